@@ -1,0 +1,38 @@
+"""The one door to numba.
+
+A *kernel* is a function over flat arrays with a fixed signature: it is compiled when its module is imported, and the
+machine code is kept on disk, so that the first message of a fresh process is as quick as the millionth. A *device*
+function is a piece of a kernel: it has no signature and is compiled into the kernels that call it.
+
+numba keys its disk cache by the source file of the kernel alone; a change in a device function of another module would
+go unseen. `scripts/` therefore set `NUMBA_CACHE_DIR` to a folder named after a digest of all sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+
+__all__ = ["device", "kernel"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# The numpy error model drops the test for a zero divisor that Python's would add to each division: kernels test the
+# divisors that can be zero themselves.
+_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+
+
+def kernel(*signatures: str) -> Callable[[Function], Function]:
+    """Compile a function over arrays now, for the given signatures, and keep the machine code on disk."""
+
+    def compile_now(function: Function) -> Function:
+        return cast("Function", numba.njit(list(signatures), **_OPTIONS)(function))
+
+    return compile_now
+
+
+def device(function: Function) -> Function:
+    """Mark a function as a piece of kernels: compiled into each kernel that calls it."""
+    return cast("Function", numba.njit(**_OPTIONS)(function))
