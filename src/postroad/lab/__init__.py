@@ -1,0 +1,5 @@
+"""Workload generators and experiments."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

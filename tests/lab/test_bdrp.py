@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from postroad.lab import bdrp
+from postroad.lab.bdrp import NAMES, TEXT_NAMES, Workload, matches
+from postroad.lab.news import NEWS_WORDS
+
+CLIENTS, BROKERS, CONJUNCTIONS = 80, 8, 20
+
+
+def replication(seed: int) -> tuple[float, float]:
+    """Mean clients and mean brokers that a message reaches, in the paper's comparative setting."""
+    workload = Workload(seed)
+    held = matches(workload.predicates(CLIENTS * CONJUNCTIONS, 1, 1), workload.messages(400))
+    clients = held.reshape(-1, CLIENTS, CONJUNCTIONS).any(axis=2)
+    brokers = clients.reshape(-1, BROKERS, CLIENTS // BROKERS).any(axis=2)
+    return float(clients.sum(axis=1).mean()), float(brokers.sum(axis=1).mean())
+
+
+def test_workload_reaches_as_many_clients_and_brokers_as_the_paper() -> None:
+    clients, brokers = np.mean([replication(seed) for seed in range(20)], axis=0)
+    assert clients == pytest.approx(4.2, abs=0.3)
+    assert brokers == pytest.approx(3.3, abs=0.2)
+
+
+def test_vocabulary_has_two_hundred_distinct_words() -> None:
+    assert len(NEWS_WORDS) == len(set(NEWS_WORDS)) == 200
+    assert min(map(len, NEWS_WORDS)) >= bdrp.SHORTEST_PIECE
+
+
+def test_names_are_distinct_identifiers() -> None:
+    assert len(set(NAMES)) == 170
+    assert all(name.isidentifier() for name in NAMES)
+
+
+def test_same_seed_draws_the_same_workload() -> None:
+    first, second, other = Workload(3), Workload(3), Workload(4)
+    texts = first.predicates(50).texts()
+    assert texts == second.predicates(50).texts()
+    assert texts != other.predicates(50).texts()
+    assert first.messages(5).attributes() == second.messages(5).attributes()
+
+
+def test_messages_have_ten_attributes_of_the_type_of_their_name() -> None:
+    for message in Workload(1).messages(200).attributes():
+        assert len(message) == 10
+        for name, value in message.items():
+            if name.startswith("term_"):
+                assert value in NEWS_WORDS
+            else:
+                assert type(value) is int
+                assert 0 <= value <= 100
+
+
+def test_predicates_have_the_stated_mix_of_operators() -> None:
+    predicates = Workload(2).predicates(50_000)
+    text = predicates.names < TEXT_NAMES
+    assert text.mean() == pytest.approx(0.6, abs=0.01)
+    words, integers = predicates.operators[text], predicates.operators[~text]
+    assert np.bincount(words, minlength=6) / len(words) == pytest.approx([0.7, 0, 0, 0.1, 0.1, 0.1], abs=0.01)
+    assert np.bincount(integers, minlength=6) / len(integers) == pytest.approx([0.8, 0.1, 0.1, 0, 0, 0], abs=0.01)
+    assert np.bincount(predicates.widths, minlength=6) / 50_000 == pytest.approx([0, *[0.2] * 5], abs=0.01)
+
+
+def test_predicates_have_exactly_one_constraint_when_asked() -> None:
+    assert all(" AND " not in text for text in Workload(5).predicates(100, 1, 1).texts())
+
+
+def holds(constraint: str, message: dict[str, str | int]) -> bool:
+    name, operator, operand = constraint.split()
+    if name not in message:
+        return False
+    value = message[name]
+    if operator == "LIKE":
+        piece = operand.strip("'%")
+        assert isinstance(value, str)
+        if operand.endswith("%'"):
+            return piece in value if operand.startswith("'%") else value.startswith(piece)
+        return value.endswith(piece)
+    if operator == "=":
+        return str(value) == operand.strip("'")
+    assert isinstance(value, int)
+    return value < int(operand) if operator == "<" else value > int(operand)
+
+
+@pytest.mark.parametrize(("least", "most"), [(1, 1), (1, 5), (2, 3)])
+def test_truth_equals_reading_the_selector_texts(least: int, most: int) -> None:
+    workload = Workload(11)
+    predicates, messages = workload.predicates(300, least, most), workload.messages(300)
+    expected = [
+        [all(holds(constraint, message) for constraint in text.split(" AND ")) for text in predicates.texts()]
+        for message in messages.attributes()
+    ]
+    assert np.array_equal(matches(predicates, messages), expected)
+    assert least > 1 or np.any(expected)
