@@ -6,12 +6,35 @@ the buffer they arrived in; a *span* is a pair of offsets into it. Kernels take 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from postroad.errors import LimitError
+from postroad.messages.columns import (
+    ATTRIBUTES,
+    BODY,
+    EXPIRY,
+    FLAGS,
+    HEADERS,
+    HOP_LIMIT,
+    METADATA,
+    PRIORITY,
+    SOURCE,
+    TOPIC,
+    Bytes,
+)
+from postroad.messages.drafts import pack
+from postroad.messages.limits import MAX_BATCH_BYTES
+from postroad.messages.message import Message
+
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import ArrayLike
+
+    from postroad.messages.columns import Envelopes, Ids, Spans
+    from postroad.messages.drafts import Draft
 
 __all__ = [
     "ATTRIBUTES",
@@ -25,24 +48,16 @@ __all__ = [
     "SOURCE",
     "TOPIC",
     "Batch",
+    "Bytes",
 ]
-
-Bytes: TypeAlias = "NDArray[np.uint8]"
-
-# Columns of `Batch.spans`: each span is (start, end) at the named column and the next one.
-TOPIC, ATTRIBUTES, HEADERS, BODY, METADATA = 0, 2, 4, 6, 8
-SPAN_COLUMNS = 10
-
-# Columns of `Batch.envelopes`.
-SOURCE, HOP_LIMIT, FLAGS, PRIORITY, EXPIRY = 0, 1, 2, 3, 4
-ENVELOPE_COLUMNS = 5
 
 
 class Batch:
     """Rows of messages over one buffer.
 
     Attributes:
-        buffer: uint8[:]; every span points into it.
+        buffer: uint8[:], contiguous; every span points into it. It may be read-only: kernels name it
+            `columns.BUFFER` in their signatures.
         spans: int32[n, 10]; topic, typed attributes, header lines, body and metadata, as (start, end) pairs.
         ids: uint64[n, 2]; (publisher << 32 | broker, time << 16 | counter): the big-endian halves of the id.
         envelopes: int64[n, 5]; source broker, hop limit, flags, priority, expiry (Unix ms, 0 = never).
@@ -50,13 +65,58 @@ class Batch:
 
     __slots__ = ("buffer", "envelopes", "ids", "spans")
 
-    def __init__(
-        self, buffer: Bytes, spans: NDArray[np.int32], ids: NDArray[np.uint64], envelopes: NDArray[np.int64]
-    ) -> None:
+    def __init__(self, buffer: Bytes, spans: Spans, ids: Ids, envelopes: Envelopes) -> None:
         self.buffer = buffer
         self.spans = spans
         self.ids = ids
         self.envelopes = envelopes
 
+    @classmethod
+    def build(cls, rows: Iterable[Draft | tuple[Any, ...]]) -> Batch:
+        """A batch of drafts; a plain tuple is read as the first fields: `Batch.build([("a.b", {"price": 7})])`."""
+        return cls(*pack(rows))
+
+    @classmethod
+    def concatenate(cls, batches: Sequence[Batch]) -> Batch:
+        """One batch with the rows of all, in order. Batches over one buffer go on sharing it, others are copied."""
+        filled = [batch for batch in batches if len(batch)]
+        if not filled:
+            return cls.build(())
+        first = filled[0].buffer
+        if all(batch.buffer is first for batch in filled):
+            buffer, spans = first, np.concatenate([batch.spans for batch in filled])
+        else:
+            buffer, spans = _joined(filled)
+        ids = np.concatenate([batch.ids for batch in filled])
+        return cls(buffer, spans, ids, np.concatenate([batch.envelopes for batch in filled]))
+
+    def take(self, rows: ArrayLike) -> Batch:
+        """The given rows, in the given order, over the same buffer. A boolean mask selects as in numpy."""
+        chosen = np.asarray(rows)
+        if chosen.size == 0:
+            chosen = chosen.astype(np.intp)
+        return Batch(self.buffer, self.spans[chosen], self.ids[chosen], self.envelopes[chosen])
+
+    def message(self, row: int) -> Message:
+        """A view of one row; negative rows count from the end."""
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of a batch of {len(self)}")
+        return Message(self, row % len(self))
+
     def __len__(self) -> int:
         return len(self.spans)
+
+    def __iter__(self) -> Iterator[Message]:
+        return (Message(self, row) for row in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"<Batch of {len(self):,} messages over {len(self.buffer):,} bytes>"
+
+
+def _joined(batches: Sequence[Batch]) -> tuple[Bytes, Spans]:
+    sizes = [len(batch.buffer) for batch in batches]
+    if sum(sizes) > MAX_BATCH_BYTES:
+        raise LimitError("a batch", sum(sizes), MAX_BATCH_BYTES, "bytes; keep them apart")
+    starts = np.cumsum([0, *sizes[:-1]], dtype=np.int64).astype(np.int32)
+    spans = np.concatenate([batch.spans + start for batch, start in zip(batches, starts, strict=True)])
+    return np.concatenate([batch.buffer for batch in batches]), spans

@@ -19,7 +19,7 @@ from postroad.kernels import device
 from postroad.messages.values import LARGEST_INTEGER, SMALLEST_INTEGER
 
 if TYPE_CHECKING:
-    from postroad.messages.batch import Bytes
+    from postroad.messages.columns import Bytes
 
 __all__ = ["FLOAT", "HARD", "INTEGER", "NOT_A_NUMBER", "number_of", "parse_number"]
 

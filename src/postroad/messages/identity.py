@@ -1,0 +1,196 @@
+"""`MessageId`: the 16 bytes every message is known by, and the generator that makes them.
+
+An id is (publisher u32, broker u32, time u48 in Unix ms, counter u16), big-endian, so that bytes, text and tuples sort
+alike: by publisher, then broker, then time.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from postroad.messages.errors import DecodeError, MessageError
+
+if TYPE_CHECKING:
+    from postroad.messages.columns import Ids
+
+__all__ = ["ID_BYTES", "IdGenerator", "IdStatistics", "MessageId"]
+
+ID_BYTES = 16
+_COUNTER_BITS = 16
+_COUNTER_MASK = 0xFFFF
+_LARGEST_U32 = 2**32 - 1
+_LARGEST_TIME = 2**48 - 1  # the year 10889
+_LARGEST_TAIL = 2**64 - 1
+_TEXT = re.compile(r"([0-9a-f]{8})-([0-9a-f]{8})-([0-9a-f]{12})-([0-9a-f]{4})")
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class MessageId:
+    """Who sent a message through which broker, and when; `bytes(id)` and `str(id)` are its two written forms."""
+
+    publisher: int
+    broker: int
+    time: int
+    counter: int
+
+    def __post_init__(self) -> None:
+        _check("publisher", self.publisher, _LARGEST_U32)
+        _check("broker", self.broker, _LARGEST_U32)
+        _check("time", self.time, _LARGEST_TIME)
+        _check("counter", self.counter, _COUNTER_MASK)
+
+    def __bytes__(self) -> bytes:
+        return self.head.to_bytes(8, "big") + self.tail.to_bytes(8, "big")
+
+    def __str__(self) -> str:
+        return f"{self.publisher:08x}-{self.broker:08x}-{self.time:012x}-{self.counter:04x}"
+
+    @property
+    def head(self) -> int:
+        """The first 8 bytes as a number: the first column of `Batch.ids`."""
+        return self.publisher << 32 | self.broker
+
+    @property
+    def tail(self) -> int:
+        """The last 8 bytes as a number: the second column of `Batch.ids`."""
+        return self.time << _COUNTER_BITS | self.counter
+
+    @classmethod
+    def of(cls, head: int, tail: int) -> MessageId:
+        """The id whose two halves are these numbers, as in a row of `Batch.ids`."""
+        return cls(head >> 32, head & _LARGEST_U32, tail >> _COUNTER_BITS, tail & _COUNTER_MASK)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> MessageId:
+        """Read the 16 bytes of an id."""
+        if len(data) != ID_BYTES:
+            raise DecodeError(f"a message id has {ID_BYTES} bytes, this has {len(data)}")
+        return cls.of(int.from_bytes(data[:8], "big"), int.from_bytes(data[8:], "big"))
+
+    @classmethod
+    def parse(cls, text: str) -> MessageId:
+        """Read the text form: lower-case hexadecimal, 8-8-12-4 digits."""
+        found = _TEXT.fullmatch(text)
+        if found is None:
+            shown = text if len(text) <= 60 else text[:57] + "..."
+            raise DecodeError(
+                f"{shown!r} is not a message id; write publisher-broker-time-counter in lower-case hexadecimal, "
+                "8-8-12-4 digits, like 00000007-00000002-018bcfe56800-0001"
+            )
+        return cls(*(int(part, 16) for part in found.groups()))
+
+
+def _check(field: str, value: int, largest: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise MessageError(f"a message id's {field} is an integer, not {type(value).__name__}")
+    if not 0 <= value <= largest:
+        raise MessageError(f"a message id's {field} is between 0 and {largest:,}, not {value:,}")
+
+
+class IdStatistics(NamedTuple):
+    """What a generator has seen: how far it ran ahead of its clock, and how often the clock went back."""
+
+    issued: int
+    last_time_ms: int
+    lead_ms: int
+    largest_lead_ms: int
+    steps_back: int
+    largest_step_back_ms: int
+
+
+class IdGenerator:
+    """Gives each message of one publisher at one broker an id of its own, in rising order.
+
+    Time and counter are read as one 64-bit number, and the next id is the larger of "this millisecond, counter 0" and
+    "the last id plus one". From this follow the three rules: within a millisecond the counter rises; when all 65,536
+    counters of a millisecond are used, the id's time runs ahead of the clock; when the clock steps back, the id's time
+    stays where it was and the counter goes on. `lead_ms` shows how far ahead the ids are.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_head",
+        "_issued",
+        "_largest_lead",
+        "_largest_step_back",
+        "_last",
+        "_steps_back",
+        "broker",
+        "publisher",
+    )
+
+    def __init__(self, publisher: int, broker: int, not_before: int = 0) -> None:
+        """Start a generator whose ids carry no time before `not_before` (ms): the last one known before a restart."""
+        first = MessageId(publisher, broker, not_before, 0)
+        self.publisher = publisher
+        self.broker = broker
+        self._head = first.head
+        self._last = first.tail - 1
+        self._clock = 0
+        self._issued = 0
+        self._largest_lead = 0
+        self._steps_back = 0
+        self._largest_step_back = 0
+
+    def next(self, now: int) -> MessageId:
+        """The next id, at `now` in Unix milliseconds."""
+        tail = self._advance(now, 1)
+        return MessageId(self.publisher, self.broker, tail >> _COUNTER_BITS, tail & _COUNTER_MASK)
+
+    def take(self, now: int, count: int) -> Ids:
+        """The next `count` ids as rows of `Batch.ids`: the same as `count` calls of `next(now)`."""
+        if count < 0:
+            raise MessageError(f"cannot take {count} ids; ask for 0 or more")
+        ids = np.empty((count, 2), dtype=np.uint64)
+        if count:
+            first = self._advance(now, count)
+            ids[:, 0] = self._head
+            ids[:, 1] = np.uint64(first) + np.arange(count, dtype=np.uint64)
+        return ids
+
+    def observe(self, last: MessageId) -> None:
+        """Never give out `last` or an id before it: what a restart has read from its record of the past."""
+        if last.head != self._head:
+            raise MessageError(
+                f"id {last} belongs to publisher {last.publisher} at broker {last.broker}; "
+                f"this generator is for publisher {self.publisher} at broker {self.broker}"
+            )
+        self._last = max(self._last, last.tail)
+
+    @property
+    def lead_ms(self) -> int:
+        """How many milliseconds the last id is ahead of the clock that was passed in with it."""
+        return max(0, (self._last >> _COUNTER_BITS) - self._clock) if self._issued else 0
+
+    def statistics(self) -> IdStatistics:
+        """What happened so far."""
+        return IdStatistics(
+            issued=self._issued,
+            last_time_ms=max(0, self._last >> _COUNTER_BITS),
+            lead_ms=self.lead_ms,
+            largest_lead_ms=self._largest_lead,
+            steps_back=self._steps_back,
+            largest_step_back_ms=self._largest_step_back,
+        )
+
+    def _advance(self, now: int, count: int) -> int:
+        """Reserve `count` numbers and return the first. Nothing changes when it raises."""
+        _check("time", now, _LARGEST_TIME)
+        first = max(now << _COUNTER_BITS, self._last + 1)
+        last = first + count - 1
+        if last > _LARGEST_TAIL:
+            raise MessageError(
+                f"ids of publisher {self.publisher} at broker {self.broker} have reached the end of time"
+            )
+        if now < self._clock:
+            self._steps_back += 1
+            self._largest_step_back = max(self._largest_step_back, self._clock - now)
+        self._clock = now
+        self._last = last
+        self._issued += count
+        self._largest_lead = max(self._largest_lead, (last >> _COUNTER_BITS) - now)
+        return first

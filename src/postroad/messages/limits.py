@@ -1,0 +1,52 @@
+"""Every limit on a message, and why it is where it is.
+
+A message over a limit is refused where it enters the network, so that no broker behind has to. The limits are part of
+the format: a decoder refuses what goes beyond them, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DEFAULT_HOP_LIMIT",
+    "DEFAULT_PRIORITY",
+    "MAX_ATTRIBUTES",
+    "MAX_ATTRIBUTE_BYTES",
+    "MAX_BATCH_BYTES",
+    "MAX_BODY_BYTES",
+    "MAX_HEADER_BYTES",
+    "MAX_METADATA_BYTES",
+    "MAX_NAME_BYTES",
+    "MAX_TOPIC_BYTES",
+    "MAX_TOPIC_LEVELS",
+    "MAX_VALUE_BYTES",
+]
+
+# Topics are hashed, compared and written into every record of a passage; people write far shorter ones.
+MAX_TOPIC_BYTES = 1024
+# One step of the topic index per level, so this bounds the cost of finding a topic's subscribers.
+MAX_TOPIC_LEVELS = 64
+
+# The name length is one byte.
+MAX_NAME_BYTES = 255
+# The value length is two bytes; longer values belong in the body, which nobody has to scan.
+MAX_VALUE_BYTES = 65_535
+# Matching looks at each attribute of each message once; entries and header lines are counted together.
+MAX_ATTRIBUTES = 1024
+# Four values of full size. What matching must scan has to stay small beside what it only carries.
+MAX_ATTRIBUTE_BYTES = 256 * 1024
+# As much as the common STOMP servers accept in all header lines of one frame, or more.
+MAX_HEADER_BYTES = 64 * 1024
+
+# A body of this size takes a slow link (10 Mbit/s) 13 seconds, and every message behind it waits.
+MAX_BODY_BYTES = 16 * 1024 * 1024
+
+# Rewritten at each hop, so it is kept small: room for a trace context and twice the 8 KiB of W3C baggage.
+MAX_METADATA_BYTES = 16 * 1024
+
+# Spans are signed 32-bit offsets.
+MAX_BATCH_BYTES = 2**31 - 1
+
+# The largest the byte holds: it only has to end loops, and a strategy that knows its network sets less.
+DEFAULT_HOP_LIMIT = 255
+# The default of JMS and of AMQP.
+DEFAULT_PRIORITY = 4

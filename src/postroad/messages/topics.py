@@ -1,0 +1,40 @@
+"""Which topics a message may be published to; the kernel in `checking` holds the same rule for bytes."""
+
+from __future__ import annotations
+
+from postroad.errors import LimitError
+from postroad.messages.errors import MessageError
+from postroad.messages.limits import MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS
+
+__all__ = ["topic_bytes"]
+
+
+def topic_bytes(topic: str) -> bytes:
+    """The UTF-8 of a topic that may be published to: dot-separated, non-empty levels without blanks or wildcards."""
+    if not isinstance(topic, str):
+        raise MessageError(f"a topic is a str, not {type(topic).__name__}")
+    try:
+        data = topic.encode()
+    except UnicodeEncodeError as error:
+        raise MessageError(
+            f"topic {topic!r}: character {error.start} is a lone surrogate, which has no UTF-8"
+        ) from None
+    if len(data) > MAX_TOPIC_BYTES:
+        raise LimitError(f"the UTF-8 of topic {topic[:40] + '...'!r}", len(data), MAX_TOPIC_BYTES, "bytes")
+    levels = topic.split(".")
+    if len(levels) > MAX_TOPIC_LEVELS:
+        raise LimitError(f"the number of levels of topic {topic!r}", len(levels), MAX_TOPIC_LEVELS)
+    for level in levels:
+        if not level:
+            raise MessageError(f"topic {topic!r} has an empty level; write levels with one dot between them")
+        if level in ("*", ">"):
+            raise MessageError(f"topic {topic!r} has the wildcard {level!r}; wildcards are for subscriptions only")
+    for index, character in enumerate(topic):
+        if is_blank_or_control(character):
+            raise MessageError(f"topic {topic!r}: character {index} is a blank or a control character")
+    return data
+
+
+def is_blank_or_control(character: str) -> bool:
+    """Unicode's control characters (general category Cc) and what Python's `str.isspace` says."""
+    return character <= " " or "\x7f" <= character <= "\x9f" or character.isspace()
