@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from postroad.messages.batch import Batch
+from postroad.messages.decoding import check_batch, decode_batch
 from postroad.messages.drafts import Draft
+from postroad.messages.encoding import encode, encode_batch, encode_metadata
+from postroad.messages.envelope import decode_envelopes, encode_envelopes
 from postroad.messages.errors import DecodeError, MessageError
-from postroad.messages.identity import IdGenerator, MessageId
+from postroad.messages.identity import IdGenerator, IdStatistics, MessageId
 from postroad.messages.message import Message
 from postroad.messages.numbers import number_of, parse_number
 from postroad.messages.values import Tag, Untyped, Value
@@ -15,12 +18,20 @@ __all__ = [
     "DecodeError",
     "Draft",
     "IdGenerator",
+    "IdStatistics",
     "Message",
     "MessageError",
     "MessageId",
     "Tag",
     "Untyped",
     "Value",
+    "check_batch",
+    "decode_batch",
+    "decode_envelopes",
+    "encode",
+    "encode_batch",
+    "encode_envelopes",
+    "encode_metadata",
     "number_of",
     "parse_number",
 ]

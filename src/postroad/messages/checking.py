@@ -1,0 +1,248 @@
+"""Pieces of kernels that check untrusted bytes: UTF-8, topics, attribute entries, header lines.
+
+Each returns (fault, offset), with `faults.FINE` when there is nothing to say. Indices are signed and start at 0; every
+read is guarded by an `end` that the caller has checked against the buffer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.kernels import device
+from postroad.messages import faults
+from postroad.messages.limits import MAX_ATTRIBUTES, MAX_NAME_BYTES, MAX_TOPIC_LEVELS
+from postroad.messages.values import Tag
+
+if TYPE_CHECKING:
+    from postroad.messages.columns import Bytes
+
+ENTRY_BYTES = 4
+
+_BLANK, _DELETE, _DOT, _STAR, _GREATER = ord(" "), 0x7F, ord("."), ord("*"), ord(">")
+_NEWLINE, _RETURN, _COLON, _BACKSLASH = ord("\n"), ord("\r"), ord(":"), ord("\\")
+_LETTER_C, _LETTER_N, _LETTER_R = ord("c"), ord("n"), ord("r")
+
+# Tags by their number: plain integers, which a kernel can hold.
+_TEXT, _UNTYPED, _INTEGER, _FLOAT, _BOOLEAN, _BYTES, _RESERVED = (
+    Tag.TEXT,
+    Tag.UNTYPED,
+    Tag.INTEGER,
+    Tag.FLOAT,
+    Tag.BOOLEAN,
+    Tag.BYTES,
+    Tag.RESERVED,
+)
+
+
+@device
+def u16_at(buffer: Bytes, at: int) -> int:
+    """The little-endian unsigned 16-bit number at an offset."""
+    return int(buffer[at]) | int(buffer[at + 1]) << 8
+
+
+@device
+def u32_at(buffer: Bytes, at: int) -> int:
+    """The little-endian unsigned 32-bit number at an offset."""
+    return u16_at(buffer, at) | u16_at(buffer, at + 2) << 16
+
+
+@device
+def is_ascii(buffer: Bytes, start: int, end: int) -> bool:
+    """Whether a span is ASCII. It reads all of it: without an early exit the loop runs many bytes at a time."""
+    seen = np.uint8(0)
+    for at in range(start, end):
+        seen |= buffer[at]
+    return bool(seen < 0x80)
+
+
+@device
+def code_point(buffer: Bytes, at: int, end: int) -> tuple[int, int]:
+    """(code point, size) at an offset before `end`, or (-1, 0) where the bytes are not UTF-8 (Unicode, table 3-7)."""
+    lead = int(buffer[at])
+    if lead < 0x80:
+        return lead, 1
+    if lead < 0xC2 or lead > 0xF4:
+        return -1, 0
+    size = 2 if lead < 0xE0 else (3 if lead < 0xF0 else 4)
+    if at + size > end:
+        return -1, 0
+    point = lead & (0x7F >> size)
+    for follower in range(at + 1, at + size):
+        byte = int(buffer[follower])
+        if byte & 0xC0 != 0x80:
+            return -1, 0
+        point = point << 6 | byte & 0x3F
+    # Overlong forms, surrogates, and what lies beyond Unicode.
+    if size == 3 and (point < 0x800 or 0xD800 <= point <= 0xDFFF):
+        return -1, 0
+    if size == 4 and (point < 0x10000 or point > 0x10FFFF):
+        return -1, 0
+    return point, size
+
+
+@device
+def check_utf8(buffer: Bytes, start: int, end: int) -> int:
+    """The offset of the first byte that is not part of valid UTF-8, or -1."""
+    if is_ascii(buffer, start, end):
+        return -1
+    at = start
+    while at < end:
+        point, size = code_point(buffer, at, end)
+        if point < 0:
+            return at
+        at += size
+    return -1
+
+
+@device
+def _is_wide_blank(point: int) -> bool:
+    """Unicode's controls and blanks beyond ASCII: the same set as `topics.is_blank_or_control`."""
+    if point <= 0xA0:
+        return point >= 0x80
+    if point < 0x2000:
+        return point == 0x1680
+    return (
+        point <= 0x200A or point == 0x2028 or point == 0x2029 or point == 0x202F or point == 0x205F or point == 0x3000
+    )
+
+
+@device
+def check_topic(buffer: Bytes, start: int, end: int) -> tuple[int, int]:
+    """Whether a span is a topic that may be published to."""
+    level, levels = start, 1
+    at = start
+    while at < end:
+        byte = int(buffer[at])
+        size = 1
+        if byte >= 0x80:
+            point, size = code_point(buffer, at, end)
+            if point < 0:
+                return faults.NOT_UTF8, at
+            if _is_wide_blank(point):
+                return faults.TOPIC_BLANK, at
+        elif byte == _DOT:
+            fault = _check_level(buffer, level, at)
+            if fault:
+                return fault, level
+            level = at + 1
+            levels += 1
+        elif byte <= _BLANK or byte == _DELETE:
+            return faults.TOPIC_BLANK, at
+        at += size
+    fault = _check_level(buffer, level, end)
+    if fault:
+        return fault, level
+    if levels > MAX_TOPIC_LEVELS:
+        return faults.TOPIC_LEVELS, start
+    return faults.FINE, 0
+
+
+@device
+def _check_level(buffer: Bytes, start: int, end: int) -> int:
+    if start == end:
+        return faults.TOPIC_EMPTY_LEVEL
+    if end - start == 1 and (buffer[start] == _STAR or buffer[start] == _GREATER):
+        return faults.TOPIC_WILDCARD
+    return faults.FINE
+
+
+@device
+def check_entries(buffer: Bytes, start: int, end: int) -> tuple[int, int, int]:
+    """Check an attribute block: (fault, offset, number of entries)."""
+    at, count = start, 0
+    while at < end:
+        if at + ENTRY_BYTES > end:
+            return faults.ENTRY_CUT, at, count
+        name = at + ENTRY_BYTES
+        value = name + int(buffer[at + 1])
+        following = value + u16_at(buffer, at + 2)
+        if following > end:
+            return faults.ENTRY_CUT, at, count
+        if value == name:
+            return faults.NAME_EMPTY, at, count
+        bad = check_utf8(buffer, name, value)
+        if bad >= 0:
+            return faults.NOT_UTF8, bad, count
+        fault, place = _check_value(buffer, int(buffer[at]), value, following)
+        if fault:
+            return fault, at if place < 0 else place, count
+        at = following
+        count += 1
+        if count > MAX_ATTRIBUTES:
+            return faults.TOO_MANY, at, count
+    return faults.FINE, 0, count
+
+
+@device
+def _check_value(buffer: Bytes, tag: int, start: int, end: int) -> tuple[int, int]:
+    """(fault, offset), with offset -1 when the entry's head is to blame."""
+    if tag in (_TEXT, _UNTYPED):
+        bad = check_utf8(buffer, start, end)
+        return (faults.NOT_UTF8 if bad >= 0 else faults.FINE), bad
+    if tag == _BYTES:
+        return faults.FINE, 0
+    if tag in (_INTEGER, _FLOAT):
+        if end - start != 8:
+            return faults.VALUE_SIZE, -1
+        return (faults.FLOAT_NAN if tag == _FLOAT and _is_nan(buffer, start) else faults.FINE), start
+    if tag == _BOOLEAN:
+        if end - start != 1:
+            return faults.VALUE_SIZE, -1
+        return (faults.BOOLEAN_BYTE if buffer[start] > 1 else faults.FINE), start
+    return (faults.TAG_RESERVED if tag >= _RESERVED else faults.TAG_UNKNOWN), -1
+
+
+@device
+def _is_nan(buffer: Bytes, at: int) -> bool:
+    """NaN has all exponent bits set and a fraction that is not 0."""
+    if buffer[at + 7] & 0x7F != 0x7F or buffer[at + 6] & 0xF0 != 0xF0:
+        return False
+    return u32_at(buffer, at) != 0 or u16_at(buffer, at + 4) != 0 or buffer[at + 6] & 0x0F != 0
+
+
+@device
+def check_lines(buffer: Bytes, start: int, end: int, count: int) -> tuple[int, int]:
+    """Check header lines; `count` attributes came before them."""
+    if start == end:
+        return faults.FINE, 0
+    if buffer[end - 1] != _NEWLINE:
+        return faults.LINE_END, end - 1
+    at = start
+    while at < end:
+        fault, place, at = _check_line(buffer, at, end)
+        if fault:
+            return fault, place
+        count += 1
+        if count > MAX_ATTRIBUTES:
+            return faults.TOO_MANY, at
+    # Newlines and colons are never part of a longer UTF-8 sequence, so the lines are valid together or not at all.
+    bad = check_utf8(buffer, start, end)
+    return (faults.NOT_UTF8 if bad >= 0 else faults.FINE), bad
+
+
+@device
+def _check_line(buffer: Bytes, start: int, end: int) -> tuple[int, int, int]:
+    """(fault, offset, start of the next line). The block ends in a newline, so reading one past a byte is safe."""
+    at, escapes, name_bytes = start, 0, -1
+    while buffer[at] != _NEWLINE:
+        byte = buffer[at]
+        if byte == _COLON and name_bytes < 0:
+            name_bytes = at - start - escapes
+        elif byte == _BACKSLASH:
+            at += 1
+            code = buffer[at]
+            if code != _BACKSLASH and code != _LETTER_C and code != _LETTER_N and code != _LETTER_R:
+                return faults.LINE_ESCAPE, at - 1, end
+            escapes += 1
+        elif byte == _RETURN or byte == 0:
+            return faults.LINE_BYTE, at, end
+        at += 1
+    if name_bytes < 0:
+        return faults.LINE_COLON, start, end
+    if name_bytes == 0:
+        return faults.NAME_EMPTY, start, end
+    if name_bytes > MAX_NAME_BYTES:
+        return faults.NAME_LONG, start, end
+    return faults.FINE, 0, at + 1

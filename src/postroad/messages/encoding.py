@@ -1,0 +1,163 @@
+"""From messages to bytes: the encoded message, which travels unchanged through the network."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.errors import LimitError
+from postroad.kernels import device, kernel
+from postroad.messages import faults
+from postroad.messages.columns import BODY, BUFFER, METADATA, TOPIC
+from postroad.messages.drafts import Draft, parts_of
+from postroad.messages.errors import MessageError
+from postroad.messages.limits import (
+    MAX_ATTRIBUTE_BYTES,
+    MAX_BATCH_BYTES,
+    MAX_BODY_BYTES,
+    MAX_HEADER_BYTES,
+    MAX_METADATA_BYTES,
+    MAX_TOPIC_BYTES,
+)
+from postroad.messages.scanning import PREFIX_BYTES, VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from postroad.messages.batch import Batch
+    from postroad.messages.columns import Bytes, Lengths, Spans
+    from postroad.messages.values import Value
+
+__all__ = ["encode", "encode_batch", "encode_metadata"]
+
+_PREFIX = struct.Struct("<BBHIII")
+
+_PARTS = ("topic", "attribute block", "header lines", "body", "metadata")
+_LIMITS = np.array(
+    [MAX_TOPIC_BYTES, MAX_ATTRIBUTE_BYTES, MAX_HEADER_BYTES, MAX_BODY_BYTES, MAX_METADATA_BYTES], dtype=np.int64
+)
+
+
+def encode(
+    topic: str,
+    attributes: Mapping[str, Value] | None = None,
+    headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+    body: bytes = b"",
+) -> bytes:
+    """One encoded message."""
+    parts = parts_of(Draft(topic, attributes or {}, headers, body))
+    return _PREFIX.pack(VERSION, 0, *map(len, parts)) + b"".join(parts)
+
+
+def encode_batch(batch: Batch) -> tuple[Bytes, Lengths]:
+    """The encoded messages of a batch end to end, and the length of each.
+
+    The spans may point anywhere in the buffer, into a socket read for instance; their contents are taken as they are
+    (`check_batch` is for what came from outside), their sizes are checked.
+    """
+    lengths = np.empty(len(batch), dtype=np.int32)
+    total = _checked(batch, _measure_messages(batch.spans, len(batch.buffer), lengths))
+    encoded = np.empty(total, dtype=np.uint8)
+    _gather_messages(batch.buffer, batch.spans, encoded)
+    return encoded, lengths
+
+
+def encode_metadata(batch: Batch) -> tuple[Bytes, Lengths]:
+    """The metadata blocks of a batch end to end, and the length of each."""
+    lengths = np.empty(len(batch), dtype=np.int32)
+    total = _checked(batch, _measure_metadata(batch.spans, len(batch.buffer), lengths))
+    blocks = np.empty(total, dtype=np.uint8)
+    _gather_metadata(batch.buffer, batch.spans, blocks)
+    return blocks, lengths
+
+
+def _checked(batch: Batch, measured: tuple[int, int, int]) -> int:
+    """The total size, or the error that the measuring kernel's (fault, row, total or column) stands for."""
+    fault, row, total = measured
+    if fault == faults.FINE:
+        if total > MAX_BATCH_BYTES:
+            raise LimitError("the encoded batch", total, MAX_BATCH_BYTES, "bytes; encode fewer rows at a time")
+        return total
+    start, end = batch.spans[row, total : total + 2].tolist()
+    if fault == faults.SPAN_RANGE:
+        raise MessageError(f"row {row}: the span {start}..{end} does not lie in a buffer of {len(batch.buffer)} bytes")
+    raise LimitError(f"row {row}: the {_PARTS[total // 2]}", end - start, int(_LIMITS[total // 2]), "bytes")
+
+
+@device
+def _measure(spans: Spans, size: int, row: int, column: int) -> tuple[int, int]:
+    """(fault, length) of one span of a buffer of `size` bytes."""
+    start, end = int(spans[row, column]), int(spans[row, column + 1])
+    if start < 0 or end < start or end > size:
+        return faults.SPAN_RANGE, 0
+    if end - start > _LIMITS[column // 2]:
+        return faults.BODY_LONG, 0
+    return faults.FINE, end - start
+
+
+@kernel("UniTuple(int64, 3)(int32[:, ::1], int64, int32[::1])")
+def _measure_messages(spans: Spans, size: int, lengths: Lengths) -> tuple[int, int, int]:
+    total = 0
+    for row in range(len(spans)):
+        length = PREFIX_BYTES
+        for column in range(TOPIC, BODY + 2, 2):
+            fault, part = _measure(spans, size, row, column)
+            if fault:
+                return fault, row, column
+            length += part
+        lengths[row] = length
+        total += length
+    return faults.FINE, 0, total
+
+
+@kernel("UniTuple(int64, 3)(int32[:, ::1], int64, int32[::1])")
+def _measure_metadata(spans: Spans, size: int, lengths: Lengths) -> tuple[int, int, int]:
+    total = 0
+    for row in range(len(spans)):
+        fault, length = _measure(spans, size, row, METADATA)
+        if fault:
+            return fault, row, METADATA
+        lengths[row] = length
+        total += length
+    return faults.FINE, 0, total
+
+
+@device
+def put_u32(out: Bytes, at: int, value: int) -> None:
+    """Write a little-endian unsigned 32-bit number."""
+    for index in range(4):
+        out[at + index] = value >> (8 * index) & 0xFF
+
+
+@device
+def _copy(buffer: Bytes, spans: Spans, row: int, column: int, out: Bytes, at: int) -> int:
+    """Copy one span to `at`; the offset behind it."""
+    start, end = int(spans[row, column]), int(spans[row, column + 1])
+    for index in range(end - start):
+        out[at + index] = buffer[start + index]
+    return at + end - start
+
+
+@kernel(f"void({BUFFER}, int32[:, ::1], uint8[::1])")
+def _gather_messages(buffer: Bytes, spans: Spans, out: Bytes) -> None:
+    at = 0
+    for row in range(len(spans)):
+        topic = int(spans[row, TOPIC + 1] - spans[row, TOPIC])
+        out[at] = VERSION
+        out[at + 1] = 0
+        out[at + 2] = topic & 0xFF
+        out[at + 3] = topic >> 8
+        for part in range(1, 4):
+            put_u32(out, at + 4 * part, int(spans[row, 2 * part + 1] - spans[row, 2 * part]))
+        at += PREFIX_BYTES
+        for column in range(TOPIC, BODY + 2, 2):
+            at = _copy(buffer, spans, row, column, out, at)
+
+
+@kernel(f"void({BUFFER}, int32[:, ::1], uint8[::1])")
+def _gather_metadata(buffer: Bytes, spans: Spans, out: Bytes) -> None:
+    at = 0
+    for row in range(len(spans)):
+        at = _copy(buffer, spans, row, METADATA, out, at)
