@@ -179,7 +179,9 @@ describe_java() {
 find_java() {
     local candidate version home
     for candidate in "${JAVA_HOME:+$JAVA_HOME/bin/java}" java /usr/lib/jvm/*/bin/java; do
-        [[ -n "$candidate" ]] && command -v "$candidate" >/dev/null || continue
+        if [[ -z "$candidate" ]] || ! command -v "$candidate" >/dev/null; then
+            continue
+        fi
         read -r version home < <(describe_java "$candidate") || continue
         if ((${version%%[!0-9]*} >= 17)); then
             printf '%s\n' "$home"

@@ -1,0 +1,62 @@
+"""The documents tell the truth: their examples run, their links lead somewhere."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.structure.markdown import anchors, blocks, links
+from tests.structure.repository import ROOT, files, name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+README = ROOT / "README.md"
+DOCUMENTS = files(".md")
+
+
+def broken_links(document: Path) -> list[str]:
+    broken = []
+    for target in links(document):
+        if "://" in target:
+            continue
+        relative, _, fragment = target.partition("#")
+        path = (document.parent / relative) if relative else document
+        if not path.exists() or (fragment and fragment not in anchors(path)):
+            broken.append(target)
+    return broken
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_relative_links_lead_somewhere(document: Path) -> None:
+    assert broken_links(document) == []
+
+
+def test_broken_links_are_noticed(tmp_path: Path) -> None:
+    document = tmp_path / "page.md"
+    document.write_text("# A title\n[a](#a-title) [b](page.md) [c](gone.md) [d](page.md#gone) `[e](code.md)`\n")
+    assert broken_links(document) == ["gone.md", "page.md#gone"]
+
+
+def test_readme_examples_print_what_the_readme_says() -> None:
+    """Each Python block of the README, run in a process of its own, prints the text block right after it."""
+    found = blocks(README)
+    pairs = [
+        (example.text, shown.text)
+        for example, shown in itertools.pairwise(found)
+        if example.language == "python" and shown.language == "text"
+    ]
+    assert len(pairs) == sum(block.language == "python" for block in found) >= 1
+    for example, shown in pairs:
+        run = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False, cwd=ROOT)
+        assert (run.returncode, run.stdout, run.stderr) == (0, shown, "")
+
+
+def test_every_decision_record_is_in_the_index() -> None:
+    folder = ROOT / "docs" / "decisions"
+    records = {path.name for path in folder.glob("[0-9]*.md")}
+    assert records == {target for target in links(folder / "README.md") if target[0].isdigit()}
