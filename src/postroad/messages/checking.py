@@ -13,12 +13,11 @@ import numpy as np
 from postroad.kernels import device
 from postroad.messages import faults
 from postroad.messages.limits import MAX_ATTRIBUTES, MAX_NAME_BYTES, MAX_TOPIC_LEVELS
+from postroad.messages.reading import ENTRY_BYTES, u16_at, u32_at
 from postroad.messages.values import Tag
 
 if TYPE_CHECKING:
     from postroad.messages.columns import Bytes
-
-ENTRY_BYTES = 4
 
 _BLANK, _DELETE, _DOT, _STAR, _GREATER = ord(" "), 0x7F, ord("."), ord("*"), ord(">")
 _NEWLINE, _RETURN, _COLON, _BACKSLASH = ord("\n"), ord("\r"), ord(":"), ord("\\")
@@ -34,18 +33,6 @@ _TEXT, _UNTYPED, _INTEGER, _FLOAT, _BOOLEAN, _BYTES, _RESERVED = (
     Tag.BYTES,
     Tag.RESERVED,
 )
-
-
-@device
-def u16_at(buffer: Bytes, at: int) -> int:
-    """The little-endian unsigned 16-bit number at an offset."""
-    return int(buffer[at]) | int(buffer[at + 1]) << 8
-
-
-@device
-def u32_at(buffer: Bytes, at: int) -> int:
-    """The little-endian unsigned 32-bit number at an offset."""
-    return u16_at(buffer, at) | u16_at(buffer, at + 2) << 16
 
 
 @device

@@ -21,6 +21,7 @@ from postroad.messages.limits import (
     MAX_METADATA_BYTES,
     MAX_TOPIC_BYTES,
 )
+from postroad.messages.reading import put_u32
 from postroad.messages.scanning import PREFIX_BYTES, VERSION
 
 if TYPE_CHECKING:
@@ -122,13 +123,6 @@ def _measure_metadata(spans: Spans, size: int, lengths: Lengths) -> tuple[int, i
         lengths[row] = length
         total += length
     return faults.FINE, 0, total
-
-
-@device
-def put_u32(out: Bytes, at: int, value: int) -> None:
-    """Write a little-endian unsigned 32-bit number."""
-    for index in range(4):
-        out[at + index] = value >> (8 * index) & 0xFF
 
 
 @device

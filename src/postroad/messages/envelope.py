@@ -9,7 +9,6 @@ import numpy as np
 from postroad.kernels import device, kernel
 from postroad.messages import faults
 from postroad.messages.buffers import byte_array
-from postroad.messages.checking import u32_at
 from postroad.messages.columns import (
     BUFFER,
     ENVELOPE_COLUMNS,
@@ -21,9 +20,9 @@ from postroad.messages.columns import (
     PRIORITY,
     SOURCE,
 )
-from postroad.messages.encoding import put_u32
 from postroad.messages.errors import MessageError
 from postroad.messages.limits import MAX_METADATA_BYTES
+from postroad.messages.reading import integer_at, put_u32, u32_at
 
 if TYPE_CHECKING:
     from postroad.messages.batch import Batch
@@ -104,7 +103,7 @@ def _write_envelopes(ids: Ids, envelopes: Envelopes, spans: Spans, out: Bytes) -
         out[at + _FLAGS] = envelopes[row, FLAGS]
         out[at + _PRIORITY] = envelopes[row, PRIORITY]
         out[at + _RESERVED_BYTE] = 0
-        put_u32(out, at + _EXPIRY, int(envelopes[row, EXPIRY]) & 0xFFFFFFFF)
+        put_u32(out, at + _EXPIRY, int(envelopes[row, EXPIRY]))
         put_u32(out, at + _EXPIRY + 4, int(envelopes[row, EXPIRY]) >> 32)
         put_u32(out, at + _METADATA, metadata)
         put_u32(out, at + _RESERVED_WORD, 0)
@@ -133,6 +132,6 @@ def _read_envelopes(buffer: Bytes, ids: Ids, envelopes: Envelopes, lengths: Leng
         envelopes[row, HOP_LIMIT] = buffer[at + _HOP_LIMIT]
         envelopes[row, FLAGS] = buffer[at + _FLAGS]
         envelopes[row, PRIORITY] = buffer[at + _PRIORITY]
-        envelopes[row, EXPIRY] = u32_at(buffer, at + _EXPIRY) | u32_at(buffer, at + _EXPIRY + 4) << 32
+        envelopes[row, EXPIRY] = integer_at(buffer, at + _EXPIRY)
         lengths[row] = metadata
     return faults.FINE, 0, 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from postroad.kernels import device, kernel
 from postroad.messages import faults
-from postroad.messages.checking import check_entries, check_lines, check_topic, u16_at, u32_at
+from postroad.messages.checking import check_entries, check_lines, check_topic
 from postroad.messages.columns import ATTRIBUTES, BODY, BUFFER, HEADERS, METADATA, SPAN_COLUMNS, TOPIC
 from postroad.messages.limits import (
     MAX_ATTRIBUTE_BYTES,
@@ -15,6 +15,7 @@ from postroad.messages.limits import (
     MAX_METADATA_BYTES,
     MAX_TOPIC_BYTES,
 )
+from postroad.messages.reading import u16_at, u32_at
 
 if TYPE_CHECKING:
     from postroad.messages.columns import Bytes, Lengths, Spans
