@@ -7,6 +7,7 @@ name wins, which is STOMP's own rule for repeated headers.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from postroad.errors import LimitError
@@ -16,7 +17,7 @@ from postroad.messages.limits import MAX_NAME_BYTES, MAX_VALUE_BYTES
 from postroad.messages.values import Tag, Untyped, Value, check_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from postroad.messages.identity import MessageId
 
@@ -32,6 +33,8 @@ _FLOAT = struct.Struct("<d")
 
 def attribute_block(attributes: Mapping[str, Value], limit: int) -> bytes:
     """The block for these attributes, in their order; `limit` is the most bytes it may have."""
+    if not isinstance(attributes, Mapping):
+        raise MessageError(f"attributes are a mapping of names to values, not {type(attributes).__name__}")
     parts: list[bytes] = []
     for name, value in attributes.items():
         tag, data = _encode_value(name, value)

@@ -25,6 +25,7 @@ from postroad.messages.columns import (
     Bytes,
 )
 from postroad.messages.drafts import pack
+from postroad.messages.errors import MessageError
 from postroad.messages.limits import MAX_BATCH_BYTES
 from postroad.messages.message import Message
 
@@ -93,6 +94,8 @@ class Batch:
     def take(self, rows: ArrayLike) -> Batch:
         """The given rows, in the given order, over the same buffer. A boolean mask selects as in numpy."""
         chosen = np.asarray(rows)
+        if chosen.ndim != 1:
+            raise MessageError(f"rows are a list or a mask, not an array of shape {chosen.shape}")
         if chosen.size == 0:
             chosen = chosen.astype(np.intp)
         return Batch(self.buffer, self.spans[chosen], self.ids[chosen], self.envelopes[chosen])

@@ -37,9 +37,9 @@ _TEXT, _UNTYPED, _INTEGER, _FLOAT, _BOOLEAN, _BYTES, _RESERVED = (
 
 @device
 def is_ascii(buffer: Bytes, start: int, end: int) -> bool:
-    """Whether a span is ASCII. It reads all of it: without an early exit the loop runs many bytes at a time."""
+    """Whether a span is ASCII. Without an early exit, and with unsigned indices, it reads many bytes at a time."""
     seen = np.uint8(0)
-    for at in range(start, end):
+    for at in range(np.uint64(start), np.uint64(end)):
         seen |= buffer[at]
     return bool(seen < 0x80)
 

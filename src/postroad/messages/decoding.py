@@ -53,6 +53,8 @@ def decode_batch(
     sizes = length_array(lengths)
     count = len(sizes)
     spans = np.zeros((count, SPAN_COLUMNS), dtype=np.int32)
+    if not 0 <= start <= len(data):
+        raise DecodeError(f"the messages are said to start at {start}, but the buffer has {len(data)} bytes")
     fault, row, offset = decode_messages(data, start, sizes, spans)
     if fault:
         raise _error(fault, row, offset, data)
@@ -64,8 +66,8 @@ def decode_batch(
         envelopes = np.zeros((count, ENVELOPE_COLUMNS), dtype=np.int64)
         envelopes[:, HOP_LIMIT] = DEFAULT_HOP_LIMIT
         envelopes[:, PRIORITY] = DEFAULT_PRIORITY
-    if len(ids) != count or len(envelopes) != count:
-        raise MessageError(f"{count} messages need as many ids and envelopes, not {len(ids)} and {len(envelopes)}")
+    if ids.shape != (count, 2) or envelopes.shape != (count, ENVELOPE_COLUMNS):
+        raise MessageError(f"{count} messages need as many ids and envelopes, not {ids.shape} and {envelopes.shape}")
     return Batch(data, spans, ids, envelopes)
 
 
@@ -84,6 +86,8 @@ def _place_metadata(data: Bytes, metadata: tuple[int, ArrayLike], spans: Spans) 
     sizes = length_array(lengths)
     if len(sizes) != len(spans):
         raise MessageError(f"{len(spans)} messages need as many metadata lengths, not {len(sizes)}")
+    if not 0 <= start <= len(data):
+        raise DecodeError(f"the metadata is said to start at {start}, but the buffer has {len(data)} bytes")
     fault, row, offset = set_metadata(data, start, sizes, spans)
     if fault:
         raise _error(fault, row, offset, data)

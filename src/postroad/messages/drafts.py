@@ -88,12 +88,14 @@ def pack(rows: Iterable[Draft | tuple[Any, ...]]) -> tuple[Bytes, Spans, Ids, En
     envelopes: list[int] = []
     position = 0
     for row in rows:
-        draft = row if isinstance(row, Draft) else Draft(*row)
+        draft = row if isinstance(row, Draft) else _draft(row)
         metadata = attribute_block(draft.metadata, MAX_METADATA_BYTES) if draft.metadata else b""
         for part in (*parts_of(draft), metadata):
             parts.append(part)
             bounds += (position, position + len(part))
             position += len(part)
+        if not isinstance(draft.id, MessageId):
+            raise MessageError(f"an id is a MessageId, not {type(draft.id).__name__}")
         ids += (draft.id.head, draft.id.tail)
         envelopes += _envelope(draft)
         if position > MAX_BATCH_BYTES:
@@ -108,9 +110,15 @@ def pack(rows: Iterable[Draft | tuple[Any, ...]]) -> tuple[Bytes, Spans, Ids, En
     )
 
 
+def _draft(row: tuple[Any, ...]) -> Draft:
+    if not isinstance(row, tuple) or not 1 <= len(row) <= len(Draft._fields):
+        raise MessageError(f"a row is a Draft or a tuple of its first fields, {Draft._fields}; not {row!r:.80}")
+    return Draft(*row)
+
+
 def _envelope(draft: Draft) -> tuple[int, ...]:
     values = (draft.source, draft.hop_limit, draft.flags, draft.priority, draft.expiry)
     for value, (field, largest) in zip(values, _RANGES, strict=True):
-        if not 0 <= value <= largest:
-            raise MessageError(f"{field} is between 0 and {largest:,}, not {value:,}")
+        if not isinstance(value, int) or not 0 <= value <= largest:
+            raise MessageError(f"{field} is an integer between 0 and {largest:,}, not {value!r}")
     return values

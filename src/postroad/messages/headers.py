@@ -9,6 +9,7 @@ belongs to the line's end, the second to the frame's.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from postroad.errors import LimitError
@@ -17,7 +18,7 @@ from postroad.messages.limits import MAX_HEADER_BYTES, MAX_NAME_BYTES
 from postroad.messages.values import Untyped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["escape", "header_block", "read_headers", "unescape"]
 
@@ -47,8 +48,11 @@ def _unescape_one(found: re.Match[bytes]) -> bytes:
 
 def header_block(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[bytes, int]:
     """The header lines for these pairs, and how many they are."""
-    pairs = headers.items() if hasattr(headers, "items") else headers
-    lines = [_line(name, value) for name, value in pairs]
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    try:
+        lines = [_line(name, value) for name, value in pairs]
+    except (TypeError, ValueError):
+        raise MessageError("headers are a mapping or a list of pairs of names and values") from None
     block = b"".join(lines)
     if len(block) > MAX_HEADER_BYTES:
         raise LimitError("the header lines of a message", len(block), MAX_HEADER_BYTES, "bytes")

@@ -17,6 +17,7 @@ from postroad.messages.columns import (
     SOURCE,
     TOPIC,
 )
+from postroad.messages.errors import DecodeError
 from postroad.messages.headers import read_headers
 from postroad.messages.identity import MessageId
 
@@ -48,7 +49,10 @@ class Message:
     @property
     def topic(self) -> str:
         """The topic it was published to."""
-        return self._bytes(TOPIC).decode()
+        try:
+            return self._bytes(TOPIC).decode()
+        except UnicodeDecodeError as error:
+            raise DecodeError("the topic is not UTF-8", self.row, self._start(TOPIC) + error.start) from None
 
     @property
     def attributes(self) -> dict[str, Value]:

@@ -82,9 +82,7 @@ def _check_metadata(buffer: Bytes, start: int, end: int) -> tuple[int, int]:
 
 @kernel(f"UniTuple(int64, 3)({BUFFER}, int64, int32[::1], int32[:, ::1])")
 def decode_messages(buffer: Bytes, start: int, lengths: Lengths, spans: Spans) -> tuple[int, int, int]:
-    """(fault, row, offset)."""
-    if start < 0 or start > len(buffer):
-        return faults.BEYOND_BUFFER, 0, start
+    """Read messages that stand end to end from a place in the buffer on: (fault, row, offset)."""
     at = start
     for row in range(len(lengths)):
         fault, offset = _set_spans(buffer, at, int(lengths[row]), spans, row)
@@ -100,8 +98,6 @@ def decode_messages(buffer: Bytes, start: int, lengths: Lengths, spans: Spans) -
 @kernel(f"UniTuple(int64, 3)({BUFFER}, int64, int32[::1], int32[:, ::1])")
 def set_metadata(buffer: Bytes, start: int, lengths: Lengths, spans: Spans) -> tuple[int, int, int]:
     """Place metadata blocks that stand end to end: (fault, row, offset)."""
-    if start < 0:
-        return faults.BEYOND_BUFFER, 0, start
     at = start
     for row in range(len(lengths)):
         end = at + int(lengths[row])
@@ -117,7 +113,7 @@ def set_metadata(buffer: Bytes, start: int, lengths: Lengths, spans: Spans) -> t
 
 @kernel(f"UniTuple(int64, 3)({BUFFER}, int32[:, ::1])")
 def check_rows(buffer: Bytes, spans: Spans) -> tuple[int, int, int]:
-    """(fault, row, offset)."""
+    """Check rows whose spans somebody else has set: (fault, row, offset)."""
     for row in range(len(spans)):
         for column in range(0, SPAN_COLUMNS, 2):
             start, end = spans[row, column], spans[row, column + 1]
