@@ -34,8 +34,16 @@ apt_install() {
         root=(sudo)
     fi
     say "installing $* (${root[*]:+sudo }$command)"
-    "${root[@]}" apt-get update -qq >&2 || say "apt-get update failed; trying with the package lists at hand"
-    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2 || return 1
+    mkdir -p .cache
+    # A failed update is no reason to stop: the package lists at hand may do.
+    if ! {
+        "${root[@]}" apt-get update -qq || true
+        "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+    } >.cache/apt.log 2>&1; then
+        say "apt failed; the end of .cache/apt.log:"
+        tail -n 5 .cache/apt.log >&2
+        return 1
+    fi
 }
 
 python_is_new_enough() {
