@@ -1,0 +1,151 @@
+"""Making one conjunction small: constraints on one attribute meet, and what cannot all hold is found out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from postroad.selectors.constraints import Constraint, Operator, Range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from postroad.selectors.constraints import Conjunction
+
+__all__ = ["conjoined", "ordered"]
+
+_NUMBERS = frozenset((Operator.RANGE, Operator.EQUAL_NUMBER))
+_TEXTS = frozenset((Operator.EQUAL_TEXT, Operator.IN_TEXT))
+_OTHER_TEXTS = frozenset((Operator.NOT_EQUAL_TEXT, Operator.NOT_IN_TEXT))
+_ALL_NUMBERS = Range(None, False, None, False)
+
+
+def conjoined(constraints: Sequence[Constraint]) -> Sequence[Constraint] | None:
+    """The same conjunction with the constraints on each attribute merged; None when no message can satisfy it."""
+    if len({constraint.attribute for constraint in constraints}) == len(constraints):
+        return constraints
+    by_attribute: dict[str, list[Constraint]] = {}
+    for constraint in constraints:
+        by_attribute.setdefault(constraint.attribute, []).append(constraint)
+    merged: list[Constraint] = []
+    for attribute, group in by_attribute.items():
+        together = group if len(group) == 1 else _merged(attribute, group)
+        if together is None:
+            return None
+        merged.extend(together)
+    return merged
+
+
+def _merged(attribute: str, group: list[Constraint]) -> list[Constraint] | None:
+    operators = {constraint.operator for constraint in group}
+    if Operator.MISSING in operators:
+        return None if len(operators) > 1 else group[:1]
+    if Operator.EQUAL_BOOLEAN in operators:
+        booleans = {c.operand for c in group if c.operator is Operator.EQUAL_BOOLEAN}
+        if len(booleans) > 1 or operators - {Operator.EQUAL_BOOLEAN, Operator.EXISTS}:
+            return None
+    # A number and a text can both hold: untyped text is either.
+    numbers = _merged_numbers(attribute, group) if operators & _NUMBERS else []
+    texts = _merged_texts(attribute, group) if operators & (_TEXTS | _OTHER_TEXTS) else []
+    if numbers is None or texts is None:
+        return None
+    settled = _NUMBERS | _TEXTS | _OTHER_TEXTS
+    if numbers:
+        settled |= {Operator.NOT_EQUAL_NUMBER}
+    if operators != {Operator.EXISTS}:
+        settled |= {Operator.EXISTS}
+    others = [constraint for constraint in group if constraint.operator not in settled]
+    return [*numbers, *texts, *dict.fromkeys(others)]
+
+
+# Numbers
+
+
+def _merged_numbers(attribute: str, group: list[Constraint]) -> list[Constraint] | None:
+    together = _ALL_NUMBERS
+    excluded: list[int | float] = []
+    for _, operator, operand in group:
+        if operator is Operator.RANGE:
+            together = _intersection(together, operand)
+        elif operator is Operator.EQUAL_NUMBER:
+            together = _intersection(together, Range(operand, False, operand, False))
+        elif operator is Operator.NOT_EQUAL_NUMBER and operand not in excluded:
+            excluded.append(operand)
+    excluded = [number for number in excluded if _inside(number, together)]
+    low, low_open, high, high_open = together
+    if low is not None and high is not None and low >= high:
+        if low > high or low_open or high_open or excluded:
+            return None
+        return [Constraint(attribute, Operator.EQUAL_NUMBER, low)]
+    inside = Constraint(attribute, Operator.RANGE, together)
+    return [inside, *(Constraint(attribute, Operator.NOT_EQUAL_NUMBER, number) for number in excluded)]
+
+
+def _intersection(one: Range, other: Range) -> Range:
+    low, low_open, high, high_open = one
+    if other.low is not None:
+        if low is None or other.low > low:
+            low, low_open = other.low, other.low_open
+        elif other.low == low:
+            low_open = low_open or other.low_open
+    if other.high is not None:
+        if high is None or other.high < high:
+            high, high_open = other.high, other.high_open
+        elif other.high == high:
+            high_open = high_open or other.high_open
+    return Range(low, low_open, high, high_open)
+
+
+def _inside(number: float, bounds: Range) -> bool:
+    low, low_open, high, high_open = bounds
+    if low is not None and (number < low or (low_open and number == low)):
+        return False
+    return high is None or not (number > high or (high_open and number == high))
+
+
+# Texts
+
+
+def _merged_texts(attribute: str, group: list[Constraint]) -> list[Constraint] | None:
+    wanted: set[str] | None = None
+    unwanted: set[str] = set()
+    for _, operator, operand in group:
+        texts = (operand,) if isinstance(operand, str) else operand
+        if operator in _TEXTS:
+            wanted = set(texts) if wanted is None else wanted.intersection(texts)
+        elif operator in _OTHER_TEXTS:
+            unwanted.update(texts)
+    if wanted is None:
+        return [_texts(attribute, unwanted, Operator.NOT_EQUAL_TEXT, Operator.NOT_IN_TEXT)]
+    wanted -= unwanted
+    return [_texts(attribute, wanted, Operator.EQUAL_TEXT, Operator.IN_TEXT)] if wanted else None
+
+
+def _texts(attribute: str, values: set[str], single: Operator, several: Operator) -> Constraint:
+    distinct = sorted(values)
+    if len(distinct) == 1:
+        return Constraint(attribute, single, distinct[0])
+    return Constraint(attribute, several, tuple(distinct))
+
+
+# Order
+
+
+def ordered(constraints: Iterable[Constraint]) -> Conjunction:
+    """By attribute, then operator, then operand, so that equal conjunctions are equal tuples."""
+    in_order = sorted(constraints, key=_attribute_and_operator)
+    before = None
+    for constraint in in_order:
+        place = constraint[:2]
+        if place == before:
+            return tuple(sorted(in_order, key=_full_place))
+        before = place
+    return tuple(in_order)
+
+
+def _attribute_and_operator(constraint: Constraint) -> tuple[str, Operator]:
+    return constraint[:2]
+
+
+def _full_place(constraint: Constraint) -> tuple[Any, ...]:
+    # Operands of one operator need not compare with each other; their texts do.
+    return (*constraint[:2], str(constraint.operand))

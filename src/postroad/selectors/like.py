@@ -1,0 +1,119 @@
+"""`LIKE` patterns: `%` is any run of characters, `_` is any one, and an escape character makes either plain."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["EscapeMistake", "LikePattern", "like_matcher", "parse_like"]
+
+# The escape character of canonical text, used only where the pattern has a plain `%` or `_`.
+_ESCAPE = "\\"
+_SPECIAL = frozenset(("%", "_", _ESCAPE))
+
+
+class LikePattern(NamedTuple):
+    """A pattern cut at each `%`; runs of `%` count as one.
+
+    Attributes:
+        parts: the texts between the `%`s, unescaped; one part when there is no `%`.
+        holes: for each part, the indices at which it has a `_` that stands for any one character.
+    """
+
+    parts: tuple[str, ...]
+    holes: tuple[tuple[int, ...], ...]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no part has a hole."""
+        return not any(self.holes)
+
+    def literal(self) -> tuple[str, str]:
+        """The canonical (pattern, escape) pair of texts; the escape is empty when the pattern needs none."""
+        if self._needs_escape():
+            return "%".join(map(_escaped, self.parts, self.holes)), _ESCAPE
+        return "%".join(self.parts), ""
+
+    def _needs_escape(self) -> bool:
+        return any(
+            "%" in part or part.count("_") > len(holes) for part, holes in zip(self.parts, self.holes, strict=True)
+        )
+
+
+def _escaped(part: str, holes: tuple[int, ...]) -> str:
+    open_places = frozenset(holes)
+    return "".join(
+        _ESCAPE + char if char in _SPECIAL and index not in open_places else char for index, char in enumerate(part)
+    )
+
+
+class EscapeMistake(Exception):
+    """An escape character escapes nothing; `index` says where in the pattern."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        super().__init__(index)
+
+
+def parse_like(pattern: str, escape: str = "") -> LikePattern:
+    """Cut a pattern into parts.
+
+    Raises:
+        EscapeMistake: the escape character stands before something other than `%`, `_` or itself (as SQL has it).
+    """
+    if not escape and "_" not in pattern:
+        return _without_empty_middles(pattern.split("%"))
+    parts: list[str] = []
+    holes: list[tuple[int, ...]] = []
+    part: list[str] = []
+    part_holes: list[int] = []
+    characters = iter(enumerate(pattern))
+    for index, char in characters:
+        if char == escape:
+            _, char = next(characters, (0, ""))
+            if char not in ("%", "_", escape):
+                raise EscapeMistake(index)
+            part.append(char)
+        elif char == "%":
+            if part or not parts:
+                parts.append("".join(part))
+                holes.append(tuple(part_holes))
+                part, part_holes = [], []
+        else:
+            if char == "_":
+                part_holes.append(len(part))
+            part.append(char)
+    parts.append("".join(part))
+    holes.append(tuple(part_holes))
+    return LikePattern(tuple(parts), tuple(holes))
+
+
+def _without_empty_middles(parts: list[str]) -> LikePattern:
+    kept = (parts[0], *filter(None, parts[1:-1]), *parts[-1:]) if len(parts) > 1 else tuple(parts)
+    return LikePattern(kept, ((),) * len(kept))
+
+
+@lru_cache(maxsize=1024)
+def like_matcher(pattern: LikePattern) -> Callable[[str], object]:
+    """A function that gives something true for the texts that match.
+
+    Each middle part is taken at its first place and never reconsidered (an atomic group), since a later place can only
+    leave less for the parts after it. So a pattern of many `%` takes time in proportion to the text, not a power of it.
+    """
+    first, *middles = (_expression(part, holes) for part, holes in zip(*pattern, strict=True))
+    if not middles:
+        return re.compile(first, re.DOTALL).fullmatch
+    last = middles.pop()
+    middle = "".join(f"(?>.*?{part})" for part in middles)
+    return re.compile(f"{first}{middle}.*{last}", re.DOTALL).fullmatch
+
+
+def _expression(part: str, holes: tuple[int, ...]) -> str:
+    if not holes:
+        return re.escape(part)
+    open_places = frozenset(holes)
+    return "".join("." if index in open_places else re.escape(char) for index, char in enumerate(part))

@@ -1,0 +1,40 @@
+"""What a selector may be at most, and why. Every limit is refused with an error that names it."""
+
+from __future__ import annotations
+
+__all__ = [
+    "MAX_CONJUNCTIONS",
+    "MAX_IN_VALUES",
+    "MAX_LIKE_LENGTH",
+    "MAX_NAME_BYTES",
+    "MAX_NESTING",
+    "MAX_SELECTOR_LENGTH",
+    "MAX_TERMS",
+]
+
+# Characters. Selectors arrive as one header line of a subscribe frame; this is several times what common brokers let a
+# header line be, and still parses in some ten milliseconds, so one subscriber cannot hold up the others.
+MAX_SELECTOR_LENGTH = 32_768
+
+# Open parentheses, NOTs and signs around one place. The parser uses at most four Python frames per level and the walks
+# over the tree at most three, so that 64 levels stay far from Python's own limit of 1,000 frames.
+MAX_NESTING = 64
+
+# Texts in one IN list.
+MAX_IN_VALUES = 1_024
+
+# Characters of a LIKE pattern. A part with `_` in it is tried at each place of the attribute's text, so the work is the
+# product of both lengths.
+MAX_LIKE_LENGTH = 1_024
+
+# Conditions joined by AND and OR, and operands joined by arithmetic, in the whole selector. Walks over the tree are
+# linear in this number; the disjunction has at most 64 times as many constraints.
+MAX_TERMS = 2_048
+
+# Attribute names have one byte for their length in an encoded message, so a longer name can name nothing.
+MAX_NAME_BYTES = 255
+
+# Alternatives that an OR-heavy selector is expanded into for an index; beyond it, the widest ORs are evaluated instead.
+# Expansion can be exponential in the selector's length, so some bound is a must; at 64 the expansion still costs less
+# than the index saves.
+MAX_CONJUNCTIONS = 64

@@ -1,0 +1,46 @@
+"""What people coming from SQL or a programming language write, and what to write instead."""
+
+from __future__ import annotations
+
+from unicodedata import name as unicode_name
+
+__all__ = ["HINTS", "character_hint", "shown"]
+
+HINTS = {
+    "==": "write = to compare",
+    "!=": "write <> for not equal",
+    "=<": "write <= for at most",
+    "=>": "write >= for at least",
+    "&&": "write AND",
+    "||": "write OR",
+    "&": "write AND",
+    "|": "write OR",
+    "!": "write NOT",
+    '"': "write texts in single quotes, as 'this'",
+    "`": "write names without quotes",
+    "%": "there is no remainder; % has a meaning only inside a LIKE pattern",
+    ";": "a selector is one condition, without a semicolon",
+    "?": "there are no parameters; write the value itself",
+    "NULL": "write IS NULL or IS NOT NULL to ask whether an attribute is missing",
+}
+
+_CURLY_QUOTES = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u00b4"
+
+
+def character_hint(character: str) -> str:
+    """What to say of a character that no name can have."""
+    if character in _CURLY_QUOTES:
+        return "write texts in plain single quotes, as 'this'"
+    return f"the character {unicode_name(character, f'U+{ord(character):04X}')} cannot be in a name"
+
+
+def shown(token: str) -> str:
+    """A token as an error names it."""
+    if not token:
+        return "the end of the selector"
+    if len(token) > 24:
+        token = f"{token[:20]}…"
+    # Texts bring their own quotes; anything else unprintable is spelled out.
+    if not token.isprintable():
+        return ascii(token)
+    return token if token[0] in "'\"" else f"'{token}'"

@@ -1,0 +1,97 @@
+"""The disjunction of a selector: alternatives of constraints that an index can hold.
+
+A selector is true for a message exactly when all constraints of some conjunction are. What no index helps with
+(arithmetic, one attribute against another, ORs too wide to expand) stays inside the conjunctions as TEST constraints,
+each accompanied by EXISTS constraints on the attributes that it cannot be true without.
+"""
+
+from __future__ import annotations
+
+from itertools import chain, product
+from typing import TYPE_CHECKING
+
+from postroad.selectors.conjunctions import conjoined, ordered
+from postroad.selectors.constraints import Conjunction, Constraint, Operator, Range
+from postroad.selectors.like import LikePattern
+from postroad.selectors.limits import MAX_CONJUNCTIONS
+from postroad.selectors.positive import Every, Some, positive_form, width
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from postroad.selectors.positive import Positive
+    from postroad.selectors.tree import Node
+
+__all__ = [
+    "MAX_CONJUNCTIONS",
+    "Conjunction",
+    "Constraint",
+    "LikePattern",
+    "Operator",
+    "Range",
+    "disjunction",
+]
+
+
+def disjunction(condition: Node) -> tuple[Conjunction, ...]:
+    """At most MAX_CONJUNCTIONS conjunctions, one of which must hold; none when the condition never does."""
+    form = positive_form(condition)
+    if isinstance(form, Constraint):
+        return ((form,),)
+    found: dict[Conjunction, None] = {}
+    for constraints in _expanded(form, MAX_CONJUNCTIONS):
+        together = conjoined(constraints)
+        if together is not None:
+            if not together:
+                return ((),)
+            found[ordered(together)] = None
+    return tuple(found)
+
+
+def _expanded(form: Positive, budget: int) -> Sequence[Sequence[Constraint]]:
+    """The form as at most `budget` conjunctions, for a budget of one or more."""
+    if isinstance(form, Constraint):
+        return ((form,),)
+    if isinstance(form, Every):
+        return _expanded_every(form, budget)
+    if len(form.parts) > budget:
+        return (_tested(form),)
+    return _expanded_some(form, budget)
+
+
+def _expanded_every(form: Every, budget: int) -> Sequence[Sequence[Constraint]]:
+    if form.width == 1:
+        return (form.parts,)  # type: ignore[return-value]  # Parts of width 1 in a flat Every are constraints.
+    results: list[Sequence[Sequence[Constraint]]] = [()] * len(form.parts)
+    # The narrow parts first: what is too wide for the budget that they leave is tested instead.
+    for index in _by_width(form.parts):
+        results[index] = _expanded(form.parts[index], budget)
+        budget //= len(results[index])
+    return [list(chain.from_iterable(choice)) for choice in product(*results)]
+
+
+def _expanded_some(form: Some, budget: int) -> Sequence[Sequence[Constraint]]:
+    results: list[Sequence[Sequence[Constraint]]] = [()] * len(form.parts)
+    # The narrow parts first: what they do not use of their equal shares goes to the wide ones.
+    for done, index in enumerate(_by_width(form.parts)):
+        results[index] = _expanded(form.parts[index], budget // (len(form.parts) - done))
+        budget -= len(results[index])
+    return list(chain.from_iterable(results))
+
+
+def _by_width(parts: list[Positive]) -> list[int]:
+    return sorted(range(len(parts)), key=lambda index: width(parts[index]))
+
+
+def _tested(form: Some) -> list[Constraint]:
+    test = Constraint("", Operator.TEST, form.source)
+    return [*(Constraint(name, Operator.EXISTS, None) for name in sorted(_present(form))), test]
+
+
+def _present(form: Positive) -> frozenset[str]:
+    """Attributes that a message must have for the form to hold."""
+    if isinstance(form, Constraint):
+        absent = form.operator is Operator.MISSING or form.operator is Operator.TEST
+        return frozenset() if absent else frozenset((form.attribute,))
+    parts = map(_present, form.parts)
+    return frozenset().union(*parts) if isinstance(form, Every) else frozenset.intersection(*parts)

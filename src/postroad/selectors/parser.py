@@ -1,0 +1,438 @@
+"""From text to tree: a precedence parser written by hand, since subscriptions come and go by the thousand.
+
+    OR  <  AND  <  NOT  <  comparisons, BETWEEN, IN, LIKE, IS  <  + -  <  * /  <  signs
+
+Chains on one level are loops. Only parentheses recurse, through `condition`, `predicate`, `value` and `operand`, and
+MAX_NESTING bounds them. Values and conditions share the parentheses, so a node says which of the two it can be, and
+whoever uses it checks. The grammar is in docs/selectors.md.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from postroad.selectors.errors import SelectorError
+from postroad.selectors.lexer import KEYWORDS, name_mistake, position_of, spellings, tokens_of
+from postroad.selectors.like import EscapeMistake, parse_like
+from postroad.selectors.limits import (
+    MAX_IN_VALUES,
+    MAX_LIKE_LENGTH,
+    MAX_NAME_BYTES,
+    MAX_NESTING,
+    MAX_SELECTOR_LENGTH,
+    MAX_TERMS,
+)
+from postroad.selectors.literals import LiteralMistake, number_literal
+from postroad.selectors.mistakes import HINTS, character_hint, shown
+from postroad.selectors.tree import (
+    And,
+    Arithmetic,
+    Between,
+    Comparison,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Name,
+    Node,
+    Not,
+    Or,
+    Sign,
+)
+
+__all__ = ["parse_condition"]
+
+_COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
+_EQUALITIES = frozenset(("=", "<>"))
+_SUMS = frozenset("+-")
+_ARITHMETIC = frozenset("+-*/")
+_NOT = frozenset(spellings("NOT"))
+_JUNCTIONS = {spelling: word for word in ("AND", "OR") for spelling in spellings(word)}
+_DIGITS = frozenset("0123456789")
+_NAME_STARTS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_$")
+_NUMBER_STARTS = _DIGITS | {"."}
+# A name this short cannot be too long in UTF-8, whatever its characters.
+_SURELY_SHORT = MAX_NAME_BYTES // 4
+
+_A_VALUE = "a name, a number, a text in single quotes, TRUE, FALSE or ("
+_A_CONDITION = "a condition, such as name = 'text' or name > 5"
+_A_JOINT = "AND, OR or the end of the selector"
+
+
+def parse_condition(text: str) -> Node:
+    """The tree of a selector; the literal TRUE for a blank one.
+
+    Raises:
+        SelectorError: the text is not a selector, or exceeds a limit.
+    """
+    _check_text(text)
+    tokens = tokens_of(text)
+    if len(tokens) == 1:
+        return Literal(True)
+    return _Parser(text, tokens).whole()
+
+
+def _check_text(text: str) -> None:
+    if len(text) > MAX_SELECTOR_LENGTH:
+        raise SelectorError(
+            f"the selector has {len(text):,} characters; the limit is {MAX_SELECTOR_LENGTH:,} (MAX_SELECTOR_LENGTH)",
+            text,
+            MAX_SELECTOR_LENGTH,
+        )
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            message = "half a surrogate pair is not a character, and no message can hold it"
+            raise SelectorError(message, text, error.start) from None
+
+
+class _Parser:
+    __slots__ = ("at", "depth", "terms", "text", "tokens")
+
+    def __init__(self, text: str, tokens: list[str]) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.at = 0
+        self.depth = 0
+        self.terms = 0
+
+    def whole(self) -> Node:
+        node = self.condition()
+        if self.tokens[self.at]:
+            self.unexpected(_A_JOINT)
+        self.need_condition(node, 0)
+        return node
+
+    # Conditions
+
+    def condition(self) -> Node:
+        """Predicates joined by AND and OR; or, where nothing joins, one predicate or value."""
+        start = self.at
+        node = self.predicate()
+        junction = _JUNCTIONS.get(self.tokens[self.at])
+        if junction is None:
+            return node
+        alternatives: list[Node] = []
+        conjuncts: list[Node] = []
+        while True:
+            self.need_condition(node, start)
+            if isinstance(node, And):
+                conjuncts.extend(node.operands)
+            else:
+                conjuncts.append(node)
+            if junction != "AND":
+                self.add_alternative(alternatives, conjuncts)
+                conjuncts = []
+            if junction is None:
+                break
+            self.at += 1
+            self.count_term()
+            start = self.at
+            node = self.predicate()
+            junction = _JUNCTIONS.get(self.tokens[self.at])
+        return alternatives[0] if len(alternatives) == 1 else Or(tuple(alternatives))
+
+    @staticmethod
+    def add_alternative(alternatives: list[Node], conjuncts: list[Node]) -> None:
+        if len(conjuncts) > 1:
+            alternatives.append(And(tuple(conjuncts)))
+        elif isinstance(conjuncts[0], Or):
+            alternatives.extend(conjuncts[0].operands)
+        else:
+            alternatives.append(conjuncts[0])
+
+    def predicate(self) -> Node:
+        """One comparison or other test, perhaps under NOTs; or just a value."""
+        tokens = self.tokens
+        if tokens[self.at] in _NOT:
+            return self.negation()
+        start = self.at
+        left = self.value()
+        operator = tokens[self.at]
+        if operator in _COMPARISONS:
+            self.at += 1
+            middle = self.at
+            right = self.value()
+            if not (left.is_value and right.is_value) and operator not in _EQUALITIES:
+                place = start if not left.is_value else middle
+                self.refuse(place, "conditions compare only by = and <>", "a value")
+            return Comparison(operator, left, right)
+        word = KEYWORDS.get(operator)
+        if word is None or word in ("AND", "OR"):
+            return left
+        return self.worded(left, start, word)
+
+    def negation(self) -> Node:
+        first = self.at
+        while self.tokens[self.at] in _NOT:
+            self.at += 1
+        count = self.at - first
+        self.deepen(count, first)
+        start = self.at
+        node = self.predicate()
+        self.need_condition(node, start)
+        self.depth -= count
+        for _ in range(count):
+            node = Not(node)
+        return node
+
+    def worded(self, left: Node, start: int, word: str) -> Node:
+        """IS NULL, BETWEEN, IN or LIKE after `left`."""
+        negated = word == "NOT"
+        if negated:
+            self.at += 1
+            word = KEYWORDS.get(self.tokens[self.at], "")
+            if word not in ("BETWEEN", "IN", "LIKE"):
+                self.unexpected("BETWEEN, IN or LIKE after NOT")
+        if word == "BETWEEN":
+            return self.between(negated, left, start)
+        if word not in ("IN", "LIKE", "IS"):
+            self.unexpected(_A_JOINT)
+        if not isinstance(left, Name):
+            self.refuse(start, f"{word} takes the name of an attribute on its left", "a name")
+        self.at += 1
+        if word == "IN":
+            return In(negated, left, self.texts())
+        if word == "LIKE":
+            return self.like(negated, left)
+        return self.is_null(left)
+
+    def is_null(self, name: Name) -> Node:
+        negated = self.tokens[self.at] in _NOT
+        if negated:
+            self.at += 1
+        if KEYWORDS.get(self.tokens[self.at]) != "NULL":
+            self.unexpected("NULL" if negated else "NULL or NOT NULL")
+        self.at += 1
+        return IsNull(negated, name)
+
+    def between(self, negated: bool, left: Node, start: int) -> Node:
+        self.need_number(left, start, "BETWEEN")
+        self.at += 1
+        low = self.bound()
+        if _JUNCTIONS.get(self.tokens[self.at]) != "AND":
+            self.unexpected("AND and the upper bound of BETWEEN")
+        self.at += 1
+        return Between(negated, left, low, self.bound())
+
+    def bound(self) -> Node:
+        start = self.at
+        node = self.value()
+        self.need_number(node, start, "BETWEEN")
+        return node
+
+    def texts(self) -> tuple[str, ...]:
+        """The bracketed list of an IN."""
+        if self.tokens[self.at] != "(":
+            self.unexpected("( and a list of texts after IN")
+        values: list[str] = []
+        while True:
+            self.at += 1
+            values.append(self.text_literal("IN"))
+            if len(values) > MAX_IN_VALUES:
+                message = f"IN has more than {MAX_IN_VALUES:,} texts, the limit (MAX_IN_VALUES); join several IN by OR"
+                self.refuse(self.at - 1, message)
+            if self.tokens[self.at] != ",":
+                break
+        if self.tokens[self.at] != ")":
+            self.unexpected("a comma or )")
+        self.at += 1
+        return tuple(dict.fromkeys(values))
+
+    def like(self, negated: bool, name: Name) -> Node:
+        place = self.at
+        pattern = self.text_literal("LIKE")
+        if len(pattern) > MAX_LIKE_LENGTH:
+            message = f"the pattern has {len(pattern):,} characters; the limit is {MAX_LIKE_LENGTH:,} (MAX_LIKE_LENGTH)"
+            self.refuse(place, message)
+        escape = ""
+        if KEYWORDS.get(self.tokens[self.at]) == "ESCAPE":
+            self.at += 1
+            escape = self.text_literal("ESCAPE")
+            if len(escape) != 1:
+                self.refuse(self.at - 1, f"ESCAPE takes one character, not {len(escape)}", "a text of one character")
+        try:
+            return Like(negated, name, parse_like(pattern, escape))
+        except EscapeMistake as mistake:
+            # The literal before the mistake may have doubled quotes, which the pattern has not.
+            offset = 1 + mistake.index + pattern[: mistake.index].count("'")
+            self.refuse(place, f"{shown(escape)} escapes nothing here", f"%, _ or {escape} after {escape}", offset)
+
+    def text_literal(self, word: str) -> str:
+        token = self.tokens[self.at]
+        if token[:1] != "'" or len(token) == 1:
+            self.unexpected(f"a text in single quotes {'after' if word != 'IN' else 'in the list of'} {word}", word)
+        self.at += 1
+        return token[1:-1].replace("''", "'")
+
+    # Values
+
+    def value(self) -> Node:
+        """Operands joined by arithmetic; or, where nothing joins, one operand, which may be a condition."""
+        start = self.at
+        node = self.operand()
+        if self.tokens[self.at] not in _ARITHMETIC:
+            return node
+        self.need_number(node, start, f"'{self.tokens[self.at]}'")
+        return self.chain(node)
+
+    def chain(self, first: Node) -> Node:
+        """Sums of products, from left to right, without recursion."""
+        terms: list[tuple[str, Node]] = []
+        sign = "+"
+        factors: list[tuple[str, Node]] = []
+        while (operator := self.tokens[self.at]) in _ARITHMETIC:
+            self.at += 1
+            self.count_term()
+            start = self.at
+            operand = self.operand()
+            self.need_number(operand, start, f"'{operator}'")
+            if operator in _SUMS:
+                terms.append((sign, _joined(first, factors)))
+                sign, first, factors = operator, operand, []
+            else:
+                factors.append((operator, operand))
+        terms.append((sign, _joined(first, factors)))
+        return _joined(terms[0][1], terms[1:])
+
+    def operand(self) -> Node:
+        token = self.tokens[self.at]
+        first = token[:1]
+        if first in _NAME_STARTS:
+            word = KEYWORDS.get(token)
+            if word is not None:
+                return self.constant(word)
+            if len(token) > _SURELY_SHORT or not token.isascii():
+                self.check_name(token)
+            self.at += 1
+            return Name(token)
+        if first == "'" and len(token) > 1:
+            self.at += 1
+            return Literal(token[1:-1].replace("''", "'"))
+        if first in _NUMBER_STARTS and token != ".":
+            return self.number(token, False)
+        if first == "(":
+            return self.parenthesised()
+        if first in _SUMS:
+            return self.signed(token)
+        if first > "\x7f":
+            self.check_name(token)
+            self.at += 1
+            return Name(token)
+        self.unexpected(_A_VALUE)
+
+    def constant(self, word: str) -> Node:
+        if word not in ("TRUE", "FALSE"):
+            self.unexpected(_A_VALUE)
+        self.at += 1
+        return Literal(word == "TRUE")
+
+    def number(self, token: str, negative: bool) -> Node:
+        try:
+            literal = Literal(number_literal(token, negative))
+        except LiteralMistake as mistake:
+            self.refuse(self.at, str(mistake))
+        self.at += 1
+        return literal
+
+    def parenthesised(self) -> Node:
+        opening = self.at
+        self.deepen(1, opening)
+        self.at += 1
+        node = self.condition()
+        if self.tokens[self.at] != ")":
+            self.unexpected(") for the ( that is still open" if not self.tokens[self.at] else "AND, OR or )")
+        self.at += 1
+        self.depth -= 1
+        return node
+
+    def signed(self, sign: str) -> Node:
+        """A sign belongs to the number right after it, so that the smallest integer can be written."""
+        place = self.at
+        self.at += 1
+        token = self.tokens[self.at]
+        if token[:1] in _DIGITS or (token[:1] == "." and len(token) > 1):
+            return self.number(token, sign == "-")
+        self.deepen(1, place)
+        start = self.at
+        node = self.operand()
+        self.need_number(node, start, f"'{sign}'")
+        self.depth -= 1
+        return Sign(sign, node)
+
+    # Checks
+
+    def need_condition(self, node: Node, start: int) -> None:
+        if not node.is_condition:
+            message = "a value alone is not a condition"
+            self.refuse(start, message, _A_CONDITION)
+
+    def need_number(self, node: Node, start: int, user: str) -> None:
+        if not node.is_value:
+            self.refuse(start, f"{user} works on numbers, and this is a condition", "a number or a name")
+        if isinstance(node, Literal) and isinstance(node.constant, str | bool):
+            self.refuse(start, f"{user} works on numbers, and this is a {_kind(node)}", "a number or a name")
+
+    def check_name(self, name: str) -> None:
+        mistake = name_mistake(name)
+        if mistake is not None:
+            self.refuse(self.at, character_hint(name[mistake]), "", mistake)
+        size = len(name.encode())
+        if size > MAX_NAME_BYTES:
+            message = f"the name has {size:,} bytes; attributes have at most {MAX_NAME_BYTES} (MAX_NAME_BYTES)"
+            self.refuse(self.at, message)
+
+    def deepen(self, levels: int, place: int) -> None:
+        self.depth += levels
+        if self.depth > MAX_NESTING:
+            message = f"the selector is nested more than {MAX_NESTING} deep, the limit (MAX_NESTING)"
+            self.refuse(place, message)
+
+    def count_term(self) -> None:
+        self.terms += 1
+        if self.terms >= MAX_TERMS:
+            message = f"the selector joins more than {MAX_TERMS:,} terms, the limit (MAX_TERMS)"
+            self.refuse(self.at, message)
+
+    # Refusals
+
+    def unexpected(self, expected: str, word: str = "") -> NoReturn:
+        """Refuse the token at hand."""
+        token = self.tokens[self.at]
+        if token == "'":
+            self.refuse(self.at, "this text has no closing quote", "' at the end of the text, '' for a quote inside it")
+        message = f"unexpected {shown(token)}" if token else "the selector ends too early"
+        hint = self.hint(token, word)
+        self.refuse(self.at, f"{message}; {hint}" if hint else message, expected)
+
+    def hint(self, token: str, word: str) -> str:
+        previous = self.tokens[self.at - 1] if self.at else ""
+        if token in _COMPARISONS and previous not in _COMPARISONS and not word:
+            return "comparisons do not chain; join two by AND, or put one in parentheses"
+        if word == "IN" and token == ")":
+            return "an empty list matches nothing"
+        if word == "IN" and token[:1] in _DIGITS:
+            return "IN compares texts; for numbers write x = 1 OR x = 2"
+        if previous[:1] == "'" and token[:1] in _NAME_STARTS and token not in KEYWORDS:
+            return "write '' for a quote inside a text"
+        if token in KEYWORDS and HINTS.get(KEYWORDS[token]) is None and token not in _JUNCTIONS:
+            return f"{KEYWORDS[token]} is a reserved word"
+        return HINTS.get(KEYWORDS.get(token, token), "")
+
+    def refuse(self, place: int, message: str, expected: str = "", offset: int = 0) -> NoReturn:
+        raise SelectorError(message, self.text, position_of(self.text, place) + offset, expected)
+
+
+def _joined(first: Node, rest: list[tuple[str, Node]]) -> Node:
+    """One chain; when its first operand is a chain of the same level (from parentheses), they are one chain."""
+    if not rest:
+        return first
+    node = Arithmetic(first, tuple(rest))
+    if isinstance(first, Arithmetic) and first.level == node.level:
+        return Arithmetic(first.first, first.rest + node.rest)
+    return node
+
+
+def _kind(literal: Literal) -> str:
+    return "boolean" if isinstance(literal.constant, bool) else "text"

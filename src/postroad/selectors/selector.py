@@ -1,0 +1,75 @@
+"""`Selector`: a parsed condition on the attributes of a message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.selectors.normal import disjunction
+from postroad.selectors.parser import parse_condition
+from postroad.selectors.tree import names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from postroad.messages import Value
+    from postroad.selectors.normal import Conjunction
+    from postroad.selectors.tree import Node
+
+__all__ = ["Selector"]
+
+
+class Selector:
+    """A condition on a message's attributes, in the language of docs/selectors.md.
+
+    Selectors are equal when their canonical texts are, so they work as keys. They are never changed once made.
+    """
+
+    __slots__ = ("_disjunction", "_text", "condition")
+
+    def __init__(self, condition: Node) -> None:
+        self.condition = condition
+        self._text: str | None = None
+        self._disjunction: tuple[Conjunction, ...] | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Selector:
+        """Read a selector. A blank one matches everything.
+
+        Raises:
+            SelectorError: the text is not a selector, or exceeds a limit; the error points at the place.
+        """
+        return cls(parse_condition(text))
+
+    def evaluate(self, attributes: Mapping[str, Value]) -> bool | None:
+        """True, False, or None for unknown. This is the reference that every faster form agrees with."""
+        return self.condition.truth(attributes)
+
+    def matches(self, attributes: Mapping[str, Value]) -> bool:
+        """Whether the message is wanted: the condition is true, neither false nor unknown."""
+        return self.condition.truth(attributes) is True
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """The names of all attributes that the selector mentions."""
+        return frozenset(names(self.condition))
+
+    @property
+    def disjunction(self) -> tuple[Conjunction, ...]:
+        """The same condition as alternatives of constraints, for indexes; computed once."""
+        if self._disjunction is None:
+            self._disjunction = disjunction(self.condition)
+        return self._disjunction
+
+    def __str__(self) -> str:
+        if self._text is None:
+            self._text = str(self.condition)
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Selector.parse({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Selector) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
