@@ -110,29 +110,20 @@ def check_topic(buffer: Bytes, start: int, end: int) -> tuple[int, int]:
             if _is_wide_blank(point):
                 return faults.TOPIC_BLANK, at
         elif byte == _DOT:
-            fault = _check_level(buffer, level, at)
-            if fault:
-                return fault, level
+            if at == level:
+                return faults.TOPIC_EMPTY_LEVEL, at
             level = at + 1
             levels += 1
         elif byte <= _BLANK or byte == _DELETE:
             return faults.TOPIC_BLANK, at
+        elif byte in (_STAR, _GREATER):
+            return faults.TOPIC_WILDCARD, at
         at += size
-    fault = _check_level(buffer, level, end)
-    if fault:
-        return fault, level
+    if level == end:
+        return faults.TOPIC_EMPTY_LEVEL, end
     if levels > MAX_TOPIC_LEVELS:
         return faults.TOPIC_LEVELS, start
     return faults.FINE, 0
-
-
-@device
-def _check_level(buffer: Bytes, start: int, end: int) -> int:
-    if start == end:
-        return faults.TOPIC_EMPTY_LEVEL
-    if end - start == 1 and (buffer[start] == _STAR or buffer[start] == _GREATER):
-        return faults.TOPIC_WILDCARD
-    return faults.FINE
 
 
 @device

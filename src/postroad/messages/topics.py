@@ -27,9 +27,9 @@ def topic_bytes(topic: str) -> bytes:
     for level in levels:
         if not level:
             raise MessageError(f"topic {topic!r} has an empty level; write levels with one dot between them")
-        if level in ("*", ">"):
-            raise MessageError(f"topic {topic!r} has the wildcard {level!r}; wildcards are for subscriptions only")
     for index, character in enumerate(topic):
+        if character in "*>":
+            raise MessageError(f"topic {topic!r} has a {character}; wildcards are for subscriptions only")
         if is_blank_or_control(character):
             raise MessageError(f"topic {topic!r}: character {index} is a blank or a control character")
     return data
