@@ -42,15 +42,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Multiply the examples of each property test, also of those that name a number of their own."""
     if not THOROUGH:
         return
-    seen: set[int] = set()
-    for item in items:
-        test = getattr(item, "obj", None)
-        function = getattr(test, "__func__", test)
-        # A parametrized test is one function in several items: multiply it once.
-        if not getattr(function, "is_hypothesis_test", False) or id(function) in seen:
-            continue
-        seen.add(id(function))
-        # hypothesis offers no public way to change the settings of a test that already carries some.
-        own: settings = getattr(function, "_hypothesis_internal_use_settings", None) or settings.default
-        more = settings(own, max_examples=own.max_examples * THOROUGH_FACTOR)
-        function._hypothesis_internal_use_settings = more  # type: ignore[union-attr]
+    # A parametrized test is one function in several items, and a state machine one class: multiply each once.
+    for function in {getattr(item, "function", None) for item in items}:
+        if getattr(function, "is_hypothesis_test", False):
+            # hypothesis offers no public way to change the settings of a test that already carries some.
+            own = getattr(function, "_hypothesis_internal_use_settings", settings.default)
+            function._hypothesis_internal_use_settings = multiplied(own)
+    for machine in {getattr(item, "cls", None) for item in items}:
+        own = getattr(machine, "settings", None)
+        if isinstance(own, settings):
+            machine.settings = multiplied(own)
+
+
+def multiplied(own: settings) -> settings:
+    return settings(own, max_examples=own.max_examples * THOROUGH_FACTOR)

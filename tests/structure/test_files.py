@@ -44,7 +44,7 @@ def test_file_is_clean_utf8_text(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("head", "tail"),
-    [("see /", "home/someone"), ("pip --", "index-url x"), ("<<<<", "<<< HEAD"), ("# TO", "DO: later")],
+    [("see /ho", "me/someone"), ("pip --in", "dex-url x"), ("<<<<", "<<< HEAD"), ("# TO", "DO: later")],
 )
 def test_offences_are_noticed(head: str, tail: str) -> None:
     assert len(offences(head + tail)) == 1
