@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from postroad.selectors.constraints import Constraint, Operator, Range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from postroad.selectors.constraints import Conjunction
 
@@ -19,9 +19,14 @@ _OTHER_TEXTS = frozenset((Operator.NOT_EQUAL_TEXT, Operator.NOT_IN_TEXT))
 _ALL_NUMBERS = Range(None, False, None, False)
 
 
+def all_differ(constraints: Sequence[Constraint]) -> bool:
+    """Whether each constraint is on an attribute of its own, so that nothing can be merged."""
+    return len({constraint[0] for constraint in constraints}) == len(constraints)
+
+
 def conjoined(constraints: Sequence[Constraint]) -> Sequence[Constraint] | None:
     """The same conjunction with the constraints on each attribute merged; None when no message can satisfy it."""
-    if len({constraint.attribute for constraint in constraints}) == len(constraints):
+    if all_differ(constraints):
         return constraints
     by_attribute: dict[str, list[Constraint]] = {}
     for constraint in constraints:
@@ -130,22 +135,15 @@ def _texts(attribute: str, values: set[str], single: Operator, several: Operator
 # Order
 
 
-def ordered(constraints: Iterable[Constraint]) -> Conjunction:
-    """By attribute, then operator, then operand, so that equal conjunctions are equal tuples."""
-    in_order = sorted(constraints, key=_attribute_and_operator)
-    before = None
-    for constraint in in_order:
-        place = constraint[:2]
-        if place == before:
-            return tuple(sorted(in_order, key=_full_place))
-        before = place
-    return tuple(in_order)
+def ordered(constraints: Sequence[Constraint]) -> Conjunction | None:
+    """Merge as `conjoined`, then sort by attribute, operator and operand: equal conjunctions are equal tuples."""
+    if all_differ(constraints):
+        # Attributes decide; the sort never gets as far as operands that do not compare.
+        return tuple(sorted(constraints))
+    merged = conjoined(constraints)
+    return None if merged is None else tuple(sorted(merged, key=_place))
 
 
-def _attribute_and_operator(constraint: Constraint) -> tuple[str, Operator]:
-    return constraint[:2]
-
-
-def _full_place(constraint: Constraint) -> tuple[Any, ...]:
+def _place(constraint: Constraint) -> tuple[str, int, str]:
     # Operands of one operator need not compare with each other; their texts do.
-    return (*constraint[:2], str(constraint.operand))
+    return constraint.attribute, constraint.operator, str(constraint.operand)

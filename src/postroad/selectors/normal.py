@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import chain, product
 from typing import TYPE_CHECKING
 
-from postroad.selectors.conjunctions import conjoined, ordered
+from postroad.selectors.conjunctions import ordered
 from postroad.selectors.constraints import Conjunction, Constraint, Operator, Range
 from postroad.selectors.like import LikePattern
 from postroad.selectors.limits import MAX_CONJUNCTIONS
@@ -38,14 +38,11 @@ def disjunction(condition: Node) -> tuple[Conjunction, ...]:
     form = positive_form(condition)
     if isinstance(form, Constraint):
         return ((form,),)
-    found: dict[Conjunction, None] = {}
-    for constraints in _expanded(form, MAX_CONJUNCTIONS):
-        together = conjoined(constraints)
-        if together is not None:
-            if not together:
-                return ((),)
-            found[ordered(together)] = None
-    return tuple(found)
+    found = [ordered(constraints) for constraints in _expanded(form, MAX_CONJUNCTIONS)]
+    if len(found) == 1:
+        return (found[0],) if found[0] is not None else ()
+    distinct = dict.fromkeys(conjunction for conjunction in found if conjunction is not None)
+    return ((),) if () in distinct else tuple(distinct)
 
 
 def _expanded(form: Positive, budget: int) -> Sequence[Sequence[Constraint]]:

@@ -7,7 +7,7 @@ messages. What is left is `Every` (AND), `Some` (OR) and constraints, and in tho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from postroad.selectors.constraints import Constraint, Operator, Range
 from postroad.selectors.limits import MAX_CONJUNCTIONS
@@ -168,23 +168,32 @@ def _other_comparison(operator: str, left: Node, right: Node) -> Positive:
 
 
 def _against_constant(name: str, operator: str, constant: Value) -> Positive:
-    if isinstance(constant, bool):
-        if operator not in EQUALITIES:
-            return _always(False)
-        return Constraint(name, Operator.EQUAL_BOOLEAN, constant is (operator == "="))
-    if isinstance(constant, str):
-        if operator not in EQUALITIES:
-            return _always(False)
-        return Constraint(name, Operator.EQUAL_TEXT if operator == "=" else Operator.NOT_EQUAL_TEXT, constant)
-    if operator == ">":
-        return Constraint(name, Operator.RANGE, Range(constant, True, None, False))  # type: ignore[arg-type]
-    if operator == "<":
-        return Constraint(name, Operator.RANGE, Range(None, False, constant, True))  # type: ignore[arg-type]
-    if operator == ">=":
-        return Constraint(name, Operator.RANGE, Range(constant, False, None, False))  # type: ignore[arg-type]
-    if operator == "<=":
-        return Constraint(name, Operator.RANGE, Range(None, False, constant, False))  # type: ignore[arg-type]
-    return Constraint(name, Operator.EQUAL_NUMBER if operator == "=" else Operator.NOT_EQUAL_NUMBER, constant)
+    kind = constant.__class__
+    if kind is str:
+        texts = _TEXT_OPERATORS.get(operator)
+        return _always(False) if texts is None else Constraint(name, texts, constant)
+    if kind is bool:
+        return _always(False) if operator not in EQUALITIES else _boolean(name, constant is (operator == "="))
+    numbers = _NUMBER_OPERATORS.get(operator)
+    if numbers is not None:
+        return Constraint(name, numbers, constant)
+    return Constraint(name, _RANGE, _RANGES[operator](constant))
+
+
+def _boolean(name: str, wanted: bool) -> Constraint:
+    return Constraint(name, Operator.EQUAL_BOOLEAN, wanted)
+
+
+# Looked up once: a member of an enumeration costs more than the rest of a constraint.
+_RANGE = Operator.RANGE
+_TEXT_OPERATORS = {"=": Operator.EQUAL_TEXT, "<>": Operator.NOT_EQUAL_TEXT}
+_NUMBER_OPERATORS = {"=": Operator.EQUAL_NUMBER, "<>": Operator.NOT_EQUAL_NUMBER}
+_RANGES: dict[str, Callable[[Any], Range]] = {
+    ">": lambda bound: Range(bound, True, None, False),
+    ">=": lambda bound: Range(bound, False, None, False),
+    "<": lambda bound: Range(None, False, bound, True),
+    "<=": lambda bound: Range(None, False, bound, False),
+}
 
 
 def _test(node: Node) -> Positive:
@@ -259,7 +268,7 @@ def _is_null(node: IsNull, negated: bool) -> Positive:
 
 
 def _name(node: Name, negated: bool) -> Positive:
-    return Constraint(node.name, Operator.EQUAL_BOOLEAN, not negated)
+    return _boolean(node.name, not negated)
 
 
 def _literal(node: Literal, negated: bool) -> Positive:
