@@ -34,7 +34,7 @@ MAX_VALUE_BYTES = 65_535
 MAX_ATTRIBUTES = 1024
 # Four values of full size. What matching must scan has to stay small beside what it only carries.
 MAX_ATTRIBUTE_BYTES = 256 * 1024
-# As much as the common STOMP servers accept in all header lines of one frame, or more.
+# One large socket read: a codec joins at most two reads to see a whole header block.
 MAX_HEADER_BYTES = 64 * 1024
 
 # A body of this size takes a slow link (10 Mbit/s) 13 seconds, and every message behind it waits.
