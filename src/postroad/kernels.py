@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-__all__ = ["device", "kernel"]
+__all__ = ["device", "inlined", "kernel"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -23,16 +23,35 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # divisors that can be zero themselves.
 _OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
 
+# Without numba's runtime, arrays are borrowed and not counted. Counting is an atomic operation for every array passed
+# or viewed, which in a loop over candidates costs ten times the work itself; in return, nothing can be allocated.
+_BORROWED = {**_OPTIONS, "_nrt": False}
 
-def kernel(*signatures: str) -> Callable[[Function], Function]:
-    """Compile a function over arrays now, for the given signatures, and keep the machine code on disk."""
+
+def kernel(*signatures: str, allocates: bool = True) -> Callable[[Function], Function]:
+    """Compile a function over arrays now, for the given signatures, and keep the machine code on disk.
+
+    Args:
+        signatures: what it takes and gives, in numba's notation.
+        allocates: whether it makes arrays; one that does not may say so, and runs faster.
+    """
+    options = _OPTIONS if allocates else _BORROWED
 
     def compile_now(function: Function) -> Function:
-        return cast("Function", numba.njit(list(signatures), **_OPTIONS)(function))
+        return cast("Function", numba.njit(list(signatures), **options)(function))
 
     return compile_now
 
 
 def device(function: Function) -> Function:
-    """Mark a function as a piece of kernels: compiled into each kernel that calls it."""
-    return cast("Function", numba.njit(**_OPTIONS)(function))
+    """Mark a function as a piece of kernels: compiled into each kernel that calls it. It cannot allocate."""
+    return cast("Function", numba.njit(**_BORROWED)(function))
+
+
+def inlined(function: Function) -> Function:
+    """Mark a device function that every caller takes in whole.
+
+    A call that passes a dozen arrays pushes some eighty words; in a loop over candidates that costs more than the
+    work itself.
+    """
+    return cast("Function", numba.njit(forceinline=True, **_BORROWED)(function))

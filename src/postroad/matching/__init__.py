@@ -1,0 +1,7 @@
+"""Matching: the index of subscriptions, and encoded predicates (`matching.encoding`)."""
+
+from __future__ import annotations
+
+from postroad.matching.index import IndexStatistics, MatchingError, SubscriptionIndex
+
+__all__ = ["IndexStatistics", "MatchingError", "SubscriptionIndex"]

@@ -1,0 +1,86 @@
+"""The columns of the index's flat arrays, and the kinds of constraint they hold.
+
+Everything the index knows stands in a few integer and float arrays, so that kernels can read it without touching a
+Python object. This module names the columns; `tables.py` owns the arrays.
+"""
+
+from __future__ import annotations
+
+# --- kinds of constraint ---------------------------------------------------------------------------------------------
+# Kinds up to LAST_QUICK are decided by a few integer comparisons; the others walk bytes or run a program, and their
+# answer is remembered for the row.
+EQUAL_TEXT, EQUAL_NUMBER, RANGE, EQUAL_BOOLEAN, EXISTS, MISSING = 1, 2, 3, 4, 5, 6
+NOT_EQUAL_TEXT, IN_TEXT, NOT_IN_TEXT, NOT_EQUAL_NUMBER, EXACT_RANGE, ALWAYS = 7, 8, 9, 10, 11, 12
+LAST_QUICK = ALWAYS
+PREFIX, SUFFIX, SUBSTRING, LIKE, NOT_LIKE, TOPIC, TEST, GRAM = 13, 14, 15, 16, 17, 18, 19, 20
+
+# --- constraints: int32[n, 16], one cache line a row -----------------------------------------------------------------
+KIND, ATTRIBUTE, FLAGS, REFERENCES = 0, 1, 2, 3
+TEXT, TEXT_SIZE = 4, 5  # payload bytes in `text`
+WORDS, WORD_COUNT = 6, 7  # payload in `words`: member constraints of IN and <>, or a program
+BUCKET, COUNT, CAPACITY = 8, 9, 10  # the conjunctions reached through this constraint, pairs in `words`
+NEXT_FREE = 11
+CONSTRAINT_COLUMNS = 16
+
+# Flags of a numeric constraint. A bound that float64 cannot hold exactly is kept as an integer.
+LOW_OPEN, HIGH_OPEN, LOW_INTEGER, HIGH_INTEGER = 1, 2, 4, 8
+
+# --- conjunctions: int32[n, 6] ---------------------------------------------------------------------------------------
+SLOT, ACCESS, POSITION, REST, REST_COUNT, NEXT = 0, 1, 2, 3, 4, 5
+CONJUNCTION_COLUMNS = 6
+
+# An entry of a bucket is two words: the conjunction's number with two marks, and the first of its other constraints
+# (or -1), so that most candidates are decided without reading the conjunction's own row.
+MULTIPLE = 1  # the subscription has several conjunctions: report its slot once
+MORE = 2  # there are further constraints behind the first
+ENTRY_SHIFT = 2
+
+# --- attributes: int32[n, 12] ----------------------------------------------------------------------------------------
+# How many resident constraints ask each kind of question of the attribute, and where single ones stand.
+TEXT_QUESTIONS, NUMBER_QUESTIONS, NUMBER_EQUALITIES = 0, 1, 2
+EXISTS_CONSTRAINT, TRUE_CONSTRAINT, FALSE_CONSTRAINT = 3, 4, 5
+DIRECTORY, DIRECTORY_COUNT, DIRECTORY_CAPACITY = 6, 7, 8  # the range chunks of the attribute, in `words`
+NAME, NAME_SIZE, MENTIONS = 9, 10, 11  # the name's bytes in `text`, and how many constraints mention it
+ATTRIBUTE_COLUMNS = 12
+
+# --- masks: uint64[n, 3], which lengths of prefix, suffix and gram are resident for the attribute --------------------
+PREFIX_LENGTHS, SUFFIX_LENGTHS, GRAM_LENGTHS = 0, 1, 2
+MASK_COLUMNS = 3
+
+# A prefix or suffix is looked up by at most this many bytes (one bit of a mask each); a longer one is verified after.
+MAX_AFFIX = 63
+
+# --- the value an attribute has in the current row: int64[n, 8] ------------------------------------------------------
+STAMP, FORM, START, END, TEXT_HIT, NUMBER_HIT, BITS = 0, 1, 2, 3, 4, 5, 6
+VALUE_COLUMNS = 8
+
+# Bits of FORM. Untyped text that is a number is text and number at once.
+IS_TEXT, IS_NUMBER, IS_TRUE, IS_FALSE = 1, 2, 4, 8
+IS_INTEGRAL = 16  # BITS holds the number as an integer; otherwise the bits of the float
+IS_FLOAT = 32  # the value's own type is float, which arithmetic must know
+IS_INEXACT = 64  # an integer that float64 cannot hold: comparisons go by BITS
+IN_SCRATCH = 128  # the text stands in the scratch buffer, not in the batch
+IS_UNTYPED = 256
+
+# --- reserved attributes ---------------------------------------------------------------------------------------------
+TOPIC_ATTRIBUTE, PRIORITY_ATTRIBUTE, TIMESTAMP_ATTRIBUTE, MESSAGE_ID_ATTRIBUTE = 0, 1, 2, 3
+RESERVED_ATTRIBUTES = 4
+
+# --- counters: int64[.] ----------------------------------------------------------------------------------------------
+WORDS_USED, TEXT_USED, CONSTRAINTS_USED, CONSTRAINT_FREE, CONSTRAINTS_LIVE = 0, 1, 2, 3, 4
+CONJUNCTIONS_USED, CONJUNCTION_FREE, CONJUNCTIONS_LIVE, CHUNKS_USED, CHUNK_FREE, ROW_STAMP = 5, 6, 7, 8, 9, 10
+ALWAYS_CONSTRAINT, TOPIC_SHAPES = 11, 12
+WORD_HEADS = 16  # 32 free-list heads of `words`, by size class
+TEXT_HEADS = 48  # 32 free-list heads of `text`
+COUNTERS = 80
+
+# --- range chunks ----------------------------------------------------------------------------------------------------
+# 128 ranges a chunk: an insertion moves at most 3 KiB, and a million ranges have about ten thousand chunks, whose
+# summaries fit the second-level cache.
+CHUNK = 128
+LEAST_LOW, MOST_LOW, LEAST_HIGH, MOST_HIGH = 0, 1, 2, 3
+
+# --- topic shapes: int64[n, 4] ---------------------------------------------------------------------------------------
+SHAPE_LEVELS, SHAPE_STARS, SHAPE_OPEN, SHAPE_USES = 0, 1, 2, 3
+SHAPE_COLUMNS = 4
+MAX_LEVELS = 64  # a level is a bit of the shape's star mask; the same limit as the topic grammar's

@@ -1,0 +1,346 @@
+"""Conjunctions: attach one to the index through its best constraint, and detach it again.
+
+A conjunction is *reached* through one of its constraints, the one that the fewest other conjunctions are reached
+through (the access predicate of Fabret et al., SIGMOD 2001); the others are tested only for messages that reach it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.kernels import device, kernel
+from postroad.matching.arena import free_words, take_words
+from postroad.matching.columns import (
+    ACCESS,
+    ALWAYS,
+    ATTRIBUTE,
+    BUCKET,
+    CAPACITY,
+    CONJUNCTION_FREE,
+    CONJUNCTIONS_LIVE,
+    CONJUNCTIONS_USED,
+    COUNT,
+    DIRECTORY_COUNT,
+    ENTRY_SHIFT,
+    EXISTS,
+    KIND,
+    MORE,
+    MULTIPLE,
+    NEXT,
+    POSITION,
+    RANGE,
+    REST,
+    REST_COUNT,
+    SLOT,
+    TOPIC_ATTRIBUTE,
+)
+from postroad.matching.ranges import insert_range, remove_range
+from postroad.matching.store import WORDS_FULL, release
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# What a constraint may do for a conjunction. A *filter* cannot be looked up, only tested. A *hint* is implied by another
+# constraint: it is worth keeping only if the conjunction is reached through it. *Either* is good for both.
+FILTER, EITHER, HINT = 0, 1, 2
+
+# A range is reached by about a third of all messages that carry its attribute, and existence by all of them; these
+# costs stand beside the length of the bucket that an equality would share.
+_CHUNK_COST = 40
+_RANGE_COST = 16
+_TOPIC_COST = 1
+_EXISTS_COST = 64
+_ALWAYS_COST = 1 << 40
+
+
+@device
+def access_cost(constraints: NDArray[np.int32], attributes: NDArray[np.int32], constraint: np.int64) -> np.int64:
+    """About how many candidates a message would have to look at if one more were reached through this constraint."""
+    row = constraints[constraint]
+    kind = row[KIND]
+    if kind == RANGE:
+        return _RANGE_COST + _CHUNK_COST * np.int64(attributes[row[ATTRIBUTE], DIRECTORY_COUNT])
+    if kind == ALWAYS:
+        return _ALWAYS_COST
+    cost = np.int64(row[COUNT])
+    if row[ATTRIBUTE] == TOPIC_ATTRIBUTE:
+        return cost + _TOPIC_COST
+    if kind == EXISTS:
+        return cost + _EXISTS_COST
+    return cost
+
+
+@device
+def push_entry(
+    constraints: NDArray[np.int32],
+    words: NDArray[np.int32],
+    counters: NDArray[np.int64],
+    constraint: np.int64,
+    marked: np.int64,
+    following: np.int64,
+) -> np.int64:
+    """Append an entry to a constraint's bucket: its position, or -1 if `words` is full and nothing was done."""
+    row = constraints[constraint]
+    count = row[COUNT]
+    if count == row[CAPACITY]:
+        capacity = max(1, 2 * count)
+        block = take_words(words, counters, 2 * capacity)
+        if block < 0:
+            return -1
+        for at in range(2 * count):
+            words[block + at] = words[row[BUCKET] + at]
+        if count:
+            free_words(words, counters, row[BUCKET], 2 * row[CAPACITY])
+        row[BUCKET], row[CAPACITY] = block, capacity
+    words[row[BUCKET] + 2 * count] = marked
+    words[row[BUCKET] + 2 * count + 1] = following
+    row[COUNT] = count + 1
+    return count
+
+
+@device
+def pull_entry(
+    constraints: NDArray[np.int32],
+    conjunctions: NDArray[np.int32],
+    words: NDArray[np.int32],
+    counters: NDArray[np.int64],
+    constraint: np.int64,
+    position: np.int64,
+) -> None:
+    """Take an entry out of a bucket; the last one moves into its place."""
+    row = constraints[constraint]
+    row[COUNT] -= 1
+    last = row[BUCKET] + 2 * row[COUNT]
+    here = row[BUCKET] + 2 * position
+    if here != last:
+        words[here], words[here + 1] = words[last], words[last + 1]
+        conjunctions[words[here] >> ENTRY_SHIFT, POSITION] = position
+    if row[COUNT] == 0:
+        free_words(words, counters, row[BUCKET], 2 * row[CAPACITY])
+        row[CAPACITY] = 0
+
+
+@device
+def choose_access(
+    constraints: NDArray[np.int32], attributes: NDArray[np.int32], members: NDArray[np.int32], roles: NDArray[np.int32]
+) -> np.int64:
+    """The place among the members of the constraint to reach the conjunction through."""
+    best, least = -1, np.int64(0)
+    for place in range(members.size):
+        if roles[place] == FILTER:
+            continue
+        cost = access_cost(constraints, attributes, members[place])
+        if best < 0 or cost < least:
+            best, least = place, cost
+    return best
+
+
+@device
+def take_conjunction(conjunctions: NDArray[np.int32], counters: NDArray[np.int64]) -> np.int64:
+    """The number of a new conjunction; the caller has made sure that there is one."""
+    number = counters[CONJUNCTION_FREE]
+    if number >= 0:
+        counters[CONJUNCTION_FREE] = conjunctions[number, NEXT]
+    else:
+        number = counters[CONJUNCTIONS_USED]
+        counters[CONJUNCTIONS_USED] += 1
+    counters[CONJUNCTIONS_LIVE] += 1
+    return number
+
+
+@device
+def free_conjunction(conjunctions: NDArray[np.int32], counters: NDArray[np.int64], number: np.int64) -> None:
+    """Give the number of a conjunction back."""
+    conjunctions[number, ACCESS] = -1
+    conjunctions[number, NEXT] = counters[CONJUNCTION_FREE]
+    counters[CONJUNCTION_FREE] = number
+    counters[CONJUNCTIONS_LIVE] -= 1
+
+
+@device
+def write_rest(
+    words: NDArray[np.int32],
+    counters: NDArray[np.int64],
+    members: NDArray[np.int32],
+    roles: NDArray[np.int32],
+    access: np.int64,
+    count: np.int64,
+) -> np.int64:
+    """The block of constraints to test after the access one, or -1 if `words` is full."""
+    block = take_words(words, counters, count)
+    if block < 0:
+        return -1
+    at = block
+    for place in range(members.size):
+        if roles[place] != HINT and place != access:
+            words[at] = members[place]
+            at += 1
+    return block
+
+
+@kernel(
+    "int64(int32[:, ::1], float64[:, ::1], uint64[::1], uint64[::1], int32[::1], uint8[::1], int32[:, ::1],"
+    " int64[::1], int32[:, ::1], float64[:, ::1], float64[:, ::1], int32[:, ::1], float64[:, ::1], int32[::1],"
+    " int32[::1], int32[::1], int64, boolean)",
+    allocates=False,
+)
+def attach(
+    constraints: NDArray[np.int32],
+    bounds: NDArray[np.float64],
+    keys: NDArray[np.uint64],
+    table: NDArray[np.uint64],
+    words: NDArray[np.int32],
+    text: NDArray[np.uint8],
+    attributes: NDArray[np.int32],
+    counters: NDArray[np.int64],
+    conjunctions: NDArray[np.int32],
+    lows: NDArray[np.float64],
+    highs: NDArray[np.float64],
+    entries: NDArray[np.int32],
+    summaries: NDArray[np.float64],
+    sizes: NDArray[np.int32],
+    members: NDArray[np.int32],
+    roles: NDArray[np.int32],
+    slot: int,
+    multiple: bool,
+) -> int:
+    """Add a conjunction of interned constraints to the subscription `slot` (-1: it is the first, and gives the slot).
+
+    Answers the conjunction's number, or WORDS_FULL with nothing changed. The references of the members pass to it.
+    """
+    access = choose_access(constraints, attributes, members, roles)
+    count = 0
+    for place in range(members.size):
+        if roles[place] != HINT and place != access:
+            count += 1
+    rest = 0
+    if count:
+        rest = write_rest(words, counters, members, roles, access, count)
+        if rest < 0:
+            return WORDS_FULL
+    number = take_conjunction(conjunctions, counters)
+    reached = members[access]
+    marked = number << ENTRY_SHIFT | (MULTIPLE if multiple else 0) | (MORE if count > 1 else 0)
+    following = words[rest] if count else -1
+    position = np.int64(0)
+    if constraints[reached, KIND] == RANGE:
+        low, high = bounds[reached, 0], bounds[reached, 1]
+        attribute = constraints[reached, ATTRIBUTE]
+        if not insert_range(
+            lows, highs, entries, summaries, sizes, attributes, words, counters, attribute, low, high, marked, following
+        ):
+            position = -1
+    else:
+        position = push_entry(constraints, words, counters, reached, marked, following)
+    if position < 0:
+        free_conjunction(conjunctions, counters, number)
+        if count:
+            free_words(words, counters, rest, count)
+        return WORDS_FULL
+    for place in range(members.size):
+        if roles[place] == HINT and place != access:
+            release(constraints, keys, table, words, text, attributes, counters, members[place])
+    row = conjunctions[number]
+    row[SLOT] = number if slot < 0 else slot
+    row[ACCESS], row[POSITION], row[REST], row[REST_COUNT] = reached, position, rest, count
+    row[NEXT] = -1
+    if slot >= 0:
+        row[NEXT] = conjunctions[slot, NEXT]
+        conjunctions[slot, NEXT] = number
+    return number
+
+
+@kernel("int64(int32[:, ::1], int64[::1])", allocates=False)
+def attach_nothing(conjunctions: NDArray[np.int32], counters: NDArray[np.int64]) -> int:
+    """A slot for a subscription that can never match."""
+    number = take_conjunction(conjunctions, counters)
+    row = conjunctions[number]
+    row[SLOT], row[ACCESS], row[NEXT], row[REST_COUNT] = number, -1, -1, 0
+    return number
+
+
+@device
+def detach_one(
+    constraints: NDArray[np.int32],
+    bounds: NDArray[np.float64],
+    keys: NDArray[np.uint64],
+    table: NDArray[np.uint64],
+    words: NDArray[np.int32],
+    text: NDArray[np.uint8],
+    attributes: NDArray[np.int32],
+    counters: NDArray[np.int64],
+    conjunctions: NDArray[np.int32],
+    lows: NDArray[np.float64],
+    highs: NDArray[np.float64],
+    entries: NDArray[np.int32],
+    summaries: NDArray[np.float64],
+    sizes: NDArray[np.int32],
+    number: np.int64,
+) -> None:
+    """Take one conjunction out of the bucket or the ranges it is reached through, and drop its references."""
+    row = conjunctions[number]
+    reached = row[ACCESS]
+    if reached < 0:
+        return
+    if constraints[reached, KIND] == RANGE:
+        low, high = bounds[reached, 0], bounds[reached, 1]
+        attribute = constraints[reached, ATTRIBUTE]
+        remove_range(
+            lows, highs, entries, summaries, sizes, attributes, words, counters, attribute, low, high, number
+        )
+    else:
+        pull_entry(constraints, conjunctions, words, counters, reached, row[POSITION])
+    for at in range(row[REST], row[REST] + row[REST_COUNT]):
+        release(constraints, keys, table, words, text, attributes, counters, words[at])
+    release(constraints, keys, table, words, text, attributes, counters, reached)
+    if row[REST_COUNT]:
+        free_words(words, counters, row[REST], row[REST_COUNT])
+
+
+@kernel(
+    "void(int32[:, ::1], float64[:, ::1], uint64[::1], uint64[::1], int32[::1], uint8[::1], int32[:, ::1],"
+    " int64[::1], int32[:, ::1], float64[:, ::1], float64[:, ::1], int32[:, ::1], float64[:, ::1], int32[::1], int64)",
+    allocates=False,
+)
+def detach(
+    constraints: NDArray[np.int32],
+    bounds: NDArray[np.float64],
+    keys: NDArray[np.uint64],
+    table: NDArray[np.uint64],
+    words: NDArray[np.int32],
+    text: NDArray[np.uint8],
+    attributes: NDArray[np.int32],
+    counters: NDArray[np.int64],
+    conjunctions: NDArray[np.int32],
+    lows: NDArray[np.float64],
+    highs: NDArray[np.float64],
+    entries: NDArray[np.int32],
+    summaries: NDArray[np.float64],
+    sizes: NDArray[np.int32],
+    slot: int,
+) -> None:
+    """Take a subscription out, with all its conjunctions."""
+    number = slot
+    while number >= 0:
+        following = conjunctions[number, NEXT]
+        detach_one(
+            constraints,
+            bounds,
+            keys,
+            table,
+            words,
+            text,
+            attributes,
+            counters,
+            conjunctions,
+            lows,
+            highs,
+            entries,
+            summaries,
+            sizes,
+            number,
+        )
+        free_conjunction(conjunctions, counters, number)
+        number = following

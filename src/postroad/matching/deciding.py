@@ -1,0 +1,182 @@
+"""Whether a constraint holds for the row just read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.kernels import device, inlined
+from postroad.matching.columns import (
+    ALWAYS,
+    ATTRIBUTE,
+    BITS,
+    END,
+    EQUAL_BOOLEAN,
+    EQUAL_NUMBER,
+    EQUAL_TEXT,
+    EXACT_RANGE,
+    EXISTS,
+    FLAGS,
+    FORM,
+    GRAM,
+    HIGH_INTEGER,
+    HIGH_OPEN,
+    IN_SCRATCH,
+    IN_TEXT,
+    IS_FALSE,
+    IS_INEXACT,
+    IS_INTEGRAL,
+    IS_NUMBER,
+    IS_TEXT,
+    IS_TRUE,
+    KIND,
+    LIKE,
+    LOW_INTEGER,
+    LOW_OPEN,
+    MISSING,
+    NOT_EQUAL_TEXT,
+    NOT_IN_TEXT,
+    NOT_LIKE,
+    NUMBER_HIT,
+    PREFIX,
+    RANGE,
+    STAMP,
+    START,
+    SUBSTRING,
+    SUFFIX,
+    TEST,
+    TEXT,
+    TEXT_HIT,
+    TEXT_SIZE,
+    TOPIC,
+    WORD_COUNT,
+    WORDS,
+)
+from postroad.matching.numerics import compare_numbers
+from postroad.matching.programs import run_program
+from postroad.matching.texts import has_prefix, has_substring, has_suffix, is_like, topic_matches
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@device
+def in_exact_range(
+    bits: NDArray[np.int64], constraint: np.int64, flags: np.int64, integral: bool, integer: np.int64, number: float
+) -> bool:
+    """Whether a number lies in a range, by the bounds as they were written."""
+    low = bits[constraint, 0]
+    order = compare_numbers(integral, integer, number, flags & LOW_INTEGER != 0, low, np.int64(low).view(np.float64))
+    if order < 0 or (order == 0 and flags & LOW_OPEN):
+        return False
+    high = bits[constraint, 1]
+    order = compare_numbers(integral, integer, number, flags & HIGH_INTEGER != 0, high, np.int64(high).view(np.float64))
+    return order < 0 or (order == 0 and not flags & HIGH_OPEN)
+
+
+@device
+def is_member(words: NDArray[np.int32], start: np.int64, count: np.int64, wanted: np.int64) -> bool:
+    """Whether a constraint is among the sorted members at words[start:start + count]."""
+    first, last = np.int64(0), np.int64(count)
+    while first < last:
+        middle = (first + last) >> 1
+        member = words[start + middle]
+        if member == wanted:
+            return True
+        if member < wanted:
+            first = middle + 1
+        else:
+            last = middle
+    return False
+
+
+@inlined
+def holds_quickly(
+    constraints: NDArray[np.int32],
+    bounds: NDArray[np.float64],
+    bits: NDArray[np.int64],
+    words: NDArray[np.int32],
+    values: NDArray[np.int64],
+    numbers: NDArray[np.float64],
+    constraint: np.int64,
+    kind: np.int64,
+    stamp: np.int64,
+) -> bool:
+    """Decide a constraint of a kind up to LAST_QUICK."""
+    row = np.uint64(constraint)
+    attribute = np.uint64(constraints[row, ATTRIBUTE])
+    there = values[attribute, STAMP] == stamp
+    if not there:
+        return kind == MISSING or kind == ALWAYS
+    if kind == EQUAL_TEXT:
+        return values[attribute, TEXT_HIT] == constraint
+    if kind == EQUAL_NUMBER:
+        return values[attribute, NUMBER_HIT] == constraint
+    form = values[attribute, FORM]
+    if kind == RANGE and not form & IS_INEXACT:
+        number = numbers[attribute]
+        return form & IS_NUMBER != 0 and bounds[row, 0] <= number and number <= bounds[row, 1]
+    if kind == EXISTS or kind == ALWAYS:
+        return True
+    if kind == EQUAL_BOOLEAN:
+        return form & (IS_TRUE if constraints[row, FLAGS] else IS_FALSE) != 0
+    if kind == IN_TEXT or kind == NOT_EQUAL_TEXT or kind == NOT_IN_TEXT:
+        if not form & IS_TEXT:
+            return False
+        hit = values[attribute, TEXT_HIT]
+        found = hit >= 0 and is_member(words, constraints[row, WORDS], constraints[row, WORD_COUNT], hit)
+        return found == (kind == IN_TEXT)
+    if kind == MISSING or not form & IS_NUMBER:
+        return False
+    integral = form & IS_INTEGRAL != 0
+    integer = values[attribute, BITS]
+    if kind == RANGE or kind == EXACT_RANGE:
+        flags = np.int64(constraints[row, FLAGS])
+        return in_exact_range(bits, constraint, flags, integral, integer, numbers[attribute])
+    # NOT_EQUAL_NUMBER: canonical numbers are equal exactly when their bits and their form are.
+    return integer != bits[row, 0] or integral != (bits[row, 1] != 0)
+
+
+@device
+def holds_slowly(
+    constraints: NDArray[np.int32],
+    words: NDArray[np.int32],
+    text: NDArray[np.uint8],
+    values: NDArray[np.int64],
+    numbers: NDArray[np.float64],
+    memory: NDArray[np.int64],
+    stack: NDArray[np.int64],
+    floats: NDArray[np.float64],
+    buffer: NDArray[np.uint8],
+    scratch: NDArray[np.uint8],
+    constraint: np.int64,
+    stamp: np.int64,
+) -> bool:
+    """Decide a constraint that walks bytes or runs a program; the answer is remembered for the row."""
+    if memory[constraint] >> 1 == stamp:
+        return memory[constraint] & 1 == 1
+    row = constraints[constraint]
+    kind = row[KIND]
+    at, size = np.int64(row[TEXT]), np.int64(row[TEXT_SIZE])
+    result = False
+    if kind == TEST:
+        end = np.int64(row[WORDS]) + np.int64(row[WORD_COUNT])
+        result = run_program(
+            words, np.int64(row[WORDS]), end, text, at, stack, floats, values, numbers, buffer, scratch, stamp
+        )
+    elif values[row[ATTRIBUTE], STAMP] == stamp and values[row[ATTRIBUTE], FORM] & IS_TEXT:
+        source = scratch if values[row[ATTRIBUTE], FORM] & IN_SCRATCH else buffer
+        start, end = values[row[ATTRIBUTE], START], values[row[ATTRIBUTE], END]
+        if kind == PREFIX:
+            result = has_prefix(text, at, size, source, start, end)
+        elif kind == SUFFIX:
+            result = has_suffix(text, at, size, source, start, end)
+        elif kind == SUBSTRING or kind == GRAM:
+            result = has_substring(text, at, size, source, start, end)
+        elif kind == TOPIC:
+            result = topic_matches(text, at, size, source, start, end)
+        elif kind == LIKE or kind == NOT_LIKE:
+            result = is_like(text, at, size, source, start, end) == (kind == LIKE)
+    memory[constraint] = stamp << 1 | (1 if result else 0)
+    return result

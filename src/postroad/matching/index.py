@@ -1,0 +1,273 @@
+"""`SubscriptionIndex`: which of a million subscriptions want these messages?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from postroad.errors import PostroadError
+from postroad.matching.columns import CONJUNCTIONS_LIVE, MAX_LEVELS
+from postroad.matching.conjunctions import FILTER, HINT, attach, attach_nothing, detach
+from postroad.matching.interning import Interner
+from postroad.matching.lowering import fan_out, lower, lower_topic
+from postroad.matching.reading import SCRATCH_START
+from postroad.matching.scanning import DONE, PENDING_FULL, RESULTS_FULL, ROW, STATUS, TOTAL, scan
+from postroad.matching.store import WORDS_FULL
+from postroad.matching.tables import Tables, grown
+from postroad.messages import number_of
+from postroad.messages.limits import MAX_HEADER_BYTES
+from postroad.selectors import Selector, TopicPattern
+from postroad.selectors.normal import Constraint, Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    from numpy.typing import NDArray
+
+    from postroad.matching.lowering import Member
+    from postroad.messages import Batch
+    from postroad.selectors.normal import Conjunction
+
+__all__ = ["IndexStatistics", "MatchingError", "SubscriptionIndex"]
+
+# The least number of removals between two tidyings, so that a small index does not tidy all the time.
+_LEAST_REMOVALS = 1024
+# Numbers that only Python can round are settled this many at a time (twice as many when that was not enough).
+_HARD_ROWS = 1024
+_FIRST_RESULTS = 4096
+_LARGE_RESULT = 1 << 18
+
+_NO_STARTS = np.zeros(0, np.int64)
+_NO_VALUES = np.zeros(0, np.float64)
+
+_EVERYTHING: tuple[Conjunction, ...] = ((),)
+
+
+class MatchingError(PostroadError):
+    """A key is already in the index, or is not."""
+
+
+class IndexStatistics(NamedTuple):
+    """What an index holds."""
+
+    subscriptions: int
+    conjunctions: int
+    constraints: int
+    attributes: int
+    bytes: int
+
+
+class SubscriptionIndex:
+    """Subscriptions by key, each a selector and a topic pattern, matched against whole batches.
+
+    The answer equals evaluating every selector on every message. Local subscriptions and what other brokers advertise
+    can share one index: give them different keys, and tell them apart by slot.
+
+    Not safe for use by two threads at once.
+    """
+
+    def __init__(self) -> None:
+        self._tables = Tables()
+        self._interner = Interner(self._tables)
+        self._slots: dict[Hashable, int] = {}
+        self._keys: list[Hashable] = []
+        self._removals = 0
+        self._pending = np.zeros(1024, np.int32)
+        self._scratch = np.zeros(SCRATCH_START + MAX_HEADER_BYTES, np.uint8)
+        self._level_hashes = np.zeros(MAX_LEVELS, np.uint64)
+        self._results = np.zeros(_FIRST_RESULTS, np.int32)
+        self._hard = np.zeros((1 + _HARD_ROWS, 2), np.int64)
+        self._progress = np.zeros(3, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._slots
+
+    def add(
+        self,
+        key: Hashable,
+        selector: Selector | str | None = None,
+        topic: TopicPattern | str | None = None,
+    ) -> int:
+        """Add a subscription; answers its slot, the number by which `match` reports it.
+
+        Args:
+            key: what the caller knows the subscription by.
+            selector: the condition on a message's attributes; None is any message.
+            topic: the pattern of topics; None is any topic.
+
+        Raises:
+            MatchingError: the key is in the index already.
+            SelectorError, TopicError: a text does not parse.
+        """
+        if key in self._slots:
+            raise MatchingError(f"subscription {key!r} is in the index already; remove it first")
+        if isinstance(selector, str):
+            selector = Selector.parse(selector)
+        if isinstance(topic, str):
+            topic = TopicPattern.parse(topic)
+        slot = self._attach(_EVERYTHING if selector is None else selector.disjunction, topic)
+        self._slots[key] = slot
+        if slot >= len(self._keys):
+            self._keys.extend([None] * (slot + 1 - len(self._keys)))
+        self._keys[slot] = key
+        return slot
+
+    def remove(self, key: Hashable) -> None:
+        """Remove a subscription. Its slot may be given to another one.
+
+        Raises:
+            MatchingError: the key is not in the index.
+        """
+        slot = self._slots.pop(key, None)
+        if slot is None:
+            raise MatchingError(f"subscription {key!r} is not in the index")
+        self._keys[slot] = None
+        self._detach(slot)
+        self._removals += 1
+        if self._removals > max(_LEAST_REMOVALS, self._tables.live_constraints):
+            self._removals = 0
+            self._interner.tidy()
+
+    def slot(self, key: Hashable) -> int:
+        """The slot of a subscription."""
+        try:
+            return self._slots[key]
+        except KeyError:
+            raise MatchingError(f"subscription {key!r} is not in the index") from None
+
+    def keys(self, slots: Iterable[int]) -> list[Hashable]:
+        """The keys that stand behind slots; for people and tests, not for the hot path."""
+        keys = self._keys
+        return [keys[slot] for slot in slots]
+
+    def match(self, batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """The subscriptions that want each message of a batch, as (offsets, slots).
+
+        Row i is wanted by `slots[offsets[i]:offsets[i + 1]]`, each slot once, in no particular order.
+        """
+        offsets = self._scan(batch, _NO_STARTS, _NO_VALUES)
+        if self._hard[0, 0]:
+            offsets = self._scan_with_hard_numbers(batch)
+        total = int(offsets[-1])
+        results = self._results
+        if total < _LARGE_RESULT:
+            return offsets, results[:total].copy()
+        # Hand the array over instead of copying it, and do not keep so much memory for the next batch.
+        self._results = np.zeros(_FIRST_RESULTS, np.int32)
+        return offsets, results[:total]
+
+    def statistics(self) -> IndexStatistics:
+        """How much the index holds and how much memory its arrays take."""
+        tables = self._tables
+        own = sum(array.nbytes for array in (self._pending, self._scratch, self._results))
+        return IndexStatistics(
+            subscriptions=len(self._slots),
+            conjunctions=int(tables.counters[CONJUNCTIONS_LIVE]),
+            constraints=tables.live_constraints,
+            attributes=self._interner.attribute_count,
+            bytes=tables.nbytes + own,
+        )
+
+    def _scan(self, batch: Batch, known: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.int64]:
+        tables, interner, progress = self._tables, self._interner, self._progress
+        offsets = np.empty(len(batch) + 1, np.int64)
+        offsets[0] = 0
+        progress[:] = 0
+        self._hard[0, 0] = 0
+        while True:
+            scan(
+                batch.buffer, batch.spans, batch.ids, batch.envelopes,
+                tables.constraints, tables.bounds, tables.bits, tables.table, tables.words, tables.text,
+                tables.attributes, tables.masks, tables.names, tables.counters, tables.conjunctions, tables.shapes,
+                tables.lows, tables.highs, tables.entries, tables.summaries, tables.sizes,
+                tables.values, tables.numbers, tables.memory, tables.seen, interner.stack, interner.floats,
+                self._level_hashes, tables.present, self._pending, self._scratch, self._scratch,
+                known, values, self._hard, progress, self._results, offsets,
+            )  # fmt: skip
+            status = progress[STATUS]
+            if status == DONE:
+                return offsets
+            if status == RESULTS_FULL:
+                self._results = grown(self._results, 2 * len(self._results))
+            elif status == PENDING_FULL:
+                self._pending = grown(self._pending, 2 * len(self._pending))
+            else:
+                self._scratch = grown(self._scratch, 2 * len(self._scratch))
+
+    def _scan_with_hard_numbers(self, batch: Batch) -> NDArray[np.int64]:
+        """Scan again with the numbers that Python rounded, until none is left open."""
+        settled: dict[int, float] = {}
+        while True:
+            count = int(self._hard[0, 0])
+            for start, end in self._hard[1 : count + 1].tolist():
+                number = number_of(batch.buffer[start:end].tobytes().decode())
+                settled[start] = np.nan if number is None else float(number)
+            if count + 1 == len(self._hard):
+                self._hard = grown(self._hard, 2 * len(self._hard))
+            known = np.array(sorted(settled), np.int64)
+            offsets = self._scan(batch, known, np.array([settled[start] for start in known.tolist()]))
+            if not self._hard[0, 0]:
+                return offsets
+
+    def _attach(self, disjunction: tuple[Conjunction, ...], topic: TopicPattern | None) -> int:
+        if not disjunction:
+            self._tables.make_room()
+            return attach_nothing(self._tables.conjunctions, self._tables.counters)
+        alternatives = [part for conjunction in disjunction for part in _fanned_out(conjunction)]
+        slot = -1
+        try:
+            for conjunction in alternatives:
+                number = self._attach_one(conjunction, topic, slot, len(alternatives) > 1)
+                slot = number if slot < 0 else slot
+        except BaseException:
+            if slot >= 0:
+                self._detach(slot)
+            raise
+        return slot
+
+    def _attach_one(self, conjunction: Conjunction, topic: TopicPattern | None, slot: int, multiple: bool) -> int:
+        interner = self._interner
+        members: list[Member] = []
+        try:
+            for constraint in conjunction:
+                members.extend(lower(interner, constraint))
+            members.extend(lower_topic(interner, topic))
+            if all(role == FILTER for _, role in members):
+                members.append((interner.always(), HINT))
+        except BaseException:
+            interner.release([number for number, _ in members])
+            raise
+        numbers = np.array([number for number, _ in members], np.int32)
+        roles = np.array([role for _, role in members], np.int32)
+        tables = self._tables
+        tables.make_room()
+        while True:
+            number = attach(
+                tables.constraints, tables.bounds, tables.keys, tables.table, tables.words, tables.text,
+                tables.attributes, tables.counters, tables.conjunctions, tables.lows, tables.highs, tables.entries,
+                tables.summaries, tables.sizes, numbers, roles, slot, multiple,
+            )  # fmt: skip
+            if number != WORDS_FULL:
+                return number
+            tables.grow_words()
+
+    def _detach(self, slot: int) -> None:
+        tables = self._tables
+        detach(
+            tables.constraints, tables.bounds, tables.keys, tables.table, tables.words, tables.text,
+            tables.attributes, tables.counters, tables.conjunctions, tables.lows, tables.highs, tables.entries,
+            tables.summaries, tables.sizes, slot,
+        )  # fmt: skip
+
+
+def _fanned_out(conjunction: Conjunction) -> list[Conjunction]:
+    """A conjunction that is best reached through an IN, as one conjunction for each of its texts."""
+    chosen = fan_out(conjunction)
+    if chosen is None:
+        return [conjunction]
+    rest = tuple(part for part in conjunction if part is not chosen)
+    return [(Constraint(chosen.attribute, Operator.EQUAL_TEXT, text), *rest) for text in chosen.operand]

@@ -1,0 +1,213 @@
+"""The way into the constraint store from Python: numbers for names, rows for constraints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.errors import LimitError
+from postroad.matching import columns
+from postroad.matching.columns import (
+    ALWAYS,
+    CONSTRAINTS_USED,
+    GRAM_LENGTHS,
+    MENTIONS,
+    MESSAGE_ID_ATTRIBUTE,
+    PREFIX_LENGTHS,
+    PRIORITY_ATTRIBUTE,
+    RESERVED_ATTRIBUTES,
+    SUFFIX_LENGTHS,
+    TIMESTAMP_ATTRIBUTE,
+    TOPIC_ATTRIBUTE,
+    TOPIC_SHAPES,
+)
+from postroad.matching.programs import STACK_COLUMNS
+from postroad.matching.registry import drop_name, put_name, rebuild_names, shape_key, tidy_masks
+from postroad.matching.store import TEXT_FULL, WORDS_FULL, intern, release_all
+from postroad.matching.tables import grown
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from postroad.matching.compiling import Program
+    from postroad.matching.tables import Tables
+    from postroad.selectors import TopicPattern
+
+# The JMS names that are other attributes under another name, and those that come from the envelope (docs/formats.md).
+_ALIASES = {"JMSCorrelationID": "correlation-id", "JMSType": "type"}
+_DERIVED = {
+    "JMSPriority": PRIORITY_ATTRIBUTE,
+    "JMSTimestamp": TIMESTAMP_ATTRIBUTE,
+    "JMSMessageID": MESSAGE_ID_ATTRIBUTE,
+}
+
+# A message attribute's name has at most this many bytes; a selector that asks for a longer one can never see it.
+_MAX_NAME = 255
+
+_LENGTHS = {columns.PREFIX: PREFIX_LENGTHS, columns.SUFFIX: SUFFIX_LENGTHS, columns.GRAM: GRAM_LENGTHS}
+_NO_WORDS = np.zeros(0, np.int32)
+_NO_TEXT = np.zeros(0, np.uint8)
+_NO_BOUNDS = np.zeros(2, np.float64)
+
+
+class Interner:
+    """Finds or makes the rows of constraints; each call takes one reference."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        self.stack = np.zeros((8, STACK_COLUMNS), np.int64)
+        self.floats = np.zeros(8, np.float64)
+        self._names: dict[str, int] = {}
+        self._free_names: list[int] = []
+        self._next_name = RESERVED_ATTRIBUTES
+        self._shapes: dict[tuple[int, int, bool], int] = {}
+        self._request = np.zeros(6, np.int64)
+
+    @property
+    def attribute_count(self) -> int:
+        """How many names are known."""
+        return len(self._names)
+
+    def attribute(self, name: str) -> int:
+        """The number of an attribute name."""
+        name = _ALIASES.get(name, name)
+        number = _DERIVED.get(name)
+        if number is None:
+            number = self._names.get(name)
+        return self._new_name(name) if number is None else number
+
+    def text(self, kind: int, attribute: int, data: bytes) -> int:
+        """A constraint with a text."""
+        number = self._intern(kind, attribute, text=np.frombuffer(data, np.uint8))
+        if kind in _LENGTHS and len(data) <= columns.MAX_AFFIX:
+            self.tables.masks[attribute, _LENGTHS[kind]] |= np.uint64(1 << len(data))
+        return number
+
+    def number(self, kind: int, attribute: int, bits: int, integral: int) -> int:
+        """A constraint with one number in canonical form."""
+        return self._intern(kind, attribute, bits=(bits, integral))
+
+    def range(
+        self, kind: int, attribute: int, flags: int, low: float, high: float, low_bits: int, high_bits: int
+    ) -> int:
+        """A constraint with two bounds."""
+        return self._intern(kind, attribute, flags, (low_bits, high_bits), bounds=np.array((low, high)))
+
+    def plain(self, kind: int, attribute: int, flags: int = 0) -> int:
+        """A constraint that needs no operand, or only a flag."""
+        return self._intern(kind, attribute, flags)
+
+    def always(self) -> int:
+        """The constraint that every message meets."""
+        return self._intern(ALWAYS, TOPIC_ATTRIBUTE)
+
+    def listed(self, kind: int, attribute: int, texts: list[bytes]) -> int:
+        """A constraint over a list of texts: each is an equality of its own, which the list refers to."""
+        members = sorted(self.text(columns.EQUAL_TEXT, attribute, data) for data in texts)
+        return self._intern(kind, attribute, words=np.array(members, np.int32))
+
+    def program(self, program: Program) -> int:
+        """A constraint that runs a program."""
+        if program.depth > len(self.floats):
+            self.stack = grown(self.stack, 2 * program.depth)
+            self.floats = grown(self.floats, 2 * program.depth)
+        words, text = np.array(program.words, np.int32), np.frombuffer(program.text, np.uint8)
+        return self._intern(columns.TEST, TOPIC_ATTRIBUTE, words=words, text=text)
+
+    def topic(self, pattern: TopicPattern) -> int:
+        """A constraint with a topic pattern that has wildcards."""
+        shape, levels, stars = self._shape(pattern)
+        data = np.frombuffer(pattern.text.encode(), np.uint8)
+        content = shape_key(data, levels, stars, shape)
+        return self._intern(columns.TOPIC, TOPIC_ATTRIBUTE, bits=(shape, 0), text=data, content=content)
+
+    def release(self, members: list[int]) -> None:
+        """Give references back that no conjunction took over."""
+        tables = self.tables
+        release_all(
+            tables.constraints, tables.keys, tables.table, tables.words, tables.text, tables.attributes,
+            tables.counters, np.array(members, np.int32),
+        )  # fmt: skip
+
+    def tidy(self) -> None:
+        """Forget names, lengths and shapes that no constraint uses any more, so that messages are not asked for them."""
+        tables = self.tables
+        used = int(tables.counters[CONSTRAINTS_USED])
+        tidy_masks(tables.constraints, tables.bits, tables.masks, tables.shapes, used)
+        unused = [name for name, number in self._names.items() if not tables.attributes[number, MENTIONS]]
+        for name in unused:
+            number = self._names.pop(name)
+            drop_name(tables.attributes, tables.text, tables.counters, number)
+            self._free_names.append(number)
+        if unused:
+            self._rebuild_names(len(tables.names))
+
+    def _new_name(self, name: str) -> int:
+        data = name.encode()
+        if len(data) > _MAX_NAME:
+            raise LimitError("the name of an attribute", len(data), _MAX_NAME, "bytes of UTF-8")
+        tables = self.tables
+        number = self._free_names.pop() if self._free_names else self._next_name
+        if number == self._next_name:
+            self._next_name += 1
+        if number >= len(tables.attributes):
+            tables.grow_attributes(2 * len(tables.attributes))
+        if 2 * len(self._names) >= len(tables.names):
+            self._rebuild_names(2 * len(tables.names))
+        self._put_name(name, number)
+        self._names[name] = number
+        return number
+
+    def _put_name(self, name: str, number: int) -> None:
+        tables = self.tables
+        data = np.frombuffer(name.encode(), np.uint8)
+        while put_name(tables.names, tables.attributes, tables.text, tables.counters, data, number) < 0:
+            tables.grow_text()
+
+    def _rebuild_names(self, size: int) -> None:
+        tables = self.tables
+        tables.names = np.zeros(size, np.uint64)
+        live = np.fromiter(self._names.values(), np.int32, len(self._names))
+        rebuild_names(tables.names, tables.attributes, tables.text, live)
+
+    def _shape(self, pattern: TopicPattern) -> tuple[int, int, int]:
+        levels = pattern.levels
+        is_open = levels[-1] == ">"
+        count = len(levels) - is_open
+        stars = sum(1 << place for place in range(count) if levels[place] == "*")
+        # The mask is a signed word in the kernels; a star at the 64th level sets its sign.
+        signed = stars - (1 << 64) if stars >> 63 else stars
+        number = self._shapes.setdefault((count, stars, is_open), len(self._shapes))
+        if number >= len(self.tables.shapes):
+            self.tables.shapes = grown(self.tables.shapes, 2 * len(self.tables.shapes))
+        self.tables.shapes[number] = (count, signed, is_open, 1)
+        self.tables.counters[TOPIC_SHAPES] = len(self._shapes)
+        return number, count, signed
+
+    def _intern(
+        self,
+        kind: int,
+        attribute: int,
+        flags: int = 0,
+        bits: tuple[int, int] = (0, 0),
+        content: int = 0,
+        bounds: NDArray[np.float64] = _NO_BOUNDS,
+        words: NDArray[np.int32] = _NO_WORDS,
+        text: NDArray[np.uint8] = _NO_TEXT,
+    ) -> int:
+        tables = self.tables
+        tables.make_room()
+        request = self._request
+        request[:] = (kind, attribute, flags, *bits, content)
+        while True:
+            number = intern(
+                tables.constraints, tables.bounds, tables.bits, tables.keys, tables.table, tables.words, tables.text,
+                tables.attributes, tables.counters, request, bounds, words, text,
+            )  # fmt: skip
+            if number == WORDS_FULL:
+                tables.grow_words()
+            elif number == TEXT_FULL:
+                tables.grow_text()
+            else:
+                return number

@@ -1,0 +1,77 @@
+"""Exact comparison of integers with floats, and 64-bit arithmetic that knows when it leaves its range."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from postroad.kernels import device
+
+_LIMIT = 2.0**63
+_SMALLEST = np.int64(-(2**63))
+
+
+@device
+def compare_integer_float(integer: np.int64, number: float) -> np.int64:
+    """-1, 0 or 1 as the integer is below, equal to or above the float, without rounding the integer."""
+    if number >= _LIMIT:
+        return -1
+    if number < -_LIMIT:
+        return 1
+    whole = np.int64(number)
+    if integer != whole:
+        return -1 if integer < whole else 1
+    fraction = number - np.float64(whole)
+    if fraction == 0.0:
+        return 0
+    return -1 if fraction > 0.0 else 1
+
+
+@device
+def compare_numbers(
+    integral: bool, integer: np.int64, number: float, other_integral: bool, other_integer: np.int64, other: float
+) -> np.int64:
+    """-1, 0 or 1; each side is an integer or a float."""
+    if integral and other_integral:
+        return 0 if integer == other_integer else (-1 if integer < other_integer else 1)
+    if integral:
+        return compare_integer_float(integer, other)
+    if other_integral:
+        return -compare_integer_float(other_integer, number)
+    return 0 if number == other else (-1 if number < other else 1)
+
+
+@device
+def add(one: np.int64, other: np.int64) -> tuple[bool, np.int64]:
+    """(fits, sum)."""
+    total = one + other
+    return ((one ^ total) & (other ^ total)) >= 0, total
+
+
+@device
+def subtract(one: np.int64, other: np.int64) -> tuple[bool, np.int64]:
+    """(fits, difference)."""
+    total = one - other
+    return ((one ^ other) & (one ^ total)) >= 0, total
+
+
+@device
+def multiply(one: np.int64, other: np.int64) -> tuple[bool, np.int64]:
+    """(fits, product)."""
+    if one == 0 or other == 0:
+        return True, np.int64(0)
+    if (one == -1 and other == _SMALLEST) or (other == -1 and one == _SMALLEST):
+        return False, np.int64(0)
+    total = one * other
+    return total // other == one and total % other == 0, total
+
+
+@device
+def divide(one: np.int64, other: np.int64) -> tuple[bool, np.int64]:
+    """(defined, quotient truncated toward zero)."""
+    # The processor traps on the one quotient that does not fit, so it must not be tried.
+    if other == 0 or (one == _SMALLEST and other == -1):
+        return False, np.int64(0)
+    quotient = one // other
+    if quotient < 0 and quotient * other != one:
+        quotient += 1
+    return True, quotient

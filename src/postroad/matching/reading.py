@@ -1,0 +1,409 @@
+"""Read a row of a batch: the values of those attributes that some resident constraint mentions, and nothing else.
+
+Each value is put into its canonical form once: a number as integer or float bits, so that 50 and 50.0 are one, and,
+where a resident equality asks for exactly this text or number, the number of that constraint. Tests of equality are
+then comparisons of two integers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.kernels import device, inlined
+from postroad.matching.columns import (
+    BITS,
+    END,
+    EQUAL_NUMBER,
+    EQUAL_TEXT,
+    FORM,
+    IN_SCRATCH,
+    IS_FALSE,
+    IS_FLOAT,
+    IS_INEXACT,
+    IS_INTEGRAL,
+    IS_NUMBER,
+    IS_TEXT,
+    IS_TRUE,
+    IS_UNTYPED,
+    MENTIONS,
+    MESSAGE_ID_ATTRIBUTE,
+    NAME,
+    NAME_SIZE,
+    NUMBER_EQUALITIES,
+    NUMBER_HIT,
+    NUMBER_QUESTIONS,
+    PRIORITY_ATTRIBUTE,
+    STAMP,
+    START,
+    TEXT_HIT,
+    TEXT_QUESTIONS,
+    TIMESTAMP_ATTRIBUTE,
+    TOPIC_ATTRIBUTE,
+)
+from postroad.matching.hashing import constraint_key, hash_bytes, name_key, same_bytes
+from postroad.matching.store import find_number, find_text
+from postroad.messages.columns import ATTRIBUTES, HEADERS, PRIORITY, TOPIC
+from postroad.messages.numbers import HARD, INTEGER, NOT_A_NUMBER, parse_number
+from postroad.messages.reading import ID_TEXT_BYTES, entry_at, integer_at, line_at, put_id_text, unescape_into
+from postroad.messages.values import Tag
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_TEXT, _UNTYPED, _INTEGER = int(Tag.TEXT), int(Tag.UNTYPED), int(Tag.INTEGER)
+_FLOAT, _BOOLEAN = int(Tag.FLOAT), int(Tag.BOOLEAN)
+
+# The scratch buffer begins with room for the text of the row's id; unescaped header values follow.
+SCRATCH_START = 64
+
+_TAG = np.uint64(0xFFFFFFFF00000000)
+_LOW = np.uint64(0xFFFFFFFF)
+
+# Integers up to here are exact in float64; beyond it only some are.
+_EXACT = np.int64(2**53)
+_INTEGER_LIMIT = 2.0**63
+
+
+@inlined
+def find_attribute(
+    names: NDArray[np.uint64],
+    attributes: NDArray[np.int32],
+    text: NDArray[np.uint8],
+    buffer: NDArray[np.uint8],
+    start: np.int64,
+    size: np.int64,
+) -> np.int64:
+    """The number of the attribute with this name, or -1 if no resident constraint mentions it."""
+    key = name_key(buffer, start, size)
+    mask = np.uint64(names.size - 1)
+    at = key & mask
+    tag = key & _TAG
+    while names[at] != np.uint64(0):
+        if (names[at] & _TAG) == tag:
+            found = np.uint64(names[at] & _LOW) - np.uint64(1)
+            if attributes[found, NAME_SIZE] == size and same_bytes(text, attributes[found, NAME], buffer, start, size):
+                return np.int64(found)
+        at = (at + np.uint64(1)) & mask
+    return -1
+
+
+@device
+def canonical_float(value: float) -> tuple[np.int64, np.int64]:
+    """A float as (bits, integral): as an integer wherever it is one, so that equal numbers have equal bits."""
+    if value == np.floor(value) and -_INTEGER_LIMIT <= value < _INTEGER_LIMIT:
+        return np.int64(value), 1
+    return np.float64(value).view(np.int64), 0
+
+
+@inlined
+def put_text(
+    values: NDArray[np.int64],
+    attributes: NDArray[np.int32],
+    constraints: NDArray[np.int32],
+    table: NDArray[np.uint64],
+    text: NDArray[np.uint8],
+    source: NDArray[np.uint8],
+    attribute: np.int64,
+    form: np.int64,
+    start: np.int64,
+    end: np.int64,
+) -> None:
+    """Note a text value, and the resident equality that asks for it."""
+    row = np.uint64(attribute)
+    values[row, FORM] = form
+    values[row, START] = start
+    values[row, END] = end
+    hit = np.int64(-1)
+    if attributes[row, TEXT_QUESTIONS] > 0:
+        key = constraint_key(EQUAL_TEXT, attribute, hash_bytes(source, start, end - start), 0, 0)
+        hit = find_text(table, constraints, text, key, EQUAL_TEXT, attribute, source, start, end - start)
+    values[row, TEXT_HIT] = hit
+    values[row, NUMBER_HIT] = -1
+
+
+@inlined
+def put_number(
+    values: NDArray[np.int64],
+    numbers: NDArray[np.float64],
+    attributes: NDArray[np.int32],
+    constraints: NDArray[np.int32],
+    bits: NDArray[np.int64],
+    table: NDArray[np.uint64],
+    attribute: np.int64,
+    form: np.int64,
+    integer: np.int64,
+    number: float,
+) -> None:
+    """Note a number (`form` says whether its own type is float), and the resident equality that asks for it.
+
+    The text fields are left alone: untyped text is a number beside what it already is.
+    """
+    row = np.uint64(attribute)
+    if form & IS_FLOAT:
+        integer, integral = canonical_float(number)
+    else:
+        integral = np.int64(1)
+        number = np.float64(integer)
+        if (integer > _EXACT or integer < -_EXACT) and (
+            number >= _INTEGER_LIMIT or np.int64(number) != integer
+        ):
+            form |= IS_INEXACT
+    values[row, FORM] = form | IS_NUMBER | (IS_INTEGRAL if integral else 0)
+    values[row, BITS] = integer
+    numbers[row] = number
+    hit = np.int64(-1)
+    if attributes[row, NUMBER_EQUALITIES] > 0:
+        key = constraint_key(EQUAL_NUMBER, attribute, hash_bytes(NO_BYTES, 0, 0), integer, integral)
+        hit = find_number(table, constraints, bits, key, attribute, integer, integral)
+    values[row, NUMBER_HIT] = hit
+
+
+# The content of a constraint without text.
+NO_BYTES = np.zeros(1, np.uint8)
+
+
+@device
+def resolve_hard(known: NDArray[np.int64], known_values: NDArray[np.float64], start: np.int64) -> tuple[bool, float]:
+    """The value Python found for a number that the kernel could not round itself: (known, value or NaN)."""
+    place = np.searchsorted(known, start)
+    if place < known.size and known[place] == start:
+        return True, known_values[place]
+    return False, 0.0
+
+
+@device
+def put_untyped_number(
+    values: NDArray[np.int64],
+    numbers: NDArray[np.float64],
+    attributes: NDArray[np.int32],
+    constraints: NDArray[np.int32],
+    bits: NDArray[np.int64],
+    table: NDArray[np.uint64],
+    buffer: NDArray[np.uint8],
+    known: NDArray[np.int64],
+    known_values: NDArray[np.float64],
+    hard: NDArray[np.int64],
+    attribute: np.int64,
+    start: np.int64,
+    end: np.int64,
+) -> None:
+    """Note untyped text as a number as well, when it is one; a hard one is listed for Python to settle."""
+    kind, integer, number = parse_number(buffer, start, end)
+    if kind == NOT_A_NUMBER:
+        return
+    form = values[attribute, FORM]
+    if kind == HARD:
+        settled, number = resolve_hard(known, known_values, start)
+        if not settled:
+            count = hard[0, 0]
+            if count + 1 < hard.shape[0]:
+                hard[0, 0] = count + 1
+                hard[count + 1, 0], hard[count + 1, 1] = start, end
+            return
+        if np.isnan(number):
+            return
+    if kind != INTEGER:
+        form |= IS_FLOAT
+    put_number(values, numbers, attributes, constraints, bits, table, attribute, form, integer, number)
+
+
+@inlined
+def read_typed(
+    names: NDArray[np.uint64],
+    attributes: NDArray[np.int32],
+    constraints: NDArray[np.int32],
+    bits: NDArray[np.int64],
+    table: NDArray[np.uint64],
+    text: NDArray[np.uint8],
+    values: NDArray[np.int64],
+    numbers: NDArray[np.float64],
+    known: NDArray[np.int64],
+    known_values: NDArray[np.float64],
+    hard: NDArray[np.int64],
+    present: NDArray[np.int32],
+    count: np.int64,
+    buffer: NDArray[np.uint8],
+    start: np.int64,
+    end: np.int64,
+    stamp: np.int64,
+) -> np.int64:
+    """Read the attribute block; answers how many known attributes the row has so far."""
+    at = start
+    while at < end:
+        tag, name, here, at = entry_at(buffer, at)
+        attribute = find_attribute(names, attributes, text, buffer, name, here - name)
+        if attribute < 0 or values[np.uint64(attribute), STAMP] == stamp:
+            continue
+        row = np.uint64(attribute)
+        values[row, STAMP] = stamp
+        present[count] = attribute
+        count += 1
+        if tag == _TEXT:
+            put_text(values, attributes, constraints, table, text, buffer, attribute, IS_TEXT, here, at)
+        elif tag == _INTEGER or tag == _FLOAT:
+            word = np.int64(integer_at(buffer, here))
+            form = np.int64(0) if tag == _INTEGER else np.int64(IS_FLOAT)
+            values[row, TEXT_HIT] = -1
+            put_number(
+                values, numbers, attributes, constraints, bits, table, attribute, form, word, np.int64(word).view(np.float64)
+            )
+        elif tag == _UNTYPED:
+            form = np.int64(IS_TEXT | IS_UNTYPED)
+            put_text(values, attributes, constraints, table, text, buffer, attribute, form, here, at)
+            if attributes[row, NUMBER_QUESTIONS] > 0:
+                put_untyped_number(
+                    values, numbers, attributes, constraints, bits, table, buffer,
+                    known, known_values, hard, attribute, here, at,
+                )  # fmt: skip
+        else:
+            # A boolean, or bytes, of which a selector can only ask whether they are there.
+            form = np.int64(0)
+            if tag == _BOOLEAN:
+                form = np.int64(IS_TRUE) if buffer[np.uint64(here)] else np.int64(IS_FALSE)
+            values[row, FORM] = form
+            values[row, TEXT_HIT] = -1
+            values[row, NUMBER_HIT] = -1
+    return count
+
+
+@inlined
+def read_headers(
+    names: NDArray[np.uint64],
+    attributes: NDArray[np.int32],
+    constraints: NDArray[np.int32],
+    bits: NDArray[np.int64],
+    table: NDArray[np.uint64],
+    text: NDArray[np.uint8],
+    values: NDArray[np.int64],
+    numbers: NDArray[np.float64],
+    known: NDArray[np.int64],
+    known_values: NDArray[np.float64],
+    hard: NDArray[np.int64],
+    present: NDArray[np.int32],
+    count: np.int64,
+    buffer: NDArray[np.uint8],
+    scratch: NDArray[np.uint8],
+    start: np.int64,
+    end: np.int64,
+    stamp: np.int64,
+) -> np.int64:
+    """Read the header lines, each an untyped text; answers how many known attributes the row has, or -1 when the
+    scratch buffer is too small for the unescaped values.
+    """
+    used = np.int64(SCRATCH_START)
+    at = start
+    while at < end:
+        name = at
+        colon, stop, escaped = line_at(buffer, at)
+        here = colon + 1
+        at = stop + 1
+        # An escape in the name stands for a character that no selector's name can hold.
+        attribute = find_attribute(names, attributes, text, buffer, name, colon - name)
+        if attribute < 0 or values[np.uint64(attribute), STAMP] == stamp:
+            continue
+        values[np.uint64(attribute), STAMP] = stamp
+        present[count] = attribute
+        count += 1
+        form = np.int64(IS_TEXT | IS_UNTYPED)
+        if escaped:
+            if used + stop - here > scratch.size:
+                return -1
+            finish = unescape_into(buffer, here, stop, scratch, used)
+            form |= IN_SCRATCH
+            put_text(values, attributes, constraints, table, text, scratch, attribute, form, used, finish)
+            used = finish
+            continue
+        put_text(values, attributes, constraints, table, text, buffer, attribute, form, here, stop)
+        if attributes[np.uint64(attribute), NUMBER_QUESTIONS] > 0:
+            put_untyped_number(
+                values, numbers, attributes, constraints, bits, table, buffer,
+                known, known_values, hard, attribute, here, stop,
+            )  # fmt: skip
+    return count
+
+
+@device
+def read_derived(
+    attributes: NDArray[np.int32],
+    constraints: NDArray[np.int32],
+    bits: NDArray[np.int64],
+    table: NDArray[np.uint64],
+    text: NDArray[np.uint8],
+    values: NDArray[np.int64],
+    numbers: NDArray[np.float64],
+    present: NDArray[np.int32],
+    count: np.int64,
+    scratch: NDArray[np.uint8],
+    upper: np.uint64,
+    lower: np.uint64,
+    priority: np.int64,
+    stamp: np.int64,
+) -> np.int64:
+    """The JMS names that come from the envelope: JMSPriority, JMSTimestamp, JMSMessageID."""
+    for attribute in (PRIORITY_ATTRIBUTE, TIMESTAMP_ATTRIBUTE, MESSAGE_ID_ATTRIBUTE):
+        if attributes[attribute, MENTIONS] == 0:
+            continue
+        values[attribute, STAMP] = stamp
+        present[count] = attribute
+        count += 1
+        if attribute == MESSAGE_ID_ATTRIBUTE:
+            put_id_text(upper, lower, scratch, 0)
+            form = np.int64(IS_TEXT | IN_SCRATCH)
+            put_text(values, attributes, constraints, table, text, scratch, attribute, form, 0, ID_TEXT_BYTES)
+        else:
+            number = priority if attribute == PRIORITY_ATTRIBUTE else np.int64(lower >> np.uint64(16))
+            values[attribute, TEXT_HIT] = -1
+            put_number(values, numbers, attributes, constraints, bits, table, attribute, 0, number, 0.0)
+    return count
+
+
+@inlined
+def read_row(
+    names: NDArray[np.uint64],
+    attributes: NDArray[np.int32],
+    constraints: NDArray[np.int32],
+    bits: NDArray[np.int64],
+    table: NDArray[np.uint64],
+    text: NDArray[np.uint8],
+    values: NDArray[np.int64],
+    numbers: NDArray[np.float64],
+    known: NDArray[np.int64],
+    known_values: NDArray[np.float64],
+    hard: NDArray[np.int64],
+    present: NDArray[np.int32],
+    buffer: NDArray[np.uint8],
+    scratch: NDArray[np.uint8],
+    spans: NDArray[np.int32],
+    ids: NDArray[np.uint64],
+    envelopes: NDArray[np.int64],
+    row: np.int64,
+    stamp: np.int64,
+    derived: bool,
+) -> np.int64:
+    """Read the values of a row that constraints ask about; `present` lists their attributes, the topic first.
+
+    Answers their number, or -1 when the scratch buffer is too small.
+    """
+    values[TOPIC_ATTRIBUTE, STAMP] = stamp
+    start, end = np.int64(spans[row, TOPIC]), np.int64(spans[row, TOPIC + 1])
+    put_text(values, attributes, constraints, table, text, buffer, TOPIC_ATTRIBUTE, IS_TEXT, start, end)
+    present[0] = TOPIC_ATTRIBUTE
+    count = np.int64(1)
+    if derived:
+        count = read_derived(
+            attributes, constraints, bits, table, text, values, numbers, present, count,
+            scratch, ids[row, 0], ids[row, 1], envelopes[row, PRIORITY], stamp,
+        )  # fmt: skip
+    count = read_typed(
+        names, attributes, constraints, bits, table, text, values, numbers, known, known_values, hard,
+        present, count, buffer, np.int64(spans[row, ATTRIBUTES]), np.int64(spans[row, ATTRIBUTES + 1]), stamp,
+    )  # fmt: skip
+    start, end = np.int64(spans[row, HEADERS]), np.int64(spans[row, HEADERS + 1])
+    if start < end:
+        count = read_headers(
+            names, attributes, constraints, bits, table, text, values, numbers, known, known_values, hard,
+            present, count, buffer, scratch, start, end, stamp,
+        )  # fmt: skip
+    return count

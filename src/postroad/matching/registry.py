@@ -1,0 +1,119 @@
+"""The registries beside the constraints: attribute names, lengths of affixes and grams, shapes of topic patterns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.kernels import device, kernel
+from postroad.matching.arena import free_text, take_text
+from postroad.matching.columns import (
+    ATTRIBUTE,
+    GRAM,
+    GRAM_LENGTHS,
+    KIND,
+    MAX_AFFIX,
+    MAX_LEVELS,
+    NAME,
+    NAME_SIZE,
+    PREFIX,
+    PREFIX_LENGTHS,
+    SHAPE_USES,
+    SUFFIX,
+    SUFFIX_LENGTHS,
+    TEXT_SIZE,
+    TOPIC,
+)
+from postroad.matching.hashing import name_key
+from postroad.matching.texts import shape_content, split_levels
+from postroad.messages.columns import BUFFER
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@device
+def enter_name(
+    names: NDArray[np.uint64], attributes: NDArray[np.int32], text: NDArray[np.uint8], number: np.int64
+) -> None:
+    """Put an attribute into the table of names, which always has room."""
+    key = name_key(text, np.int64(attributes[number, NAME]), np.int64(attributes[number, NAME_SIZE]))
+    mask = np.uint64(names.size - 1)
+    at = key & mask
+    while names[at] != np.uint64(0):
+        at = (at + np.uint64(1)) & mask
+    names[at] = (key & np.uint64(0xFFFFFFFF00000000)) | np.uint64(number + 1)
+
+
+@kernel(f"int64(uint64[::1], int32[:, ::1], uint8[::1], int64[::1], {BUFFER}, int64)", allocates=False)
+def put_name(
+    names: NDArray[np.uint64],
+    attributes: NDArray[np.int32],
+    text: NDArray[np.uint8],
+    counters: NDArray[np.int64],
+    name: NDArray[np.uint8],
+    number: int,
+) -> int:
+    """Give an attribute its name; -1 if `text` is full and nothing was done."""
+    block = take_text(text, counters, name.size)
+    if block < 0:
+        return -1
+    for step in range(name.size):
+        text[block + step] = name[step]
+    attributes[number, NAME], attributes[number, NAME_SIZE] = block, name.size
+    enter_name(names, attributes, text, number)
+    return 0
+
+
+@kernel("void(int32[:, ::1], uint8[::1], int64[::1], int64)", allocates=False)
+def drop_name(
+    attributes: NDArray[np.int32], text: NDArray[np.uint8], counters: NDArray[np.int64], number: int
+) -> None:
+    """Give the bytes of a name back; the table of names is rebuilt afterwards."""
+    free_text(text, counters, np.int64(attributes[number, NAME]), np.int64(attributes[number, NAME_SIZE]))
+    attributes[number, NAME_SIZE] = 0
+
+
+@kernel("void(uint64[::1], int32[:, ::1], uint8[::1], int32[::1])", allocates=False)
+def rebuild_names(
+    names: NDArray[np.uint64], attributes: NDArray[np.int32], text: NDArray[np.uint8], live: NDArray[np.int32]
+) -> None:
+    """Fill an empty table of names with the given attributes."""
+    for number in live:
+        enter_name(names, attributes, text, np.int64(number))
+
+
+@kernel(f"int64({BUFFER}, int64, int64, int64)")
+def shape_key(pattern: NDArray[np.uint8], levels: int, stars: int, shape: int) -> int:
+    """The hash of the levels that a topic pattern spells out, as a signed word."""
+    hashes = np.empty(MAX_LEVELS, np.uint64)
+    split_levels(pattern, np.int64(0), np.int64(pattern.size), hashes)
+    return np.int64(shape_content(hashes, levels, stars, shape))
+
+
+@kernel("void(int32[:, ::1], int64[:, ::1], uint64[:, ::1], int64[:, ::1], int64)", allocates=False)
+def tidy_masks(
+    constraints: NDArray[np.int32],
+    bits: NDArray[np.int64],
+    masks: NDArray[np.uint64],
+    shapes: NDArray[np.int64],
+    used: int,
+) -> None:
+    """Note anew which lengths and shapes the resident constraints have."""
+    masks[:] = np.uint64(0)
+    shapes[:, SHAPE_USES] = 0
+    for number in range(used):
+        kind, size = constraints[number, KIND], constraints[number, TEXT_SIZE]
+        if kind == TOPIC:
+            shapes[bits[number, 0], SHAPE_USES] = 1
+            continue
+        column = -1
+        if kind == PREFIX:
+            column = PREFIX_LENGTHS
+        elif kind == SUFFIX:
+            column = SUFFIX_LENGTHS
+        elif kind == GRAM:
+            column = GRAM_LENGTHS
+        if column >= 0 and size <= MAX_AFFIX:
+            masks[constraints[number, ATTRIBUTE], column] |= np.uint64(1) << np.uint64(size)

@@ -1,0 +1,148 @@
+"""The arrays of an index: made, and grown before they are full. Kernels work on them; nothing here decides anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from postroad.matching.columns import (
+    ALWAYS_CONSTRAINT,
+    ATTRIBUTE_COLUMNS,
+    CHUNK,
+    CHUNK_FREE,
+    CHUNKS_USED,
+    CONJUNCTION_COLUMNS,
+    CONJUNCTION_FREE,
+    CONJUNCTIONS_USED,
+    CONSTRAINT_COLUMNS,
+    CONSTRAINT_FREE,
+    CONSTRAINTS_LIVE,
+    CONSTRAINTS_USED,
+    COUNTERS,
+    EXISTS_CONSTRAINT,
+    FALSE_CONSTRAINT,
+    MASK_COLUMNS,
+    RESERVED_ATTRIBUTES,
+    SHAPE_COLUMNS,
+    TEXT_HEADS,
+    TRUE_CONSTRAINT,
+    VALUE_COLUMNS,
+    WORD_HEADS,
+)
+from postroad.matching.store import rebuild_table
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Small enough that an index of a few subscriptions costs little, large enough that it does not grow at once.
+_FIRST = 64
+
+
+def grown(array: NDArray[Any], rows: int, fill: int = 0) -> NDArray[Any]:
+    """A copy with at least `rows` rows, the new ones filled."""
+    bigger = np.full((rows, *array.shape[1:]), fill, array.dtype)
+    bigger[: len(array)] = array
+    return bigger
+
+
+class Tables:
+    """Every array of an index; see `columns.py` for what stands in them."""
+
+    def __init__(self) -> None:
+        self.constraints = np.zeros((_FIRST, CONSTRAINT_COLUMNS), np.int32)
+        self.bounds = np.zeros((_FIRST, 2), np.float64)
+        self.bits = np.zeros((_FIRST, 2), np.int64)
+        self.keys = np.zeros(_FIRST, np.uint64)
+        self.table = np.zeros(2 * _FIRST, np.uint64)
+        self.memory = np.full(_FIRST, -2, np.int64)
+        self.words = np.zeros(16 * _FIRST, np.int32)
+        self.text = np.zeros(16 * _FIRST, np.uint8)
+        self.conjunctions = np.zeros((_FIRST, CONJUNCTION_COLUMNS), np.int32)
+        self.seen = np.zeros(_FIRST, np.int64)
+        self.attributes = np.zeros((0, ATTRIBUTE_COLUMNS), np.int32)
+        self.masks = np.zeros((0, MASK_COLUMNS), np.uint64)
+        self.values = np.zeros((0, VALUE_COLUMNS), np.int64)
+        self.numbers = np.zeros(0, np.float64)
+        self.present = np.zeros(0, np.int32)
+        self.names = np.zeros(2 * _FIRST, np.uint64)
+        self.shapes = np.zeros((4, SHAPE_COLUMNS), np.int64)
+        self.lows = np.zeros((0, CHUNK), np.float64)
+        self.highs = np.zeros((0, CHUNK), np.float64)
+        self.entries = np.zeros((0, 2 * CHUNK), np.int32)
+        self.summaries = np.zeros((0, 4), np.float64)
+        self.sizes = np.zeros(0, np.int32)
+        self.counters = np.zeros(COUNTERS, np.int64)
+        self.counters[[CONSTRAINT_FREE, CONJUNCTION_FREE, CHUNK_FREE, ALWAYS_CONSTRAINT]] = -1
+        self.counters[WORD_HEADS : WORD_HEADS + 32] = -1
+        self.counters[TEXT_HEADS : TEXT_HEADS + 32] = -1
+        self.grow_attributes(2 * RESERVED_ATTRIBUTES)
+        self.grow_chunks(4)
+
+    def grow_attributes(self, rows: int) -> None:
+        """Room for more attributes."""
+        first = len(self.attributes)
+        self.attributes = grown(self.attributes, rows)
+        self.attributes[first:, [EXISTS_CONSTRAINT, TRUE_CONSTRAINT, FALSE_CONSTRAINT]] = -1
+        self.masks = grown(self.masks, rows)
+        self.values = grown(self.values, rows)
+        self.numbers = grown(self.numbers, rows)
+        self.present = grown(self.present, rows)
+
+    def grow_chunks(self, rows: int) -> None:
+        """Room for more range chunks."""
+        self.lows = grown(self.lows, rows)
+        self.highs = grown(self.highs, rows)
+        self.entries = grown(self.entries, rows)
+        self.summaries = grown(self.summaries, rows)
+        self.sizes = grown(self.sizes, rows)
+
+    def make_room(self) -> None:
+        """Room for one more constraint, conjunction and range chunk; kernels then need to ask for words and text only."""
+        counters = self.counters
+        if counters[CONSTRAINT_FREE] < 0 and counters[CONSTRAINTS_USED] == len(self.constraints):
+            self._grow_constraints()
+        if counters[CONJUNCTION_FREE] < 0 and counters[CONJUNCTIONS_USED] == len(self.conjunctions):
+            rows = _more(len(self.conjunctions))
+            self.conjunctions = grown(self.conjunctions, rows)
+            self.seen = grown(self.seen, rows)
+        if counters[CHUNK_FREE] < 0 and counters[CHUNKS_USED] == len(self.sizes):
+            self.grow_chunks(_more(len(self.sizes)))
+
+    def _grow_constraints(self) -> None:
+        rows = _more(len(self.constraints))
+        self.constraints = grown(self.constraints, rows)
+        self.bounds = grown(self.bounds, rows)
+        self.bits = grown(self.bits, rows)
+        self.keys = grown(self.keys, rows)
+        self.memory = grown(self.memory, rows, -2)
+        # At most three quarters of the table are taken: linear probing stays short.
+        size = len(self.table)
+        while 4 * rows > 3 * size:
+            size *= 2
+        if size != len(self.table):
+            self.table = np.zeros(size, np.uint64)
+            rebuild_table(self.table, self.keys, self.constraints, int(self.counters[CONSTRAINTS_USED]))
+
+    def grow_words(self) -> None:
+        """Room for more words."""
+        self.words = grown(self.words, _more(len(self.words)))
+
+    def grow_text(self) -> None:
+        """Room for more bytes of text."""
+        self.text = grown(self.text, _more(len(self.text)))
+
+    @property
+    def live_constraints(self) -> int:
+        """How many different constraints are resident."""
+        return int(self.counters[CONSTRAINTS_LIVE])
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all arrays."""
+        return sum(array.nbytes for array in vars(self).values() if isinstance(array, np.ndarray))
+
+
+def _more(rows: int) -> int:
+    # Half again: a table that doubles stands half empty on average, and memory per subscription is a promise.
+    return rows + max(rows // 2, 4)
