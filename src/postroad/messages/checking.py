@@ -23,6 +23,22 @@ _BLANK, _DELETE, _DOT, _STAR, _GREATER = ord(" "), 0x7F, ord("."), ord("*"), ord
 _NEWLINE, _RETURN, _COLON, _BACKSLASH = ord("\n"), ord("\r"), ord(":"), ord("\\")
 _LETTER_C, _LETTER_N, _LETTER_R = ord("c"), ord("n"), ord("r")
 
+_ONE = np.uint64(1)
+
+
+def _marks(special: bytes) -> Bytes:
+    """A table of 256 with a mark at each of these bytes."""
+    table = np.zeros(256, dtype=np.uint8)
+    table[list(special)] = 1
+    return table
+
+
+# Where scanning has to stop and look: in a topic at anything that is not an ordinary ASCII character of a level; in a
+# header line at what ends the part, escapes, or must not be there.
+_TOPIC_STOPS = _marks(bytes(range(_BLANK + 1)) + b".*>" + bytes(range(_DELETE, 256)))
+_VALUE_STOPS = _marks(b"\n\r\0\\")
+_NAME_STOPS = _marks(b"\n\r\0\\:")
+
 # Tags by their number: plain integers, which a kernel can hold.
 _TEXT, _UNTYPED, _INTEGER, _FLOAT, _BOOLEAN, _BYTES, _RESERVED = (
     Tag.TEXT,
@@ -96,29 +112,41 @@ def _is_wide_blank(point: int) -> bool:
 
 
 @device
+def _skip(buffer: Bytes, at: int, end: int, stops: Bytes) -> int:
+    """The first offset from `at` on whose byte has a mark in `stops`, or `end`.
+
+    A table and unsigned indices leave one branch per byte; most bytes of topics and header lines go by here.
+    """
+    place, limit = np.uint64(at), np.uint64(end)
+    while place < limit and stops[buffer[place]] == 0:
+        place += _ONE
+    return np.int64(place)  # type: ignore[return-value]
+
+
+@device
 def check_topic(buffer: Bytes, start: int, end: int) -> tuple[int, int]:
     """Whether a span is a topic that may be published to."""
     level, levels = start, 1
-    at = start
+    at = _skip(buffer, start, end, _TOPIC_STOPS)
     while at < end:
-        byte = int(buffer[at])
+        byte = buffer[at]
         size = 1
-        if byte >= 0x80:
+        if byte == _DOT:
+            if at == level:
+                return faults.TOPIC_EMPTY_LEVEL, at
+            level = at + 1
+            levels += 1
+        elif byte >= 0x80:
             point, size = code_point(buffer, at, end)
             if point < 0:
                 return faults.NOT_UTF8, at
             if _is_wide_blank(point):
                 return faults.TOPIC_BLANK, at
-        elif byte == _DOT:
-            if at == level:
-                return faults.TOPIC_EMPTY_LEVEL, at
-            level = at + 1
-            levels += 1
-        elif byte <= _BLANK or byte == _DELETE:
-            return faults.TOPIC_BLANK, at
         elif byte in (_STAR, _GREATER):
             return faults.TOPIC_WILDCARD, at
-        at += size
+        else:
+            return faults.TOPIC_BLANK, at
+        at = _skip(buffer, at + size, end, _TOPIC_STOPS)
     if level == end:
         return faults.TOPIC_EMPTY_LEVEL, end
     if levels > MAX_TOPIC_LEVELS:
@@ -202,25 +230,34 @@ def check_lines(buffer: Bytes, start: int, end: int, count: int) -> tuple[int, i
 
 @device
 def _check_line(buffer: Bytes, start: int, end: int) -> tuple[int, int, int]:
-    """(fault, offset, start of the next line). The block ends in a newline, so reading one past a byte is safe."""
-    at, escapes, name_bytes = start, 0, -1
-    while buffer[at] != _NEWLINE:
-        byte = buffer[at]
-        if byte == _COLON and name_bytes < 0:
-            name_bytes = at - start - escapes
-        elif byte == _BACKSLASH:
-            at += 1
-            code = buffer[at]
-            if code != _BACKSLASH and code != _LETTER_C and code != _LETTER_N and code != _LETTER_R:
-                return faults.LINE_ESCAPE, at - 1, end
-            escapes += 1
-        elif byte == _RETURN or byte == 0:
-            return faults.LINE_BYTE, at, end
-        at += 1
-    if name_bytes < 0:
+    """(fault, offset, start of the next line). The block ends in a newline, so every line does."""
+    fault, colon, escapes = _check_part(buffer, start, end, _NAME_STOPS)
+    if fault:
+        return fault, colon, end
+    if buffer[colon] != _COLON:
         return faults.LINE_COLON, start, end
+    name_bytes = colon - start - escapes
     if name_bytes == 0:
         return faults.NAME_EMPTY, start, end
     if name_bytes > MAX_NAME_BYTES:
         return faults.NAME_LONG, start, end
-    return faults.FINE, 0, at + 1
+    fault, newline, _ = _check_part(buffer, colon + 1, end, _VALUE_STOPS)
+    if fault:
+        return fault, newline, end
+    return faults.FINE, 0, newline + 1
+
+
+@device
+def _check_part(buffer: Bytes, start: int, end: int, stops: Bytes) -> tuple[int, int, int]:
+    """A name up to its colon, or a value up to its newline: (fault, offset of that byte or of the fault, escapes)."""
+    escapes = 0
+    at = _skip(buffer, start, end, stops)
+    while buffer[at] == _BACKSLASH:
+        code = buffer[at + 1]
+        if code not in (_BACKSLASH, _LETTER_C, _LETTER_N, _LETTER_R):
+            return faults.LINE_ESCAPE, at, escapes
+        escapes += 1
+        at = _skip(buffer, at + 2, end, stops)
+    if buffer[at] == _RETURN or buffer[at] == 0:
+        return faults.LINE_BYTE, at, escapes
+    return faults.FINE, at, escapes
