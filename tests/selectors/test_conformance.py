@@ -266,7 +266,10 @@ UNTYPED = [
     *((f"a = {number}", spelled, T) for number, spelled in [("0", "-0"), ("1000", "1e3"), ("0.5", ".5"), ("5", "5.")]),
     *((f"a = {number}", spelled, T) for number, spelled in [("0.5", "00.5"), ("1000", "1E+3"), ("0.05", "5e-2")]),
     *(("a = 5", spelled, U) for spelled in ["", " 5", "5 ", "05", "0x5", "5L", "5f", "1e", "five", "--5", "5\n"]),
-    *(("a <> 5", spelled, U) for spelled in ["", "005", "٥", "5,0", "1_0", "inf", "nan", "Infinity", "1e999", "."]),
+    *(
+        ("a <> 5", spelled, U)
+        for spelled in ["", "005", "\u0665", "5,0", "1_0", "inf", "nan", "Infinity", "1e999", "."]
+    ),
     ("a > 0", "9223372036854775807", T),
     ("a > 0", "9223372036854775808", U),
     ("a > 0", "9223372036854775808.0", T),
@@ -425,7 +428,9 @@ def test_keywords_have_any_case(text: str) -> None:
     check(text, {}, T)
 
 
-@pytest.mark.parametrize("name", ["_a", "$a", "a$b_1", "größe", "Ω", "名前", "a٣", "ſ", "ıs", "İN", "nulls", "JMSType"])
+@pytest.mark.parametrize(
+    "name", ["_a", "$a", "a$b_1", "größe", "Ω", "名前", "a٣", "\u017f", "\u0131s", "İN", "nulls", "JMSType"]
+)
 def test_names_are_those_of_java(name: str) -> None:
     check(f"{name} = 1", {name: 1}, T)
     assert Selector.parse(f"{name} = 1").attributes == {name}

@@ -17,7 +17,7 @@ __all__ = [
 MAX_SELECTOR_LENGTH = 32_768
 
 # Open parentheses, NOTs and signs around one place. The parser uses at most four Python frames per level and the walks
-# over the tree at most three, so that 64 levels stay far from Python's own limit of 1,000 frames.
+# over the tree at most six, so that 64 levels leave a caller hundreds of the 1,000 frames that Python allows.
 MAX_NESTING = 64
 
 # Texts in one IN list.

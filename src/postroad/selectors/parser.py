@@ -313,7 +313,10 @@ class _Parser:
         if first in _NUMBER_STARTS and token != ".":
             return self.number(token, False)
         if first == "(":
-            return self.parenthesised()
+            self.open()
+            node = self.condition()
+            self.close()
+            return node
         if first in _SUMS:
             return self.signed(token)
         if first > "\x7f":
@@ -336,16 +339,15 @@ class _Parser:
         self.at += 1
         return literal
 
-    def parenthesised(self) -> Node:
-        opening = self.at
-        self.deepen(1, opening)
+    def open(self) -> None:
+        self.deepen(1, self.at)
         self.at += 1
-        node = self.condition()
+
+    def close(self) -> None:
         if self.tokens[self.at] != ")":
-            self.unexpected(") for the ( that is still open" if not self.tokens[self.at] else "AND, OR or )")
+            self.unexpected("AND, OR or )" if self.tokens[self.at] else ") for the ( that is still open")
         self.at += 1
         self.depth -= 1
-        return node
 
     def signed(self, sign: str) -> Node:
         """A sign belongs to the number right after it, so that the smallest integer can be written."""

@@ -65,7 +65,14 @@ def positive_form(node: Node, negated: bool = False) -> Positive:
     """The node, or its negation, as a condition without NOT."""
     while isinstance(node, Not):
         node, negated = node.operand, not negated
-    return _FORMS[node.__class__](node, negated)
+    if not isinstance(node, And | Or):
+        return _LEAVES[node.__class__](node, negated)
+    parts: list[Positive] = []
+    for operand in node.operands:
+        parts.append(positive_form(operand, negated))  # noqa: PERF401  (it would be one more frame per level)
+    if isinstance(node, And) is negated:
+        return some(parts, Not(node) if negated else node)
+    return every(parts)
 
 
 def _always(truth: object) -> Positive:
@@ -73,13 +80,6 @@ def _always(truth: object) -> Positive:
 
 
 # AND and OR
-
-
-def _junction(node: And | Or, negated: bool) -> Positive:
-    parts = [positive_form(operand, negated) for operand in node.operands]
-    if isinstance(node, And) is negated:
-        return some(parts, Not(node) if negated else node)
-    return every(parts)
 
 
 def every(parts: list[Positive]) -> Positive:
@@ -275,9 +275,7 @@ def _literal(node: Literal, negated: bool) -> Positive:
     return _always(node.constant is not negated)
 
 
-_FORMS: dict[type[Node], Callable[..., Positive]] = {
-    And: _junction,
-    Or: _junction,
+_LEAVES: dict[type[Node], Callable[..., Positive]] = {
     Comparison: _comparison,
     Between: _between,
     In: _in,

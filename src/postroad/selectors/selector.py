@@ -38,6 +38,8 @@ class Selector:
         Raises:
             SelectorError: the text is not a selector, or exceeds a limit; the error points at the place.
         """
+        if not isinstance(text, str):
+            raise TypeError(f"a selector is a str, not {type(text).__name__}; decode it first")
         return cls(parse_condition(text))
 
     def evaluate(self, attributes: Mapping[str, Value]) -> bool | None:

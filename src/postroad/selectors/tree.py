@@ -61,6 +61,18 @@ class Node:
     def children(self) -> tuple[Node, ...]:
         return ()
 
+    def text(self) -> str:
+        """The canonical text: upper-case words, single blanks, no more parentheses than needed."""
+        raise NotImplementedError
+
+    def within(self, level: int) -> str:
+        """The text as an operand at a place that wants at least this level."""
+        text = self.text()
+        return f"({text})" if self.level < level else text
+
+    def __str__(self) -> str:
+        return self.text()
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Node) and str(self) == str(other)
 
@@ -80,10 +92,6 @@ def names(node: Node) -> Iterator[str]:
             yield node.name
         else:
             pending.extend(node.children())
-
-
-def _within(node: Node, level: int) -> str:
-    return f"({node})" if node.level < level else str(node)
 
 
 class _Value(Node):
@@ -120,7 +128,7 @@ class Name(Node):
         value = attributes.get(self.name)
         return value if isinstance(value, bool) else None
 
-    def __str__(self) -> str:
+    def text(self) -> str:
         return self.name
 
 
@@ -145,7 +153,7 @@ class Literal(Node):
     def truth(self, attributes: Attributes) -> bool | None:
         return self.constant if isinstance(self.constant, bool) else None
 
-    def __str__(self) -> str:
+    def text(self) -> str:
         constant = self.constant
         if isinstance(constant, str):
             return quoted(constant)
@@ -175,8 +183,8 @@ class Sign(_Value):
     def children(self) -> tuple[Node, ...]:
         return (self.operand,)
 
-    def __str__(self) -> str:
-        text = _within(self.operand, SIGN)
+    def text(self) -> str:
+        text = self.operand.within(SIGN)
         # Without the parentheses, -(5) would read back as the number -5.
         return f"{self.operator}({text})" if text[0] in "0123456789" else f"{self.operator}{text}"
 
@@ -205,11 +213,12 @@ class Arithmetic(_Value):
     def children(self) -> tuple[Node, ...]:
         return (self.first, *(operand for _, operand in self.rest))
 
-    def __str__(self) -> str:
+    def text(self) -> str:
         level = self.level
-        pieces = [_within(self.first, level)]
-        pieces += [f" {operator} {_within(operand, level + 1)}" for operator, operand in self.rest]
-        return "".join(pieces)
+        text = self.first.within(level)
+        for operator, operand in self.rest:
+            text += f" {operator} {operand.within(level + 1)}"
+        return text
 
 
 class Comparison(_Condition):
@@ -228,8 +237,8 @@ class Comparison(_Condition):
     def children(self) -> tuple[Node, ...]:
         return (self.left, self.right)
 
-    def __str__(self) -> str:
-        return f"{_within(self.left, SUM)} {self.operator} {_within(self.right, SUM)}"
+    def text(self) -> str:
+        return f"{self.left.within(SUM)} {self.operator} {self.right.within(SUM)}"
 
 
 class Between(_Condition):
@@ -254,9 +263,9 @@ class Between(_Condition):
     def children(self) -> tuple[Node, ...]:
         return (self.operand, self.low, self.high)
 
-    def __str__(self) -> str:
+    def text(self) -> str:
         word = "NOT BETWEEN" if self.negated else "BETWEEN"
-        return f"{self.operand} {word} {self.low} AND {self.high}"
+        return f"{self.operand.text()} {word} {self.low.text()} AND {self.high.text()}"
 
 
 class In(_Condition):
@@ -276,9 +285,9 @@ class In(_Condition):
     def children(self) -> tuple[Node, ...]:
         return (self.name,)
 
-    def __str__(self) -> str:
+    def text(self) -> str:
         word = "NOT IN" if self.negated else "IN"
-        return f"{self.name} {word} ({', '.join(map(quoted, self.values))})"
+        return f"{self.name.name} {word} ({', '.join(map(quoted, self.values))})"
 
 
 class Like(_Condition):
@@ -300,11 +309,11 @@ class Like(_Condition):
     def children(self) -> tuple[Node, ...]:
         return (self.name,)
 
-    def __str__(self) -> str:
+    def text(self) -> str:
         word = "NOT LIKE" if self.negated else "LIKE"
         pattern, escape = self.pattern.literal()
         ending = f" ESCAPE {quoted(escape)}" if escape else ""
-        return f"{self.name} {word} {quoted(pattern)}{ending}"
+        return f"{self.name.name} {word} {quoted(pattern)}{ending}"
 
 
 class IsNull(_Condition):
@@ -322,8 +331,8 @@ class IsNull(_Condition):
     def children(self) -> tuple[Node, ...]:
         return (self.name,)
 
-    def __str__(self) -> str:
-        return f"{self.name} IS NOT NULL" if self.negated else f"{self.name} IS NULL"
+    def text(self) -> str:
+        return f"{self.name.name} IS NOT NULL" if self.negated else f"{self.name.name} IS NULL"
 
 
 class Not(_Condition):
@@ -343,8 +352,8 @@ class Not(_Condition):
     def children(self) -> tuple[Node, ...]:
         return (self.operand,)
 
-    def __str__(self) -> str:
-        return f"NOT {_within(self.operand, NOT)}"
+    def text(self) -> str:
+        return f"NOT {self.operand.within(NOT)}"
 
 
 class _Junction(_Condition):
@@ -361,10 +370,13 @@ class _Junction(_Condition):
     def children(self) -> tuple[Node, ...]:
         return self.operands
 
-    def __str__(self) -> str:
+    def text(self) -> str:
         if not self._text:
             inner = self.level + 1
-            self._text = f" {self.word} ".join([_within(operand, inner) for operand in self.operands])
+            texts: list[str] = []
+            for operand in self.operands:
+                texts.append(operand.within(inner))  # noqa: PERF401  (a comprehension would be one more frame per level)
+            self._text = f" {self.word} ".join(texts)
         return self._text
 
 
