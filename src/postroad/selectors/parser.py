@@ -56,7 +56,6 @@ _SURELY_SHORT = MAX_NAME_BYTES // 4
 
 _A_VALUE = "a name, a number, a text in single quotes, TRUE, FALSE or ("
 _A_CONDITION = "a condition, such as name = 'text' or name > 5"
-_A_JOINT = "AND, OR or the end of the selector"
 
 
 def parse_condition(text: str) -> Node:
@@ -100,7 +99,7 @@ class _Parser:
     def whole(self) -> Node:
         node = self.condition()
         if self.tokens[self.at]:
-            self.unexpected(_A_JOINT)
+            self.unexpected(_joint(node, "the end of the selector"))
         self.need_condition(node, 0)
         return node
 
@@ -188,7 +187,7 @@ class _Parser:
         if word == "BETWEEN":
             return self.between(negated, left, start)
         if word not in ("IN", "LIKE", "IS"):
-            self.unexpected(_A_JOINT)
+            self.unexpected(_joint(left, "the end of the selector"))
         if not isinstance(left, Name):
             self.refuse(start, f"{word} takes the name of an attribute on its left", "a name")
         self.at += 1
@@ -315,7 +314,7 @@ class _Parser:
         if first == "(":
             self.open()
             node = self.condition()
-            self.close()
+            self.close(node)
             return node
         if first in _SUMS:
             return self.signed(token)
@@ -343,9 +342,9 @@ class _Parser:
         self.deepen(1, self.at)
         self.at += 1
 
-    def close(self) -> None:
+    def close(self, node: Node) -> None:
         if self.tokens[self.at] != ")":
-            self.unexpected("AND, OR or )" if self.tokens[self.at] else ") for the ( that is still open")
+            self.unexpected(_joint(node, ")") if self.tokens[self.at] else ") for the ( that is still open")
         self.at += 1
         self.depth -= 1
 
@@ -434,6 +433,13 @@ def _joined(first: Node, rest: list[tuple[str, Node]]) -> Node:
     if isinstance(first, Arithmetic) and first.level == node.level:
         return Arithmetic(first.first, first.rest + node.rest)
     return node
+
+
+def _joint(node: Node, ending: str) -> str:
+    """What may follow a node in a condition."""
+    if not node.is_condition:
+        return "a comparison, such as = or <"
+    return f"a comparison, AND, OR or {ending}" if node.is_value else f"AND, OR or {ending}"
 
 
 def _kind(literal: Literal) -> str:
