@@ -144,14 +144,14 @@ def _swapped(word: np.uint64) -> np.uint64:
     return swapped
 
 
-@kernel("void(uint64[:, ::1], uint64[::1])")
+@kernel("void(uint64[:, ::1], uint64[::1])", allocates=False)
 def _hash_ids(ids: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> None:
     for row in range(len(ids)):
         total = _absorb(_SEED + _P5 + _SIXTEEN, _swapped(ids[row, 0]))
         hashes[row] = _avalanche(_absorb(total, _swapped(ids[row, 1])))
 
 
-@kernel("void(Array(uint8, 1, 'C', readonly=True), int32[::1], int32[::1], uint64[::1])")
+@kernel("void(Array(uint8, 1, 'C', readonly=True), int32[::1], int32[::1], uint64[::1])", allocates=False)
 def _hash_spans(
     buffer: NDArray[np.uint8], starts: NDArray[np.int32], ends: NDArray[np.int32], hashes: NDArray[np.uint64]
 ) -> None:
@@ -159,7 +159,7 @@ def _hash_spans(
         hashes[row] = hash_span(buffer, starts[row], ends[row])
 
 
-@kernel("void(uint64[::1], uint64, uint64[::1])")
+@kernel("void(uint64[::1], uint64, uint64[::1])", allocates=False)
 def _derived_keys(hashes: NDArray[np.uint64], mixed: np.uint64, keys: NDArray[np.uint64]) -> None:
     for row in range(len(hashes)):
         keys[row] = mix_word(hashes[row] ^ mixed)

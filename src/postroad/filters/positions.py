@@ -58,7 +58,7 @@ def step(
     return min(x, x - m), min(y, y - m), min(z, z - m)
 
 
-@kernel("void(uint64[::1], uint64, uint32[:, ::1])")
+@kernel("void(uint64[::1], uint64, uint32[:, ::1])", allocates=False)
 def _positions(hashes: NDArray[np.uint64], m: np.uint64, out: NDArray[np.uint32]) -> None:
     for row in range(len(hashes)):
         x, y, z = start(hashes[row], m)

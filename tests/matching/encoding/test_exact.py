@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import contextlib
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from postroad.errors import PostroadError
+from postroad.filters import hash_bytes
+from postroad.lab.bdrp import Workload
+from postroad.matching.encoding import ANY_TOPIC, EncodingError, decode_exact, encode_exact
+from postroad.matching.encoding.bitstream import ByteReader, varint, zigzag
+from postroad.selectors import Selector
+from postroad.selectors.constraints import Conjunction, Operator
+from tests.matching.encoding.strategies import patterns, selectors
+
+Row = tuple[str, Conjunction]
+
+
+def rows_of(subscriptions: list[tuple[Selector, str]]) -> list[Row]:
+    return [(pattern, conjunction) for selector, pattern in subscriptions for conjunction in selector.disjunction]
+
+
+row_lists = st.lists(st.tuples(selectors, st.just(ANY_TOPIC) | patterns().map(str)), max_size=4).map(rows_of)
+
+
+def plain(row: Row) -> tuple[str, tuple[tuple[str, int, str], ...]]:
+    """A row as texts: trees do not compare, and 5 must not pass for 5.0."""
+    pattern, conjunction = row
+    return pattern, tuple(
+        (name, int(operator), str(operand) if operator == Operator.TEST else repr(operand))
+        for name, operator, operand in conjunction
+    )
+
+
+def sealed(body: bytes) -> bytes:
+    return body + struct.pack("<Q", hash_bytes(body))
+
+
+@settings(max_examples=200)
+@given(row_lists)
+def test_rows_survive_their_bytes(rows: list[Row]) -> None:
+    decoded = decode_exact(encode_exact(rows))
+    assert sorted(map(plain, decoded)) == sorted(set(map(plain, rows)))
+
+
+@given(row_lists)
+def test_equal_rows_have_equal_bytes(rows: list[Row]) -> None:
+    assert encode_exact([*rows[::-1], *rows]) == encode_exact(rows)
+
+
+def accepts_or_refuses(data: bytes) -> None:
+    with contextlib.suppress(PostroadError):
+        assert encode_exact(decode_exact(data)) == data
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=60))
+def test_decoder_takes_or_refuses_any_bytes(data: bytes) -> None:
+    accepts_or_refuses(data)
+    accepts_or_refuses(sealed(b"\x01" + data))
+
+
+@settings(max_examples=300)
+@given(row_lists, st.data())
+def test_decoder_takes_or_refuses_changed_bytes(rows: list[Row], data: st.DataObject) -> None:
+    body = bytearray(encode_exact(rows)[:-8])
+    for _ in range(data.draw(st.integers(1, 3))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    accepts_or_refuses(sealed(bytes(body)))
+    accepts_or_refuses(sealed(bytes(body[: data.draw(st.integers(0, len(body)))])))
+
+
+def test_decoder_refuses_a_changed_byte_by_the_checksum() -> None:
+    data = bytearray(encode_exact(rows_of([(Selector.parse("a = 1"), ANY_TOPIC)])))
+    for at in range(1, len(data)):
+        data[at] ^= 1
+        with pytest.raises(EncodingError, match="checksum"):
+            decode_exact(bytes(data))
+        data[at] ^= 1
+
+
+def test_workload_takes_about_twenty_bits_a_constraint_beside_its_dictionaries() -> None:
+    texts = Workload(3).predicates(4_000, 1, 1).texts()
+    few, many = (
+        len(encode_exact(rows_of([(Selector.parse(text), ANY_TOPIC) for text in texts[:count]])))
+        for count in (2_000, 4_000)
+    )
+    assert 15 < 8 * (many - few) / 2_000 < 30
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("02", "version 2"),
+        ("01", "needs 1 bytes, 0 are left"),
+        ("01 ff", "needs 1 bytes"),
+        ("01 05", "5 entries do not fit"),
+        ("01 01 01 ff 00 00 00 00 00 00", "a name is not UTF-8"),
+        ("01 01 00 00 00 00 00 00 00", "name is empty"),
+        ("01 00 00 01 01 2e 00 00 00 00", "topic pattern 0"),
+        ("01 00 00 00 02 feffffffffffffffff01 01 00 00", "beyond 64 bits"),
+        ("01 00 00 00 00 01 000000000000f07f 00 00", "not finite"),
+        ("01 00 00 00 00 00 ffffff7f 00", "number of advertised conjunctions"),
+        ("01 00 00 00 00 00 00 11", "constraint counts of 17 bits"),
+        ("01 00 00 00 00 00 01 00", "topic pattern 0 of 0"),
+        ("01 00 00 00 00 00 00 01", "not canonical"),
+    ],
+)
+def test_decoder_names_what_is_wrong(body: str, text: str) -> None:
+    with pytest.raises(PostroadError, match=text):
+        decode_exact(sealed(bytes.fromhex(body)))
+
+
+def row_body(names: list[str], texts: list[str], integers: str, bits: int, size: int) -> bytes:
+    """An advertisement with one row on any topic with one constraint."""
+    parts = [b"\x01"]
+    for entries in (names, texts, [ANY_TOPIC]):
+        parts.append(varint(len(entries)))
+        parts += [varint(len(entry.encode())) + entry.encode() for entry in entries]
+    parts += [bytes.fromhex(integers), b"\x00", b"\x01\x01", (1 | bits << 1).to_bytes(size, "little")]
+    return sealed(b"".join(parts))
+
+
+@pytest.mark.parametrize(
+    ("operator", "texts", "operand", "text"),
+    [
+        (Operator.PREFIX, [""], 0, "an empty prefix"),
+        (Operator.IN_TEXT, ["x"], 1, "two or more"),
+        (Operator.IN_TEXT, ["x", "y"], 2 | 0b01 << 16, "sorted and distinct"),
+        (Operator.LIKE, ["\\a"], 1, "escapes what needs no escape"),
+        (Operator.TEST, ["a ="], 0, "no selector"),
+        (Operator.RANGE, [], 3, "bound of unknown kind 3"),
+        (Operator.RANGE, [], 0b0101, "a range from 7 to 7"),
+    ],
+)
+def test_decoder_refuses_operands_that_no_selector_has(
+    operator: Operator, texts: list[str], operand: int, text: str
+) -> None:
+    data = row_body(["a"], texts, "01 0e", operator - 1 | operand << 4, 8)
+    with pytest.raises(EncodingError, match=text):
+        decode_exact(data)
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(-(2**63), 2**63 - 1))
+def test_variable_numbers_survive(number: int, signed: int) -> None:
+    reader = ByteReader(data := varint(number) + varint(zigzag(signed)), len(data))
+    assert (reader.number("n"), reader.signed("s")) == (number, signed)
+
+
+def test_variable_number_of_many_bytes_is_refused() -> None:
+    with pytest.raises(EncodingError, match="more than 10 bytes"):
+        ByteReader(b"\xff" * 11, 11).number("a count")
