@@ -10,13 +10,12 @@ from __future__ import annotations
 import importlib
 import sys
 
-from tests.structure.repository import foundations, rooms
+from tests.structure.repository import offering
 
 
 def public_names() -> list[str]:
-    """`module.name` of everything in the `__all__` of the rooms and foundations."""
-    modules = [f"postroad.{module}" for module in sorted({*rooms(), *foundations()})]
-    return [f"{module}.{name}" for module in modules for name in importlib.import_module(module).__all__]
+    """`module.name` of everything in the `__all__` of the rooms, the packages inside them, and the foundations."""
+    return [f"{module}.{name}" for module in offering() for name in importlib.import_module(module).__all__]
 
 
 if __name__ == "__main__":

@@ -53,3 +53,9 @@ def rooms() -> list[str]:
 def foundations() -> list[str]:
     """The modules below all rooms."""
     return sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
+
+
+def offering() -> list[str]:
+    """The modules that offer a public API: foundations, rooms, and the packages inside rooms."""
+    packages = [path.parent.relative_to(PACKAGE).parts for path in files("__init__.py", PACKAGE)]
+    return sorted(".".join(["postroad", *parts]) for parts in [*packages, *((one,) for one in foundations())] if parts)

@@ -7,19 +7,18 @@ import importlib
 import pytest
 
 from tests.structure.public_api import public_names
-from tests.structure.repository import ROOT, foundations, rooms
+from tests.structure.repository import ROOT, offering
 
 LIST = ROOT / "tests" / "structure" / "public_api.txt"
-MODULES = [f"postroad.{module}" for module in sorted({*rooms(), *foundations()})]
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", offering())
 def test_module_offers_only_names_it_has(module: str) -> None:
     offered = importlib.import_module(module)
     assert [name for name in offered.__all__ if not hasattr(offered, name)] == []
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", offering())
 def test_module_offers_each_name_once_and_no_private_one(module: str) -> None:
     names = importlib.import_module(module).__all__
     assert len(names) == len(set(names))
