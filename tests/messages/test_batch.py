@@ -5,7 +5,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.messages import Batch, DecodeError, Draft, MessageError, MessageId, Untyped
+from postroad.errors import LimitError
+from postroad.messages import (
+    Batch,
+    DecodeError,
+    Draft,
+    MessageError,
+    MessageId,
+    Untyped,
+    buffers,
+    decode_batch,
+    encode_batch,
+    encoding,
+)
+from postroad.messages import batch as batch_module
+from postroad.messages import drafts as drafts_module
 from postroad.messages.columns import TOPIC
 from tests.messages.strategies import drafts
 
@@ -51,6 +65,21 @@ def test_concatenation_shares_a_common_buffer() -> None:
     joined = Batch.concatenate([batch.take([1]), Batch.build([]), batch])
     assert joined.buffer is batch.buffer
     assert [message.topic for message in joined] == ["b", "a", "b"]
+
+
+def test_batches_beyond_the_reach_of_spans_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    ten, others = Batch.build([("a",)] * 10), Batch.build([("b",)] * 10)
+    data, lengths = encode_batch(ten)
+    for module in (batch_module, drafts_module, encoding, buffers):
+        monkeypatch.setattr(module, "MAX_BATCH_BYTES", 15)
+    with pytest.raises(LimitError, match="20; the limit is 15"):
+        Batch.concatenate([ten, others])
+    with pytest.raises(LimitError, match="16; the limit is 15"):
+        Batch.build([("a" * 16,)])
+    with pytest.raises(LimitError, match="170; the limit is 15"):
+        encode_batch(ten)
+    with pytest.raises(DecodeError, match="170 bytes; one batch has at most 15"):
+        decode_batch(data, lengths)
 
 
 def test_message_counts_rows_from_both_ends() -> None:

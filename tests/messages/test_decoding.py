@@ -95,6 +95,36 @@ def test_decoder_knows_utf8(data: bytes) -> None:
     assert_decoder_is_right(message(headers=b"a:" + data + b"\n"))
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xc1\xbf",
+        b"\xc2\x80",
+        b"\xdf\xbf",
+        b"\xe0\x9f\xbf",
+        b"\xe0\xa0\x80",
+        b"\xed\x9f\xbf",
+        b"\xed\xa0\x80",
+        b"\xed\xbf\xbf",
+        b"\xee\x80\x80",
+        b"\xef\xbf\xbf",
+        b"\xf0\x8f\xbf\xbf",
+        b"\xf0\x90\x80\x80",
+        b"\xf4\x8f\xbf\xbf",
+        b"\xf4\x90\x80\x80",
+        b"\xf5\x80\x80\x80",
+        b"\xf0\x90\x80",
+        b"\xf0\x90\x80a",
+    ],
+    ids=bytes.hex,
+)
+def test_decoder_knows_the_edges_of_utf8(data: bytes) -> None:
+    assert_decoder_is_right(message(attributes=entry(1, b"n", data)))
+    # The value must not borrow the missing byte of the name, nor the topic that of the block behind it.
+    assert_decoder_is_right(message(attributes=entry(1, data[:-1], data[-1:])))
+    assert_decoder_is_right(message(topic=data[:-1], headers=data[-1:]))
+
+
 @given(st.characters(exclude_categories=["Cs"]) | st.sampled_from(".*> \x7f\x80\x9f\xa0\u1680\u2000\u200b\u2028\u3000"))
 @settings(max_examples=300)
 def test_decoder_and_writer_agree_on_topics(character: str) -> None:
@@ -161,7 +191,11 @@ def test_decoder_refuses_wrong_lengths(lengths: list[int]) -> None:
         decode_batch(message(b"a"), lengths)
 
 
-@pytest.mark.parametrize("lengths", ["17", [1.5], [[17]], [None], 17])
+def test_decoder_reads_no_messages_from_no_lengths() -> None:
+    assert len(decode_batch(b"anything", [])) == 0
+
+
+@pytest.mark.parametrize("lengths", ["17", [1.5], [[17]], [[1], [2, 3]], [None], 17])
 def test_decoder_refuses_lengths_that_are_none(lengths: list[int]) -> None:
     with pytest.raises(MessageError, match="lengths"):
         decode_batch(message(b"a"), lengths)
@@ -210,6 +244,17 @@ def test_metadata_is_checked_like_attributes(block: bytes) -> None:
         assert reference.read_block(block) is None
     else:
         assert encode_metadata(batch)[0].tobytes() == block
+        check_batch(batch)
+
+
+def test_decoder_and_checker_refuse_too_much_metadata() -> None:
+    block = entry(6, b"n", bytes(2**14 - 5)) + entry(6, b"n", b"")
+    data = message(b"a") + block
+    with pytest.raises(DecodeError, match="metadata has more than 16,384 bytes"):
+        decode_batch(data, [17], metadata=(17, [len(block)]))
+    batch = decode_batch(data, [17])
+    batch.spans[0, METADATA : METADATA + 2] = (17, len(data))
+    with pytest.raises(DecodeError, match="metadata has more than 16,384 bytes"):
         check_batch(batch)
 
 
@@ -269,16 +314,11 @@ def test_checker_stands_any_spans(spans: list[int]) -> None:
     assert 0 <= spans[BODY] <= spans[BODY + 1] <= len(data)
 
 
-@given(loose_entries, loose_lines, topics)
+@given(loose_entries | loose_entries.flatmap(mutations), loose_lines, topics)
 @settings(max_examples=400)
 def test_lazy_message_and_checker_agree(attributes: bytes, headers: bytes, topic: str) -> None:
     """A message over spans that nobody has checked refuses exactly what the checker refuses."""
-    parts = (topic.encode(), attributes, headers)
-    batch = Batch.build([("a",)])
-    batch.buffer = np.frombuffer(b"".join(parts), np.uint8)
-    bounds = np.cumsum([0, *map(len, parts)])
-    batch.spans[0, :6] = np.stack([bounds[:-1], bounds[1:]], axis=1).ravel()
-    batch.spans[0, 6:] = 0
+    batch = unchecked(topic.encode(), attributes, headers)
     try:
         check_batch(batch)
     except DecodeError:
@@ -286,6 +326,40 @@ def test_lazy_message_and_checker_agree(attributes: bytes, headers: bytes, topic
             dict(batch.message(0).attributes)
     else:
         assert isinstance(batch.message(0).attributes, dict)
+
+
+def unchecked(*parts: bytes) -> Batch:
+    """A batch of one over topic, attribute block and header lines that may be wrong."""
+    batch = Batch.build([("a",)])
+    batch.buffer = np.frombuffer(b"".join(parts), np.uint8)
+    bounds = np.cumsum([0, *map(len, parts)])
+    batch.spans[0, :6] = np.stack([bounds[:-1], bounds[1:]], axis=1).ravel()
+    batch.spans[0, 6:] = 0
+    return batch
+
+
+@pytest.mark.parametrize(
+    ("attributes", "headers", "fault"),
+    [
+        (b"\1\1\0", b"", "byte 1: an attribute entry is cut short"),
+        (entry(1, b"n", b"x")[:-1], b"", "byte 1: an attribute entry goes beyond its block"),
+        (entry(1, b"n", b"") + entry(1, b"", b"x"), b"", "byte 6: an attribute has no name"),
+        (entry(1, b"n", b"\xff"), b"", "byte 1: an attribute's name or text is not UTF-8"),
+        (entry(4, b"n", b"\0" * 6 + b"\xf8\x7f"), b"", "byte 1: a float attribute is NaN"),
+        (entry(3, b"n", b"\0"), b"", "byte 1: a fixed-size attribute has another size"),
+        (entry(0x80, b"n", b""), b"", "byte 1: attribute tag 0x80 is unknown to this version"),
+        (b"", b"a:b", "byte 1: the last header line does not end in a newline"),
+        (b"", b"a:b\nab\n", "byte 5: a header line has no colon"),
+        (b"", b"a:\r\n", "byte 1: a header line holds a bare carriage return or NUL"),
+        (b"", b"a:\xff\n", "byte 1: a header line is not UTF-8"),
+        (b"", b"a:\\t\n", "byte 1: in a header line, .* is not an escape"),
+        (b"", b":x\n", "byte 1: a header's name has 1 to 255 bytes, this has 0"),
+    ],
+)
+def test_lazy_message_names_the_fault(attributes: bytes, headers: bytes, fault: str) -> None:
+    message = unchecked(b"a", attributes, headers).message(0)
+    with pytest.raises(DecodeError, match=f"message 0, {fault}"):
+        dict(message.attributes)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))

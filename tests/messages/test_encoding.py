@@ -243,5 +243,22 @@ def test_envelope_writer_refuses_too_much_metadata() -> None:
         encode_envelopes(batch)
 
 
+class Word(str):
+    """Text of a class of its own, as libraries make it."""
+
+    __slots__ = ()
+
+
+class UntypedWord(Untyped):
+    __slots__ = ()
+
+
+def test_subclasses_travel_as_what_they_are() -> None:
+    attributes = {"word": Word("x"), "untyped": UntypedWord("7"), "float": np.float64(0.5), "bytes": bytes(2)}
+    data = encode("a", attributes)
+    found = decode_batch(data, [len(data)]).message(0).attributes
+    assert typed(found) == typed({"word": "x", "untyped": Untyped("7"), "float": 0.5, "bytes": bytes(2)})
+
+
 def test_id_of_an_unidentified_message_is_zero() -> None:
     assert Batch.build([("a",)]).message(0).id == MessageId(0, 0, 0, 0)

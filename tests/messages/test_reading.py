@@ -81,10 +81,11 @@ def written(value: object) -> tuple[int, bytes]:
 
 
 def test_walk_tells_whether_a_line_has_escapes() -> None:
-    batch = Batch.build([("a", {}, [("a", "b"), ("a:", "b"), ("a", "\n")])])
-    sizes = np.zeros((10, 4), np.int64)
-    walk(batch.buffer, batch.spans, np.zeros((10, 2 * WIDTH), np.uint8), sizes)
+    batch = Batch.build([("a", {}, [("a", "b"), ("a:", "b"), ("a", "\n\r\\:")])])
+    out, sizes = np.zeros((10, 2 * WIDTH), np.uint8), np.zeros((10, 4), np.int64)
+    walk(batch.buffer, batch.spans, out, sizes)
     assert sizes[:3, 3].tolist() == [0, 1, 1]
+    assert out[2, WIDTH : WIDTH + 5].tobytes() == b"\n\r\\:\0"
 
 
 def test_numbers_are_loaded_from_any_offset() -> None:

@@ -120,7 +120,8 @@ def _digits(buffer: Bytes, at: int, end: int, mantissa: np.uint64, significant: 
 def _integer(mantissa: np.uint64, significant: int, negative: bool) -> tuple[int, int, float]:
     if significant > _MOST_DIGITS or mantissa > _TOP or (mantissa == _TOP and not negative):
         return NOT_A_NUMBER, 0, 0.0
-    # In 64 bits, 2**63 and -2**63 are the same pattern, so the smallest integer needs no case of its own.
+    if mantissa == _TOP:
+        return INTEGER, SMALLEST_INTEGER, 0.0
     value = np.int64(mantissa)
     return INTEGER, int(-value if negative else value), 0.0
 

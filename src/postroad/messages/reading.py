@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ENTRY_BYTES = 4
 ID_TEXT_BYTES = 35
 
+_SIGN = 2**31
 _NEWLINE, _RETURN, _COLON, _BACKSLASH = ord("\n"), ord("\r"), ord(":"), ord("\\")
 _LETTER_C, _LETTER_N, _LETTER_R = ord("c"), ord("n"), ord("r")
 _ZERO, _LETTER_A, _DASH = ord("0"), ord("a"), ord("-")
@@ -46,7 +47,10 @@ def u32_at(buffer: Bytes, at: int) -> int:
 @device
 def integer_at(buffer: Bytes, at: int) -> int:
     """The value of an integer attribute."""
-    return u32_at(buffer, at) | u32_at(buffer, at + 4) << 32
+    high = u32_at(buffer, at + 4)
+    if high >= _SIGN:
+        high -= 2 * _SIGN
+    return u32_at(buffer, at) | high << 32
 
 
 @device
