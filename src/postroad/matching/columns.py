@@ -13,11 +13,13 @@ EQUAL_TEXT, EQUAL_NUMBER, RANGE, EQUAL_BOOLEAN, EXISTS, MISSING = 1, 2, 3, 4, 5,
 NOT_EQUAL_TEXT, IN_TEXT, NOT_IN_TEXT, NOT_EQUAL_NUMBER, EXACT_RANGE, ALWAYS = 7, 8, 9, 10, 11, 12
 LAST_QUICK = ALWAYS
 PREFIX, SUFFIX, SUBSTRING, LIKE, NOT_LIKE, TOPIC, TEST, GRAM = 13, 14, 15, 16, 17, 18, 19, 20
+# Several constraints that must all hold, as one: what is left to test of a conjunction, shared like any other.
+ALL = 21
 
 # --- constraints: int32[n, 16], one cache line a row -----------------------------------------------------------------
 KIND, ATTRIBUTE, FLAGS, REFERENCES = 0, 1, 2, 3
 TEXT, TEXT_SIZE = 4, 5  # payload bytes in `text`
-WORDS, WORD_COUNT = 6, 7  # payload in `words`: member constraints of IN and <>, or a program
+WORDS, WORD_COUNT = 6, 7  # payload in `words`: member constraints, or a program
 BUCKET, COUNT, CAPACITY = 8, 9, 10  # the conjunctions reached through this constraint, pairs in `words`
 NEXT_FREE = 11
 CONSTRAINT_COLUMNS = 16
@@ -25,15 +27,14 @@ CONSTRAINT_COLUMNS = 16
 # Flags of a numeric constraint. A bound that float64 cannot hold exactly is kept as an integer.
 LOW_OPEN, HIGH_OPEN, LOW_INTEGER, HIGH_INTEGER = 1, 2, 4, 8
 
-# --- conjunctions: int32[n, 6] ---------------------------------------------------------------------------------------
-SLOT, ACCESS, POSITION, REST, REST_COUNT, NEXT = 0, 1, 2, 3, 4, 5
-CONJUNCTION_COLUMNS = 6
+# --- conjunctions: int32[n, 5] ---------------------------------------------------------------------------------------
+SLOT, ACCESS, POSITION, REST, NEXT = 0, 1, 2, 3, 4
+CONJUNCTION_COLUMNS = 5
 
-# An entry of a bucket is two words: the conjunction's number with two marks, and the first of its other constraints
-# (or -1), so that most candidates are decided without reading the conjunction's own row.
+# An entry of a bucket is two words: the conjunction's number with a mark, and the constraint that is left to test
+# (or -1), so that candidates are decided without reading the conjunction's own row.
 MULTIPLE = 1  # the subscription has several conjunctions: report its slot once
-MORE = 2  # there are further constraints behind the first
-ENTRY_SHIFT = 2
+ENTRY_SHIFT = 1
 
 # --- attributes: int32[n, 12] ----------------------------------------------------------------------------------------
 # How many resident constraints ask each kind of question of the attribute, and where single ones stand.

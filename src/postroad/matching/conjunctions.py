@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.kernels import device, kernel
-from postroad.matching.arena import free_words, take_words
+from postroad.matching.arena import free_words, size_class, take_words
 from postroad.matching.columns import (
     ACCESS,
+    ALL,
     ALWAYS,
     ATTRIBUTE,
     BUCKET,
@@ -26,18 +27,18 @@ from postroad.matching.columns import (
     ENTRY_SHIFT,
     EXISTS,
     KIND,
-    MORE,
     MULTIPLE,
     NEXT,
     POSITION,
     RANGE,
     REST,
-    REST_COUNT,
     SLOT,
     TOPIC_ATTRIBUTE,
+    WORDS_USED,
 )
 from postroad.matching.ranges import insert_range, remove_range
-from postroad.matching.store import WORDS_FULL, release
+from postroad.matching.store import WORDS_FULL, intern_request, release
+from postroad.messages.columns import BUFFER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,14 +82,12 @@ def push_entry(
     marked: np.int64,
     following: np.int64,
 ) -> np.int64:
-    """Append an entry to a constraint's bucket: its position, or -1 if `words` is full and nothing was done."""
+    """Append an entry to a constraint's bucket, for which there is room; answers its position."""
     row = constraints[constraint]
     count = row[COUNT]
     if count == row[CAPACITY]:
         capacity = max(1, 2 * count)
         block = take_words(words, counters, 2 * capacity)
-        if block < 0:
-            return -1
         for at in range(2 * count):
             words[block + at] = words[row[BUCKET] + at]
         if count:
@@ -160,35 +159,33 @@ def free_conjunction(conjunctions: NDArray[np.int32], counters: NDArray[np.int64
 
 
 @device
-def write_rest(
+def room_for(
+    constraints: NDArray[np.int32],
+    attributes: NDArray[np.int32],
     words: NDArray[np.int32],
     counters: NDArray[np.int64],
-    members: NDArray[np.int32],
-    roles: NDArray[np.int32],
-    access: np.int64,
-    count: np.int64,
-) -> np.int64:
-    """The block of constraints to test after the access one, or -1 if `words` is full."""
-    block = take_words(words, counters, count)
-    if block < 0:
-        return -1
-    at = block
-    for place in range(members.size):
-        if roles[place] != HINT and place != access:
-            words[at] = members[place]
-            at += 1
-    return block
+    reached: np.int64,
+    rest: np.int64,
+) -> bool:
+    """Whether `words` has room for whatever attaching a conjunction may take: a larger bucket or directory, and the
+    list of what is left to test. Known beforehand, nothing has to be undone.
+    """
+    bucket = 4 * (np.int64(constraints[reached, COUNT]) + 1)
+    directory = 2 * (np.int64(attributes[constraints[reached, ATTRIBUTE], DIRECTORY_COUNT]) + 2)
+    needed = (1 << size_class(bucket)) + (1 << size_class(directory)) + (1 << size_class(rest + 1))
+    return counters[WORDS_USED] + needed <= words.size
 
 
 @kernel(
-    "int64(int32[:, ::1], float64[:, ::1], uint64[::1], uint64[::1], int32[::1], uint8[::1], int32[:, ::1],"
-    " int64[::1], int32[:, ::1], float64[:, ::1], float64[:, ::1], int32[:, ::1], float64[:, ::1], int32[::1],"
-    " int32[::1], int32[::1], int64, boolean)",
+    "int64(int32[:, ::1], float64[:, ::1], int64[:, ::1], uint64[::1], uint64[::1], int32[::1], uint8[::1],"
+    " int32[:, ::1], int64[::1], int32[:, ::1], float64[:, ::1], float64[:, ::1], int32[:, ::1], float64[:, ::1],"
+    f" int32[::1], int32[::1], int32[::1], int32[::1], int64[::1], float64[::1], {BUFFER}, int64, boolean)",
     allocates=False,
 )
 def attach(
     constraints: NDArray[np.int32],
     bounds: NDArray[np.float64],
+    bits: NDArray[np.int64],
     keys: NDArray[np.uint64],
     table: NDArray[np.uint64],
     words: NDArray[np.int32],
@@ -203,48 +200,53 @@ def attach(
     sizes: NDArray[np.int32],
     members: NDArray[np.int32],
     roles: NDArray[np.int32],
+    rest: NDArray[np.int32],
+    request: NDArray[np.int64],
+    no_bounds: NDArray[np.float64],
+    no_text: NDArray[np.uint8],
     slot: int,
     multiple: bool,
 ) -> int:
     """Add a conjunction of interned constraints to the subscription `slot` (-1: it is the first, and gives the slot).
 
     Answers the conjunction's number, or WORDS_FULL with nothing changed. The references of the members pass to it.
+    `rest` is room for as many words as there are members, `request` for a request to the store.
     """
     access = choose_access(constraints, attributes, members, roles)
+    reached = np.int64(members[access])
+    if not room_for(constraints, attributes, words, counters, reached, members.size):
+        return WORDS_FULL
     count = 0
     for place in range(members.size):
-        if roles[place] != HINT and place != access:
+        if place != access and roles[place] == HINT:
+            release(constraints, keys, table, words, text, attributes, counters, np.int64(members[place]))
+        elif place != access:
+            rest[count] = members[place]
             count += 1
-    rest = 0
-    if count:
-        rest = write_rest(words, counters, members, roles, access, count)
-        if rest < 0:
-            return WORDS_FULL
+    left = np.int64(-1)
+    if count == 1:
+        left = np.int64(rest[0])
+    elif count > 1:
+        request[:] = 0
+        request[0] = ALL
+        left = intern_request(
+            constraints, bounds, bits, keys, table, words, text, attributes, counters,
+            request, no_bounds, rest[:count], no_text,
+        )  # fmt: skip
     number = take_conjunction(conjunctions, counters)
-    reached = members[access]
-    marked = number << ENTRY_SHIFT | (MULTIPLE if multiple else 0) | (MORE if count > 1 else 0)
-    following = words[rest] if count else -1
+    marked = number << ENTRY_SHIFT | (MULTIPLE if multiple else 0)
     position = np.int64(0)
     if constraints[reached, KIND] == RANGE:
         low, high = bounds[reached, 0], bounds[reached, 1]
         attribute = constraints[reached, ATTRIBUTE]
-        if not insert_range(
-            lows, highs, entries, summaries, sizes, attributes, words, counters, attribute, low, high, marked, following
-        ):
-            position = -1
+        insert_range(
+            lows, highs, entries, summaries, sizes, attributes, words, counters, attribute, low, high, marked, left
+        )
     else:
-        position = push_entry(constraints, words, counters, reached, marked, following)
-    if position < 0:
-        free_conjunction(conjunctions, counters, number)
-        if count:
-            free_words(words, counters, rest, count)
-        return WORDS_FULL
-    for place in range(members.size):
-        if roles[place] == HINT and place != access:
-            release(constraints, keys, table, words, text, attributes, counters, members[place])
+        position = push_entry(constraints, words, counters, reached, marked, left)
     row = conjunctions[number]
     row[SLOT] = number if slot < 0 else slot
-    row[ACCESS], row[POSITION], row[REST], row[REST_COUNT] = reached, position, rest, count
+    row[ACCESS], row[POSITION], row[REST] = reached, position, left
     row[NEXT] = -1
     if slot >= 0:
         row[NEXT] = conjunctions[slot, NEXT]
@@ -257,7 +259,7 @@ def attach_nothing(conjunctions: NDArray[np.int32], counters: NDArray[np.int64])
     """A slot for a subscription that can never match."""
     number = take_conjunction(conjunctions, counters)
     row = conjunctions[number]
-    row[SLOT], row[ACCESS], row[NEXT], row[REST_COUNT] = number, -1, -1, 0
+    row[SLOT], row[ACCESS], row[REST], row[NEXT] = number, -1, -1, -1
     return number
 
 
@@ -292,11 +294,9 @@ def detach_one(
         )
     else:
         pull_entry(constraints, conjunctions, words, counters, reached, row[POSITION])
-    for at in range(row[REST], row[REST] + row[REST_COUNT]):
-        release(constraints, keys, table, words, text, attributes, counters, words[at])
-    release(constraints, keys, table, words, text, attributes, counters, reached)
-    if row[REST_COUNT]:
-        free_words(words, counters, row[REST], row[REST_COUNT])
+    if row[REST] >= 0:
+        release(constraints, keys, table, words, text, attributes, counters, np.int64(row[REST]))
+    release(constraints, keys, table, words, text, attributes, counters, np.int64(reached))
 
 
 @kernel(

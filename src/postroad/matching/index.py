@@ -9,7 +9,7 @@ import numpy as np
 from postroad.errors import PostroadError
 from postroad.matching.columns import CONJUNCTIONS_LIVE, MAX_LEVELS
 from postroad.matching.conjunctions import FILTER, HINT, attach, attach_nothing, detach
-from postroad.matching.interning import Interner
+from postroad.matching.interning import NO_BOUNDS, NO_TEXT, REQUEST_SIZE, Interner
 from postroad.matching.lowering import fan_out, lower, lower_topic
 from postroad.matching.reading import SCRATCH_START
 from postroad.matching.scanning import DONE, PENDING_FULL, RESULTS_FULL, ROW, STATUS, TOTAL, scan
@@ -79,6 +79,7 @@ class SubscriptionIndex:
         self._results = np.zeros(_FIRST_RESULTS, np.int32)
         self._hard = np.zeros((1 + _HARD_ROWS, 2), np.int64)
         self._progress = np.zeros(3, np.int64)
+        self._request = np.zeros(REQUEST_SIZE, np.int64)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -243,13 +244,14 @@ class SubscriptionIndex:
             raise
         numbers = np.array([number for number, _ in members], np.int32)
         roles = np.array([role for _, role in members], np.int32)
+        rest = np.empty(len(members), np.int32)
         tables = self._tables
         tables.make_room()
         while True:
             number = attach(
-                tables.constraints, tables.bounds, tables.keys, tables.table, tables.words, tables.text,
+                tables.constraints, tables.bounds, tables.bits, tables.keys, tables.table, tables.words, tables.text,
                 tables.attributes, tables.counters, tables.conjunctions, tables.lows, tables.highs, tables.entries,
-                tables.summaries, tables.sizes, numbers, roles, slot, multiple,
+                tables.summaries, tables.sizes, numbers, roles, rest, self._request, NO_BOUNDS, NO_TEXT, slot, multiple,
             )  # fmt: skip
             if number != WORDS_FULL:
                 return number

@@ -46,9 +46,11 @@ _DERIVED = {
 _MAX_NAME = 255
 
 _LENGTHS = {columns.PREFIX: PREFIX_LENGTHS, columns.SUFFIX: SUFFIX_LENGTHS, columns.GRAM: GRAM_LENGTHS}
+# A request to the store: kind, attribute, flags, two words of bits, content.
+REQUEST_SIZE = 6
 _NO_WORDS = np.zeros(0, np.int32)
-_NO_TEXT = np.zeros(0, np.uint8)
-_NO_BOUNDS = np.zeros(2, np.float64)
+NO_TEXT = np.zeros(0, np.uint8)
+NO_BOUNDS = np.zeros(2, np.float64)
 
 
 class Interner:
@@ -62,7 +64,7 @@ class Interner:
         self._free_names: list[int] = []
         self._next_name = RESERVED_ATTRIBUTES
         self._shapes: dict[tuple[int, int, bool], int] = {}
-        self._request = np.zeros(6, np.int64)
+        self._request = np.zeros(REQUEST_SIZE, np.int64)
 
     @property
     def attribute_count(self) -> int:
@@ -192,9 +194,9 @@ class Interner:
         flags: int = 0,
         bits: tuple[int, int] = (0, 0),
         content: int = 0,
-        bounds: NDArray[np.float64] = _NO_BOUNDS,
+        bounds: NDArray[np.float64] = NO_BOUNDS,
         words: NDArray[np.int32] = _NO_WORDS,
-        text: NDArray[np.uint8] = _NO_TEXT,
+        text: NDArray[np.uint8] = NO_TEXT,
     ) -> int:
         tables = self.tables
         tables.make_room()

@@ -145,15 +145,13 @@ def enlist_chunk(
     attribute: np.int64,
     place: np.int64,
     chunk: np.int64,
-) -> bool:
-    """Put a chunk at a place of the attribute's directory; False if `words` is full and nothing was done."""
+) -> None:
+    """Put a chunk at a place of the attribute's directory, for which `words` has room."""
     row = attributes[attribute]
     count = row[DIRECTORY_COUNT]
     if count == row[DIRECTORY_CAPACITY]:
         capacity = max(4, 2 * count)
         block = take_words(words, counters, capacity)
-        if block < 0:
-            return False
         for at in range(count):
             words[block + at] = words[row[DIRECTORY] + at]
         if count:
@@ -165,7 +163,6 @@ def enlist_chunk(
         words[start + at] = words[start + at - 1]
     words[start + place] = chunk
     row[DIRECTORY_COUNT] = count + 1
-    return True
 
 
 @device
@@ -224,14 +221,11 @@ def insert_range(
     high: float,
     marked: np.int64,
     following: np.int64,
-) -> bool:
-    """Add an item; False if `words` is full and nothing was done. The caller keeps one chunk free."""
+) -> None:
+    """Add an item. The caller has made sure of a free chunk and of room in `words` for a larger directory."""
     conjunction = marked >> ENTRY_SHIFT
     if attributes[attribute, DIRECTORY_COUNT] == 0:
-        chunk = take_chunk(sizes, counters)
-        if not enlist_chunk(attributes, words, counters, attribute, 0, chunk):
-            free_chunk(sizes, counters, chunk)
-            return False
+        enlist_chunk(attributes, words, counters, attribute, 0, take_chunk(sizes, counters))
     start = attributes[attribute, DIRECTORY]
     place = find_chunk(
         lows, highs, entries, words, start, attributes[attribute, DIRECTORY_COUNT], low, high, conjunction
@@ -239,9 +233,7 @@ def insert_range(
     chunk = words[start + place]
     if sizes[chunk] == CHUNK:
         new = take_chunk(sizes, counters)
-        if not enlist_chunk(attributes, words, counters, attribute, place + 1, new):
-            free_chunk(sizes, counters, new)
-            return False
+        enlist_chunk(attributes, words, counters, attribute, place + 1, new)
         split_chunk(lows, highs, entries, summaries, sizes, chunk, new)
         if not item_before(low, high, conjunction, lows[new, 0], highs[new, 0], entries[new, 0] >> ENTRY_SHIFT):
             chunk = new
@@ -255,7 +247,6 @@ def insert_range(
     entries[chunk, 2 * at], entries[chunk, 2 * at + 1] = marked, following
     sizes[chunk] += 1
     summarise(lows, highs, summaries, sizes, chunk)
-    return True
 
 
 @device

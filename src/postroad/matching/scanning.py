@@ -14,6 +14,7 @@ import numpy as np
 from postroad.kernels import device, inlined, kernel
 from postroad.matching.columns import (
     ACCESS,
+    ALL,
     ALWAYS_CONSTRAINT,
     BUCKET,
     COUNT,
@@ -37,7 +38,6 @@ from postroad.matching.columns import (
     LEAST_HIGH,
     MENTIONS,
     MESSAGE_ID_ATTRIBUTE,
-    MORE,
     MOST_HIGH,
     MOST_LOW,
     MULTIPLE,
@@ -45,8 +45,6 @@ from postroad.matching.columns import (
     PREFIX,
     PREFIX_LENGTHS,
     PRIORITY_ATTRIBUTE,
-    REST,
-    REST_COUNT,
     ROW_STAMP,
     SHAPE_LEVELS,
     SHAPE_OPEN,
@@ -64,6 +62,8 @@ from postroad.matching.columns import (
     TOPIC_ATTRIBUTE,
     TOPIC_SHAPES,
     TRUE_CONSTRAINT,
+    WORD_COUNT,
+    WORDS,
 )
 from postroad.matching.deciding import holds_quickly, holds_slowly
 from postroad.matching.hashing import constraint_key, hash_bytes
@@ -223,31 +223,32 @@ def entry_slot(
     buffer: NDArray[np.uint8],
     scratch: NDArray[np.uint8],
     marked: np.int64,
-    following: np.int64,
+    left: np.int64,
     stamp: np.int64,
 ) -> np.int64:
     """The slot that an entry stands for, if the rest of its conjunction holds and the slot is new in this row; else -1."""
     number = marked >> ENTRY_SHIFT
-    if following >= 0:
+    if left >= 0:
+        kind = np.int64(constraints[np.uint64(left), KIND])
         at, last = np.int64(0), np.int64(0)
-        if marked & MORE:
-            at = np.int64(conjunctions[np.uint64(number), REST])
-            last = at + conjunctions[np.uint64(number), REST_COUNT] - 1
+        if kind == ALL:
+            at = np.int64(constraints[np.uint64(left), WORDS])
+            last = at + np.int64(constraints[np.uint64(left), WORD_COUNT]) - 1
+            left = np.int64(words[np.uint64(at)])
+            kind = np.int64(constraints[np.uint64(left), KIND])
         while True:
-            kind = np.int64(constraints[np.uint64(following), KIND])
             if kind <= LAST_QUICK:
-                if not holds_quickly(
-                    constraints, bounds, bits, words, values, numbers, following, kind, stamp
-                ):
+                if not holds_quickly(constraints, bounds, bits, words, values, numbers, left, kind, stamp):
                     return -1
             elif not holds_slowly(
-                constraints, words, text, values, numbers, memory, stack, floats, buffer, scratch, following, stamp
+                constraints, words, text, values, numbers, memory, stack, floats, buffer, scratch, left, stamp
             ):
                 return -1
             if at == last:
                 break
             at += 1
-            following = np.int64(words[np.uint64(at)])
+            left = np.int64(words[np.uint64(at)])
+            kind = np.int64(constraints[np.uint64(left), KIND])
     if marked & MULTIPLE:
         number = np.int64(conjunctions[np.uint64(number), SLOT])
         if seen[number] == stamp:

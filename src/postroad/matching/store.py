@@ -13,6 +13,7 @@ import numpy as np
 from postroad.kernels import device, inlined, kernel
 from postroad.matching.arena import free_text, free_words, take_text, take_words
 from postroad.matching.columns import (
+    ALL,
     ALWAYS,
     ALWAYS_CONSTRAINT,
     ATTRIBUTE,
@@ -258,12 +259,14 @@ def request_key(
     return constraint_key(request[0], request[1], content, request[3], request[4])
 
 
-@kernel(
-    "int64(int32[:, ::1], float64[:, ::1], int64[:, ::1], uint64[::1], uint64[::1], int32[::1], uint8[::1],"
-    f" int32[:, ::1], int64[::1], int64[::1], float64[::1], int32[::1], {BUFFER})",
-    allocates=False,
-)
-def intern(
+@inlined
+def has_members(kind: np.int64) -> bool:
+    """Whether the words of a constraint are other constraints, each of which it refers to."""
+    return kind == IN_TEXT or kind == NOT_IN_TEXT or kind == NOT_EQUAL_TEXT or kind == ALL
+
+
+@device
+def intern_request(
     constraints: NDArray[np.int32],
     bounds: NDArray[np.float64],
     bits: NDArray[np.int64],
@@ -277,7 +280,7 @@ def intern(
     request_bounds: NDArray[np.float64],
     request_words: NDArray[np.int32],
     request_text: NDArray[np.uint8],
-) -> int:
+) -> np.int64:
     """Find the requested constraint or make it, with one more reference; `request` is kind, attribute, flags, two
     words of bits and a content hash. Answers its number, WORDS_FULL or TEXT_FULL. A full arena changes nothing.
     """
@@ -286,7 +289,7 @@ def intern(
     if found >= 0:
         constraints[found, REFERENCES] += 1
         # The members of a resident constraint already carry its own references.
-        if request[0] in (IN_TEXT, NOT_IN_TEXT, NOT_EQUAL_TEXT):
+        if has_members(request[0]):
             for step in range(request_words.size):
                 constraints[request_words[step], REFERENCES] -= 1
         return found
@@ -326,29 +329,31 @@ def intern(
     return number
 
 
-@device
-def release(
+@kernel(
+    "int64(int32[:, ::1], float64[:, ::1], int64[:, ::1], uint64[::1], uint64[::1], int32[::1], uint8[::1],"
+    f" int32[:, ::1], int64[::1], int64[::1], float64[::1], int32[::1], {BUFFER})",
+    allocates=False,
+)
+def intern(
     constraints: NDArray[np.int32],
+    bounds: NDArray[np.float64],
+    bits: NDArray[np.int64],
     keys: NDArray[np.uint64],
     table: NDArray[np.uint64],
     words: NDArray[np.int32],
     text: NDArray[np.uint8],
     attributes: NDArray[np.int32],
     counters: NDArray[np.int64],
-    constraint: np.int64,
-) -> None:
-    """Drop one reference; the last one frees the constraint and, with it, a reference to each of its members."""
-    constraints[constraint, REFERENCES] -= 1
-    if constraints[constraint, REFERENCES] > 0:
-        return
-    row = constraints[constraint]
-    if row[KIND] in (IN_TEXT, NOT_IN_TEXT, NOT_EQUAL_TEXT):
-        for at in range(row[WORDS], row[WORDS] + row[WORD_COUNT]):
-            member = words[at]
-            constraints[member, REFERENCES] -= 1
-            if constraints[member, REFERENCES] == 0:
-                forget(constraints, keys, table, words, text, attributes, counters, member)
-    forget(constraints, keys, table, words, text, attributes, counters, constraint)
+    request: NDArray[np.int64],
+    request_bounds: NDArray[np.float64],
+    request_words: NDArray[np.int32],
+    request_text: NDArray[np.uint8],
+) -> int:
+    """`intern_request`, for Python."""
+    return intern_request(
+        constraints, bounds, bits, keys, table, words, text, attributes, counters,
+        request, request_bounds, request_words, request_text,
+    )  # fmt: skip
 
 
 @device
@@ -374,6 +379,68 @@ def forget(
     row[NEXT_FREE] = counters[CONSTRAINT_FREE]
     counters[CONSTRAINT_FREE] = constraint
     counters[CONSTRAINTS_LIVE] -= 1
+
+
+@device
+def release_leaf(
+    constraints: NDArray[np.int32],
+    keys: NDArray[np.uint64],
+    table: NDArray[np.uint64],
+    words: NDArray[np.int32],
+    text: NDArray[np.uint8],
+    attributes: NDArray[np.int32],
+    counters: NDArray[np.int64],
+    constraint: np.int64,
+) -> None:
+    """Drop one reference to a constraint without members."""
+    constraints[constraint, REFERENCES] -= 1
+    if constraints[constraint, REFERENCES] > 0:
+        return
+    forget(constraints, keys, table, words, text, attributes, counters, constraint)
+
+
+@device
+def release_list(
+    constraints: NDArray[np.int32],
+    keys: NDArray[np.uint64],
+    table: NDArray[np.uint64],
+    words: NDArray[np.int32],
+    text: NDArray[np.uint8],
+    attributes: NDArray[np.int32],
+    counters: NDArray[np.int64],
+    constraint: np.int64,
+) -> None:
+    """Drop one reference to a constraint whose members, if any, have none themselves: at most an IN list."""
+    constraints[constraint, REFERENCES] -= 1
+    if constraints[constraint, REFERENCES] > 0:
+        return
+    if has_members(constraints[constraint, KIND]):
+        first = constraints[constraint, WORDS]
+        for at in range(first, first + constraints[constraint, WORD_COUNT]):
+            release_leaf(constraints, keys, table, words, text, attributes, counters, np.int64(words[at]))
+    forget(constraints, keys, table, words, text, attributes, counters, constraint)
+
+
+@device
+def release(
+    constraints: NDArray[np.int32],
+    keys: NDArray[np.uint64],
+    table: NDArray[np.uint64],
+    words: NDArray[np.int32],
+    text: NDArray[np.uint8],
+    attributes: NDArray[np.int32],
+    counters: NDArray[np.int64],
+    constraint: np.int64,
+) -> None:
+    """Drop one reference; the last one frees the constraint and, with it, a reference to each of its members."""
+    constraints[constraint, REFERENCES] -= 1
+    if constraints[constraint, REFERENCES] > 0:
+        return
+    if has_members(constraints[constraint, KIND]):
+        first = constraints[constraint, WORDS]
+        for at in range(first, first + constraints[constraint, WORD_COUNT]):
+            release_list(constraints, keys, table, words, text, attributes, counters, np.int64(words[at]))
+    forget(constraints, keys, table, words, text, attributes, counters, constraint)
 
 
 @kernel("void(uint64[::1], uint64[::1], int32[:, ::1], int64)", allocates=False)
