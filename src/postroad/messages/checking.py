@@ -13,7 +13,7 @@ import numpy as np
 from postroad.kernels import device
 from postroad.messages import faults
 from postroad.messages.limits import MAX_ATTRIBUTES, MAX_NAME_BYTES, MAX_TOPIC_LEVELS
-from postroad.messages.reading import ENTRY_BYTES, u16_at, u32_at
+from postroad.messages.reading import ENTRY_BYTES, u8_at, u16_at, u32_at
 from postroad.messages.values import Tag
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def is_ascii(buffer: Bytes, start: int, end: int) -> bool:
 @device
 def code_point(buffer: Bytes, at: int, end: int) -> tuple[int, int]:
     """(code point, size) at an offset before `end`, or (-1, 0) where the bytes are not UTF-8 (Unicode, table 3-7)."""
-    lead = int(buffer[at])
+    lead = u8_at(buffer, at)
     if lead < 0x80:
         return lead, 1
     if lead < 0xC2 or lead > 0xF4:
@@ -73,7 +73,7 @@ def code_point(buffer: Bytes, at: int, end: int) -> tuple[int, int]:
         return -1, 0
     point = lead & (0x7F >> size)
     for follower in range(at + 1, at + size):
-        byte = int(buffer[follower])
+        byte = u8_at(buffer, follower)
         if byte & 0xC0 != 0x80:
             return -1, 0
         point = point << 6 | byte & 0x3F
@@ -162,7 +162,7 @@ def check_entries(buffer: Bytes, start: int, end: int) -> tuple[int, int, int]:
         if at + ENTRY_BYTES > end:
             return faults.ENTRY_CUT, at, count
         name = at + ENTRY_BYTES
-        value = name + int(buffer[at + 1])
+        value = name + u8_at(buffer, at + 1)
         following = value + u16_at(buffer, at + 2)
         if following > end:
             return faults.ENTRY_CUT, at, count
@@ -171,7 +171,7 @@ def check_entries(buffer: Bytes, start: int, end: int) -> tuple[int, int, int]:
         bad = check_utf8(buffer, name, value)
         if bad >= 0:
             return faults.NOT_UTF8, bad, count
-        fault, place = _check_value(buffer, int(buffer[at]), value, following)
+        fault, place = _check_value(buffer, u8_at(buffer, at), value, following)
         if fault:
             return fault, at if place < 0 else place, count
         at = following

@@ -22,7 +22,7 @@ from postroad.messages.columns import (
 )
 from postroad.messages.errors import MessageError
 from postroad.messages.limits import MAX_METADATA_BYTES
-from postroad.messages.reading import integer_at, put_u32, u32_at
+from postroad.messages.reading import integer_at, put_u32, span_at, u32_at
 
 if TYPE_CHECKING:
     from postroad.messages.batch import Batch
@@ -93,7 +93,8 @@ def _write_envelopes(ids: Ids, envelopes: Envelopes, spans: Spans, out: Bytes) -
         for column in range(ENVELOPE_COLUMNS):
             if envelopes[row, column] < 0 or envelopes[row, column] > _LARGEST[column]:
                 return row, column
-        metadata = int(spans[row, METADATA + 1] - spans[row, METADATA])
+        start, end = span_at(spans, row, METADATA)
+        metadata = end - start
         if metadata < 0 or metadata > MAX_METADATA_BYTES:
             return row, ENVELOPE_COLUMNS
         _put_id_half(out, at, ids[row, 0])

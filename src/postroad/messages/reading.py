@@ -21,7 +21,7 @@ import numpy as np
 from postroad.kernels import device
 
 if TYPE_CHECKING:
-    from postroad.messages.columns import Bytes
+    from postroad.messages.columns import Bytes, Spans
 
 ENTRY_BYTES = 4
 ID_TEXT_BYTES = 35
@@ -33,9 +33,21 @@ _ZERO, _LETTER_A, _DASH = ord("0"), ord("a"), ord("-")
 
 
 @device
+def span_at(spans: Spans, row: int, column: int) -> tuple[int, int]:
+    """(start, end) of one part of one row, as 64-bit integers."""
+    return int(np.int64(spans[row, column])), int(np.int64(spans[row, column + 1]))
+
+
+@device
+def u8_at(buffer: Bytes, at: int) -> int:
+    """The byte at an offset, as a signed 64-bit integer: in a kernel, `int(x)` alone keeps the type of x."""
+    return int(np.int64(buffer[at]))
+
+
+@device
 def u16_at(buffer: Bytes, at: int) -> int:
     """The little-endian unsigned 16-bit number at an offset."""
-    return int(buffer[at]) | int(buffer[at + 1]) << 8
+    return u8_at(buffer, at) | u8_at(buffer, at + 1) << 8
 
 
 @device
@@ -63,8 +75,8 @@ def float_at(buffer: Bytes, at: int) -> float:
 def entry_at(buffer: Bytes, at: int) -> tuple[int, int, int, int]:
     """An entry of an attribute block: (tag, start of the name, start of the value, start of the next entry)."""
     name = at + ENTRY_BYTES
-    value = name + int(buffer[at + 1])
-    return int(buffer[at]), name, value, value + u16_at(buffer, at + 2)
+    value = name + u8_at(buffer, at + 1)
+    return u8_at(buffer, at), name, value, value + u16_at(buffer, at + 2)
 
 
 @device

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from postroad.kernels import device, kernel
 from postroad.messages import faults
 from postroad.messages.checking import check_entries, check_lines, check_topic
@@ -15,7 +17,7 @@ from postroad.messages.limits import (
     MAX_METADATA_BYTES,
     MAX_TOPIC_BYTES,
 )
-from postroad.messages.reading import u16_at, u32_at
+from postroad.messages.reading import span_at, u16_at, u32_at
 
 if TYPE_CHECKING:
     from postroad.messages.columns import Bytes, Lengths, Spans
@@ -52,17 +54,18 @@ def _set_spans(buffer: Bytes, at: int, length: int, spans: Spans, row: int) -> t
 @device
 def _check_row(buffer: Bytes, spans: Spans, row: int) -> tuple[int, int]:
     """Check the four parts of a message whose spans lie in the buffer."""
-    topic, topic_end = int(spans[row, TOPIC]), int(spans[row, TOPIC + 1])
+    topic, topic_end = span_at(spans, row, TOPIC)
     if topic_end - topic > MAX_TOPIC_BYTES:
         return faults.TOPIC_LONG, topic
-    attributes, attributes_end = int(spans[row, ATTRIBUTES]), int(spans[row, ATTRIBUTES + 1])
+    attributes, attributes_end = span_at(spans, row, ATTRIBUTES)
     if attributes_end - attributes > MAX_ATTRIBUTE_BYTES:
         return faults.ATTRIBUTES_LONG, attributes
-    headers, headers_end = int(spans[row, HEADERS]), int(spans[row, HEADERS + 1])
+    headers, headers_end = span_at(spans, row, HEADERS)
     if headers_end - headers > MAX_HEADER_BYTES:
         return faults.HEADERS_LONG, headers
-    if spans[row, BODY + 1] - spans[row, BODY] > MAX_BODY_BYTES:
-        return faults.BODY_LONG, int(spans[row, BODY])
+    body, body_end = span_at(spans, row, BODY)
+    if body_end - body > MAX_BODY_BYTES:
+        return faults.BODY_LONG, body
     fault, offset = check_topic(buffer, topic, topic_end)
     if fault:
         return fault, offset
@@ -85,13 +88,14 @@ def decode_messages(buffer: Bytes, start: int, lengths: Lengths, spans: Spans) -
     """Read messages that stand end to end from a place in the buffer on: (fault, row, offset)."""
     at = start
     for row in range(len(lengths)):
-        fault, offset = _set_spans(buffer, at, int(lengths[row]), spans, row)
+        length = int(np.int64(lengths[row]))
+        fault, offset = _set_spans(buffer, at, length, spans, row)
         if fault:
             return fault, row, offset
         fault, offset = _check_row(buffer, spans, row)
         if fault:
             return fault, row, offset
-        at += int(lengths[row])
+        at += length
     return faults.FINE, 0, 0
 
 
@@ -101,7 +105,7 @@ def set_metadata(buffer: Bytes, start: int, lengths: Lengths, spans: Spans) -> t
     at = start
     for row in range(len(lengths)):
         end = at + int(lengths[row])
-        if lengths[row] < 0 or end > len(buffer):
+        if end < at or end > len(buffer):
             return faults.BEYOND_BUFFER, row, at
         fault, offset = _check_metadata(buffer, at, end)
         if fault:
@@ -116,13 +120,14 @@ def check_rows(buffer: Bytes, spans: Spans) -> tuple[int, int, int]:
     """Check rows whose spans somebody else has set: (fault, row, offset)."""
     for row in range(len(spans)):
         for column in range(0, SPAN_COLUMNS, 2):
-            start, end = spans[row, column], spans[row, column + 1]
+            start, end = span_at(spans, row, column)
             if start < 0 or end < start or end > len(buffer):
-                return faults.SPAN_RANGE, row, int(start)
+                return faults.SPAN_RANGE, row, start
         fault, offset = _check_row(buffer, spans, row)
         if fault:
             return fault, row, offset
-        fault, offset = _check_metadata(buffer, int(spans[row, METADATA]), int(spans[row, METADATA + 1]))
+        start, end = span_at(spans, row, METADATA)
+        fault, offset = _check_metadata(buffer, start, end)
         if fault:
             return fault, row, offset
     return faults.FINE, 0, 0
