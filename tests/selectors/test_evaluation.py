@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from types import MappingProxyType
 from typing import Any
 
@@ -41,6 +42,25 @@ def test_generated_function_agrees_with_matches(form: Form, attributes: dict[str
 def test_generated_function_of_larger_selector_agrees_with_matches(form: Form, attributes: dict[str, Any]) -> None:
     selector = Selector.parse(write(form))
     assert generate(selector)(attributes) is selector.matches(attributes), source_of(selector)
+
+
+READING = [
+    "(a BETWEEN d AND a OR b <> 0) AND (a = 0 OR d = 'x')",
+    "(a = 1 AND b = 2 OR c = 3) AND b = 2",
+    "(a = 1 OR b = 2) AND (b = 2 OR c = 3) AND c = 3",
+    "(a = 1 AND (b = 2 OR c = 3) OR d = 4) AND (b = 2 OR c = 3)",
+    "NOT ((a = 1 OR b = 2) AND c = 3) OR b = 2",
+    "((a IS NULL OR b = 2) AND c = 3 OR b = 2) AND (c = 3 OR d = 4)",
+]
+
+
+@pytest.mark.parametrize("text", READING)
+def test_generated_function_reads_each_attribute_before_use_on_every_path(text: str) -> None:
+    selector = Selector.parse(text)
+    function = generate(selector)
+    for values in product((None, 0, 1, 2, 3, 4), repeat=4):
+        attributes = {name: value for name, value in zip("abcd", values, strict=True) if value is not None}
+        assert function(attributes) is selector.matches(attributes)
 
 
 @settings(max_examples=150)

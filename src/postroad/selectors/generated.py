@@ -85,22 +85,28 @@ class _Writer:
         if not parts:
             return _Code(str(parts is not None), frozenset(), frozenset())
         codes: list[_Code] = []
+        failing: list[frozenset[str]] = []
         for part in parts:
             code = self.code(part, read, depth + 1)
+            # Any part may be the one that fails; those before it have held.
+            failing.append(read | code.read_if_false)
             read |= code.read_if_true
             codes.append(code)
-        return _Code(_joined(" and ", codes), read, codes[0].read_if_false)
+        return _Code(_joined(" and ", codes), read, frozenset.intersection(*failing))
 
     def some(self, parts: list[Positive], read: frozenset[str], depth: int) -> _Code:
         """Later parts run only when none before them held."""
         if not parts:
             return _Code("False", frozenset(), frozenset())
         codes: list[_Code] = []
+        holding: list[frozenset[str]] = []
         for part in parts:
             code = self.code(part, read, depth + 1)
+            # Any part may be the one that holds; those before it have failed.
+            holding.append(read | code.read_if_true)
             read |= code.read_if_false
             codes.append(code)
-        return _Code(_joined(" or ", codes), codes[0].read_if_true, read)
+        return _Code(_joined(" or ", codes), frozenset.intersection(*holding), read)
 
     # Attributes and objects
 
