@@ -6,6 +6,7 @@ import pytest
 from postroad.lab import bdrp
 from postroad.lab.bdrp import NAMES, TEXT_NAMES, Workload, matches
 from postroad.lab.news import NEWS_WORDS
+from postroad.selectors import Selector
 
 CLIENTS, BROKERS, CONJUNCTIONS = 80, 8, 20
 
@@ -52,6 +53,19 @@ def test_messages_have_ten_attributes_of_the_type_of_their_name() -> None:
             else:
                 assert type(value) is int
                 assert 0 <= value <= 100
+
+
+def test_batch_holds_the_same_attributes() -> None:
+    messages = Workload(6).messages(20)
+    assert [message.attributes for message in messages.batch()] == messages.attributes()
+
+
+def test_selectors_read_what_the_workload_writes() -> None:
+    workload = Workload(7)
+    predicates, messages = workload.predicates(200, 1, 2), workload.messages(200)
+    selectors = [Selector.parse(text) for text in predicates.texts()]
+    found = [[selector.matches(attributes) for selector in selectors] for attributes in messages.attributes()]
+    assert np.array_equal(matches(predicates, messages), found)
 
 
 def test_predicates_have_the_stated_mix_of_operators() -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.lab.news import NEWS_WORDS
+from postroad.messages import Batch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,6 +81,10 @@ class Messages:
             {NAMES[name]: NEWS_WORDS[value] if is_text(name) else value for name, value in zip(*row, strict=True)}
             for row in zip(self.names.tolist(), self.values.tolist(), strict=True)
         ]
+
+    def batch(self, topic: str = "news") -> Batch:
+        """The messages as brokers get them: typed attributes in an encoded batch, all on one topic."""
+        return Batch.build((topic, attributes) for attributes in self.attributes())
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,15 +98,15 @@ def test_workload_takes_about_twenty_bits_a_constraint_beside_its_dictionaries()
         ("01", "needs 1 bytes, 0 are left"),
         ("01 ff", "needs 1 bytes"),
         ("01 05", "5 entries do not fit"),
-        ("01 01 01 ff 00 00 00 00 00 00", "a name is not UTF-8"),
-        ("01 01 00 00 00 00 00 00 00", "name is empty"),
-        ("01 00 00 01 01 2e 00 00 00 00", "topic pattern 0"),
-        ("01 00 00 00 02 feffffffffffffffff01 01 00 00", "beyond 64 bits"),
-        ("01 00 00 00 00 01 000000000000f07f 00 00", "not finite"),
-        ("01 00 00 00 00 00 ffffff7f 00", "number of advertised conjunctions"),
-        ("01 00 00 00 00 00 00 11", "constraint counts of 17 bits"),
-        ("01 00 00 00 00 00 01 00", "topic pattern 0 of 0"),
-        ("01 00 00 00 00 00 00 01", "not canonical"),
+        ("01 01 01 ff 00 00 00 00 00 00 00", "a name is not UTF-8"),
+        ("01 01 00 00 00 00 00 00 00 00", "name is empty"),
+        ("01 00 00 00 01 01 2e 00 00 00 00", "topic pattern 0"),
+        ("01 00 00 00 00 02 feffffffffffffffff01 01 00 00", "beyond 64 bits"),
+        ("01 00 00 00 00 00 01 000000000000f07f 00 00", "not finite"),
+        ("01 00 00 00 00 00 00 ffffff7f 00", "number of advertised conjunctions"),
+        ("01 00 00 00 00 00 00 00 11", "constraint counts of 17 bits"),
+        ("01 00 00 00 00 00 00 01 00", "topic pattern 0 of 0"),
+        ("01 00 00 00 00 00 00 00 01", "not canonical"),
     ],
 )
 def test_decoder_names_what_is_wrong(body: str, text: str) -> None:
@@ -114,10 +114,10 @@ def test_decoder_names_what_is_wrong(body: str, text: str) -> None:
         decode_exact(sealed(bytes.fromhex(body)))
 
 
-def row_body(names: list[str], texts: list[str], integers: str, bits: int, size: int) -> bytes:
+def row_body(names: list[str], texts: list[str], pieces: list[str], integers: str, bits: int, size: int) -> bytes:
     """An advertisement with one row on any topic with one constraint."""
     parts = [b"\x01"]
-    for entries in (names, texts, [ANY_TOPIC]):
+    for entries in (names, texts, pieces, [ANY_TOPIC]):
         parts.append(varint(len(entries)))
         parts += [varint(len(entry.encode())) + entry.encode() for entry in entries]
     parts += [bytes.fromhex(integers), b"\x00", b"\x01\x01", (1 | bits << 1).to_bytes(size, "little")]
@@ -125,7 +125,7 @@ def row_body(names: list[str], texts: list[str], integers: str, bits: int, size:
 
 
 @pytest.mark.parametrize(
-    ("operator", "texts", "operand", "text"),
+    ("operator", "entries", "operand", "text"),
     [
         (Operator.PREFIX, [""], 0, "an empty prefix"),
         (Operator.IN_TEXT, ["x"], 1, "two or more"),
@@ -137,9 +137,12 @@ def row_body(names: list[str], texts: list[str], integers: str, bits: int, size:
     ],
 )
 def test_decoder_refuses_operands_that_no_selector_has(
-    operator: Operator, texts: list[str], operand: int, text: str
+    operator: Operator, entries: list[str], operand: int, text: str
 ) -> None:
-    data = row_body(["a"], texts, "01 0e", operator - 1 | operand << 4, 8)
+    pieces = [] if operator == Operator.IN_TEXT else entries
+    data = row_body(
+        ["a"], entries if operator == Operator.IN_TEXT else [], pieces, "01 0e", operator - 1 | operand << 4, 8
+    )
     with pytest.raises(EncodingError, match=text):
         decode_exact(data)
 

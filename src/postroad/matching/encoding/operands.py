@@ -27,7 +27,8 @@ class Entry(Enum):
     """The dictionaries."""
 
     NAME = "name"
-    TEXT = "text"
+    TEXT = "text"  # that an attribute equals
+    PIECE = "piece"  # of a text, a LIKE pattern, or the text of a TEST: apart, so that indices of texts stay short
     PATTERN = "topic pattern"
     NUMBER = "number"
 
@@ -60,19 +61,21 @@ def fields(constraint: Constraint) -> Iterator[Field]:
     """The fields of a constraint after its operator."""
     name, operator, operand = constraint
     if operator == Operator.TEST:
-        yield Entry.TEXT, str(operand)
+        yield Entry.PIECE, str(operand)
         return
     yield Entry.NAME, name
     if operator in _NUMBER:
         yield Entry.NUMBER, operand
-    elif operator in _TEXT or operator in _PIECE:
+    elif operator in _TEXT:
         yield Entry.TEXT, operand
+    elif operator in _PIECE:
+        yield Entry.PIECE, operand
     elif operator in _SET:
         yield _SET_COUNT_BITS, len(operand)
         yield from ((Entry.TEXT, text) for text in operand)
     elif operator in _LIKE:
         pattern, escape = operand.literal()
-        yield Entry.TEXT, pattern
+        yield Entry.PIECE, pattern
         yield 1, int(bool(escape))
     elif operator == Operator.EQUAL_BOOLEAN:
         yield 1, int(operand)
@@ -113,7 +116,7 @@ def read_operand(operator: Operator, source: Source) -> Any:
 
 
 def _piece(source: Source) -> str:
-    text: str = source.entry(Entry.TEXT)
+    text: str = source.entry(Entry.PIECE)
     if not text:
         raise EncodingError("an empty prefix, suffix or substring")
     return text
@@ -127,7 +130,7 @@ def _set(source: Source) -> tuple[str, ...]:
 
 
 def _like(source: Source) -> LikePattern:
-    text, escape = source.entry(Entry.TEXT), _ESCAPE if source.bits(1) else ""
+    text, escape = source.entry(Entry.PIECE), _ESCAPE if source.bits(1) else ""
     try:
         return parse_like(text, escape)
     except EscapeMistake:
@@ -152,7 +155,7 @@ def _read_bound(source: Source) -> tuple[int | float | None, bool]:
 
 
 def _test(source: Source) -> Any:
-    text = source.entry(Entry.TEXT)
+    text = source.entry(Entry.PIECE)
     try:
         return Selector.parse(text).condition
     except PostroadError as error:
