@@ -101,7 +101,7 @@ def check_utf8(buffer: Bytes, start: int, end: int) -> int:
 
 @device
 def _is_wide_blank(point: int) -> bool:
-    """Unicode's controls and blanks beyond ASCII: the same set as `topics.is_blank_or_control`."""
+    """Unicode's controls and blanks beyond ASCII: the same set as in `topics`."""
     if point <= 0xA0:
         return point >= 0x80
     if point < 0x2000:

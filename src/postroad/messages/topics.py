@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from postroad.errors import LimitError
 from postroad.messages.errors import MessageError
 from postroad.messages.limits import MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS
 
 __all__ = ["topic_bytes"]
+
+# Wildcards, Unicode's blanks, and its control characters (general category Cc).
+_FORBIDDEN = re.compile(r"[*>\s\x00-\x1f\x7f-\x9f]")
 
 
 def topic_bytes(topic: str) -> bytes:
@@ -24,17 +29,10 @@ def topic_bytes(topic: str) -> bytes:
     levels = topic.split(".")
     if len(levels) > MAX_TOPIC_LEVELS:
         raise LimitError(f"the number of levels of topic {topic!r}", len(levels), MAX_TOPIC_LEVELS)
-    for level in levels:
-        if not level:
-            raise MessageError(f"topic {topic!r} has an empty level; write levels with one dot between them")
-    for index, character in enumerate(topic):
-        if character in "*>":
-            raise MessageError(f"topic {topic!r} has a {character}; wildcards are for subscriptions only")
-        if is_blank_or_control(character):
-            raise MessageError(f"topic {topic!r}: character {index} is a blank or a control character")
+    if "" in levels:
+        raise MessageError(f"topic {topic!r} has an empty level; write levels with one dot between them")
+    if found := _FORBIDDEN.search(topic):
+        if found[0] in "*>":
+            raise MessageError(f"topic {topic!r} has a {found[0]}; wildcards are for subscriptions only")
+        raise MessageError(f"topic {topic!r}: character {found.start()} is a blank or a control character")
     return data
-
-
-def is_blank_or_control(character: str) -> bool:
-    """Unicode's control characters (general category Cc) and what Python's `str.isspace` says."""
-    return character <= " " or "\x7f" <= character <= "\x9f" or character.isspace()
