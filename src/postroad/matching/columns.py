@@ -13,14 +13,12 @@ EQUAL_TEXT, EQUAL_NUMBER, RANGE, EQUAL_BOOLEAN, EXISTS, MISSING = 1, 2, 3, 4, 5,
 NOT_EQUAL_TEXT, IN_TEXT, NOT_IN_TEXT, NOT_EQUAL_NUMBER, EXACT_RANGE, ALWAYS = 7, 8, 9, 10, 11, 12
 LAST_QUICK = ALWAYS
 PREFIX, SUFFIX, SUBSTRING, LIKE, NOT_LIKE, TOPIC, TEST, GRAM = 13, 14, 15, 16, 17, 18, 19, 20
-# Several constraints that must all hold, as one: what is left to test of a conjunction, shared like any other.
-ALL = 21
 
 # --- constraints: int32[n, 16], one cache line a row -----------------------------------------------------------------
 KIND, ATTRIBUTE, FLAGS, REFERENCES = 0, 1, 2, 3
 TEXT, TEXT_SIZE = 4, 5  # payload bytes in `text`
 WORDS, WORD_COUNT = 6, 7  # payload in `words`: member constraints, or a program
-BUCKET, COUNT, CAPACITY = 8, 9, 10  # the conjunctions reached through this constraint, pairs in `words`
+BUCKET, COUNT, CAPACITY = 8, 9, 10  # the conjunctions reached through this constraint, entries in `words`
 NEXT_FREE = 11
 CONSTRAINT_COLUMNS = 16
 
@@ -31,8 +29,10 @@ LOW_OPEN, HIGH_OPEN, LOW_INTEGER, HIGH_INTEGER = 1, 2, 4, 8
 SLOT, ACCESS, POSITION, REST, NEXT = 0, 1, 2, 3, 4
 CONJUNCTION_COLUMNS = 5
 
-# An entry of a bucket is two words: the conjunction's number with a mark, and the constraint that is left to test
-# (or -1), so that candidates are decided without reading the conjunction's own row.
+# An entry of a bucket is three words: the conjunction's number with a mark; what is left to test (`lists.py`); and an
+# attribute that this needs, 0 for none. Most candidates fail because a message does not have the attribute at all, and
+# are dismissed without another look at memory; the others without reading the conjunction's own row.
+ENTRY_WORDS = 3
 MULTIPLE = 1  # the subscription has several conjunctions: report its slot once
 ENTRY_SHIFT = 1
 
@@ -70,13 +70,13 @@ RESERVED_ATTRIBUTES = 4
 # --- counters: int64[.] ----------------------------------------------------------------------------------------------
 WORDS_USED, TEXT_USED, CONSTRAINTS_USED, CONSTRAINT_FREE, CONSTRAINTS_LIVE = 0, 1, 2, 3, 4
 CONJUNCTIONS_USED, CONJUNCTION_FREE, CONJUNCTIONS_LIVE, CHUNKS_USED, CHUNK_FREE, ROW_STAMP = 5, 6, 7, 8, 9, 10
-ALWAYS_CONSTRAINT, TOPIC_SHAPES = 11, 12
+ALWAYS_CONSTRAINT, TOPIC_SHAPES, LISTS_LIVE = 11, 12, 13
 WORD_HEADS = 16  # 32 free-list heads of `words`, by size class
 TEXT_HEADS = 48  # 32 free-list heads of `text`
 COUNTERS = 80
 
 # --- range chunks ----------------------------------------------------------------------------------------------------
-# 128 ranges a chunk: an insertion moves at most 3 KiB, and a million ranges have about ten thousand chunks, whose
+# 128 ranges a chunk: an insertion moves at most 3.5 KiB, and a million ranges have about ten thousand chunks, whose
 # summaries fit the second-level cache.
 CHUNK = 128
 LEAST_LOW, MOST_LOW, LEAST_HIGH, MOST_HIGH = 0, 1, 2, 3

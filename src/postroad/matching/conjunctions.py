@@ -14,7 +14,6 @@ from postroad.kernels import device, kernel
 from postroad.matching.arena import free_words, size_class, take_words
 from postroad.matching.columns import (
     ACCESS,
-    ALL,
     ALWAYS,
     ATTRIBUTE,
     BUCKET,
@@ -25,20 +24,24 @@ from postroad.matching.columns import (
     COUNT,
     DIRECTORY_COUNT,
     ENTRY_SHIFT,
+    ENTRY_WORDS,
     EXISTS,
     KIND,
+    MISSING,
     MULTIPLE,
     NEXT,
     POSITION,
     RANGE,
     REST,
     SLOT,
+    TEST,
     TOPIC_ATTRIBUTE,
     WORDS_USED,
 )
+from postroad.matching.lists import MEMBERS, NOTHING, SIZE, drop_list, intern_list, list_block
+from postroad.matching.lists import REFERENCES as LIST_REFERENCES
 from postroad.matching.ranges import insert_range, remove_range
-from postroad.matching.store import WORDS_FULL, intern_request, release
-from postroad.messages.columns import BUFFER
+from postroad.matching.store import WORDS_FULL, release
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,21 +83,22 @@ def push_entry(
     counters: NDArray[np.int64],
     constraint: np.int64,
     marked: np.int64,
-    following: np.int64,
+    left: np.int64,
+    guard: np.int64,
 ) -> np.int64:
     """Append an entry to a constraint's bucket, for which there is room; answers its position."""
     row = constraints[constraint]
     count = row[COUNT]
     if count == row[CAPACITY]:
         capacity = max(1, 2 * count)
-        block = take_words(words, counters, 2 * capacity)
-        for at in range(2 * count):
+        block = take_words(words, counters, ENTRY_WORDS * capacity)
+        for at in range(ENTRY_WORDS * count):
             words[block + at] = words[row[BUCKET] + at]
         if count:
-            free_words(words, counters, row[BUCKET], 2 * row[CAPACITY])
+            free_words(words, counters, row[BUCKET], ENTRY_WORDS * row[CAPACITY])
         row[BUCKET], row[CAPACITY] = block, capacity
-    words[row[BUCKET] + 2 * count] = marked
-    words[row[BUCKET] + 2 * count + 1] = following
+    here = row[BUCKET] + ENTRY_WORDS * count
+    words[here], words[here + 1], words[here + 2] = marked, left, guard
     row[COUNT] = count + 1
     return count
 
@@ -111,13 +115,14 @@ def pull_entry(
     """Take an entry out of a bucket; the last one moves into its place."""
     row = constraints[constraint]
     row[COUNT] -= 1
-    last = row[BUCKET] + 2 * row[COUNT]
-    here = row[BUCKET] + 2 * position
+    last = row[BUCKET] + ENTRY_WORDS * row[COUNT]
+    here = row[BUCKET] + ENTRY_WORDS * position
     if here != last:
-        words[here], words[here + 1] = words[last], words[last + 1]
+        for step in range(ENTRY_WORDS):
+            words[here + step] = words[last + step]
         conjunctions[words[here] >> ENTRY_SHIFT, POSITION] = position
     if row[COUNT] == 0:
-        free_words(words, counters, row[BUCKET], 2 * row[CAPACITY])
+        free_words(words, counters, row[BUCKET], ENTRY_WORDS * row[CAPACITY])
         row[CAPACITY] = 0
 
 
@@ -170,24 +175,34 @@ def room_for(
     """Whether `words` has room for whatever attaching a conjunction may take: a larger bucket or directory, and the
     list of what is left to test. Known beforehand, nothing has to be undone.
     """
-    bucket = 4 * (np.int64(constraints[reached, COUNT]) + 1)
+    bucket = 2 * ENTRY_WORDS * (np.int64(constraints[reached, COUNT]) + 1)
     directory = 2 * (np.int64(attributes[constraints[reached, ATTRIBUTE], DIRECTORY_COUNT]) + 2)
-    needed = (1 << size_class(bucket)) + (1 << size_class(directory)) + (1 << size_class(rest + 1))
+    needed = (1 << size_class(bucket)) + (1 << size_class(directory)) + (1 << size_class(rest + MEMBERS))
     return counters[WORDS_USED] + needed <= words.size
 
 
+@device
+def guard_of(constraints: NDArray[np.int32], members: NDArray[np.int32], count: np.int64) -> np.int64:
+    """An attribute without which some of these constraints cannot hold; 0, the topic, if there is none."""
+    for place in range(count):
+        kind = constraints[members[place], KIND]
+        if kind != MISSING and kind != TEST and constraints[members[place], ATTRIBUTE] != TOPIC_ATTRIBUTE:
+            return np.int64(constraints[members[place], ATTRIBUTE])
+    return np.int64(TOPIC_ATTRIBUTE)
+
+
 @kernel(
-    "int64(int32[:, ::1], float64[:, ::1], int64[:, ::1], uint64[::1], uint64[::1], int32[::1], uint8[::1],"
+    "int64(int32[:, ::1], float64[:, ::1], uint64[::1], uint64[::1], uint64[::1], int32[::1], uint8[::1],"
     " int32[:, ::1], int64[::1], int32[:, ::1], float64[:, ::1], float64[:, ::1], int32[:, ::1], float64[:, ::1],"
-    f" int32[::1], int32[::1], int32[::1], int32[::1], int64[::1], float64[::1], {BUFFER}, int64, boolean)",
+    " int32[::1], int32[::1], int32[::1], int32[::1], int64, boolean)",
     allocates=False,
 )
 def attach(
     constraints: NDArray[np.int32],
     bounds: NDArray[np.float64],
-    bits: NDArray[np.int64],
     keys: NDArray[np.uint64],
     table: NDArray[np.uint64],
+    lists: NDArray[np.uint64],
     words: NDArray[np.int32],
     text: NDArray[np.uint8],
     attributes: NDArray[np.int32],
@@ -201,16 +216,13 @@ def attach(
     members: NDArray[np.int32],
     roles: NDArray[np.int32],
     rest: NDArray[np.int32],
-    request: NDArray[np.int64],
-    no_bounds: NDArray[np.float64],
-    no_text: NDArray[np.uint8],
     slot: int,
     multiple: bool,
 ) -> int:
     """Add a conjunction of interned constraints to the subscription `slot` (-1: it is the first, and gives the slot).
 
     Answers the conjunction's number, or WORDS_FULL with nothing changed. The references of the members pass to it.
-    `rest` is room for as many words as there are members, `request` for a request to the store.
+    `rest` is room for as many words as there are members.
     """
     access = choose_access(constraints, attributes, members, roles)
     reached = np.int64(members[access])
@@ -223,16 +235,12 @@ def attach(
         elif place != access:
             rest[count] = members[place]
             count += 1
-    left = np.int64(-1)
+    guard = guard_of(constraints, rest, count)
+    left = np.int64(NOTHING)
     if count == 1:
         left = np.int64(rest[0])
     elif count > 1:
-        request[:] = 0
-        request[0] = ALL
-        left = intern_request(
-            constraints, bounds, bits, keys, table, words, text, attributes, counters,
-            request, no_bounds, rest[:count], no_text,
-        )  # fmt: skip
+        left = intern_list(constraints, lists, words, counters, rest, count)
     number = take_conjunction(conjunctions, counters)
     marked = number << ENTRY_SHIFT | (MULTIPLE if multiple else 0)
     position = np.int64(0)
@@ -240,10 +248,11 @@ def attach(
         low, high = bounds[reached, 0], bounds[reached, 1]
         attribute = constraints[reached, ATTRIBUTE]
         insert_range(
-            lows, highs, entries, summaries, sizes, attributes, words, counters, attribute, low, high, marked, left
-        )
+            lows, highs, entries, summaries, sizes, attributes, words, counters, attribute, low, high,
+            marked, left, guard,
+        )  # fmt: skip
     else:
-        position = push_entry(constraints, words, counters, reached, marked, left)
+        position = push_entry(constraints, words, counters, reached, marked, left, guard)
     row = conjunctions[number]
     row[SLOT] = number if slot < 0 else slot
     row[ACCESS], row[POSITION], row[REST] = reached, position, left
@@ -269,6 +278,7 @@ def detach_one(
     bounds: NDArray[np.float64],
     keys: NDArray[np.uint64],
     table: NDArray[np.uint64],
+    lists: NDArray[np.uint64],
     words: NDArray[np.int32],
     text: NDArray[np.uint8],
     attributes: NDArray[np.int32],
@@ -294,13 +304,21 @@ def detach_one(
         )
     else:
         pull_entry(constraints, conjunctions, words, counters, reached, row[POSITION])
-    if row[REST] >= 0:
-        release(constraints, keys, table, words, text, attributes, counters, np.int64(row[REST]))
+    left = np.int64(row[REST])
+    if left > NOTHING:
+        release(constraints, keys, table, words, text, attributes, counters, left)
+    elif left < NOTHING:
+        block = list_block(left)
+        words[block + LIST_REFERENCES] -= 1
+        if words[block + LIST_REFERENCES] == 0:
+            for at in range(block + MEMBERS, block + MEMBERS + words[block + SIZE]):
+                release(constraints, keys, table, words, text, attributes, counters, np.int64(words[at]))
+            drop_list(lists, words, counters, block)
     release(constraints, keys, table, words, text, attributes, counters, np.int64(reached))
 
 
 @kernel(
-    "void(int32[:, ::1], float64[:, ::1], uint64[::1], uint64[::1], int32[::1], uint8[::1], int32[:, ::1],"
+    "void(int32[:, ::1], float64[:, ::1], uint64[::1], uint64[::1], uint64[::1], int32[::1], uint8[::1], int32[:, ::1],"
     " int64[::1], int32[:, ::1], float64[:, ::1], float64[:, ::1], int32[:, ::1], float64[:, ::1], int32[::1], int64)",
     allocates=False,
 )
@@ -309,6 +327,7 @@ def detach(
     bounds: NDArray[np.float64],
     keys: NDArray[np.uint64],
     table: NDArray[np.uint64],
+    lists: NDArray[np.uint64],
     words: NDArray[np.int32],
     text: NDArray[np.uint8],
     attributes: NDArray[np.int32],
@@ -330,6 +349,7 @@ def detach(
             bounds,
             keys,
             table,
+            lists,
             words,
             text,
             attributes,

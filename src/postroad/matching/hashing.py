@@ -29,32 +29,44 @@ def mix(word: np.uint64) -> np.uint64:
 
 
 @inlined
+def eight_bytes(buffer: NDArray[np.uint8], at: np.uint64) -> np.uint64:
+    """Eight bytes as one word; the compiler turns the eight loads into one."""
+    return (
+        np.uint64(buffer[at])
+        | np.uint64(buffer[at + np.uint64(1)]) << np.uint64(8)
+        | np.uint64(buffer[at + np.uint64(2)]) << np.uint64(16)
+        | np.uint64(buffer[at + np.uint64(3)]) << np.uint64(24)
+        | np.uint64(buffer[at + np.uint64(4)]) << np.uint64(32)
+        | np.uint64(buffer[at + np.uint64(5)]) << np.uint64(40)
+        | np.uint64(buffer[at + np.uint64(6)]) << np.uint64(48)
+        | np.uint64(buffer[at + np.uint64(7)]) << np.uint64(56)
+    )
+
+
+@inlined
+def few_bytes(buffer: NDArray[np.uint8], at: np.uint64, size: np.uint64) -> np.uint64:
+    """Up to seven bytes as one word. Where the buffer goes on far enough, eight are read and the rest cut off."""
+    if size == np.uint64(0):
+        return np.uint64(0)
+    if at + np.uint64(8) <= np.uint64(buffer.size):
+        return eight_bytes(buffer, at) & (np.uint64(0xFFFFFFFFFFFFFFFF) >> (np.uint64(64) - (size << np.uint64(3))))
+    piece = np.uint64(0)
+    for step in range(size):
+        piece |= np.uint64(buffer[at + np.uint64(step)]) << (np.uint64(step) << np.uint64(3))
+    return piece
+
+
+@inlined
 def hash_bytes(buffer: NDArray[np.uint8], start: np.int64, size: np.int64) -> np.uint64:
-    """Hash `size` bytes, eight a step; the compiler turns the eight loads into one."""
+    """Hash `size` bytes, eight a step."""
     word = np.uint64(size) * _FIRST
     at = np.uint64(start)
     end = at + np.uint64(size)
     while at + np.uint64(8) <= end:
-        piece = (
-            np.uint64(buffer[at])
-            | np.uint64(buffer[at + np.uint64(1)]) << np.uint64(8)
-            | np.uint64(buffer[at + np.uint64(2)]) << np.uint64(16)
-            | np.uint64(buffer[at + np.uint64(3)]) << np.uint64(24)
-            | np.uint64(buffer[at + np.uint64(4)]) << np.uint64(32)
-            | np.uint64(buffer[at + np.uint64(5)]) << np.uint64(40)
-            | np.uint64(buffer[at + np.uint64(6)]) << np.uint64(48)
-            | np.uint64(buffer[at + np.uint64(7)]) << np.uint64(56)
-        )
-        word = (word ^ piece) * _SECOND
+        word = (word ^ eight_bytes(buffer, at)) * _SECOND
         word ^= word >> _HALF
         at += np.uint64(8)
-    piece = np.uint64(0)
-    shift = np.uint64(0)
-    while at < end:
-        piece |= np.uint64(buffer[at]) << shift
-        shift += np.uint64(8)
-        at += np.uint64(1)
-    return (word ^ piece) * _SECOND
+    return (word ^ few_bytes(buffer, at, end - at)) * _SECOND
 
 
 @inlined
@@ -80,7 +92,10 @@ def same_bytes(
     """Whether two runs of bytes are equal."""
     first = np.uint64(one_start)
     second = np.uint64(other_start)
-    for step in range(np.uint64(size)):
-        if one[first + np.uint64(step)] != other[second + np.uint64(step)]:
+    end = first + np.uint64(size)
+    while first + np.uint64(8) <= end:
+        if eight_bytes(one, first) != eight_bytes(other, second):
             return False
-    return True
+        first += np.uint64(8)
+        second += np.uint64(8)
+    return few_bytes(one, first, end - first) == few_bytes(other, second, end - first)

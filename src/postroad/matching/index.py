@@ -9,10 +9,10 @@ import numpy as np
 from postroad.errors import PostroadError
 from postroad.matching.columns import CONJUNCTIONS_LIVE, MAX_LEVELS
 from postroad.matching.conjunctions import FILTER, HINT, attach, attach_nothing, detach
-from postroad.matching.interning import NO_BOUNDS, NO_TEXT, REQUEST_SIZE, Interner
+from postroad.matching.interning import Interner
 from postroad.matching.lowering import fan_out, lower, lower_topic
 from postroad.matching.reading import SCRATCH_START
-from postroad.matching.scanning import DONE, PENDING_FULL, RESULTS_FULL, ROW, STATUS, TOTAL, scan
+from postroad.matching.scanning import DONE, PENDING_FULL, RESULTS_FULL, STATUS, scan
 from postroad.matching.store import WORDS_FULL
 from postroad.matching.tables import Tables, grown
 from postroad.messages import number_of
@@ -79,7 +79,6 @@ class SubscriptionIndex:
         self._results = np.zeros(_FIRST_RESULTS, np.int32)
         self._hard = np.zeros((1 + _HARD_ROWS, 2), np.int64)
         self._progress = np.zeros(3, np.int64)
-        self._request = np.zeros(REQUEST_SIZE, np.int64)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -249,9 +248,9 @@ class SubscriptionIndex:
         tables.make_room()
         while True:
             number = attach(
-                tables.constraints, tables.bounds, tables.bits, tables.keys, tables.table, tables.words, tables.text,
+                tables.constraints, tables.bounds, tables.keys, tables.table, tables.lists, tables.words, tables.text,
                 tables.attributes, tables.counters, tables.conjunctions, tables.lows, tables.highs, tables.entries,
-                tables.summaries, tables.sizes, numbers, roles, rest, self._request, NO_BOUNDS, NO_TEXT, slot, multiple,
+                tables.summaries, tables.sizes, numbers, roles, rest, slot, multiple,
             )  # fmt: skip
             if number != WORDS_FULL:
                 return number
@@ -260,7 +259,7 @@ class SubscriptionIndex:
     def _detach(self, slot: int) -> None:
         tables = self._tables
         detach(
-            tables.constraints, tables.bounds, tables.keys, tables.table, tables.words, tables.text,
+            tables.constraints, tables.bounds, tables.keys, tables.table, tables.lists, tables.words, tables.text,
             tables.attributes, tables.counters, tables.conjunctions, tables.lows, tables.highs, tables.entries,
             tables.summaries, tables.sizes, slot,
         )  # fmt: skip

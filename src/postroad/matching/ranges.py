@@ -25,6 +25,7 @@ from postroad.matching.columns import (
     DIRECTORY_CAPACITY,
     DIRECTORY_COUNT,
     ENTRY_SHIFT,
+    ENTRY_WORDS,
     LEAST_HIGH,
     LEAST_LOW,
     MOST_HIGH,
@@ -89,7 +90,7 @@ def find_item(
     while first < last:
         middle = (first + last) // 2
         if item_before(
-            lows[chunk, middle], highs[chunk, middle], entries[chunk, 2 * middle] >> ENTRY_SHIFT, low, high, conjunction
+            lows[chunk, middle], highs[chunk, middle], entries[chunk, ENTRY_WORDS * middle] >> ENTRY_SHIFT, low, high, conjunction
         ):
             first = middle + 1
         else:
@@ -198,8 +199,8 @@ def split_chunk(
     for item in range(CHUNK - half):
         lows[new, item] = lows[old, half + item]
         highs[new, item] = highs[old, half + item]
-    for word in range(2 * (CHUNK - half)):
-        entries[new, word] = entries[old, 2 * half + word]
+    for word in range(ENTRY_WORDS * (CHUNK - half)):
+        entries[new, word] = entries[old, ENTRY_WORDS * half + word]
     sizes[new] = CHUNK - half
     sizes[old] = half
     summarise(lows, highs, summaries, sizes, old)
@@ -220,7 +221,8 @@ def insert_range(
     low: float,
     high: float,
     marked: np.int64,
-    following: np.int64,
+    left: np.int64,
+    guard: np.int64,
 ) -> None:
     """Add an item. The caller has made sure of a free chunk and of room in `words` for a larger directory."""
     conjunction = marked >> ENTRY_SHIFT
@@ -241,10 +243,11 @@ def insert_range(
     for item in range(sizes[chunk], at, -1):
         lows[chunk, item] = lows[chunk, item - 1]
         highs[chunk, item] = highs[chunk, item - 1]
-        entries[chunk, 2 * item] = entries[chunk, 2 * item - 2]
-        entries[chunk, 2 * item + 1] = entries[chunk, 2 * item - 1]
+        for word in range(ENTRY_WORDS * item, ENTRY_WORDS * (item + 1)):
+            entries[chunk, word] = entries[chunk, word - ENTRY_WORDS]
     lows[chunk, at], highs[chunk, at] = low, high
-    entries[chunk, 2 * at], entries[chunk, 2 * at + 1] = marked, following
+    first = ENTRY_WORDS * at
+    entries[chunk, first], entries[chunk, first + 1], entries[chunk, first + 2] = marked, left, guard
     sizes[chunk] += 1
     summarise(lows, highs, summaries, sizes, chunk)
 
@@ -274,8 +277,8 @@ def remove_range(
     for item in range(at, sizes[chunk] - 1):
         lows[chunk, item] = lows[chunk, item + 1]
         highs[chunk, item] = highs[chunk, item + 1]
-        entries[chunk, 2 * item] = entries[chunk, 2 * item + 2]
-        entries[chunk, 2 * item + 1] = entries[chunk, 2 * item + 3]
+        for word in range(ENTRY_WORDS * item, ENTRY_WORDS * (item + 1)):
+            entries[chunk, word] = entries[chunk, word + ENTRY_WORDS]
     sizes[chunk] -= 1
     if sizes[chunk]:
         summarise(lows, highs, summaries, sizes, chunk)

@@ -14,7 +14,6 @@ import numpy as np
 from postroad.kernels import device, inlined, kernel
 from postroad.matching.columns import (
     ACCESS,
-    ALL,
     ALWAYS_CONSTRAINT,
     BUCKET,
     COUNT,
@@ -22,6 +21,7 @@ from postroad.matching.columns import (
     DIRECTORY_COUNT,
     END,
     ENTRY_SHIFT,
+    ENTRY_WORDS,
     EXISTS_CONSTRAINT,
     FALSE_CONSTRAINT,
     FORM,
@@ -51,6 +51,7 @@ from postroad.matching.columns import (
     SHAPE_STARS,
     SHAPE_USES,
     SLOT,
+    STAMP,
     START,
     SUFFIX,
     SUFFIX_LENGTHS,
@@ -62,11 +63,10 @@ from postroad.matching.columns import (
     TOPIC_ATTRIBUTE,
     TOPIC_SHAPES,
     TRUE_CONSTRAINT,
-    WORD_COUNT,
-    WORDS,
 )
 from postroad.matching.deciding import holds_quickly, holds_slowly
 from postroad.matching.hashing import constraint_key, hash_bytes
+from postroad.matching.lists import MEMBERS, NOTHING, SIZE, list_block
 from postroad.matching.ranges import chunks_up_to
 from postroad.matching.reading import read_row
 from postroad.matching.store import find_text
@@ -97,6 +97,22 @@ def collect(
     return count
 
 
+@inlined
+def find_piece(
+    constraints: NDArray[np.int32],
+    table: NDArray[np.uint64],
+    text: NDArray[np.uint8],
+    kind: np.int64,
+    attribute: np.int64,
+    source: NDArray[np.uint8],
+    at: np.int64,
+    size: np.int64,
+) -> np.int64:
+    """The resident prefix, suffix or gram that equals source[at:at + size], or -1."""
+    key = constraint_key(kind, attribute, hash_bytes(source, at, size), 0, 0)
+    return find_text(table, constraints, text, key, kind, attribute, source, at, size)
+
+
 @device
 def collect_affixes(
     constraints: NDArray[np.int32],
@@ -117,8 +133,7 @@ def collect_affixes(
     while lengths and size <= end - start:
         if lengths & np.uint64(1):
             at = start if kind == PREFIX else end - size
-            key = constraint_key(kind, attribute, hash_bytes(source, at, size), 0, 0)
-            found = find_text(table, constraints, text, key, kind, attribute, source, at, size)
+            found = find_piece(constraints, table, text, kind, attribute, source, at, size)
             count = collect(constraints, pending, count, found)
         lengths >>= np.uint64(1)
         size += 1
@@ -151,8 +166,7 @@ def collect_grams(
             if count + (end - start) > pending.size:
                 return -1
             for at in range(start, end - size + 1):
-                key = constraint_key(GRAM, attribute, hash_bytes(source, at, size), 0, 0)
-                found = find_text(table, constraints, text, key, GRAM, attribute, source, at, size)
+                found = find_piece(constraints, table, text, GRAM, attribute, source, at, size)
                 if found >= 0 and memory[found] != stamp << 1 | 1:
                     memory[found] = stamp << 1 | 1
                     count = collect(constraints, pending, count, found)
@@ -224,19 +238,21 @@ def entry_slot(
     scratch: NDArray[np.uint8],
     marked: np.int64,
     left: np.int64,
+    guard: np.int64,
     stamp: np.int64,
 ) -> np.int64:
     """The slot that an entry stands for, if the rest of its conjunction holds and the slot is new in this row; else -1."""
     number = marked >> ENTRY_SHIFT
-    if left >= 0:
-        kind = np.int64(constraints[np.uint64(left), KIND])
+    if values[np.uint64(guard), STAMP] != stamp:
+        return -1
+    if left != NOTHING:
         at, last = np.int64(0), np.int64(0)
-        if kind == ALL:
-            at = np.int64(constraints[np.uint64(left), WORDS])
-            last = at + np.int64(constraints[np.uint64(left), WORD_COUNT]) - 1
+        if left < NOTHING:
+            at = list_block(left) + MEMBERS
+            last = at + np.int64(words[np.uint64(at - MEMBERS + SIZE)]) - 1
             left = np.int64(words[np.uint64(at)])
-            kind = np.int64(constraints[np.uint64(left), KIND])
         while True:
+            kind = np.int64(constraints[np.uint64(left), KIND])
             if kind <= LAST_QUICK:
                 if not holds_quickly(constraints, bounds, bits, words, values, numbers, left, kind, stamp):
                     return -1
@@ -248,7 +264,6 @@ def entry_slot(
                 break
             at += 1
             left = np.int64(words[np.uint64(at)])
-            kind = np.int64(constraints[np.uint64(left), KIND])
     if marked & MULTIPLE:
         number = np.int64(conjunctions[np.uint64(number), SLOT])
         if seen[number] == stamp:
@@ -400,15 +415,16 @@ def scan(
         for place in range(reached):
             constraint = np.uint64(pending[place])
             first = np.int64(constraints[constraint, BUCKET])
-            last = first + 2 * np.int64(constraints[constraint, COUNT])
-            if total + (last - first) // 2 > slots.size:
+            last = first + ENTRY_WORDS * np.int64(constraints[constraint, COUNT])
+            if total + np.int64(constraints[constraint, COUNT]) > slots.size:
                 status = RESULTS_FULL
                 break
-            for at in range(first, last, 2):
+            for at in range(first, last, ENTRY_WORDS):
                 slot = entry_slot(
                     constraints, bounds, bits, words, text, conjunctions, values, numbers, memory, seen,
                     stack, floats, buffer, scratch_text,
-                    np.int64(words[np.uint64(at)]), np.int64(words[np.uint64(at + 1)]), stamp,
+                    np.int64(words[np.uint64(at)]), np.int64(words[np.uint64(at + 1)]),
+                    np.int64(words[np.uint64(at + 2)]), stamp,
                 )  # fmt: skip
                 if slot >= 0:
                     slots[np.uint64(total)] = slot
@@ -440,7 +456,7 @@ def scan(
                         if lows[chunk, item] > high or highs[chunk, item] < low:
                             continue
                         if inexact:
-                            reaching = np.int64(conjunctions[entries[chunk, 2 * item] >> ENTRY_SHIFT, ACCESS])
+                            reaching = np.int64(conjunctions[entries[chunk, ENTRY_WORDS * item] >> ENTRY_SHIFT, ACCESS])
                             kind = np.int64(constraints[reaching, KIND])
                             if not holds_quickly(
                                 constraints, bounds, bits, words, values, numbers, reaching, kind, stamp
@@ -449,7 +465,9 @@ def scan(
                     slot = entry_slot(
                         constraints, bounds, bits, words, text, conjunctions, values, numbers, memory, seen,
                         stack, floats, buffer, scratch_text,
-                        np.int64(entries[chunk, 2 * item]), np.int64(entries[chunk, 2 * item + 1]), stamp,
+                        np.int64(entries[chunk, ENTRY_WORDS * item]),
+                        np.int64(entries[chunk, ENTRY_WORDS * item + 1]),
+                        np.int64(entries[chunk, ENTRY_WORDS * item + 2]), stamp,
                     )  # fmt: skip
                     if slot >= 0:
                         slots[np.uint64(total)] = slot

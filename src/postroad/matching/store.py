@@ -13,7 +13,6 @@ import numpy as np
 from postroad.kernels import device, inlined, kernel
 from postroad.matching.arena import free_text, free_words, take_text, take_words
 from postroad.matching.columns import (
-    ALL,
     ALWAYS,
     ALWAYS_CONSTRAINT,
     ATTRIBUTE,
@@ -50,7 +49,6 @@ from postroad.matching.columns import (
     WORDS,
 )
 from postroad.matching.hashing import constraint_key, hash_bytes, mix, same_bytes
-
 from postroad.messages.columns import BUFFER
 
 if TYPE_CHECKING:
@@ -262,11 +260,15 @@ def request_key(
 @inlined
 def has_members(kind: np.int64) -> bool:
     """Whether the words of a constraint are other constraints, each of which it refers to."""
-    return kind == IN_TEXT or kind == NOT_IN_TEXT or kind == NOT_EQUAL_TEXT or kind == ALL
+    return kind == IN_TEXT or kind == NOT_IN_TEXT or kind == NOT_EQUAL_TEXT
 
 
-@device
-def intern_request(
+@kernel(
+    "int64(int32[:, ::1], float64[:, ::1], int64[:, ::1], uint64[::1], uint64[::1], int32[::1], uint8[::1],"
+    f" int32[:, ::1], int64[::1], int64[::1], float64[::1], int32[::1], {BUFFER})",
+    allocates=False,
+)
+def intern(
     constraints: NDArray[np.int32],
     bounds: NDArray[np.float64],
     bits: NDArray[np.int64],
@@ -280,7 +282,7 @@ def intern_request(
     request_bounds: NDArray[np.float64],
     request_words: NDArray[np.int32],
     request_text: NDArray[np.uint8],
-) -> np.int64:
+) -> int:
     """Find the requested constraint or make it, with one more reference; `request` is kind, attribute, flags, two
     words of bits and a content hash. Answers its number, WORDS_FULL or TEXT_FULL. A full arena changes nothing.
     """
@@ -329,33 +331,6 @@ def intern_request(
     return number
 
 
-@kernel(
-    "int64(int32[:, ::1], float64[:, ::1], int64[:, ::1], uint64[::1], uint64[::1], int32[::1], uint8[::1],"
-    f" int32[:, ::1], int64[::1], int64[::1], float64[::1], int32[::1], {BUFFER})",
-    allocates=False,
-)
-def intern(
-    constraints: NDArray[np.int32],
-    bounds: NDArray[np.float64],
-    bits: NDArray[np.int64],
-    keys: NDArray[np.uint64],
-    table: NDArray[np.uint64],
-    words: NDArray[np.int32],
-    text: NDArray[np.uint8],
-    attributes: NDArray[np.int32],
-    counters: NDArray[np.int64],
-    request: NDArray[np.int64],
-    request_bounds: NDArray[np.float64],
-    request_words: NDArray[np.int32],
-    request_text: NDArray[np.uint8],
-) -> int:
-    """`intern_request`, for Python."""
-    return intern_request(
-        constraints, bounds, bits, keys, table, words, text, attributes, counters,
-        request, request_bounds, request_words, request_text,
-    )  # fmt: skip
-
-
 @device
 def forget(
     constraints: NDArray[np.int32],
@@ -400,28 +375,6 @@ def release_leaf(
 
 
 @device
-def release_list(
-    constraints: NDArray[np.int32],
-    keys: NDArray[np.uint64],
-    table: NDArray[np.uint64],
-    words: NDArray[np.int32],
-    text: NDArray[np.uint8],
-    attributes: NDArray[np.int32],
-    counters: NDArray[np.int64],
-    constraint: np.int64,
-) -> None:
-    """Drop one reference to a constraint whose members, if any, have none themselves: at most an IN list."""
-    constraints[constraint, REFERENCES] -= 1
-    if constraints[constraint, REFERENCES] > 0:
-        return
-    if has_members(constraints[constraint, KIND]):
-        first = constraints[constraint, WORDS]
-        for at in range(first, first + constraints[constraint, WORD_COUNT]):
-            release_leaf(constraints, keys, table, words, text, attributes, counters, np.int64(words[at]))
-    forget(constraints, keys, table, words, text, attributes, counters, constraint)
-
-
-@device
 def release(
     constraints: NDArray[np.int32],
     keys: NDArray[np.uint64],
@@ -439,7 +392,7 @@ def release(
     if has_members(constraints[constraint, KIND]):
         first = constraints[constraint, WORDS]
         for at in range(first, first + constraints[constraint, WORD_COUNT]):
-            release_list(constraints, keys, table, words, text, attributes, counters, np.int64(words[at]))
+            release_leaf(constraints, keys, table, words, text, attributes, counters, np.int64(words[at]))
     forget(constraints, keys, table, words, text, attributes, counters, constraint)
 
 

@@ -20,8 +20,10 @@ from postroad.matching.columns import (
     CONSTRAINTS_LIVE,
     CONSTRAINTS_USED,
     COUNTERS,
+    ENTRY_WORDS,
     EXISTS_CONSTRAINT,
     FALSE_CONSTRAINT,
+    LISTS_LIVE,
     MASK_COLUMNS,
     RESERVED_ATTRIBUTES,
     SHAPE_COLUMNS,
@@ -30,6 +32,7 @@ from postroad.matching.columns import (
     VALUE_COLUMNS,
     WORD_HEADS,
 )
+from postroad.matching.lists import rebuild_lists
 from postroad.matching.store import rebuild_table
 
 if TYPE_CHECKING:
@@ -55,6 +58,7 @@ class Tables:
         self.bits = np.zeros((_FIRST, 2), np.int64)
         self.keys = np.zeros(_FIRST, np.uint64)
         self.table = np.zeros(2 * _FIRST, np.uint64)
+        self.lists = np.zeros(2 * _FIRST, np.uint64)
         self.memory = np.full(_FIRST, -2, np.int64)
         self.words = np.zeros(16 * _FIRST, np.int32)
         self.text = np.zeros(16 * _FIRST, np.uint8)
@@ -69,7 +73,7 @@ class Tables:
         self.shapes = np.zeros((4, SHAPE_COLUMNS), np.int64)
         self.lows = np.zeros((0, CHUNK), np.float64)
         self.highs = np.zeros((0, CHUNK), np.float64)
-        self.entries = np.zeros((0, 2 * CHUNK), np.int32)
+        self.entries = np.zeros((0, ENTRY_WORDS * CHUNK), np.int32)
         self.summaries = np.zeros((0, 4), np.float64)
         self.sizes = np.zeros(0, np.int32)
         self.counters = np.zeros(COUNTERS, np.int64)
@@ -98,7 +102,7 @@ class Tables:
         self.sizes = grown(self.sizes, rows)
 
     def make_room(self) -> None:
-        """Room for one more constraint, conjunction and range chunk; kernels then need to ask for words and text only."""
+        """Room for one more constraint, conjunction, list and range chunk: kernels ask for words and text only."""
         counters = self.counters
         if counters[CONSTRAINT_FREE] < 0 and counters[CONSTRAINTS_USED] == len(self.constraints):
             self._grow_constraints()
@@ -106,6 +110,9 @@ class Tables:
             rows = _more(len(self.conjunctions))
             self.conjunctions = grown(self.conjunctions, rows)
             self.seen = grown(self.seen, rows)
+        if 4 * (counters[LISTS_LIVE] + 1) > 3 * len(self.lists):
+            old, self.lists = self.lists, np.zeros(2 * len(self.lists), np.uint64)
+            rebuild_lists(self.lists, old, self.words)
         if counters[CHUNK_FREE] < 0 and counters[CHUNKS_USED] == len(self.sizes):
             self.grow_chunks(_more(len(self.sizes)))
 
