@@ -6,6 +6,7 @@ only make a message match once too often. Untyped text counts as text and, where
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -178,9 +179,15 @@ _NOTHING_RESOLVED = np.empty(0, np.float64)
 _NOTHING_NOTED = np.empty((0, 2), np.int32)
 
 
+@lru_cache(maxsize=16)
+def _ladder(thresholds: tuple[float, ...]) -> NDArray[np.float64]:
+    """A scheme's thresholds as kernels take them; a broker knows few schemes, and asks for them with each batch."""
+    return np.array(thresholds, np.float64)
+
+
 def message_categories(batch: Batch, scheme: Scheme) -> Categories:
     """The categories of each message of a batch. A category may stand there twice."""
-    thresholds = np.array(scheme.thresholds, np.float64)
+    thresholds = _ladder(scheme.thresholds)
     offsets = np.empty(len(batch) + 1, np.int64)
     out = np.empty(_ROOM_PER_MESSAGE * len(batch), np.uint64)
     scratch = np.empty(MAX_HEADER_BYTES, np.uint8)
