@@ -429,7 +429,25 @@ def test_keywords_have_any_case(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["_a", "$a", "a$b_1", "größe", "Ω", "名前", "a٣", "\u017f", "\u0131s", "İN", "nulls", "JMSType"]
+    "name",
+    [
+        "_a",
+        "$a",
+        "a$b_1",
+        "größe",
+        "Ω",
+        "名前",
+        "a٣",
+        "काम",
+        "€a",
+        "a‿b",
+        "Ⅻ",
+        "\u017f",
+        "\u0131s",
+        "İN",
+        "nulls",
+        "JMSType",
+    ],
 )
 def test_names_are_those_of_java(name: str) -> None:
     check(f"{name} = 1", {name: 1}, T)

@@ -72,6 +72,7 @@ LONG = {
     "difference": "0" + " - 0" * (MAX_TERMS - 1) + " < a",
     "product": "a = 1" + " * 1" * (MAX_TERMS - 1),
     "pairs": " AND ".join(["(a = 1 OR b = 2)"] * (MAX_TERMS // 2)),
+    "side by side": " AND ".join(["NOT NOT (NOT -(a) = --(a))"] * (DEEP + 1)),
     "in": f"a IN ({', '.join(repr(str(number)) for number in range(MAX_IN_VALUES))}) OR a = 1",
     "text": f"a = '{'x' * (MAX_SELECTOR_LENGTH - 20)}' OR a = 1",
     "like": f"a LIKE '{'_' * MAX_LIKE_LENGTH}' OR a = 1",
