@@ -26,20 +26,24 @@ from postroad.matching.columns import (
     ENTRY_SHIFT,
     ENTRY_WORDS,
     EXISTS,
+    GRAM,
     KIND,
     MISSING,
     MULTIPLE,
     NEXT,
     POSITION,
+    PREFIX,
     RANGE,
     REST,
     SLOT,
+    SUFFIX,
     TEST,
     TOPIC_ATTRIBUTE,
     WORDS_USED,
 )
 from postroad.matching.lists import MEMBERS, NOTHING, SIZE, drop_list, intern_list, list_block
 from postroad.matching.lists import REFERENCES as LIST_REFERENCES
+from postroad.matching.pieces import note_piece
 from postroad.matching.ranges import insert_range, remove_range
 from postroad.matching.store import WORDS_FULL, release
 
@@ -50,11 +54,14 @@ if TYPE_CHECKING:
 # constraint: it is worth keeping only if the conjunction is reached through it. *Either* is good for both.
 FILTER, EITHER, HINT = 0, 1, 2
 
-# A range is reached by about a third of all messages that carry its attribute, and existence by all of them; these
-# costs stand beside the length of the bucket that an equality would share.
+# A range is reached by about a third of all messages that carry its attribute, and existence by all of them. A piece of
+# text costs each message that has the attribute a look-up for every resident length, a gram one for every window as
+# well. These costs stand beside the length of the bucket that an equality would share.
 _CHUNK_COST = 40
 _RANGE_COST = 16
 _TOPIC_COST = 1
+_AFFIX_COST = 8
+_GRAM_COST = 16
 _EXISTS_COST = 64
 _ALWAYS_COST = 1 << 40
 
@@ -73,6 +80,10 @@ def access_cost(constraints: NDArray[np.int32], attributes: NDArray[np.int32], c
         return cost + _TOPIC_COST
     if kind == EXISTS:
         return cost + _EXISTS_COST
+    if kind == PREFIX or kind == SUFFIX:
+        return cost + _AFFIX_COST
+    if kind == GRAM:
+        return cost + _GRAM_COST
     return cost
 
 
@@ -194,7 +205,7 @@ def guard_of(constraints: NDArray[np.int32], members: NDArray[np.int32], count: 
 @kernel(
     "int64(int32[:, ::1], float64[:, ::1], uint64[::1], uint64[::1], uint64[::1], int32[::1], uint8[::1],"
     " int32[:, ::1], int64[::1], int32[:, ::1], float64[:, ::1], float64[:, ::1], int32[:, ::1], float64[:, ::1],"
-    " int32[::1], int32[::1], int32[::1], int32[::1], int64, boolean)",
+    " int32[::1], uint64[:, ::1], uint64[::1], int32[::1], int32[::1], int32[::1], int64, boolean)",
     allocates=False,
 )
 def attach(
@@ -213,6 +224,8 @@ def attach(
     entries: NDArray[np.int32],
     summaries: NDArray[np.float64],
     sizes: NDArray[np.int32],
+    masks: NDArray[np.uint64],
+    sieve: NDArray[np.uint64],
     members: NDArray[np.int32],
     roles: NDArray[np.int32],
     rest: NDArray[np.int32],
@@ -253,6 +266,8 @@ def attach(
         )  # fmt: skip
     else:
         position = push_entry(constraints, words, counters, reached, marked, left, guard)
+        if position == 0:
+            note_piece(masks, sieve, constraints, text, reached)
     row = conjunctions[number]
     row[SLOT] = number if slot < 0 else slot
     row[ACCESS], row[POSITION], row[REST] = reached, position, left

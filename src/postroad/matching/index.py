@@ -182,8 +182,8 @@ class SubscriptionIndex:
             scan(
                 batch.buffer, batch.spans, batch.ids, batch.envelopes,
                 tables.constraints, tables.bounds, tables.bits, tables.table, tables.words, tables.text,
-                tables.attributes, tables.masks, tables.names, tables.counters, tables.conjunctions, tables.shapes,
-                tables.lows, tables.highs, tables.entries, tables.summaries, tables.sizes,
+                tables.attributes, tables.masks, tables.sieve, tables.names, tables.counters, tables.conjunctions,
+                tables.shapes, tables.lows, tables.highs, tables.entries, tables.summaries, tables.sizes,
                 tables.values, tables.numbers, tables.memory, tables.seen, interner.stack, interner.floats,
                 self._level_hashes, tables.present, self._pending, self._scratch, self._scratch,
                 known, values, self._hard, progress, self._results, offsets,
@@ -250,7 +250,7 @@ class SubscriptionIndex:
             number = attach(
                 tables.constraints, tables.bounds, tables.keys, tables.table, tables.lists, tables.words, tables.text,
                 tables.attributes, tables.counters, tables.conjunctions, tables.lows, tables.highs, tables.entries,
-                tables.summaries, tables.sizes, numbers, roles, rest, slot, multiple,
+                tables.summaries, tables.sizes, tables.masks, tables.sieve, numbers, roles, rest, slot, multiple,
             )  # fmt: skip
             if number != WORDS_FULL:
                 return number

@@ -11,19 +11,17 @@ from postroad.matching import columns
 from postroad.matching.columns import (
     ALWAYS,
     CONSTRAINTS_USED,
-    GRAM_LENGTHS,
     MENTIONS,
     MESSAGE_ID_ATTRIBUTE,
-    PREFIX_LENGTHS,
     PRIORITY_ATTRIBUTE,
     RESERVED_ATTRIBUTES,
-    SUFFIX_LENGTHS,
     TIMESTAMP_ATTRIBUTE,
     TOPIC_ATTRIBUTE,
     TOPIC_SHAPES,
 )
+from postroad.matching.pieces import tidy_pieces
 from postroad.matching.programs import STACK_COLUMNS
-from postroad.matching.registry import drop_name, put_name, rebuild_names, shape_key, tidy_masks
+from postroad.matching.registry import drop_name, put_name, rebuild_names, shape_key
 from postroad.matching.store import TEXT_FULL, WORDS_FULL, intern, release_all
 from postroad.matching.tables import grown
 
@@ -45,7 +43,6 @@ _DERIVED = {
 # A message attribute's name has at most this many bytes; a selector that asks for a longer one can never see it.
 _MAX_NAME = 255
 
-_LENGTHS = {columns.PREFIX: PREFIX_LENGTHS, columns.SUFFIX: SUFFIX_LENGTHS, columns.GRAM: GRAM_LENGTHS}
 # A request to the store: kind, attribute, flags, two words of bits, content.
 REQUEST_SIZE = 6
 _NO_WORDS = np.zeros(0, np.int32)
@@ -81,10 +78,7 @@ class Interner:
 
     def text(self, kind: int, attribute: int, data: bytes) -> int:
         """A constraint with a text."""
-        number = self._intern(kind, attribute, text=np.frombuffer(data, np.uint8))
-        if kind in _LENGTHS and len(data) <= columns.MAX_AFFIX:
-            self.tables.masks[attribute, _LENGTHS[kind]] |= np.uint64(1 << len(data))
-        return number
+        return self._intern(kind, attribute, text=np.frombuffer(data, np.uint8))
 
     def number(self, kind: int, attribute: int, bits: int, integral: int) -> int:
         """A constraint with one number in canonical form."""
@@ -136,7 +130,9 @@ class Interner:
         """Forget names, lengths and shapes that no constraint uses any more, so that messages are not asked for them."""
         tables = self.tables
         used = int(tables.counters[CONSTRAINTS_USED])
-        tidy_masks(tables.constraints, tables.bits, tables.masks, tables.shapes, used)
+        tidy_pieces(
+            tables.constraints, tables.bits, tables.text, tables.masks, tables.sieve, tables.shapes, used
+        )
         unused = [name for name, number in self._names.items() if not tables.attributes[number, MENTIONS]]
         for name in unused:
             number = self._names.pop(name)

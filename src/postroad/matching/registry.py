@@ -1,4 +1,4 @@
-"""The registries beside the constraints: attribute names, lengths of affixes and grams, shapes of topic patterns."""
+"""The registries beside the constraints: attribute names, and shapes of topic patterns."""
 
 from __future__ import annotations
 
@@ -9,21 +9,9 @@ import numpy as np
 from postroad.kernels import device, kernel
 from postroad.matching.arena import free_text, take_text
 from postroad.matching.columns import (
-    ATTRIBUTE,
-    GRAM,
-    GRAM_LENGTHS,
-    KIND,
-    MAX_AFFIX,
     MAX_LEVELS,
     NAME,
     NAME_SIZE,
-    PREFIX,
-    PREFIX_LENGTHS,
-    SHAPE_USES,
-    SUFFIX,
-    SUFFIX_LENGTHS,
-    TEXT_SIZE,
-    TOPIC,
 )
 from postroad.matching.hashing import name_key
 from postroad.matching.texts import shape_content, split_levels
@@ -90,30 +78,3 @@ def shape_key(pattern: NDArray[np.uint8], levels: int, stars: int, shape: int) -
     hashes = np.empty(MAX_LEVELS, np.uint64)
     split_levels(pattern, np.int64(0), np.int64(pattern.size), hashes)
     return np.int64(shape_content(hashes, levels, stars, shape))
-
-
-@kernel("void(int32[:, ::1], int64[:, ::1], uint64[:, ::1], int64[:, ::1], int64)", allocates=False)
-def tidy_masks(
-    constraints: NDArray[np.int32],
-    bits: NDArray[np.int64],
-    masks: NDArray[np.uint64],
-    shapes: NDArray[np.int64],
-    used: int,
-) -> None:
-    """Note anew which lengths and shapes the resident constraints have."""
-    masks[:] = np.uint64(0)
-    shapes[:, SHAPE_USES] = 0
-    for number in range(used):
-        kind, size = constraints[number, KIND], constraints[number, TEXT_SIZE]
-        if kind == TOPIC:
-            shapes[bits[number, 0], SHAPE_USES] = 1
-            continue
-        column = -1
-        if kind == PREFIX:
-            column = PREFIX_LENGTHS
-        elif kind == SUFFIX:
-            column = SUFFIX_LENGTHS
-        elif kind == GRAM:
-            column = GRAM_LENGTHS
-        if column >= 0 and size <= MAX_AFFIX:
-            masks[constraints[number, ATTRIBUTE], column] |= np.uint64(1) << np.uint64(size)

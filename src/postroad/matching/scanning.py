@@ -25,7 +25,6 @@ from postroad.matching.columns import (
     EXISTS_CONSTRAINT,
     FALSE_CONSTRAINT,
     FORM,
-    GRAM,
     GRAM_LENGTHS,
     IN_SCRATCH,
     IS_FALSE,
@@ -65,11 +64,11 @@ from postroad.matching.columns import (
     TRUE_CONSTRAINT,
 )
 from postroad.matching.deciding import holds_quickly, holds_slowly
-from postroad.matching.hashing import constraint_key, hash_bytes
+from postroad.matching.hashing import constraint_key
 from postroad.matching.lists import MEMBERS, NOTHING, SIZE, list_block
+from postroad.matching.pieces import collect_affixes, collect_grams
 from postroad.matching.ranges import chunks_up_to
 from postroad.matching.reading import read_row
-from postroad.matching.store import find_text
 from postroad.matching.texts import shape_content, split_levels, topic_matches
 from postroad.messages.columns import BUFFER
 
@@ -94,84 +93,6 @@ def collect(
     if constraint >= 0 and constraints[np.uint64(constraint), COUNT] > 0:
         pending[count] = constraint
         count += 1
-    return count
-
-
-@inlined
-def find_piece(
-    constraints: NDArray[np.int32],
-    table: NDArray[np.uint64],
-    text: NDArray[np.uint8],
-    kind: np.int64,
-    attribute: np.int64,
-    source: NDArray[np.uint8],
-    at: np.int64,
-    size: np.int64,
-) -> np.int64:
-    """The resident prefix, suffix or gram that equals source[at:at + size], or -1."""
-    key = constraint_key(kind, attribute, hash_bytes(source, at, size), 0, 0)
-    return find_text(table, constraints, text, key, kind, attribute, source, at, size)
-
-
-@device
-def collect_affixes(
-    constraints: NDArray[np.int32],
-    table: NDArray[np.uint64],
-    text: NDArray[np.uint8],
-    pending: NDArray[np.int32],
-    count: np.int64,
-    lengths: np.uint64,
-    kind: np.int64,
-    attribute: np.int64,
-    source: NDArray[np.uint8],
-    start: np.int64,
-    end: np.int64,
-) -> np.int64:
-    """Look up the beginnings (or endings) of a text, one for each resident length."""
-    size = np.int64(1)
-    lengths >>= np.uint64(1)
-    while lengths and size <= end - start:
-        if lengths & np.uint64(1):
-            at = start if kind == PREFIX else end - size
-            found = find_piece(constraints, table, text, kind, attribute, source, at, size)
-            count = collect(constraints, pending, count, found)
-        lengths >>= np.uint64(1)
-        size += 1
-    return count
-
-
-@device
-def collect_grams(
-    constraints: NDArray[np.int32],
-    table: NDArray[np.uint64],
-    text: NDArray[np.uint8],
-    memory: NDArray[np.int64],
-    pending: NDArray[np.int32],
-    count: np.int64,
-    lengths: np.uint64,
-    attribute: np.int64,
-    source: NDArray[np.uint8],
-    start: np.int64,
-    end: np.int64,
-    stamp: np.int64,
-) -> np.int64:
-    """Look up every window of a text, for each resident length; a gram that occurs twice is collected once.
-
-    Answers -1 when `pending` is too small.
-    """
-    size = np.int64(1)
-    lengths >>= np.uint64(1)
-    while lengths and size <= end - start:
-        if lengths & np.uint64(1):
-            if count + (end - start) > pending.size:
-                return -1
-            for at in range(start, end - size + 1):
-                found = find_piece(constraints, table, text, GRAM, attribute, source, at, size)
-                if found >= 0 and memory[found] != stamp << 1 | 1:
-                    memory[found] = stamp << 1 | 1
-                    count = collect(constraints, pending, count, found)
-        lengths >>= np.uint64(1)
-        size += 1
     return count
 
 
@@ -279,6 +200,7 @@ def collect_row(
     text: NDArray[np.uint8],
     attributes: NDArray[np.int32],
     masks: NDArray[np.uint64],
+    sieve: NDArray[np.uint64],
     shapes: NDArray[np.int64],
     counters: NDArray[np.int64],
     values: NDArray[np.int64],
@@ -314,15 +236,15 @@ def collect_row(
         start, end = values[row, START], values[row, END]
         if prefixes:
             count = collect_affixes(
-                constraints, table, text, pending, count, prefixes, PREFIX, attribute, source, start, end
+                constraints, table, text, sieve, pending, count, prefixes, PREFIX, attribute, source, start, end
             )
         if suffixes:
             count = collect_affixes(
-                constraints, table, text, pending, count, suffixes, SUFFIX, attribute, source, start, end
+                constraints, table, text, sieve, pending, count, suffixes, SUFFIX, attribute, source, start, end
             )
         if grams:
             count = collect_grams(
-                constraints, table, text, memory, pending, count, grams, attribute, source, start, end, stamp
+                constraints, table, text, sieve, memory, pending, count, grams, attribute, source, start, end, stamp
             )
             if count < 0:
                 return -1
@@ -336,7 +258,8 @@ def collect_row(
 
 @kernel(
     f"void({BUFFER}, int32[:, ::1], uint64[:, ::1], int64[:, ::1], int32[:, ::1], float64[:, ::1], int64[:, ::1],"
-    " uint64[::1], int32[::1], uint8[::1], int32[:, ::1], uint64[:, ::1], uint64[::1], int64[::1], int32[:, ::1],"
+    " uint64[::1], int32[::1], uint8[::1], int32[:, ::1], uint64[:, ::1], uint64[::1], uint64[::1], int64[::1],"
+    " int32[:, ::1],"
     " int64[:, ::1], float64[:, ::1], float64[:, ::1], int32[:, ::1], float64[:, ::1], int32[::1], int64[:, ::1],"
     f" float64[::1], int64[::1], int64[::1], int64[:, ::1], float64[::1], uint64[::1], int32[::1], int32[::1],"
     f" uint8[::1], {BUFFER}, int64[::1], float64[::1], int64[:, ::1], int64[::1], int32[::1], int64[::1])",
@@ -355,6 +278,7 @@ def scan(
     text: NDArray[np.uint8],
     attributes: NDArray[np.int32],
     masks: NDArray[np.uint64],
+    sieve: NDArray[np.uint64],
     names: NDArray[np.uint64],
     counters: NDArray[np.int64],
     conjunctions: NDArray[np.int32],
@@ -406,7 +330,7 @@ def scan(
             status = SCRATCH_FULL
             break
         reached = collect_row(
-            constraints, table, text, attributes, masks, shapes, counters, values, memory, hashes,
+            constraints, table, text, attributes, masks, sieve, shapes, counters, values, memory, hashes,
             present, present_count, pending, buffer, scratch_text, stamp,
         )  # fmt: skip
         if reached < 0:

@@ -33,6 +33,7 @@ from postroad.matching.columns import (
     WORD_HEADS,
 )
 from postroad.matching.lists import rebuild_lists
+from postroad.matching.pieces import SIEVE_WORDS
 from postroad.matching.store import rebuild_table
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Tables:
         self.seen = np.zeros(_FIRST, np.int64)
         self.attributes = np.zeros((0, ATTRIBUTE_COLUMNS), np.int32)
         self.masks = np.zeros((0, MASK_COLUMNS), np.uint64)
+        self.sieve = np.zeros(SIEVE_WORDS, np.uint64)
         self.values = np.zeros((0, VALUE_COLUMNS), np.int64)
         self.numbers = np.zeros(0, np.float64)
         self.present = np.zeros(0, np.int32)

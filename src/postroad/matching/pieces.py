@@ -1,0 +1,191 @@
+"""Pieces of text that conjunctions are reached through: prefixes, suffixes and grams.
+
+Which lengths are resident stands in a mask per attribute. Before any look-up, a *sieve* is asked: a bitmap over
+(kind, attribute, two bytes of the piece) that most texts fall through. Masks and sieve may hold bits of pieces that are
+gone until they are tidied; a bit too many costs a look-up, never an answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.kernels import device, inlined, kernel
+from postroad.matching.columns import (
+    ATTRIBUTE,
+    COUNT,
+    GRAM,
+    GRAM_LENGTHS,
+    KIND,
+    PREFIX,
+    PREFIX_LENGTHS,
+    SHAPE_USES,
+    SUFFIX,
+    SUFFIX_LENGTHS,
+    TEXT,
+    TEXT_SIZE,
+    TOPIC,
+)
+from postroad.matching.hashing import constraint_key, hash_bytes
+from postroad.matching.store import find_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# 2**18 bits are 32 KiB, about a first-level cache; a million subscriptions of the B-DRP workload fill a third of them.
+SIEVE_WORDS = 4096
+_SIEVE_SHIFT = np.uint64(64 - 18)
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+
+
+@inlined
+def sieve_place(kind: np.int64, attribute: np.int64, first: np.uint8, second: np.uint8) -> np.uint64:
+    """The bit of the sieve for two bytes of a piece."""
+    word = np.uint64(attribute) << np.uint64(18) | np.uint64(kind & 3) << np.uint64(16)
+    return ((word | np.uint64(first) << np.uint64(8) | np.uint64(second)) * _SPREAD) >> _SIEVE_SHIFT
+
+
+@inlined
+def passes(
+    sieve: NDArray[np.uint64], kind: np.int64, attribute: np.int64, source: NDArray[np.uint8], at: np.int64
+) -> bool:
+    """Whether some resident piece of this kind may begin with the two bytes at `at` (end with them, for a suffix)."""
+    place = sieve_place(kind, attribute, source[np.uint64(at)], source[np.uint64(at + 1)])
+    return (sieve[place >> np.uint64(6)] >> (place & np.uint64(63))) & np.uint64(1) != np.uint64(0)
+
+
+@device
+def note_piece(
+    masks: NDArray[np.uint64],
+    sieve: NDArray[np.uint64],
+    constraints: NDArray[np.int32],
+    text: NDArray[np.uint8],
+    constraint: np.int64,
+) -> None:
+    """Note in mask and sieve that conjunctions are reached through a piece; other constraints are left alone."""
+    kind, attribute = np.int64(constraints[constraint, KIND]), np.int64(constraints[constraint, ATTRIBUTE])
+    at, size = np.int64(constraints[constraint, TEXT]), np.int64(constraints[constraint, TEXT_SIZE])
+    if kind == PREFIX:
+        column = PREFIX_LENGTHS
+    elif kind == SUFFIX:
+        column = SUFFIX_LENGTHS
+    elif kind == GRAM:
+        column = GRAM_LENGTHS
+    else:
+        return
+    masks[attribute, column] |= np.uint64(1) << np.uint64(size)
+    if size > 1:
+        pair = at + size - 2 if kind == SUFFIX else at
+        place = sieve_place(kind, attribute, text[pair], text[pair + 1])
+        sieve[place >> np.uint64(6)] |= np.uint64(1) << (place & np.uint64(63))
+
+
+@inlined
+def find_piece(
+    constraints: NDArray[np.int32],
+    table: NDArray[np.uint64],
+    text: NDArray[np.uint8],
+    kind: np.int64,
+    attribute: np.int64,
+    source: NDArray[np.uint8],
+    at: np.int64,
+    size: np.int64,
+) -> np.int64:
+    """The piece that equals source[at:at + size] and that conjunctions are reached through, or -1."""
+    key = constraint_key(kind, attribute, hash_bytes(source, at, size), 0, 0)
+    found = find_text(table, constraints, text, key, kind, attribute, source, at, size)
+    return found if found >= 0 and constraints[found, COUNT] > 0 else -1
+
+
+@device
+def collect_affixes(
+    constraints: NDArray[np.int32],
+    table: NDArray[np.uint64],
+    text: NDArray[np.uint8],
+    sieve: NDArray[np.uint64],
+    pending: NDArray[np.int32],
+    count: np.int64,
+    lengths: np.uint64,
+    kind: np.int64,
+    attribute: np.int64,
+    source: NDArray[np.uint8],
+    start: np.int64,
+    end: np.int64,
+) -> np.int64:
+    """Look up the beginnings (or endings) of a text, one for each resident length."""
+    length = end - start
+    if length < 2 or not passes(sieve, kind, attribute, source, start if kind == PREFIX else end - 2):
+        lengths &= np.uint64(2)
+    size = np.int64(1)
+    lengths >>= np.uint64(1)
+    while lengths and size <= length:
+        if lengths & np.uint64(1):
+            at = start if kind == PREFIX else end - size
+            found = find_piece(constraints, table, text, kind, attribute, source, at, size)
+            if found >= 0:
+                pending[count] = found
+                count += 1
+        lengths >>= np.uint64(1)
+        size += 1
+    return count
+
+
+@device
+def collect_grams(
+    constraints: NDArray[np.int32],
+    table: NDArray[np.uint64],
+    text: NDArray[np.uint8],
+    sieve: NDArray[np.uint64],
+    memory: NDArray[np.int64],
+    pending: NDArray[np.int32],
+    count: np.int64,
+    lengths: np.uint64,
+    attribute: np.int64,
+    source: NDArray[np.uint8],
+    start: np.int64,
+    end: np.int64,
+    stamp: np.int64,
+) -> np.int64:
+    """Look up the windows of a text that pass the sieve, for each resident length; a gram that occurs twice is
+    collected once. Answers -1 when `pending` is too small.
+    """
+    for at in range(start, end):
+        left = lengths
+        if at + 1 == end or not passes(sieve, GRAM, attribute, source, at):
+            left &= np.uint64(2)
+        size = np.int64(1)
+        left >>= np.uint64(1)
+        while left and at + size <= end:
+            if left & np.uint64(1):
+                found = find_piece(constraints, table, text, GRAM, attribute, source, at, size)
+                if found >= 0 and memory[found] != stamp << 1 | 1:
+                    if count == pending.size:
+                        return -1
+                    memory[found] = stamp << 1 | 1
+                    pending[count] = found
+                    count += 1
+            left >>= np.uint64(1)
+            size += 1
+    return count
+
+
+@kernel("void(int32[:, ::1], int64[:, ::1], uint8[::1], uint64[:, ::1], uint64[::1], int64[:, ::1], int64)")
+def tidy_pieces(
+    constraints: NDArray[np.int32],
+    bits: NDArray[np.int64],
+    text: NDArray[np.uint8],
+    masks: NDArray[np.uint64],
+    sieve: NDArray[np.uint64],
+    shapes: NDArray[np.int64],
+    used: int,
+) -> None:
+    """Note anew which pieces and which shapes of topic patterns are resident."""
+    masks[:] = np.uint64(0)
+    sieve[:] = np.uint64(0)
+    shapes[:, SHAPE_USES] = 0
+    for number in range(used):
+        if constraints[number, KIND] == TOPIC:
+            shapes[bits[number, 0], SHAPE_USES] = 1
+        elif constraints[number, COUNT] > 0:
+            note_piece(masks, sieve, constraints, text, number)
