@@ -6,12 +6,12 @@ import ctypes
 import gc
 from dataclasses import dataclass
 from itertools import islice
-from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import psutil  # type: ignore[import-untyped]
 
+from bench.stopwatch import clock
 from postroad.matching import SubscriptionIndex
 from postroad.selectors import Selector, TopicPattern
 
@@ -64,13 +64,13 @@ def load(workload: Workload, tell: Callable[[int], None]) -> Load:
     parsing = adding = 0.0
     for first in range(0, workload.size, _BLOCK):
         block = list(islice(stream, min(_BLOCK, workload.size - first)))
-        start = perf_counter()
+        start = clock()
         subscriptions = [parsed(subscription) for subscription in block]
-        middle = perf_counter()
+        middle = clock()
         for key, (selector, topic) in enumerate(subscriptions, first):
             index.add(key, selector, topic)
         parsing += middle - start
-        adding += perf_counter() - middle
+        adding += clock() - middle
         tell(len(index))
     del block, subscriptions, selector, topic
     resident = (resident_bytes() - before) / workload.size
@@ -112,18 +112,18 @@ def _churn_round(loaded: Load, keys: Keys, pairs: int, parse_before: bool) -> fl
     if parse_before:
         fresh = list(fresh)
     places = keys.random.integers(0, len(keys.resident), pairs).tolist()
-    start = perf_counter()
+    start = clock()
     for place, (selector, topic) in zip(places, fresh, strict=True):
         index.add(keys.following, selector, topic)
         index.remove(keys.resident[place])
         keys.resident[place] = keys.following
         keys.following += 1
-    return 2 * pairs / (perf_counter() - start)
+    return 2 * pairs / (clock() - start)
 
 
 def removal_rate(index: SubscriptionIndex, keys: list[int]) -> float:
     """Removes per second of the given keys."""
-    start = perf_counter()
+    start = clock()
     for key in keys:
         index.remove(key)
-    return len(keys) / (perf_counter() - start)
+    return len(keys) / (clock() - start)
