@@ -11,11 +11,17 @@ go unseen. `scripts/` therefore set `NUMBA_CACHE_DIR` to a folder named after a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numba
 
-__all__ = ["device", "inlined", "kernel"]
+__all__ = ["Float", "Int", "Truth", "device", "inlined", "kernel"]
+
+# Scalars inside kernels, by name only. numba checks them when it compiles; to mypy, Python's numbers and those that
+# arrays hold are different types, and no annotation reconciles the two.
+Int: TypeAlias = Any
+Float: TypeAlias = Any
+Truth: TypeAlias = Any
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -8,7 +8,11 @@ from postroad.messages import Batch, Draft, MessageId, Untyped
 from tests.selectors.strategies import NAMES, attribute_maps, selector_texts
 
 JMS_NAMES = ("JMSPriority", "JMSTimestamp", "JMSMessageID", "JMSCorrelationID", "JMSType", "type")
-SOME_IDS = (MessageId(0, 0, 0, 0), MessageId(7, 3, 1_700_000_000_000, 5), MessageId(2**32 - 1, 2**32 - 1, 2**48 - 1, 65535))
+SOME_IDS = (
+    MessageId(0, 0, 0, 0),
+    MessageId(7, 3, 1_700_000_000_000, 5),
+    MessageId(2**32 - 1, 2**32 - 1, 2**48 - 1, 65535),
+)
 
 LEVELS = ("a", "b", "ab", "größe")
 topics = st.lists(st.sampled_from(LEVELS), min_size=1, max_size=4).map(".".join)
@@ -29,7 +33,15 @@ _BOUNDS = ("0", "1", "2.5", "9007199254740992", "9007199254740993", "-9007199254
 
 
 def _text_clause(name: str, part: str, form: int) -> str:
-    patterns = (f"'{part}%'", f"'%{part}'", f"'%{part}%'", f"'%{part}_%'", f"'_{part}%'", f"'{part}'", f"'{part[:1]}%{part[-1:]}'")
+    patterns = (
+        f"'{part}%'",
+        f"'%{part}'",
+        f"'%{part}%'",
+        f"'%{part}_%'",
+        f"'_{part}%'",
+        f"'{part}'",
+        f"'{part[:1]}%{part[-1:]}'",
+    )
     if form < len(patterns):
         return f"{name} LIKE {patterns[form]}"
     return (f"{name} = '{part}'", f"{name} <> '{part}'", f"{name} NOT LIKE '{part}%'")[form - len(patterns)]
@@ -37,8 +49,15 @@ def _text_clause(name: str, part: str, form: int) -> str:
 
 clauses = st.one_of(
     st.builds(_text_clause, st.sampled_from(NAMES), st.sampled_from(_TERMS + _PARTS), st.integers(0, 9)),
-    st.builds("{} {} {}".format, st.sampled_from(NAMES), st.sampled_from(("<", "<=", ">", ">=", "=", "<>")), st.sampled_from(_BOUNDS)),
-    st.builds("{} BETWEEN {} AND {}".format, st.sampled_from(NAMES), st.sampled_from(_BOUNDS), st.sampled_from(_BOUNDS)),
+    st.builds(
+        "{} {} {}".format,
+        st.sampled_from(NAMES),
+        st.sampled_from(("<", "<=", ">", ">=", "=", "<>")),
+        st.sampled_from(_BOUNDS),
+    ),
+    st.builds(
+        "{} BETWEEN {} AND {}".format, st.sampled_from(NAMES), st.sampled_from(_BOUNDS), st.sampled_from(_BOUNDS)
+    ),
     st.builds(
         lambda name, terms, negated: f"{name} {'NOT ' if negated else ''}IN ({', '.join(map(repr, terms))})",
         st.sampled_from(NAMES),
@@ -70,7 +89,9 @@ _VALUES = st.one_of(
     st.sampled_from(_TERMS).map(Untyped),
     st.integers(-1, 3),
     st.sampled_from((2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, 2.5, float(2**53), 1e300)),
-    st.sampled_from(("2.5", "1", "9007199254740993", "2.50000000000000000000001", "1e-320", "123456789012345678901e3")).map(Untyped),
+    st.sampled_from(
+        ("2.5", "1", "9007199254740993", "2.50000000000000000000001", "1e-320", "123456789012345678901e3")
+    ).map(Untyped),
 )
 _attributes = st.one_of(
     attribute_maps(),
@@ -79,7 +100,9 @@ _attributes = st.one_of(
 _headers = st.lists(
     st.tuples(
         st.sampled_from((*NAMES, "type", "correlation-id", "na:me", "JMSPriority")),
-        st.sampled_from((*_TERMS, "2.5", "1", "a\nb", "ma:rk", "\\", "2.50000000000000000000001", "9223372036854775808")),
+        st.sampled_from(
+            (*_TERMS, "2.5", "1", "a\nb", "ma:rk", "\\", "2.50000000000000000000001", "9223372036854775808")
+        ),
     ),
     max_size=4,
 )

@@ -23,9 +23,7 @@ def test_index_equals_one_by_one_evaluation(wanted: list[tuple[str | None, str |
 
 
 @settings(max_examples=200)
-@given(
-    st.lists(st.tuples(st.integers(0, 7), subscriptions), max_size=40), st.lists(batches, min_size=1, max_size=4)
-)
+@given(st.lists(st.tuples(st.integers(0, 7), subscriptions), max_size=40), st.lists(batches, min_size=1, max_size=4))
 def test_index_stays_equal_while_subscriptions_come_and_go(
     changes: list[tuple[int, tuple[str | None, str | None]]], probes: list[Batch]
 ) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import device
+from postroad.kernels import Int, device
 from postroad.matching.columns import TEXT_HEADS, TEXT_USED, WORD_HEADS, WORDS_USED
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ LEAST_TEXT_CLASS = 3
 
 
 @device
-def size_class(size: np.int64) -> np.int64:
+def size_class(size: Int) -> Int:
     """The exponent of the smallest power of two that holds `size`."""
     found = 0
     while (1 << found) < size:
@@ -31,7 +31,7 @@ def size_class(size: np.int64) -> np.int64:
 
 
 @device
-def take_words(words: NDArray[np.int32], counters: NDArray[np.int64], size: np.int64) -> np.int64:
+def take_words(words: NDArray[np.int32], counters: NDArray[np.int64], size: Int) -> Int:
     """A block of at least `size` words, or -1."""
     kind = size_class(size)
     head = counters[WORD_HEADS + kind]
@@ -46,7 +46,7 @@ def take_words(words: NDArray[np.int32], counters: NDArray[np.int64], size: np.i
 
 
 @device
-def free_words(words: NDArray[np.int32], counters: NDArray[np.int64], start: np.int64, size: np.int64) -> None:
+def free_words(words: NDArray[np.int32], counters: NDArray[np.int64], start: Int, size: Int) -> None:
     """Give a block of `size` words back."""
     kind = size_class(size)
     words[start] = counters[WORD_HEADS + kind]
@@ -54,13 +54,13 @@ def free_words(words: NDArray[np.int32], counters: NDArray[np.int64], start: np.
 
 
 @device
-def text_class(size: np.int64) -> np.int64:
+def text_class(size: Int) -> Int:
     """The size class of a text block."""
     return max(size_class(size), LEAST_TEXT_CLASS)
 
 
 @device
-def take_text(text: NDArray[np.uint8], counters: NDArray[np.int64], size: np.int64) -> np.int64:
+def take_text(text: NDArray[np.uint8], counters: NDArray[np.int64], size: Int) -> Int:
     """A block of at least `size` bytes, or -1."""
     kind = text_class(size)
     head = counters[TEXT_HEADS + kind]
@@ -78,7 +78,7 @@ def take_text(text: NDArray[np.uint8], counters: NDArray[np.int64], size: np.int
 
 
 @device
-def free_text(text: NDArray[np.uint8], counters: NDArray[np.int64], start: np.int64, size: np.int64) -> None:
+def free_text(text: NDArray[np.uint8], counters: NDArray[np.int64], start: Int, size: Int) -> None:
     """Give a block of `size` bytes back."""
     kind = text_class(size)
     following = counters[TEXT_HEADS + kind] + 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import device, kernel
+from postroad.kernels import Int, Truth, device, kernel
 from postroad.matching.arena import free_words, size_class, take_words
 from postroad.matching.columns import (
     ACCESS,
@@ -50,8 +50,8 @@ from postroad.matching.store import WORDS_FULL, release
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# What a constraint may do for a conjunction. A *filter* cannot be looked up, only tested. A *hint* is implied by another
-# constraint: it is worth keeping only if the conjunction is reached through it. *Either* is good for both.
+# What a constraint may do for a conjunction. A *filter* cannot be looked up, only tested. A *hint* is implied by
+# another constraint: it is worth keeping only if the conjunction is reached through it. *Either* is good for both.
 FILTER, EITHER, HINT = 0, 1, 2
 
 # A range is reached by about a third of all messages that carry its attribute, and existence by all of them. A piece of
@@ -67,7 +67,7 @@ _ALWAYS_COST = 1 << 40
 
 
 @device
-def access_cost(constraints: NDArray[np.int32], attributes: NDArray[np.int32], constraint: np.int64) -> np.int64:
+def access_cost(constraints: NDArray[np.int32], attributes: NDArray[np.int32], constraint: Int) -> Int:
     """About how many candidates a message would have to look at if one more were reached through this constraint."""
     row = constraints[constraint]
     kind = row[KIND]
@@ -80,7 +80,7 @@ def access_cost(constraints: NDArray[np.int32], attributes: NDArray[np.int32], c
         return cost + _TOPIC_COST
     if kind == EXISTS:
         return cost + _EXISTS_COST
-    if kind == PREFIX or kind == SUFFIX:
+    if kind in (PREFIX, SUFFIX):
         return cost + _AFFIX_COST
     if kind == GRAM:
         return cost + _GRAM_COST
@@ -92,11 +92,11 @@ def push_entry(
     constraints: NDArray[np.int32],
     words: NDArray[np.int32],
     counters: NDArray[np.int64],
-    constraint: np.int64,
-    marked: np.int64,
-    left: np.int64,
-    guard: np.int64,
-) -> np.int64:
+    constraint: Int,
+    marked: Int,
+    left: Int,
+    guard: Int,
+) -> Int:
     """Append an entry to a constraint's bucket, for which there is room; answers its position."""
     row = constraints[constraint]
     count = row[COUNT]
@@ -120,8 +120,8 @@ def pull_entry(
     conjunctions: NDArray[np.int32],
     words: NDArray[np.int32],
     counters: NDArray[np.int64],
-    constraint: np.int64,
-    position: np.int64,
+    constraint: Int,
+    position: Int,
 ) -> None:
     """Take an entry out of a bucket; the last one moves into its place."""
     row = constraints[constraint]
@@ -140,7 +140,7 @@ def pull_entry(
 @device
 def choose_access(
     constraints: NDArray[np.int32], attributes: NDArray[np.int32], members: NDArray[np.int32], roles: NDArray[np.int32]
-) -> np.int64:
+) -> Int:
     """The place among the members of the constraint to reach the conjunction through."""
     best, least = -1, np.int64(0)
     for place in range(members.size):
@@ -153,7 +153,7 @@ def choose_access(
 
 
 @device
-def take_conjunction(conjunctions: NDArray[np.int32], counters: NDArray[np.int64]) -> np.int64:
+def take_conjunction(conjunctions: NDArray[np.int32], counters: NDArray[np.int64]) -> Int:
     """The number of a new conjunction; the caller has made sure that there is one."""
     number = counters[CONJUNCTION_FREE]
     if number >= 0:
@@ -166,7 +166,7 @@ def take_conjunction(conjunctions: NDArray[np.int32], counters: NDArray[np.int64
 
 
 @device
-def free_conjunction(conjunctions: NDArray[np.int32], counters: NDArray[np.int64], number: np.int64) -> None:
+def free_conjunction(conjunctions: NDArray[np.int32], counters: NDArray[np.int64], number: Int) -> None:
     """Give the number of a conjunction back."""
     conjunctions[number, ACCESS] = -1
     conjunctions[number, NEXT] = counters[CONJUNCTION_FREE]
@@ -180,9 +180,9 @@ def room_for(
     attributes: NDArray[np.int32],
     words: NDArray[np.int32],
     counters: NDArray[np.int64],
-    reached: np.int64,
-    rest: np.int64,
-) -> bool:
+    reached: Int,
+    rest: Int,
+) -> Truth:
     """Whether `words` has room for whatever attaching a conjunction may take: a larger bucket or directory, and the
     list of what is left to test. Known beforehand, nothing has to be undone.
     """
@@ -193,7 +193,7 @@ def room_for(
 
 
 @device
-def guard_of(constraints: NDArray[np.int32], members: NDArray[np.int32], count: np.int64) -> np.int64:
+def guard_of(constraints: NDArray[np.int32], members: NDArray[np.int32], count: Int) -> Int:
     """An attribute without which some of these constraints cannot hold; 0, the topic, if there is none."""
     for place in range(count):
         kind = constraints[members[place], KIND]
@@ -231,7 +231,7 @@ def attach(
     rest: NDArray[np.int32],
     slot: int,
     multiple: bool,
-) -> int:
+) -> Int:
     """Add a conjunction of interned constraints to the subscription `slot` (-1: it is the first, and gives the slot).
 
     Answers the conjunction's number, or WORDS_FULL with nothing changed. The references of the members pass to it.
@@ -279,7 +279,7 @@ def attach(
 
 
 @kernel("int64(int32[:, ::1], int64[::1])", allocates=False)
-def attach_nothing(conjunctions: NDArray[np.int32], counters: NDArray[np.int64]) -> int:
+def attach_nothing(conjunctions: NDArray[np.int32], counters: NDArray[np.int64]) -> Int:
     """A slot for a subscription that can never match."""
     number = take_conjunction(conjunctions, counters)
     row = conjunctions[number]
@@ -304,7 +304,7 @@ def detach_one(
     entries: NDArray[np.int32],
     summaries: NDArray[np.float64],
     sizes: NDArray[np.int32],
-    number: np.int64,
+    number: Int,
 ) -> None:
     """Take one conjunction out of the bucket or the ranges it is reached through, and drop its references."""
     row = conjunctions[number]
@@ -314,9 +314,7 @@ def detach_one(
     if constraints[reached, KIND] == RANGE:
         low, high = bounds[reached, 0], bounds[reached, 1]
         attribute = constraints[reached, ATTRIBUTE]
-        remove_range(
-            lows, highs, entries, summaries, sizes, attributes, words, counters, attribute, low, high, number
-        )
+        remove_range(lows, highs, entries, summaries, sizes, attributes, words, counters, attribute, low, high, number)
     else:
         pull_entry(constraints, conjunctions, words, counters, reached, row[POSITION])
     left = np.int64(row[REST])

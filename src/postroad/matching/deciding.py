@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import device, inlined
+from postroad.kernels import Int, Truth, device, inlined
 from postroad.matching.columns import (
     ALWAYS,
     ATTRIBUTE,
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
 
 @device
 def in_exact_range(
-    bits: NDArray[np.int64], constraint: np.int64, flags: np.int64, integral: bool, integer: np.int64, number: float
-) -> bool:
+    bits: NDArray[np.int64], constraint: Int, flags: Int, integral: bool, integer: Int, number: float
+) -> Truth:
     """Whether a number lies in a range, by the bounds as they were written."""
     low = bits[constraint, 0]
     order = compare_numbers(integral, integer, number, flags & LOW_INTEGER != 0, low, np.int64(low).view(np.float64))
@@ -76,7 +76,7 @@ def in_exact_range(
 
 
 @device
-def is_member(words: NDArray[np.int32], start: np.int64, count: np.int64, wanted: np.int64) -> bool:
+def is_member(words: NDArray[np.int32], start: Int, count: Int, wanted: Int) -> Truth:
     """Whether a constraint is among the sorted members at words[start:start + count]."""
     first, last = np.int64(0), np.int64(count)
     while first < last:
@@ -99,16 +99,16 @@ def holds_quickly(
     words: NDArray[np.int32],
     values: NDArray[np.int64],
     numbers: NDArray[np.float64],
-    constraint: np.int64,
-    kind: np.int64,
-    stamp: np.int64,
-) -> bool:
+    constraint: Int,
+    kind: Int,
+    stamp: Int,
+) -> Truth:
     """Decide a constraint of a kind up to LAST_QUICK."""
     row = np.uint64(constraint)
     attribute = np.uint64(constraints[row, ATTRIBUTE])
     there = values[attribute, STAMP] == stamp
     if not there:
-        return kind == MISSING or kind == ALWAYS
+        return kind in (MISSING, ALWAYS)
     if kind == EQUAL_TEXT:
         return values[attribute, TEXT_HIT] == constraint
     if kind == EQUAL_NUMBER:
@@ -117,11 +117,11 @@ def holds_quickly(
     if kind == RANGE and not form & IS_INEXACT:
         number = numbers[attribute]
         return form & IS_NUMBER != 0 and bounds[row, 0] <= number and number <= bounds[row, 1]
-    if kind == EXISTS or kind == ALWAYS:
+    if kind in (EXISTS, ALWAYS):
         return True
     if kind == EQUAL_BOOLEAN:
         return form & (IS_TRUE if constraints[row, FLAGS] else IS_FALSE) != 0
-    if kind == IN_TEXT or kind == NOT_EQUAL_TEXT or kind == NOT_IN_TEXT:
+    if kind in (IN_TEXT, NOT_EQUAL_TEXT, NOT_IN_TEXT):
         if not form & IS_TEXT:
             return False
         hit = values[attribute, TEXT_HIT]
@@ -131,7 +131,7 @@ def holds_quickly(
         return False
     integral = form & IS_INTEGRAL != 0
     integer = values[attribute, BITS]
-    if kind == RANGE or kind == EXACT_RANGE:
+    if kind in (RANGE, EXACT_RANGE):
         flags = np.int64(constraints[row, FLAGS])
         return in_exact_range(bits, constraint, flags, integral, integer, numbers[attribute])
     # NOT_EQUAL_NUMBER: canonical numbers are equal exactly when their bits and their form are.
@@ -150,9 +150,9 @@ def holds_slowly(
     floats: NDArray[np.float64],
     buffer: NDArray[np.uint8],
     scratch: NDArray[np.uint8],
-    constraint: np.int64,
-    stamp: np.int64,
-) -> bool:
+    constraint: Int,
+    stamp: Int,
+) -> Truth:
     """Decide a constraint that walks bytes or runs a program; the answer is remembered for the row."""
     if memory[constraint] >> 1 == stamp:
         return memory[constraint] & 1 == 1
@@ -172,11 +172,11 @@ def holds_slowly(
             result = has_prefix(text, at, size, source, start, end)
         elif kind == SUFFIX:
             result = has_suffix(text, at, size, source, start, end)
-        elif kind == SUBSTRING or kind == GRAM:
+        elif kind in (SUBSTRING, GRAM):
             result = has_substring(text, at, size, source, start, end)
         elif kind == TOPIC:
             result = topic_matches(text, at, size, source, start, end)
-        elif kind == LIKE or kind == NOT_LIKE:
+        elif kind in (LIKE, NOT_LIKE):
             result = is_like(text, at, size, source, start, end) == (kind == LIKE)
     memory[constraint] = stamp << 1 | (1 if result else 0)
     return result

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import inlined
+from postroad.kernels import Int, Truth, inlined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,7 +57,7 @@ def few_bytes(buffer: NDArray[np.uint8], at: np.uint64, size: np.uint64) -> np.u
 
 
 @inlined
-def hash_bytes(buffer: NDArray[np.uint8], start: np.int64, size: np.int64) -> np.uint64:
+def hash_bytes(buffer: NDArray[np.uint8], start: Int, size: Int) -> np.uint64:
     """Hash `size` bytes, eight a step."""
     word = np.uint64(size) * _FIRST
     at = np.uint64(start)
@@ -70,25 +70,21 @@ def hash_bytes(buffer: NDArray[np.uint8], start: np.int64, size: np.int64) -> np
 
 
 @inlined
-def name_key(buffer: NDArray[np.uint8], start: np.int64, size: np.int64) -> np.uint64:
+def name_key(buffer: NDArray[np.uint8], start: Int, size: Int) -> np.uint64:
     """The key of an attribute's name in the table of names."""
     word = hash_bytes(buffer, start, size)
     return word ^ (word >> _HALF)
 
 
 @inlined
-def constraint_key(
-    kind: np.int64, attribute: np.int64, content: np.uint64, first: np.int64, second: np.int64
-) -> np.uint64:
+def constraint_key(kind: Int, attribute: Int, content: np.uint64, first: Int, second: Int) -> np.uint64:
     """The key of a constraint in the one table of all constraints; `content` is the hash of its bytes."""
     word = content + np.uint64(attribute) * _FIRST + np.uint64(kind) * _THIRD
     return mix(word + np.uint64(first) * _SECOND + (np.uint64(second) << np.uint64(7)))
 
 
 @inlined
-def same_bytes(
-    one: NDArray[np.uint8], one_start: np.int64, other: NDArray[np.uint8], other_start: np.int64, size: np.int64
-) -> bool:
+def same_bytes(one: NDArray[np.uint8], one_start: Int, other: NDArray[np.uint8], other_start: Int, size: Int) -> Truth:
     """Whether two runs of bytes are equal."""
     first = np.uint64(one_start)
     second = np.uint64(other_start)

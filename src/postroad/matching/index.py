@@ -216,7 +216,7 @@ class SubscriptionIndex:
     def _attach(self, disjunction: tuple[Conjunction, ...], topic: TopicPattern | None) -> int:
         if not disjunction:
             self._tables.make_room()
-            return attach_nothing(self._tables.conjunctions, self._tables.counters)
+            return int(attach_nothing(self._tables.conjunctions, self._tables.counters))
         alternatives = [part for conjunction in disjunction for part in _fanned_out(conjunction)]
         slot = -1
         try:
@@ -253,7 +253,7 @@ class SubscriptionIndex:
                 tables.summaries, tables.sizes, tables.masks, tables.sieve, numbers, roles, rest, slot, multiple,
             )  # fmt: skip
             if number != WORDS_FULL:
-                return number
+                return int(number)
             tables.grow_words()
 
     def _detach(self, slot: int) -> None:

@@ -127,12 +127,10 @@ class Interner:
         )  # fmt: skip
 
     def tidy(self) -> None:
-        """Forget names, lengths and shapes that no constraint uses any more, so that messages are not asked for them."""
+        """Forget names, lengths and shapes that no constraint uses any more: messages need not be asked for them."""
         tables = self.tables
         used = int(tables.counters[CONSTRAINTS_USED])
-        tidy_pieces(
-            tables.constraints, tables.bits, tables.text, tables.masks, tables.sieve, tables.shapes, used
-        )
+        tidy_pieces(tables.constraints, tables.bits, tables.text, tables.masks, tables.sieve, tables.shapes, used)
         unused = [name for name, number in self._names.items() if not tables.attributes[number, MENTIONS]]
         for name in unused:
             number = self._names.pop(name)
@@ -208,4 +206,4 @@ class Interner:
             elif number == TEXT_FULL:
                 tables.grow_text()
             else:
-                return number
+                return int(number)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import device, inlined, kernel
+from postroad.kernels import Int, device, inlined, kernel
 from postroad.matching.arena import free_words, take_words
 from postroad.matching.columns import KIND, LISTS_LIVE
 from postroad.matching.columns import REFERENCES as CONSTRAINT_REFERENCES
@@ -31,13 +31,13 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 @inlined
-def list_block(left: np.int64) -> np.int64:
+def list_block(left: Int) -> Int:
     """Where the list stands that an entry refers to by a number below NOTHING."""
     return -left - 2
 
 
 @device
-def members_key(words: NDArray[np.int32], at: np.int64, count: np.int64) -> np.uint64:
+def members_key(words: NDArray[np.int32], at: Int, count: Int) -> np.uint64:
     """The key of the list whose members stand at words[at:]."""
     key = np.uint64(count)
     for place in range(at, at + count):
@@ -46,7 +46,7 @@ def members_key(words: NDArray[np.int32], at: np.int64, count: np.int64) -> np.u
 
 
 @device
-def sort_members(constraints: NDArray[np.int32], members: NDArray[np.int32], count: np.int64) -> None:
+def sort_members(constraints: NDArray[np.int32], members: NDArray[np.int32], count: Int) -> None:
     """Order members by kind, whose numbers rise with the cost of the test, then by number."""
     for place in range(1, count):
         member = members[place]
@@ -62,7 +62,7 @@ def sort_members(constraints: NDArray[np.int32], members: NDArray[np.int32], cou
 
 
 @device
-def enter_list(lists: NDArray[np.uint64], key: np.uint64, block: np.int64) -> None:
+def enter_list(lists: NDArray[np.uint64], key: np.uint64, block: Int) -> None:
     """Put a list into the table, which always has room."""
     mask = np.uint64(lists.size - 1)
     at = key & mask
@@ -78,8 +78,8 @@ def intern_list(
     words: NDArray[np.int32],
     counters: NDArray[np.int64],
     members: NDArray[np.int32],
-    count: np.int64,
-) -> np.int64:
+    count: Int,
+) -> Int:
     """What an entry says to refer to the list of these members; `words` and the table have room for it.
 
     A new list takes the references of the members over; for a resident one they are dropped.
@@ -110,9 +110,7 @@ def intern_list(
 
 
 @device
-def drop_list(
-    lists: NDArray[np.uint64], words: NDArray[np.int32], counters: NDArray[np.int64], block: np.int64
-) -> None:
+def drop_list(lists: NDArray[np.uint64], words: NDArray[np.int32], counters: NDArray[np.int64], block: Int) -> None:
     """Take a list that nobody refers to out of the table and free its block; the gap is closed (Knuth, vol. 3,
     algorithm R), for which the keys of the lists behind it are made again from their members.
     """

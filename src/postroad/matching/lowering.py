@@ -96,7 +96,7 @@ def _lower_text(interner: Interner, attribute: int, operator: Operator, operand:
             yield interner.text(columns.NOT_LIKE, attribute, like_bytes(operand)), FILTER  # type: ignore[arg-type]
         else:
             kind, texts = _LISTS[operator], (operand,) if isinstance(operand, str) else operand
-            yield interner.listed(kind, attribute, [text.encode() for text in texts]), FILTER  # type: ignore[union-attr, attr-defined]
+            yield interner.listed(kind, attribute, [text.encode() for text in texts]), FILTER  # type: ignore[attr-defined]
 
 
 _LISTS = {

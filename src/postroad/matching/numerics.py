@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from postroad.kernels import device
+from postroad.kernels import Float, Int, Truth, device
 
 _LIMIT = 2.0**63
 _SMALLEST = np.int64(-(2**63))
 
 
 @device
-def compare_integer_float(integer: np.int64, number: float) -> np.int64:
+def compare_integer_float(integer: Int, number: Float) -> Int:
     """-1, 0 or 1 as the integer is below, equal to or above the float, without rounding the integer."""
     if number >= _LIMIT:
         return -1
@@ -28,8 +28,8 @@ def compare_integer_float(integer: np.int64, number: float) -> np.int64:
 
 @device
 def compare_numbers(
-    integral: bool, integer: np.int64, number: float, other_integral: bool, other_integer: np.int64, other: float
-) -> np.int64:
+    integral: bool, integer: Int, number: Float, other_integral: bool, other_integer: Int, other: Float
+) -> Int:
     """-1, 0 or 1; each side is an integer or a float."""
     if integral and other_integral:
         return 0 if integer == other_integer else (-1 if integer < other_integer else 1)
@@ -41,21 +41,21 @@ def compare_numbers(
 
 
 @device
-def add(one: np.int64, other: np.int64) -> tuple[bool, np.int64]:
+def add(one: Int, other: Int) -> tuple[Truth, Int]:
     """(fits, sum)."""
     total = one + other
     return ((one ^ total) & (other ^ total)) >= 0, total
 
 
 @device
-def subtract(one: np.int64, other: np.int64) -> tuple[bool, np.int64]:
+def subtract(one: Int, other: Int) -> tuple[Truth, Int]:
     """(fits, difference)."""
     total = one - other
     return ((one ^ other) & (one ^ total)) >= 0, total
 
 
 @device
-def multiply(one: np.int64, other: np.int64) -> tuple[bool, np.int64]:
+def multiply(one: Int, other: Int) -> tuple[Truth, Int]:
     """(fits, product)."""
     if one == 0 or other == 0:
         return True, np.int64(0)
@@ -66,7 +66,7 @@ def multiply(one: np.int64, other: np.int64) -> tuple[bool, np.int64]:
 
 
 @device
-def divide(one: np.int64, other: np.int64) -> tuple[bool, np.int64]:
+def divide(one: Int, other: Int) -> tuple[Truth, Int]:
     """(defined, quotient truncated toward zero)."""
     # The processor traps on the one quotient that does not fit, so it must not be tried.
     if other == 0 or (one == _SMALLEST and other == -1):

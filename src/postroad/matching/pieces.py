@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import device, inlined, kernel
+from postroad.kernels import Int, Truth, device, inlined, kernel
 from postroad.matching.columns import (
     ATTRIBUTE,
     COUNT,
@@ -40,16 +40,14 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @inlined
-def sieve_place(kind: np.int64, attribute: np.int64, first: np.uint8, second: np.uint8) -> np.uint64:
+def sieve_place(kind: Int, attribute: Int, first: np.uint8, second: np.uint8) -> np.uint64:
     """The bit of the sieve for two bytes of a piece."""
     word = np.uint64(attribute) << np.uint64(18) | np.uint64(kind & 3) << np.uint64(16)
     return ((word | np.uint64(first) << np.uint64(8) | np.uint64(second)) * _SPREAD) >> _SIEVE_SHIFT
 
 
 @inlined
-def passes(
-    sieve: NDArray[np.uint64], kind: np.int64, attribute: np.int64, source: NDArray[np.uint8], at: np.int64
-) -> bool:
+def passes(sieve: NDArray[np.uint64], kind: Int, attribute: Int, source: NDArray[np.uint8], at: Int) -> Truth:
     """Whether some resident piece of this kind may begin with the two bytes at `at` (end with them, for a suffix)."""
     place = sieve_place(kind, attribute, source[np.uint64(at)], source[np.uint64(at + 1)])
     return (sieve[place >> np.uint64(6)] >> (place & np.uint64(63))) & np.uint64(1) != np.uint64(0)
@@ -61,7 +59,7 @@ def note_piece(
     sieve: NDArray[np.uint64],
     constraints: NDArray[np.int32],
     text: NDArray[np.uint8],
-    constraint: np.int64,
+    constraint: Int,
 ) -> None:
     """Note in mask and sieve that conjunctions are reached through a piece; other constraints are left alone."""
     kind, attribute = np.int64(constraints[constraint, KIND]), np.int64(constraints[constraint, ATTRIBUTE])
@@ -86,12 +84,12 @@ def find_piece(
     constraints: NDArray[np.int32],
     table: NDArray[np.uint64],
     text: NDArray[np.uint8],
-    kind: np.int64,
-    attribute: np.int64,
+    kind: Int,
+    attribute: Int,
     source: NDArray[np.uint8],
-    at: np.int64,
-    size: np.int64,
-) -> np.int64:
+    at: Int,
+    size: Int,
+) -> Int:
     """The piece that equals source[at:at + size] and that conjunctions are reached through, or -1."""
     key = constraint_key(kind, attribute, hash_bytes(source, at, size), 0, 0)
     found = find_text(table, constraints, text, key, kind, attribute, source, at, size)
@@ -105,14 +103,14 @@ def collect_affixes(
     text: NDArray[np.uint8],
     sieve: NDArray[np.uint64],
     pending: NDArray[np.int32],
-    count: np.int64,
+    count: Int,
     lengths: np.uint64,
-    kind: np.int64,
-    attribute: np.int64,
+    kind: Int,
+    attribute: Int,
     source: NDArray[np.uint8],
-    start: np.int64,
-    end: np.int64,
-) -> np.int64:
+    start: Int,
+    end: Int,
+) -> Int:
     """Look up the beginnings (or endings) of a text, one for each resident length."""
     length = end - start
     if length < 2 or not passes(sieve, kind, attribute, source, start if kind == PREFIX else end - 2):
@@ -139,14 +137,14 @@ def collect_grams(
     sieve: NDArray[np.uint64],
     memory: NDArray[np.int64],
     pending: NDArray[np.int32],
-    count: np.int64,
+    count: Int,
     lengths: np.uint64,
-    attribute: np.int64,
+    attribute: Int,
     source: NDArray[np.uint8],
-    start: np.int64,
-    end: np.int64,
-    stamp: np.int64,
-) -> np.int64:
+    start: Int,
+    end: Int,
+    stamp: Int,
+) -> Int:
     """Look up the windows of a text that pass the sieve, for each resident length; a gram that occurs twice is
     collected once. Answers -1 when `pending` is too small.
     """

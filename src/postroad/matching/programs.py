@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import device
+from postroad.kernels import Float, Int, Truth, device
 from postroad.matching.columns import (
     BITS,
     END,
@@ -70,11 +70,11 @@ IN_BATCH, IN_ROW_SCRATCH, IN_CONSTRAINT = range(3)  # WHERE
 def push_attribute(
     stack: NDArray[np.int64],
     floats: NDArray[np.float64],
-    top: np.int64,
+    top: Int,
     values: NDArray[np.int64],
     numbers: NDArray[np.float64],
-    attribute: np.int64,
-    stamp: np.int64,
+    attribute: Int,
+    stamp: Int,
 ) -> None:
     """Push the row's value of an attribute."""
     cell = stack[top]
@@ -97,7 +97,7 @@ def push_attribute(
 
 
 @device
-def set_truth(stack: NDArray[np.int64], at: np.int64, known: bool, truth: bool) -> None:
+def set_truth(stack: NDArray[np.int64], at: Int, known: bool, truth: bool) -> None:
     """Make a cell true, false or unknown."""
     stack[at, WHAT] = BOOLEAN if known else UNKNOWN
     stack[at, SORT] = NO_NUMBER
@@ -107,12 +107,12 @@ def set_truth(stack: NDArray[np.int64], at: np.int64, known: bool, truth: bool) 
 @device
 def same_text(
     stack: NDArray[np.int64],
-    one: np.int64,
-    other: np.int64,
+    one: Int,
+    other: Int,
     buffer: NDArray[np.uint8],
     scratch: NDArray[np.uint8],
     text: NDArray[np.uint8],
-) -> bool:
+) -> Truth:
     """Whether the texts of two cells are equal."""
     size = stack[one, TO] - stack[one, FROM]
     if size != stack[other, TO] - stack[other, FROM]:
@@ -132,7 +132,7 @@ def same_text(
 
 
 @device
-def holds_order(comparison: np.int64, order: np.int64) -> bool:
+def holds_order(comparison: Int, order: Int) -> Truth:
     """Whether an order (-1, 0, 1) is what a comparison asks for."""
     if comparison == EQUAL:
         return order == 0
@@ -151,8 +151,8 @@ def holds_order(comparison: np.int64, order: np.int64) -> bool:
 def compare_cells(
     stack: NDArray[np.int64],
     floats: NDArray[np.float64],
-    one: np.int64,
-    comparison: np.int64,
+    one: Int,
+    comparison: Int,
     buffer: NDArray[np.uint8],
     scratch: NDArray[np.uint8],
     text: NDArray[np.uint8],
@@ -184,7 +184,12 @@ def compare_cells(
 
 @device
 def set_number(
-    stack: NDArray[np.int64], floats: NDArray[np.float64], at: np.int64, sort: np.int64, integer: np.int64, number: float
+    stack: NDArray[np.int64],
+    floats: NDArray[np.float64],
+    at: Int,
+    sort: Int,
+    integer: Int,
+    number: Float,
 ) -> None:
     """Make a cell a number, or unknown when `sort` is NO_NUMBER."""
     stack[at, WHAT] = PLAIN_NUMBER if sort else UNKNOWN
@@ -194,13 +199,13 @@ def set_number(
 
 
 @device
-def as_float(stack: NDArray[np.int64], floats: NDArray[np.float64], at: np.int64) -> float:
+def as_float(stack: NDArray[np.int64], floats: NDArray[np.float64], at: Int) -> Float:
     """The number in a cell as a float."""
     return np.float64(stack[at, WORD]) if stack[at, SORT] == AN_INTEGER else floats[at]
 
 
 @device
-def calculate(stack: NDArray[np.int64], floats: NDArray[np.float64], one: np.int64, operation: np.int64) -> None:
+def calculate(stack: NDArray[np.int64], floats: NDArray[np.float64], one: Int, operation: Int) -> None:
     """Arithmetic of a cell and the one above it; what leaves the range of its type is unknown."""
     other = one + 1
     if not (stack[one, SORT] and stack[other, SORT]):
@@ -234,7 +239,7 @@ def calculate(stack: NDArray[np.int64], floats: NDArray[np.float64], one: np.int
 
 
 @device
-def negate(stack: NDArray[np.int64], floats: NDArray[np.float64], at: np.int64) -> None:
+def negate(stack: NDArray[np.int64], floats: NDArray[np.float64], at: Int) -> None:
     """Unary minus of a cell."""
     if stack[at, SORT] == AN_INTEGER:
         fits, integer = subtract(0, stack[at, WORD])
@@ -245,7 +250,7 @@ def negate(stack: NDArray[np.int64], floats: NDArray[np.float64], at: np.int64) 
 
 
 @device
-def combine(stack: NDArray[np.int64], one: np.int64, operation: np.int64) -> None:
+def combine(stack: NDArray[np.int64], one: Int, operation: Int) -> None:
     """AND or OR of a cell and the one above it, three-valued."""
     decisive = 1 if operation == OR else 0
     for at in (one, one + 1):
@@ -259,14 +264,14 @@ def combine(stack: NDArray[np.int64], one: np.int64, operation: np.int64) -> Non
 @device
 def is_listed(
     words: NDArray[np.int32],
-    at: np.int64,
-    count: np.int64,
+    at: Int,
+    count: Int,
     text: NDArray[np.uint8],
-    base: np.int64,
+    base: Int,
     source: NDArray[np.uint8],
-    start: np.int64,
-    end: np.int64,
-) -> bool:
+    start: Int,
+    end: Int,
+) -> Truth:
     """Whether source[start:end] is one of the texts listed at words[at:]."""
     for place in range(count):
         offset, size = words[at + 2 * place], words[at + 2 * place + 1]
@@ -276,7 +281,7 @@ def is_listed(
 
 
 @device
-def read_wide(words: NDArray[np.int32], at: np.int64) -> np.int64:
+def read_wide(words: NDArray[np.int32], at: Int) -> Int:
     """Two words as one 64-bit integer."""
     return (np.int64(words[at + 1]) << 32) | (np.int64(words[at]) & 0xFFFFFFFF)
 
@@ -284,12 +289,12 @@ def read_wide(words: NDArray[np.int32], at: np.int64) -> np.int64:
 @device
 def test_text(
     stack: NDArray[np.int64],
-    top: np.int64,
+    top: Int,
     words: NDArray[np.int32],
-    at: np.int64,
-    operation: np.int64,
+    at: Int,
+    operation: Int,
     text: NDArray[np.uint8],
-    base: np.int64,
+    base: Int,
     source: NDArray[np.uint8],
 ) -> None:
     """IN or LIKE of the text in a cell; anything but a text is unknown."""
@@ -307,18 +312,18 @@ def test_text(
 @device
 def run_program(
     words: NDArray[np.int32],
-    at: np.int64,
-    end: np.int64,
+    at: Int,
+    end: Int,
     text: NDArray[np.uint8],
-    base: np.int64,
+    base: Int,
     stack: NDArray[np.int64],
     floats: NDArray[np.float64],
     values: NDArray[np.int64],
     numbers: NDArray[np.float64],
     buffer: NDArray[np.uint8],
     scratch: NDArray[np.uint8],
-    stamp: np.int64,
-) -> bool:
+    stamp: Int,
+) -> Truth:
     """Run words[at:end] on the current row; whether the result is true."""
     at += 1 + words[at]
     top = np.int64(-1)
@@ -353,7 +358,10 @@ def run_program(
         elif operation == NEGATE:
             negate(stack, floats, top)
         elif operation == NUMBER:
-            set_number(stack, floats, top, stack[top, SORT], stack[top, WORD], floats[top])
+            sort = stack[top, SORT]
+            if sort == A_FLOAT and not np.isfinite(floats[top]):
+                sort = np.int64(NO_NUMBER)
+            set_number(stack, floats, top, sort, stack[top, WORD], floats[top])
         elif operation == COMPARE:
             top -= 1
             compare_cells(stack, floats, top, words[at], buffer, scratch, text)

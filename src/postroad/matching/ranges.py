@@ -13,9 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from postroad.kernels import device
+from postroad.kernels import Int, Truth, device
 from postroad.matching.arena import free_words, take_words
 from postroad.matching.columns import (
     CHUNK,
@@ -33,13 +31,12 @@ from postroad.matching.columns import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 
 @device
-def item_before(
-    low: float, high: float, conjunction: np.int64, other_low: float, other_high: float, other: np.int64
-) -> bool:
+def item_before(low: float, high: float, conjunction: Int, other_low: float, other_high: float, other: Int) -> Truth:
     """Whether one item sorts before another."""
     if low != other_low:
         return low < other_low
@@ -54,20 +51,18 @@ def find_chunk(
     highs: NDArray[np.float64],
     entries: NDArray[np.int32],
     words: NDArray[np.int32],
-    directory: np.int64,
-    count: np.int64,
+    directory: Int,
+    count: Int,
     low: float,
     high: float,
-    conjunction: np.int64,
-) -> np.int64:
+    conjunction: Int,
+) -> Int:
     """The place in the directory of the last chunk whose first item is not after the given one (0 if none is)."""
     first, last = 0, count
     while last - first > 1:
         middle = (first + last) // 2
         chunk = words[directory + middle]
-        if item_before(
-            low, high, conjunction, lows[chunk, 0], highs[chunk, 0], entries[chunk, 0] >> ENTRY_SHIFT
-        ):
+        if item_before(low, high, conjunction, lows[chunk, 0], highs[chunk, 0], entries[chunk, 0] >> ENTRY_SHIFT):
             last = middle
         else:
             first = middle
@@ -79,18 +74,23 @@ def find_item(
     lows: NDArray[np.float64],
     highs: NDArray[np.float64],
     entries: NDArray[np.int32],
-    chunk: np.int64,
-    count: np.int64,
+    chunk: Int,
+    count: Int,
     low: float,
     high: float,
-    conjunction: np.int64,
-) -> np.int64:
+    conjunction: Int,
+) -> Int:
     """The place in a chunk of the first item that is not before the given one."""
     first, last = 0, count
     while first < last:
         middle = (first + last) // 2
         if item_before(
-            lows[chunk, middle], highs[chunk, middle], entries[chunk, ENTRY_WORDS * middle] >> ENTRY_SHIFT, low, high, conjunction
+            lows[chunk, middle],
+            highs[chunk, middle],
+            entries[chunk, ENTRY_WORDS * middle] >> ENTRY_SHIFT,
+            low,
+            high,
+            conjunction,
         ):
             first = middle + 1
         else:
@@ -104,7 +104,7 @@ def summarise(
     highs: NDArray[np.float64],
     summaries: NDArray[np.float64],
     sizes: NDArray[np.int32],
-    chunk: np.int64,
+    chunk: Int,
 ) -> None:
     """Make a chunk's summary anew."""
     count = sizes[chunk]
@@ -119,7 +119,7 @@ def summarise(
 
 
 @device
-def take_chunk(sizes: NDArray[np.int32], counters: NDArray[np.int64]) -> np.int64:
+def take_chunk(sizes: NDArray[np.int32], counters: NDArray[np.int64]) -> Int:
     """An empty chunk; the caller has made sure that there is one."""
     chunk = counters[CHUNK_FREE]
     if chunk >= 0:
@@ -132,7 +132,7 @@ def take_chunk(sizes: NDArray[np.int32], counters: NDArray[np.int64]) -> np.int6
 
 
 @device
-def free_chunk(sizes: NDArray[np.int32], counters: NDArray[np.int64], chunk: np.int64) -> None:
+def free_chunk(sizes: NDArray[np.int32], counters: NDArray[np.int64], chunk: Int) -> None:
     """Give an empty chunk back; its size field links the free list (negative, so that it is never taken for a size)."""
     sizes[chunk] = -counters[CHUNK_FREE] - 2
     counters[CHUNK_FREE] = chunk
@@ -143,9 +143,9 @@ def enlist_chunk(
     attributes: NDArray[np.int32],
     words: NDArray[np.int32],
     counters: NDArray[np.int64],
-    attribute: np.int64,
-    place: np.int64,
-    chunk: np.int64,
+    attribute: Int,
+    place: Int,
+    chunk: Int,
 ) -> None:
     """Put a chunk at a place of the attribute's directory, for which `words` has room."""
     row = attributes[attribute]
@@ -171,8 +171,8 @@ def delist_chunk(
     attributes: NDArray[np.int32],
     words: NDArray[np.int32],
     counters: NDArray[np.int64],
-    attribute: np.int64,
-    place: np.int64,
+    attribute: Int,
+    place: Int,
 ) -> None:
     """Take the chunk at a place out of the attribute's directory."""
     row = attributes[attribute]
@@ -191,8 +191,8 @@ def split_chunk(
     entries: NDArray[np.int32],
     summaries: NDArray[np.float64],
     sizes: NDArray[np.int32],
-    old: np.int64,
-    new: np.int64,
+    old: Int,
+    new: Int,
 ) -> None:
     """Move the upper half of a full chunk into an empty one."""
     half = CHUNK // 2
@@ -217,12 +217,12 @@ def insert_range(
     attributes: NDArray[np.int32],
     words: NDArray[np.int32],
     counters: NDArray[np.int64],
-    attribute: np.int64,
+    attribute: Int,
     low: float,
     high: float,
-    marked: np.int64,
-    left: np.int64,
-    guard: np.int64,
+    marked: Int,
+    left: Int,
+    guard: Int,
 ) -> None:
     """Add an item. The caller has made sure of a free chunk and of room in `words` for a larger directory."""
     conjunction = marked >> ENTRY_SHIFT
@@ -262,10 +262,10 @@ def remove_range(
     attributes: NDArray[np.int32],
     words: NDArray[np.int32],
     counters: NDArray[np.int64],
-    attribute: np.int64,
+    attribute: Int,
     low: float,
     high: float,
-    conjunction: np.int64,
+    conjunction: Int,
 ) -> None:
     """Take the item of a conjunction out; it is there."""
     start = attributes[attribute, DIRECTORY]
@@ -289,8 +289,8 @@ def remove_range(
 
 @device
 def chunks_up_to(
-    summaries: NDArray[np.float64], words: NDArray[np.int32], directory: np.int64, count: np.int64, value: float
-) -> np.int64:
+    summaries: NDArray[np.float64], words: NDArray[np.int32], directory: Int, count: Int, value: float
+) -> Int:
     """How many chunks of a directory begin at or below a value."""
     first, last = 0, count
     while first < last:

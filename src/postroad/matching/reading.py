@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import device, inlined
+from postroad.kernels import Int, Truth, device, inlined
 from postroad.matching.columns import (
     BITS,
     END,
@@ -72,9 +72,9 @@ def find_attribute(
     attributes: NDArray[np.int32],
     text: NDArray[np.uint8],
     buffer: NDArray[np.uint8],
-    start: np.int64,
-    size: np.int64,
-) -> np.int64:
+    start: Int,
+    size: Int,
+) -> Int:
     """The number of the attribute with this name, or -1 if no resident constraint mentions it."""
     key = name_key(buffer, start, size)
     mask = np.uint64(names.size - 1)
@@ -90,7 +90,7 @@ def find_attribute(
 
 
 @device
-def canonical_float(value: float) -> tuple[np.int64, np.int64]:
+def canonical_float(value: float) -> tuple[Int, Int]:
     """A float as (bits, integral): as an integer wherever it is one, so that equal numbers have equal bits."""
     if value == np.floor(value) and -_INTEGER_LIMIT <= value < _INTEGER_LIMIT:
         return np.int64(value), 1
@@ -105,10 +105,10 @@ def put_text(
     table: NDArray[np.uint64],
     text: NDArray[np.uint8],
     source: NDArray[np.uint8],
-    attribute: np.int64,
-    form: np.int64,
-    start: np.int64,
-    end: np.int64,
+    attribute: Int,
+    form: Int,
+    start: Int,
+    end: Int,
 ) -> None:
     """Note a text value, and the resident equality that asks for it."""
     row = np.uint64(attribute)
@@ -131,9 +131,9 @@ def put_number(
     constraints: NDArray[np.int32],
     bits: NDArray[np.int64],
     table: NDArray[np.uint64],
-    attribute: np.int64,
-    form: np.int64,
-    integer: np.int64,
+    attribute: Int,
+    form: Int,
+    integer: Int,
     number: float,
 ) -> None:
     """Note a number (`form` says whether its own type is float), and the resident equality that asks for it.
@@ -146,9 +146,7 @@ def put_number(
     else:
         integral = np.int64(1)
         number = np.float64(integer)
-        if (integer > _EXACT or integer < -_EXACT) and (
-            number >= _INTEGER_LIMIT or np.int64(number) != integer
-        ):
+        if (integer > _EXACT or integer < -_EXACT) and (number >= _INTEGER_LIMIT or np.int64(number) != integer):
             form |= IS_INEXACT
     values[row, FORM] = form | IS_NUMBER | (IS_INTEGRAL if integral else 0)
     values[row, BITS] = integer
@@ -165,7 +163,7 @@ NO_BYTES = np.zeros(1, np.uint8)
 
 
 @device
-def resolve_hard(known: NDArray[np.int64], known_values: NDArray[np.float64], start: np.int64) -> tuple[bool, float]:
+def resolve_hard(known: NDArray[np.int64], known_values: NDArray[np.float64], start: Int) -> tuple[Truth, float]:
     """The value Python found for a number that the kernel could not round itself: (known, value or NaN)."""
     place = np.searchsorted(known, start)
     if place < known.size and known[place] == start:
@@ -185,9 +183,9 @@ def put_untyped_number(
     known: NDArray[np.int64],
     known_values: NDArray[np.float64],
     hard: NDArray[np.int64],
-    attribute: np.int64,
-    start: np.int64,
-    end: np.int64,
+    attribute: Int,
+    start: Int,
+    end: Int,
 ) -> None:
     """Note untyped text as a number as well, when it is one; a hard one is listed for Python to settle."""
     kind, integer, number = parse_number(buffer, start, end)
@@ -223,12 +221,12 @@ def read_typed(
     known_values: NDArray[np.float64],
     hard: NDArray[np.int64],
     present: NDArray[np.int32],
-    count: np.int64,
+    count: Int,
     buffer: NDArray[np.uint8],
-    start: np.int64,
-    end: np.int64,
-    stamp: np.int64,
-) -> np.int64:
+    start: Int,
+    end: Int,
+    stamp: Int,
+) -> Int:
     """Read the attribute block; answers how many known attributes the row has so far."""
     at = start
     while at < end:
@@ -242,12 +240,21 @@ def read_typed(
         count += 1
         if tag == _TEXT:
             put_text(values, attributes, constraints, table, text, buffer, attribute, IS_TEXT, here, at)
-        elif tag == _INTEGER or tag == _FLOAT:
+        elif tag in (_INTEGER, _FLOAT):
             word = np.int64(integer_at(buffer, here))
             form = np.int64(0) if tag == _INTEGER else np.int64(IS_FLOAT)
             values[row, TEXT_HIT] = -1
             put_number(
-                values, numbers, attributes, constraints, bits, table, attribute, form, word, np.int64(word).view(np.float64)
+                values,
+                numbers,
+                attributes,
+                constraints,
+                bits,
+                table,
+                attribute,
+                form,
+                word,
+                np.int64(word).view(np.float64),
             )
         elif tag == _UNTYPED:
             form = np.int64(IS_TEXT | IS_UNTYPED)
@@ -282,17 +289,17 @@ def read_headers(
     known_values: NDArray[np.float64],
     hard: NDArray[np.int64],
     present: NDArray[np.int32],
-    count: np.int64,
+    count: Int,
     buffer: NDArray[np.uint8],
     scratch: NDArray[np.uint8],
-    start: np.int64,
-    end: np.int64,
-    stamp: np.int64,
-) -> np.int64:
+    start: Int,
+    end: Int,
+    stamp: Int,
+) -> Int:
     """Read the header lines, each an untyped text; answers how many known attributes the row has, or -1 when the
     scratch buffer is too small for the unescaped values.
     """
-    used = np.int64(SCRATCH_START)
+    used: Int = np.int64(SCRATCH_START)
     at = start
     while at < end:
         name = at
@@ -310,7 +317,7 @@ def read_headers(
         if escaped:
             if used + stop - here > scratch.size:
                 return -1
-            finish = unescape_into(buffer, here, stop, scratch, used)
+            finish: Int = unescape_into(buffer, here, stop, scratch, used)
             form |= IN_SCRATCH
             put_text(values, attributes, constraints, table, text, scratch, attribute, form, used, finish)
             used = finish
@@ -334,13 +341,13 @@ def read_derived(
     values: NDArray[np.int64],
     numbers: NDArray[np.float64],
     present: NDArray[np.int32],
-    count: np.int64,
+    count: Int,
     scratch: NDArray[np.uint8],
     upper: np.uint64,
     lower: np.uint64,
-    priority: np.int64,
-    stamp: np.int64,
-) -> np.int64:
+    priority: Int,
+    stamp: Int,
+) -> Int:
     """The JMS names that come from the envelope: JMSPriority, JMSTimestamp, JMSMessageID."""
     for attribute in (PRIORITY_ATTRIBUTE, TIMESTAMP_ATTRIBUTE, MESSAGE_ID_ATTRIBUTE):
         if attributes[attribute, MENTIONS] == 0:
@@ -378,10 +385,10 @@ def read_row(
     spans: NDArray[np.int32],
     ids: NDArray[np.uint64],
     envelopes: NDArray[np.int64],
-    row: np.int64,
-    stamp: np.int64,
+    row: Int,
+    stamp: Int,
     derived: bool,
-) -> np.int64:
+) -> Int:
     """Read the values of a row that constraints ask about; `present` lists their attributes, the topic first.
 
     Answers their number, or -1 when the scratch buffer is too small.

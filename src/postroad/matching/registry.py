@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import device, kernel
+from postroad.kernels import Int, device, kernel
 from postroad.matching.arena import free_text, take_text
 from postroad.matching.columns import (
     MAX_LEVELS,
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 
 @device
-def enter_name(
-    names: NDArray[np.uint64], attributes: NDArray[np.int32], text: NDArray[np.uint8], number: np.int64
-) -> None:
+def enter_name(names: NDArray[np.uint64], attributes: NDArray[np.int32], text: NDArray[np.uint8], number: Int) -> None:
     """Put an attribute into the table of names, which always has room."""
     key = name_key(text, np.int64(attributes[number, NAME]), np.int64(attributes[number, NAME_SIZE]))
     mask = np.uint64(names.size - 1)
@@ -55,9 +53,7 @@ def put_name(
 
 
 @kernel("void(int32[:, ::1], uint8[::1], int64[::1], int64)", allocates=False)
-def drop_name(
-    attributes: NDArray[np.int32], text: NDArray[np.uint8], counters: NDArray[np.int64], number: int
-) -> None:
+def drop_name(attributes: NDArray[np.int32], text: NDArray[np.uint8], counters: NDArray[np.int64], number: int) -> None:
     """Give the bytes of a name back; the table of names is rebuilt afterwards."""
     free_text(text, counters, np.int64(attributes[number, NAME]), np.int64(attributes[number, NAME_SIZE]))
     attributes[number, NAME_SIZE] = 0
@@ -73,7 +69,7 @@ def rebuild_names(
 
 
 @kernel(f"int64({BUFFER}, int64, int64, int64)")
-def shape_key(pattern: NDArray[np.uint8], levels: int, stars: int, shape: int) -> int:
+def shape_key(pattern: NDArray[np.uint8], levels: int, stars: int, shape: int) -> Int:
     """The hash of the levels that a topic pattern spells out, as a signed word."""
     hashes = np.empty(MAX_LEVELS, np.uint64)
     split_levels(pattern, np.int64(0), np.int64(pattern.size), hashes)

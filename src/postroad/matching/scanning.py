@@ -1,7 +1,7 @@
 """The match of a batch: read each row, collect what it reaches, test what is left.
 
-For each row: (1) read the attributes that constraints mention; (2) collect the buckets that its values reach: by
-equality, existence, prefix, suffix, gram, and topic; (3) test the entries of these buckets; (4) walk the range chunks of
+For each row: (1) read the attributes that constraints mention; (2) collect the buckets that its values reach, by
+equality, existence, prefix, suffix, gram and topic; (3) test the entries of these buckets; (4) walk the range chunks of
 its numbers. A subscription with several conjunctions is reported once.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import device, inlined, kernel
+from postroad.kernels import Int, device, inlined, kernel
 from postroad.matching.columns import (
     ACCESS,
     ALWAYS_CONSTRAINT,
@@ -86,9 +86,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 @inlined
-def collect(
-    constraints: NDArray[np.int32], pending: NDArray[np.int32], count: np.int64, constraint: np.int64
-) -> np.int64:
+def collect(constraints: NDArray[np.int32], pending: NDArray[np.int32], count: Int, constraint: Int) -> Int:
     """Note that a constraint is reached, if it is one and conjunctions stand behind it."""
     if constraint >= 0 and constraints[np.uint64(constraint), COUNT] > 0:
         pending[count] = constraint
@@ -102,14 +100,14 @@ def collect_topics(
     table: NDArray[np.uint64],
     text: NDArray[np.uint8],
     shapes: NDArray[np.int64],
-    shape_count: np.int64,
+    shape_count: Int,
     hashes: NDArray[np.uint64],
     pending: NDArray[np.int32],
-    count: np.int64,
+    count: Int,
     source: NDArray[np.uint8],
-    start: np.int64,
-    end: np.int64,
-) -> np.int64:
+    start: Int,
+    end: Int,
+) -> Int:
     """Look the topic up once for each resident shape of wildcard pattern that fits its number of levels.
 
     A shape is where a pattern has its stars and whether it is open-ended; patterns of one shape differ only in the
@@ -157,12 +155,12 @@ def entry_slot(
     floats: NDArray[np.float64],
     buffer: NDArray[np.uint8],
     scratch: NDArray[np.uint8],
-    marked: np.int64,
-    left: np.int64,
-    guard: np.int64,
-    stamp: np.int64,
-) -> np.int64:
-    """The slot that an entry stands for, if the rest of its conjunction holds and the slot is new in this row; else -1."""
+    marked: Int,
+    left: Int,
+    guard: Int,
+    stamp: Int,
+) -> Int:
+    """The slot of an entry, if the rest of its conjunction holds and the slot is new in this row; else -1."""
     number = marked >> ENTRY_SHIFT
     if values[np.uint64(guard), STAMP] != stamp:
         return -1
@@ -207,12 +205,12 @@ def collect_row(
     memory: NDArray[np.int64],
     hashes: NDArray[np.uint64],
     present: NDArray[np.int32],
-    present_count: np.int64,
+    present_count: Int,
     pending: NDArray[np.int32],
     buffer: NDArray[np.uint8],
     scratch: NDArray[np.uint8],
-    stamp: np.int64,
-) -> np.int64:
+    stamp: Int,
+) -> Int:
     """Collect the constraints that the row's values reach; -1 when `pending` is too small."""
     count = collect(constraints, pending, np.int64(0), counters[ALWAYS_CONSTRAINT])
     for place in range(present_count):
@@ -372,9 +370,7 @@ def scan(
                 if total + size > slots.size:
                     status = RESULTS_FULL
                     break
-                whole = (
-                    summaries[chunk, MOST_LOW] <= high and summaries[chunk, LEAST_HIGH] >= low and not inexact
-                )
+                whole = summaries[chunk, MOST_LOW] <= high and summaries[chunk, LEAST_HIGH] >= low and not inexact
                 for item in range(np.uint64(size)):
                     if not whole:
                         if lows[chunk, item] > high or highs[chunk, item] < low:

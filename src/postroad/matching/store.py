@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import device, inlined, kernel
+from postroad.kernels import Int, Truth, device, inlined, kernel
 from postroad.matching.arena import free_text, free_words, take_text, take_words
 from postroad.matching.columns import (
     ALWAYS,
@@ -62,13 +62,13 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 @inlined
-def table_slot(constraint: np.int64, key: np.uint64) -> np.uint64:
+def table_slot(constraint: Int, key: np.uint64) -> np.uint64:
     """A table word: the key's upper half as a tag, and the constraint's number plus one (zero is an empty word)."""
     return (key & _TAG) | np.uint64(constraint + 1)
 
 
 @device
-def table_insert(table: NDArray[np.uint64], key: np.uint64, constraint: np.int64) -> None:
+def table_insert(table: NDArray[np.uint64], key: np.uint64, constraint: Int) -> None:
     """Put a constraint into the table, which always has room."""
     mask = np.uint64(table.size - 1)
     at = key & mask
@@ -78,13 +78,11 @@ def table_insert(table: NDArray[np.uint64], key: np.uint64, constraint: np.int64
 
 
 @device
-def table_delete(
-    table: NDArray[np.uint64], keys: NDArray[np.uint64], key: np.uint64, constraint: np.int64
-) -> None:
+def table_delete(table: NDArray[np.uint64], keys: NDArray[np.uint64], constraint: Int) -> None:
     """Take a constraint out, and close the gap so that no tombstone is needed (Knuth, vol. 3, algorithm R)."""
     mask = np.uint64(table.size - 1)
-    gap = key & mask
-    wanted = table_slot(constraint, key)
+    gap = keys[constraint] & mask
+    wanted = table_slot(constraint, np.uint64(keys[constraint]))
     while table[gap] != wanted:
         gap = (gap + np.uint64(1)) & mask
     at = gap
@@ -108,12 +106,12 @@ def find_text(
     constraints: NDArray[np.int32],
     text: NDArray[np.uint8],
     key: np.uint64,
-    kind: np.int64,
-    attribute: np.int64,
+    kind: Int,
+    attribute: Int,
     buffer: NDArray[np.uint8],
-    start: np.int64,
-    size: np.int64,
-) -> np.int64:
+    start: Int,
+    size: Int,
+) -> Int:
     """The resident constraint of this kind and attribute with exactly these bytes, or -1."""
     mask = np.uint64(table.size - 1)
     at = key & mask
@@ -138,10 +136,10 @@ def find_number(
     constraints: NDArray[np.int32],
     bits: NDArray[np.int64],
     key: np.uint64,
-    attribute: np.int64,
-    value: np.int64,
-    integral: np.int64,
-) -> np.int64:
+    attribute: Int,
+    value: Int,
+    integral: Int,
+) -> Int:
     """The resident equality with this number in canonical form, or -1."""
     mask = np.uint64(table.size - 1)
     at = key & mask
@@ -166,11 +164,11 @@ def same_constraint(
     bits: NDArray[np.int64],
     words: NDArray[np.int32],
     text: NDArray[np.uint8],
-    found: np.int64,
+    found: Int,
     request: NDArray[np.int64],
     request_words: NDArray[np.int32],
     request_text: NDArray[np.uint8],
-) -> bool:
+) -> Truth:
     """Whether a resident constraint is the requested one."""
     row = constraints[found]
     if row[KIND] != request[0] or row[ATTRIBUTE] != request[1] or row[FLAGS] != request[2]:
@@ -191,8 +189,8 @@ def count_questions(
     constraints: NDArray[np.int32],
     words: NDArray[np.int32],
     counters: NDArray[np.int64],
-    constraint: np.int64,
-    step: np.int64,
+    constraint: Int,
+    step: Int,
 ) -> None:
     """Note what a constraint asks of its attribute (step 1), or take the note back (step -1)."""
     row = constraints[constraint]
@@ -231,7 +229,7 @@ def find_request(
     request: NDArray[np.int64],
     request_words: NDArray[np.int32],
     request_text: NDArray[np.uint8],
-) -> np.int64:
+) -> Int:
     """The resident constraint equal to the request, or -1."""
     mask = np.uint64(table.size - 1)
     at = key & mask
@@ -258,9 +256,9 @@ def request_key(
 
 
 @inlined
-def has_members(kind: np.int64) -> bool:
+def has_members(kind: Int) -> Truth:
     """Whether the words of a constraint are other constraints, each of which it refers to."""
-    return kind == IN_TEXT or kind == NOT_IN_TEXT or kind == NOT_EQUAL_TEXT
+    return kind in (IN_TEXT, NOT_IN_TEXT, NOT_EQUAL_TEXT)
 
 
 @kernel(
@@ -282,7 +280,7 @@ def intern(
     request_bounds: NDArray[np.float64],
     request_words: NDArray[np.int32],
     request_text: NDArray[np.uint8],
-) -> int:
+) -> Int:
     """Find the requested constraint or make it, with one more reference; `request` is kind, attribute, flags, two
     words of bits and a content hash. Answers its number, WORDS_FULL or TEXT_FULL. A full arena changes nothing.
     """
@@ -340,12 +338,12 @@ def forget(
     text: NDArray[np.uint8],
     attributes: NDArray[np.int32],
     counters: NDArray[np.int64],
-    constraint: np.int64,
+    constraint: Int,
 ) -> None:
     """Take a constraint that nobody refers to out of the table and give its blocks back."""
     row = constraints[constraint]
     count_questions(attributes, constraints, words, counters, constraint, -1)
-    table_delete(table, keys, keys[constraint], constraint)
+    table_delete(table, keys, constraint)
     if row[WORD_COUNT]:
         free_words(words, counters, row[WORDS], row[WORD_COUNT])
     if row[TEXT_SIZE]:
@@ -365,7 +363,7 @@ def release_leaf(
     text: NDArray[np.uint8],
     attributes: NDArray[np.int32],
     counters: NDArray[np.int64],
-    constraint: np.int64,
+    constraint: Int,
 ) -> None:
     """Drop one reference to a constraint without members."""
     constraints[constraint, REFERENCES] -= 1
@@ -383,7 +381,7 @@ def release(
     text: NDArray[np.uint8],
     attributes: NDArray[np.int32],
     counters: NDArray[np.int64],
-    constraint: np.int64,
+    constraint: Int,
 ) -> None:
     """Drop one reference; the last one frees the constraint and, with it, a reference to each of its members."""
     constraints[constraint, REFERENCES] -= 1

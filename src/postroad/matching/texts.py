@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import device
+from postroad.kernels import Int, Truth, device
 from postroad.matching.columns import MAX_LEVELS
 from postroad.matching.hashing import hash_bytes, mix, same_bytes
 
@@ -24,25 +24,21 @@ _DOT, _STAR, _REST = ord("."), ord("*"), ord(">")
 
 
 @device
-def has_prefix(
-    text: NDArray[np.uint8], at: np.int64, size: np.int64, source: NDArray[np.uint8], start: np.int64, end: np.int64
-) -> bool:
+def has_prefix(text: NDArray[np.uint8], at: Int, size: Int, source: NDArray[np.uint8], start: Int, end: Int) -> Truth:
     """Whether source[start:end] begins with text[at:at+size]."""
     return size <= end - start and same_bytes(text, at, source, start, size)
 
 
 @device
-def has_suffix(
-    text: NDArray[np.uint8], at: np.int64, size: np.int64, source: NDArray[np.uint8], start: np.int64, end: np.int64
-) -> bool:
+def has_suffix(text: NDArray[np.uint8], at: Int, size: Int, source: NDArray[np.uint8], start: Int, end: Int) -> Truth:
     """Whether source[start:end] ends with text[at:at+size]."""
     return size <= end - start and same_bytes(text, at, source, end - size, size)
 
 
 @device
 def has_substring(
-    text: NDArray[np.uint8], at: np.int64, size: np.int64, source: NDArray[np.uint8], start: np.int64, end: np.int64
-) -> bool:
+    text: NDArray[np.uint8], at: Int, size: Int, source: NDArray[np.uint8], start: Int, end: Int
+) -> Truth:
     """Whether source[start:end] holds text[at:at+size] anywhere."""
     for here in range(start, end - size + 1):
         if source[here] == text[at] and same_bytes(text, at, source, here, size):
@@ -51,7 +47,7 @@ def has_substring(
 
 
 @device
-def after_character(source: NDArray[np.uint8], at: np.int64, end: np.int64) -> np.int64:
+def after_character(source: NDArray[np.uint8], at: Int, end: Int) -> Int:
     """Where the character at `at` ends, or -1 if none begins there."""
     if at >= end or source[at] & 0xC0 == 0x80:
         return -1
@@ -62,9 +58,7 @@ def after_character(source: NDArray[np.uint8], at: np.int64, end: np.int64) -> n
 
 
 @device
-def is_like(
-    text: NDArray[np.uint8], at: np.int64, size: np.int64, source: NDArray[np.uint8], start: np.int64, end: np.int64
-) -> bool:
+def is_like(text: NDArray[np.uint8], at: Int, size: Int, source: NDArray[np.uint8], start: Int, end: Int) -> Truth:
     """Whether source[start:end] has the form of the pattern text[at:at+size].
 
     On a mismatch only the last ANY_RUN can take more: a longer run for an earlier one could be given to the last as
@@ -98,8 +92,8 @@ def is_like(
 
 @device
 def topic_matches(
-    text: NDArray[np.uint8], at: np.int64, size: np.int64, source: NDArray[np.uint8], start: np.int64, end: np.int64
-) -> bool:
+    text: NDArray[np.uint8], at: Int, size: Int, source: NDArray[np.uint8], start: Int, end: Int
+) -> Truth:
     """Whether the topic source[start:end] fits the pattern text[at:at+size]."""
     pattern, stop, here = at, at + size, start
     while pattern < stop:
@@ -125,9 +119,7 @@ def topic_matches(
 
 
 @device
-def split_levels(
-    source: NDArray[np.uint8], start: np.int64, end: np.int64, hashes: NDArray[np.uint64]
-) -> np.int64:
+def split_levels(source: NDArray[np.uint8], start: Int, end: Int, hashes: NDArray[np.uint64]) -> Int:
     """Hash each level of a topic; answers their number, at most MAX_LEVELS (further levels are left out)."""
     count = 0
     level = start
@@ -142,7 +134,7 @@ def split_levels(
 
 
 @device
-def shape_content(hashes: NDArray[np.uint64], levels: np.int64, stars: np.int64, shape: np.int64) -> np.uint64:
+def shape_content(hashes: NDArray[np.uint64], levels: Int, stars: Int, shape: Int) -> np.uint64:
     """The hash of those levels that a shape of pattern spells out."""
     content = mix(np.uint64(shape + 1))
     for level in range(levels):
