@@ -1,0 +1,28 @@
+"""The broker: one station of the network, without I/O."""
+
+from __future__ import annotations
+
+from postroad.broker.core import Broker
+from postroad.broker.errors import BrokerError
+from postroad.broker.limits import Limits
+from postroad.broker.numbers import PublisherNumbers
+from postroad.broker.outbox import Delivery, Outbox
+from postroad.broker.recording import NoRecorder, Recorder
+from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
+from postroad.broker.statistics import BrokerStatistics
+
+__all__ = [
+    "AckMode",
+    "Broker",
+    "BrokerError",
+    "BrokerStatistics",
+    "Delivery",
+    "Limits",
+    "NoRecorder",
+    "Outbox",
+    "OverflowPolicy",
+    "PublisherNumbers",
+    "Recorder",
+    "Session",
+    "Subscription",
+]

@@ -1,0 +1,351 @@
+"""One station: receives batches, matches them, hands them to subscriptions, and counts what it does.
+
+No sockets, no clocks, no threads: time comes in as an argument, and what has to be written comes out in an `Outbox`.
+The driver tells the core when a connection cannot take more (`congested`) and when it can again (`drained`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.broker.errors import BrokerError
+from postroad.broker.grouping import Grouping
+from postroad.broker.limits import Limits
+from postroad.broker.outbox import Delivery, Outbox
+from postroad.broker.recording import NoRecorder
+from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
+from postroad.broker.statistics import BrokerStatistics
+from postroad.matching import SubscriptionIndex
+from postroad.messages import IdGenerator
+from postroad.messages.columns import SOURCE
+from postroad.security import AllowAll, Refusal
+from postroad.selectors import Selector, TopicPattern
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from postroad.broker.numbers import PublisherNumbers
+    from postroad.broker.recording import Recorder
+    from postroad.messages import Batch
+    from postroad.security import Policy
+
+__all__ = ["Broker"]
+
+_WORD = 64
+
+
+class Broker:
+    """The core of one broker.
+
+    Args:
+        number: the broker's number in the plan; part of every id it stamps.
+        numbers: hands out publisher numbers.
+        limits: what the broker keeps at most.
+        policy: who may do what.
+        recorder: keeps the record.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        numbers: PublisherNumbers,
+        limits: Limits | None = None,
+        policy: Policy | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self.number = number
+        self.limits = limits or Limits()
+        self._numbers = numbers
+        self._policy = policy or AllowAll()
+        self._recorder = recorder or NoRecorder()
+        self._index = SubscriptionIndex()
+        self._grouping = Grouping()
+        self._sessions: dict[int, Session] = {}
+        self._by_slot: list[Subscription | None] = []
+        self._next_session = 1
+        self._next_subscription = 1
+        self._accepted = self._delivered = self._matched_nobody = 0
+        self._shed_full = self._shed_closed = self._acknowledged = self._refused = 0
+
+    # --- sessions and subscriptions ----------------------------------------------------------------------------------
+
+    def attached(self, principal: str) -> Session:
+        """A client has connected.
+
+        Raises:
+            BrokerError: the broker has as many sessions as it may.
+        """
+        if len(self._sessions) >= self.limits.sessions:
+            raise BrokerError(f"this broker has {self.limits.sessions:,} sessions, its limit; try another broker")
+        session = Session(self._next_session, principal)
+        self._next_session += 1
+        self._sessions[session.number] = session
+        return session
+
+    def detached(self, session: Session, now: int) -> Outbox:
+        """A client is gone: its subscriptions end, and what waited for them is shed and counted."""
+        outbox = Outbox()
+        for key in list(session.subscriptions):
+            self._end_subscription(session.subscriptions[key], "session closed", outbox, now)
+        del self._sessions[session.number]
+        return outbox
+
+    def subscribe(
+        self,
+        session: Session,
+        key: str,
+        topic: str,
+        selector: str = "",
+        ack_mode: AckMode = AckMode.AUTO,
+        policy: OverflowPolicy = OverflowPolicy.DROP_OLDEST,
+    ) -> Subscription:
+        """Add a subscription to a session.
+
+        Raises:
+            BrokerError: the key is taken, the session has too many subscriptions, or the policy refuses.
+            SelectorError, TopicError: a text does not parse.
+        """
+        if key in session.subscriptions:
+            raise BrokerError(f"this session has a subscription {key!r} already; unsubscribe it or choose another id")
+        if len(session.subscriptions) >= self.limits.subscriptions_per_session:
+            limit = self.limits.subscriptions_per_session
+            raise BrokerError(f"this session has {limit:,} subscriptions, the limit (subscriptions_per_session)")
+        pattern = TopicPattern.parse(topic)
+        wanted = Selector.parse(selector) if selector.strip() else None
+        allowed = self._policy.may_subscribe(session.principal, topic, wanted)
+        if isinstance(allowed, Refusal):
+            raise BrokerError(f"subscription to {topic!r} refused: {allowed.reason}")
+        subscription = Subscription(self._next_subscription, session, key, topic, ack_mode, policy)
+        subscription.slot = self._index.add(subscription.number, allowed, pattern)
+        self._next_subscription += 1
+        if subscription.slot >= len(self._by_slot):
+            self._by_slot.extend([None] * (subscription.slot + 1 - len(self._by_slot)))
+        self._by_slot[subscription.slot] = subscription
+        session.subscriptions[key] = subscription
+        return subscription
+
+    def unsubscribe(self, session: Session, key: str, now: int) -> Outbox:
+        """End a subscription.
+
+        Raises:
+            BrokerError: the session has no such subscription.
+        """
+        subscription = session.subscriptions.get(key)
+        if subscription is None:
+            raise BrokerError(f"this session has no subscription {key!r}")
+        outbox = Outbox()
+        self._end_subscription(subscription, "unsubscribed", outbox, now)
+        return outbox
+
+    def _end_subscription(self, subscription: Subscription, reason: str, outbox: Outbox, now: int) -> None:
+        self._index.remove(subscription.number)
+        self._by_slot[subscription.slot] = None
+        del subscription.session.subscriptions[subscription.key]
+        for segment in subscription.waiting.shed(0, 0):
+            self._shed_closed += len(segment.rows)
+            self._recorder.shed(segment.batch, segment.rows, subscription.number, reason, now)
+        self._release_publishers(subscription, outbox)
+
+    # --- the way of a message ----------------------------------------------------------------------------------------
+
+    def receive(self, batch: Batch, source: Session, now: int) -> Outbox:
+        """Take a batch from a local publisher: stamp ids, match, and deliver or enqueue.
+
+        The batch's ids are set when this returns.
+        """
+        outbox = Outbox()
+        allowed = self._policy.may_publish(source.principal, batch)
+        if allowed is not None:
+            batch = batch.take(allowed)
+        if not len(batch):
+            return outbox
+        self._identify(batch, source, now)
+        self._recorder.accepted(batch, now)
+        self._accepted += len(batch)
+        source.published += len(batch)
+        offsets, slots = self._index.match(batch)
+        self._matched_nobody += int((offsets[1:] == offsets[:-1]).sum())
+        for slot, rows in self._grouping.by_slot(offsets, slots, len(self._by_slot)):
+            subscription = self._by_slot[slot]
+            assert subscription is not None
+            self._hand_over(subscription, batch, rows, source, outbox, now)
+        return outbox
+
+    def _identify(self, batch: Batch, source: Session, now: int) -> None:
+        if source.publisher is None:
+            source.publisher = IdGenerator(self._numbers.take(), self.number)
+        batch.ids[:] = source.publisher.take(now, len(batch))
+        batch.envelopes[:, SOURCE] = self.number
+
+    def _hand_over(
+        self,
+        subscription: Subscription,
+        batch: Batch,
+        rows: NDArray[np.int32],
+        source: Session,
+        outbox: Outbox,
+        now: int,
+    ) -> None:
+        """Deliver rows now if the subscriber keeps up, or let them wait."""
+        room = self._room(subscription)
+        if room >= len(rows):
+            self._deliver(subscription, batch, rows, outbox, now)
+            return
+        if room:
+            self._deliver(subscription, batch, rows[:room], outbox, now)
+            rows = rows[room:]
+        subscription.waiting.push(batch, rows)
+        if not self._is_full(subscription):
+            return
+        if subscription.policy is OverflowPolicy.DROP_OLDEST:
+            self._shed_oldest(subscription, now)
+        elif subscription.policy is OverflowPolicy.PUSH_BACK:
+            if not source.pushed_back_by:
+                outbox.pauses.append(source.number)
+            source.pushed_back_by.add(subscription.number)
+        else:
+            outbox.closes.append(
+                (subscription.session.number, f"subscription {subscription.key!r} reads too slowly; its queue is full")
+            )
+
+    def _room(self, subscription: Subscription) -> int:
+        """How many messages may be written to a subscription now."""
+        if subscription.session.congested or subscription.waiting.messages:
+            return 0
+        if subscription.ack_mode is AckMode.AUTO:
+            return 2**62
+        return max(0, self.limits.unacknowledged - len(subscription.unacknowledged))
+
+    def _is_full(self, subscription: Subscription) -> bool:
+        waiting = subscription.waiting
+        return waiting.messages > self.limits.queue_messages or waiting.bytes > self.limits.queue_bytes
+
+    def _shed_oldest(self, subscription: Subscription, now: int) -> None:
+        for segment in subscription.waiting.shed(self.limits.queue_messages, self.limits.queue_bytes):
+            subscription.shed += len(segment.rows)
+            self._shed_full += len(segment.rows)
+            self._recorder.shed(segment.batch, segment.rows, subscription.number, "queue full", now)
+
+    def _deliver(
+        self, subscription: Subscription, batch: Batch, rows: NDArray[np.int32], outbox: Outbox, now: int
+    ) -> None:
+        outbox.deliveries.append(Delivery(subscription, batch, rows))
+        subscription.delivered += len(rows)
+        self._delivered += len(rows)
+        self._recorder.delivered(batch, rows, subscription.number, now)
+        if subscription.ack_mode is not AckMode.AUTO:
+            heads, tails = batch.ids[rows, 0].tolist(), batch.ids[rows, 1].tolist()
+            subscription.unacknowledged.update(
+                dict.fromkeys(head << _WORD | tail for head, tail in zip(heads, tails, strict=True))
+            )
+
+    # --- flow --------------------------------------------------------------------------------------------------------
+
+    def congested(self, session: Session) -> None:
+        """The session's connection takes no more for now."""
+        session.congested = True
+
+    def drained(self, session: Session, now: int) -> Outbox:
+        """The session's connection takes more again: hand out what waited, one turn's worth."""
+        session.congested = False
+        outbox = Outbox()
+        left = self.limits.drain_messages
+        for subscription in session.subscriptions.values():
+            if left <= 0:
+                break
+            left -= self._drain(subscription, left, outbox, now)
+        return outbox
+
+    def has_waiting(self, session: Session) -> bool:
+        """Whether `drained` would have more to hand out."""
+        return any(self._drainable(subscription) for subscription in session.subscriptions.values())
+
+    def _drainable(self, subscription: Subscription) -> int:
+        waiting = subscription.waiting.messages
+        if subscription.ack_mode is AckMode.AUTO:
+            return waiting
+        return min(waiting, max(0, self.limits.unacknowledged - len(subscription.unacknowledged)))
+
+    def _drain(self, subscription: Subscription, most: int, outbox: Outbox, now: int) -> int:
+        handed = 0
+        for segment in subscription.waiting.pull(min(most, self._drainable(subscription))):
+            self._deliver(subscription, segment.batch, segment.rows, outbox, now)
+            handed += len(segment.rows)
+        # Half empty before publishers go on: they would be paused again at once otherwise.
+        if 2 * subscription.waiting.messages <= self.limits.queue_messages:
+            self._release_publishers(subscription, outbox)
+        return handed
+
+    def _release_publishers(self, subscription: Subscription, outbox: Outbox) -> None:
+        if subscription.policy is not OverflowPolicy.PUSH_BACK:
+            return
+        for session in self._sessions.values():
+            if subscription.number in session.pushed_back_by:
+                session.pushed_back_by.discard(subscription.number)
+                if not session.pushed_back_by:
+                    outbox.resumes.append(session.number)
+
+    def acknowledge(self, session: Session, key: str, head: int, tail: int, positive: bool, now: int) -> Outbox:
+        """A client acknowledges a message (or refuses it); in mode `client`, all earlier ones with it.
+
+        Raises:
+            BrokerError: no such subscription, or the message does not wait for an acknowledgement.
+        """
+        subscription = session.subscriptions.get(key)
+        if subscription is None:
+            raise BrokerError(f"acknowledgement for subscription {key!r}, which this session does not have")
+        wanted = head << _WORD | tail
+        if wanted not in subscription.unacknowledged:
+            raise BrokerError("acknowledgement of a message that does not wait for one; each counts once")
+        for done in self._settled(subscription, wanted):
+            del subscription.unacknowledged[done]
+            self._count_acknowledgement(subscription, done, positive, now)
+        outbox = Outbox()
+        if not session.congested:
+            self._drain(subscription, self.limits.drain_messages, outbox, now)
+        return outbox
+
+    def _settled(self, subscription: Subscription, wanted: int) -> list[int]:
+        if subscription.ack_mode is AckMode.INDIVIDUAL:
+            return [wanted]
+        settled = []
+        for waiting in subscription.unacknowledged:
+            settled.append(waiting)
+            if waiting == wanted:
+                break
+        return settled
+
+    def _count_acknowledgement(self, subscription: Subscription, message: int, positive: bool, now: int) -> None:
+        if positive:
+            subscription.acknowledged += 1
+            self._acknowledged += 1
+        else:
+            subscription.refused += 1
+            self._refused += 1
+        head, tail = message >> _WORD, message & (2**_WORD - 1)
+        self._recorder.acknowledged(head, tail, subscription.number, positive, now)
+
+    # --- what it holds -----------------------------------------------------------------------------------------------
+
+    def statistics(self) -> BrokerStatistics:
+        """Counts for people and for metrics."""
+        subscriptions = [each for session in self._sessions.values() for each in session.subscriptions.values()]
+        index = self._index.statistics()
+        return BrokerStatistics(
+            sessions_now=len(self._sessions),
+            subscriptions_now=len(subscriptions),
+            waiting_messages_now=sum(each.waiting.messages for each in subscriptions),
+            waiting_bytes_now=sum(each.waiting.bytes for each in subscriptions),
+            unacknowledged_now=sum(len(each.unacknowledged) for each in subscriptions),
+            paused_publishers_now=sum(bool(session.pushed_back_by) for session in self._sessions.values()),
+            accepted=self._accepted,
+            delivered=self._delivered,
+            matched_nobody=self._matched_nobody,
+            shed_queue_full=self._shed_full,
+            shed_session_closed=self._shed_closed,
+            acknowledged=self._acknowledged,
+            refused=self._refused,
+            index_constraints_now=index.constraints,
+            index_bytes_now=index.bytes,
+        )

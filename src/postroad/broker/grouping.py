@@ -1,0 +1,77 @@
+"""Turn the answer of the index around: from the subscriptions of each row to the rows of each subscription."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.kernels import kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Grouping"]
+
+
+@kernel(
+    "int64(int64[::1], int32[::1], int32[::1], int32[::1], int64[::1], int32[::1])",
+    allocates=False,
+)
+def group_rows(
+    offsets: NDArray[np.int64],
+    slots: NDArray[np.int32],
+    counts: NDArray[np.int32],
+    groups: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    rows: NDArray[np.int32],
+) -> int:
+    """Counting sort of (row, slot) pairs by slot; answers the number of groups.
+
+    `counts` has a word for every slot and is zero between calls. Group g is slot groups[g], and its rows, in order,
+    are rows[starts[g]:starts[g + 1]].
+    """
+    count = 0
+    for slot in slots:
+        if counts[slot] == 0:
+            groups[count] = slot
+            count += 1
+        counts[slot] += 1
+    at = 0
+    for group in range(count):
+        starts[group] = at
+        size = counts[groups[group]]
+        counts[groups[group]] = at
+        at += size
+    starts[count] = at
+    for row in range(offsets.size - 1):
+        for place in range(offsets[row], offsets[row + 1]):
+            slot = slots[place]
+            rows[counts[slot]] = row
+            counts[slot] += 1
+    for group in range(count):
+        counts[groups[group]] = 0
+    return count
+
+
+class Grouping:
+    """Groups matches by slot; keeps its scratch array between calls."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(64, np.int32)
+
+    def by_slot(
+        self, offsets: NDArray[np.int64], slots: NDArray[np.int32], slot_limit: int
+    ) -> list[tuple[int, NDArray[np.int32]]]:
+        """(slot, its rows in order) for each slot that occurs; every slot is below `slot_limit`."""
+        total = len(slots)
+        if total == 0:
+            return []
+        if len(self._counts) < slot_limit:
+            self._counts = np.zeros(2 * slot_limit, np.int32)
+        distinct = min(total, slot_limit)
+        groups, starts = np.empty(distinct, np.int32), np.empty(distinct + 1, np.int64)
+        rows = np.empty(total, np.int32)
+        count = group_rows(offsets, slots, self._counts, groups, starts, rows)
+        bounds = starts[: count + 1].tolist()
+        return [(slot, rows[bounds[g] : bounds[g + 1]]) for g, slot in enumerate(groups[:count].tolist())]

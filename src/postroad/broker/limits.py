@@ -1,0 +1,30 @@
+"""The limits of one broker, with their reasons. All can be set; all show in `statistics()`."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["Limits"]
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What one broker keeps at most.
+
+    Attributes:
+        queue_messages: messages that wait for one subscription. At 250 bytes a message a full queue is about as much
+            as a socket buffer holds a few times over: enough for a pause, not for an outage.
+        queue_bytes: the same in bytes, for large messages.
+        unacknowledged: messages sent and not yet acknowledged, per subscription in a client mode. ActiveMQ's prefetch
+            for topics is 32,766; a tenth of it bounds memory and still covers a round trip.
+        sessions: connections at once; each costs a few kilobytes and a file descriptor.
+        subscriptions_per_session: one client cannot fill the index alone.
+        drain_messages: how many queued messages a session gets per turn, so that one that catches up does not keep the
+            others waiting.
+    """
+
+    queue_messages: int = 10_000
+    queue_bytes: int = 16 * 1024 * 1024
+    unacknowledged: int = 3_000
+    sessions: int = 10_000
+    subscriptions_per_session: int = 10_000
+    drain_messages: int = 2_000

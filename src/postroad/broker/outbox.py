@@ -1,0 +1,44 @@
+"""What the driver has to do after a call into the core."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from postroad.broker.sessions import Subscription
+    from postroad.messages import Batch
+
+__all__ = ["Delivery", "Outbox"]
+
+
+class Delivery(NamedTuple):
+    """Rows to write to the connection of a subscription's session, now and in this order."""
+
+    subscription: Subscription
+    batch: Batch
+    rows: NDArray[np.int32]
+
+
+class Outbox:
+    """Filled by one call into the core; the driver carries it out before the next call.
+
+    Attributes:
+        deliveries: what to write, in order; several may go to one session.
+        pauses: sessions to stop reading from, because a queue behind them pushes back.
+        resumes: sessions to read from again.
+        closes: sessions to close, each with the reason to tell its client.
+    """
+
+    __slots__ = ("closes", "deliveries", "pauses", "resumes")
+
+    def __init__(self) -> None:
+        self.deliveries: list[Delivery] = []
+        self.pauses: list[int] = []
+        self.resumes: list[int] = []
+        self.closes: list[tuple[int, str]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.deliveries or self.pauses or self.resumes or self.closes)

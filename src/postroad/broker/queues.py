@@ -1,0 +1,78 @@
+"""The queue of one subscription: messages that wait because their subscriber does not read fast enough.
+
+A queue holds segments: a batch and some of its rows. A waiting segment is copied out of the read it came in, so that
+one wanted row does not keep a whole socket read alive.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from postroad.messages import Batch, decode_batch, encode_batch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Segment", "WaitingQueue"]
+
+
+class Segment(NamedTuple):
+    """Some rows of a batch."""
+
+    batch: Batch
+    rows: NDArray[np.int32]
+
+
+def copied_out(batch: Batch, rows: NDArray[np.int32]) -> Batch:
+    """A batch of its own with the given rows, over a buffer that holds nothing else."""
+    chosen = batch.take(rows)
+    encoded, lengths = encode_batch(chosen)
+    return decode_batch(encoded, lengths, ids=chosen.ids, envelopes=chosen.envelopes)
+
+
+class WaitingQueue:
+    """First in, first out; bounded by the caller, who sheds from the front."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.bytes = 0
+        self._segments: deque[Batch] = deque()
+
+    def __len__(self) -> int:
+        return self.messages
+
+    def push(self, batch: Batch, rows: NDArray[np.int32]) -> None:
+        """Append copies of some rows."""
+        waiting = copied_out(batch, rows)
+        self._segments.append(waiting)
+        self.messages += len(waiting)
+        self.bytes += waiting.buffer.nbytes
+
+    def pull(self, most: int) -> list[Segment]:
+        """Take up to `most` messages from the front, in order."""
+        taken = []
+        while most > 0 and self._segments:
+            batch = self._segments.popleft()
+            self.bytes -= batch.buffer.nbytes
+            if len(batch) > most:
+                every = np.arange(len(batch), dtype=np.int32)
+                kept = copied_out(batch, every[most:])
+                self._segments.appendleft(kept)
+                self.bytes += kept.buffer.nbytes
+                batch = batch.take(every[:most])
+            most -= len(batch)
+            self.messages -= len(batch)
+            taken.append(Segment(batch, np.arange(len(batch), dtype=np.int32)))
+        return taken
+
+    def shed(self, messages: int, bytes_: int) -> list[Segment]:
+        """Take from the front until at most so many messages and bytes are left; answers what was shed."""
+        shed = []
+        while self.messages and (self.messages > messages or self.bytes > bytes_):
+            excess = self.messages - messages
+            # By bytes alone it is not known how many messages to shed: go by whole segments then.
+            shed += self.pull(excess if excess > 0 else len(self._segments[0]))
+        return shed

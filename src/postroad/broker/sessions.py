@@ -1,0 +1,99 @@
+"""Sessions and their subscriptions.
+
+A session has a number and a principal; its connection comes and goes with the driver. Subscriptions and queues belong
+to the session, never to the connection.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from postroad.broker.queues import WaitingQueue
+
+if TYPE_CHECKING:
+    from postroad.messages import IdGenerator
+
+__all__ = ["AckMode", "OverflowPolicy", "Session", "Subscription"]
+
+
+class AckMode(Enum):
+    """When a delivery counts as done."""
+
+    AUTO = "auto"  # when it is handed to the socket
+    CLIENT = "client"  # when the client acknowledges it or a later one
+    INDIVIDUAL = "client-individual"  # when the client acknowledges it
+
+
+class OverflowPolicy(Enum):
+    """What happens when a subscription's queue is full."""
+
+    DROP_OLDEST = "drop-oldest"  # the oldest waiting messages are shed
+    PUSH_BACK = "push-back"  # publishers connected to this broker are paused
+    DISCONNECT = "disconnect"  # the subscriber's session is closed
+
+
+class Subscription:
+    """One subscription of a session.
+
+    Attributes:
+        number: unique in this broker while it runs; what records name.
+        session: the session it belongs to.
+        key: the client's own name for it, unique in its session.
+        waiting: messages that matched and are not sent yet.
+        unacknowledged: ids (as 128-bit integers) that were sent and wait for an acknowledgement, oldest first.
+    """
+
+    __slots__ = (
+        "ack_mode",
+        "acknowledged",
+        "delivered",
+        "key",
+        "number",
+        "policy",
+        "refused",
+        "session",
+        "shed",
+        "slot",
+        "topic",
+        "unacknowledged",
+        "waiting",
+    )
+
+    def __init__(
+        self, number: int, session: Session, key: str, topic: str, ack_mode: AckMode, policy: OverflowPolicy
+    ) -> None:
+        self.number = number
+        self.session = session
+        self.key = key
+        self.topic = topic
+        self.ack_mode = ack_mode
+        self.policy = policy
+        self.slot = -1
+        self.waiting = WaitingQueue()
+        self.unacknowledged: dict[int, None] = {}
+        self.delivered = 0
+        self.acknowledged = 0
+        self.refused = 0
+        self.shed = 0
+
+
+class Session:
+    """One client of the broker.
+
+    Attributes:
+        congested: the driver cannot write any more at the moment; what matches has to wait.
+        publisher: stamps the ids of what the session publishes; made when it first publishes.
+        pushed_back_by: numbers of the full subscriptions that keep this session from publishing.
+    """
+
+    __slots__ = ("congested", "number", "principal", "published", "publisher", "pushed_back_by", "subscriptions")
+
+    def __init__(self, number: int, principal: str) -> None:
+        self.number = number
+        self.principal = principal
+        self.subscriptions: dict[str, Subscription] = {}
+        self.congested = False
+        self.publisher: IdGenerator | None = None
+        self.published = 0
+        self.pushed_back_by: set[int] = set()

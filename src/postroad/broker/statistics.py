@@ -1,0 +1,27 @@
+"""What a broker counts."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["BrokerStatistics"]
+
+
+class BrokerStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts since the start, except where a field says "now"."""
+
+    sessions_now: int
+    subscriptions_now: int
+    waiting_messages_now: int
+    waiting_bytes_now: int
+    unacknowledged_now: int
+    paused_publishers_now: int
+    accepted: int
+    delivered: int
+    matched_nobody: int
+    shed_queue_full: int
+    shed_session_closed: int
+    acknowledged: int
+    refused: int
+    index_constraints_now: int
+    index_bytes_now: int

@@ -1,0 +1,40 @@
+"""The contract that every publish batch and every subscribe passes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from postroad.messages import Batch
+    from postroad.selectors import Selector
+
+__all__ = ["AllowAll", "Policy", "Refusal"]
+
+
+class Refusal(NamedTuple):
+    """Why something is not allowed, in words for the client."""
+
+    reason: str
+
+
+class Policy(Protocol):
+    """Decides by principal: the name that a session proved, or an empty text."""
+
+    def may_publish(self, principal: str, batch: Batch) -> NDArray[np.intp] | None:
+        """The rows that may be published; None for all of them, which then costs nothing."""
+
+    def may_subscribe(self, principal: str, topic: str, selector: Selector | None) -> Selector | Refusal | None:
+        """The selector to use (a policy may narrow it; None selects everything), or a refusal."""
+
+
+class AllowAll:
+    """Everybody may do everything."""
+
+    def may_publish(self, principal: str, batch: Batch) -> NDArray[np.intp] | None:
+        return None
+
+    def may_subscribe(self, principal: str, topic: str, selector: Selector | None) -> Selector | Refusal | None:
+        return selector
