@@ -1,0 +1,39 @@
+"""Topology: graphs, shapes and growth of networks, plans, and the shortest paths in them (`docs/routing.md`)."""
+
+from __future__ import annotations
+
+from postroad.topology.errors import PlanError, TopologyError
+from postroad.topology.graph import DEFAULT_COST, LARGEST_BROKER, Graph
+from postroad.topology.growth import power_law, waxman
+from postroad.topology.hierarchy import Hierarchy, Station, cluster, tree
+from postroad.topology.paths import UNREACHED, Routes, bit_words, routes
+from postroad.topology.plan import BrokerPlan, Delivery, LinkPlan, Plan, Settings, Strategies
+from postroad.topology.shapes import line, ring, square_with_diagonal, star
+
+__all__ = [
+    "DEFAULT_COST",
+    "LARGEST_BROKER",
+    "UNREACHED",
+    "BrokerPlan",
+    "Delivery",
+    "Graph",
+    "Hierarchy",
+    "LinkPlan",
+    "Plan",
+    "PlanError",
+    "Routes",
+    "Settings",
+    "Station",
+    "Strategies",
+    "TopologyError",
+    "bit_words",
+    "cluster",
+    "line",
+    "power_law",
+    "ring",
+    "routes",
+    "square_with_diagonal",
+    "star",
+    "tree",
+    "waxman",
+]

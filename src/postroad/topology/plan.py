@@ -1,0 +1,259 @@
+"""`Plan`: a network written down: its brokers, links, strategy and promise, as TOML that people read and edit."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+
+from postroad.topology.errors import PlanError, TopologyError
+from postroad.topology.graph import DEFAULT_COST, LARGEST_BROKER, LARGEST_COST, Graph
+from postroad.topology.hierarchy import Hierarchy, Station
+from postroad.topology.toml import toml_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["PLAN_VERSION", "BrokerPlan", "Delivery", "LinkPlan", "Plan", "Settings", "Strategies"]
+
+PLAN_VERSION = 1
+
+# A plan of the largest network is 8 MiB of TOML; what is longer is something else.
+MAX_PLAN_BYTES = 16 * 1024 * 1024
+# In `Plan.of`: below, systems hand out ports of their own accord.
+_FIRST_PORT = 20_000
+_LARGEST_PORT = 65_535
+
+Strategies = Literal["drp", "flood", "tree", "cluster"]
+Delivery = Literal["relay", "custody"]
+Number = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BROKER)]
+Port = Annotated[int, msgspec.Meta(ge=1, le=_LARGEST_PORT)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[^\s\x00-\x1f\x7f]+$")]
+Milliseconds = Annotated[int, msgspec.Meta(ge=1, le=86_400_000)]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What all brokers of a network agree on.
+
+    Attributes:
+        heartbeat_ms: how often a link says that it lives.
+        missed_heartbeats: after how many silent heart-beats it counts as dead.
+        refresh_ms: how often a broker says again what it said of itself.
+        lifetime_ms: how long it is believed without that.
+        broadcast_threshold: `drp`: the share of all brokers above which a message goes to all of them.
+        window: ids remembered for each origin, against delivering twice.
+    """
+
+    heartbeat_ms: Milliseconds = 1_000
+    missed_heartbeats: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 3
+    refresh_ms: Milliseconds = 30_000
+    lifetime_ms: Milliseconds = 100_000
+    broadcast_threshold: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.8
+    window: Annotated[int, msgspec.Meta(ge=64, le=2**24)] = 16_384
+
+
+class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One broker: where it listens, and in a tree or a cluster its place.
+
+    Attributes:
+        number: its number, never used again for another broker.
+        host: the address it listens on.
+        port: for clients.
+        link_port: for other brokers.
+        parents: whom it attaches to, in order of preference (`tree`, `cluster`).
+        peers: the other controllers at the top (`cluster`).
+        deputises_for: the top controller whose place it takes when that one fails (`cluster`).
+    """
+
+    number: Number
+    host: Name = "127.0.0.1"
+    port: Port
+    link_port: Port
+    parents: tuple[Number, ...] = ()
+    peers: tuple[Number, ...] = ()
+    deputises_for: Number | None = None
+
+
+class LinkPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A link between two brokers; the lower its cost, the more it is used."""
+
+    between: tuple[Number, Number]
+    cost: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_COST)] = DEFAULT_COST
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole network. `Plan.parse(plan.to_toml()) == plan`."""
+
+    version: Literal[1] = 1
+    name: Name
+    strategy: Strategies = "drp"
+    delivery: Delivery = "relay"
+    settings: Settings = Settings()
+    brokers: tuple[BrokerPlan, ...]
+    links: tuple[LinkPlan, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Plan:
+        """Read a plan from TOML and check it.
+
+        Raises:
+            PlanError: it is no plan; the error begins with the path of the field.
+        """
+        if len(text) > MAX_PLAN_BYTES:
+            raise PlanError("", f"a plan has at most {MAX_PLAN_BYTES:,} characters, this has {len(text):,}")
+        try:
+            data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise PlanError("", f"not TOML: {error}") from None
+        # Looked at first: in a later version, anything else may be different too.
+        if (version := data.get("version")) != PLAN_VERSION:
+            raise PlanError("version", f"this is for plans of version {PLAN_VERSION}; the plan says {version!r}")
+        try:
+            plan = msgspec.convert(data, cls)
+        except msgspec.ValidationError as error:
+            raise _named(error) from None
+        return plan.checked()
+
+    @classmethod
+    def of(
+        cls,
+        shape: Graph | Hierarchy,
+        name: str,
+        *,
+        strategy: Strategies = "drp",
+        delivery: Delivery = "relay",
+        host: str = "127.0.0.1",
+        first_port: int = _FIRST_PORT,
+        settings: Settings | None = None,
+    ) -> Plan:
+        """A plan of this shape on one host, with two ports for each broker from `first_port` on."""
+        graph = shape.graph() if isinstance(shape, Hierarchy) else shape
+        stations = shape.stations if isinstance(shape, Hierarchy) else {}
+        if first_port + 2 * len(graph.brokers) - 1 > _LARGEST_PORT:
+            raise PlanError("brokers", f"two ports each from {first_port} on go past {_LARGEST_PORT:,}: use more hosts")
+        brokers = tuple(
+            _placed(number, host, first_port + 2 * place, stations.get(number, Station()))
+            for place, number in enumerate(graph.brokers)
+        )
+        links = tuple(LinkPlan(between=ends, cost=cost) for ends, cost in graph.links.items())
+        return cls(
+            name=name,
+            strategy=strategy,
+            delivery=delivery,
+            settings=settings or Settings(),
+            brokers=brokers,
+            links=links,
+        ).checked()
+
+    def to_toml(self) -> str:
+        """The plan as TOML; what has its default value is left out, except where a reader would miss it."""
+        return toml_text(self)
+
+    def graph(self) -> Graph:
+        """Its brokers and links."""
+        return Graph(
+            (broker.number for broker in self.brokers),
+            {(min(link.between), max(link.between)): link.cost for link in self.links},
+        )
+
+    def hierarchy(self) -> Hierarchy:
+        """The place of each broker in its tree or cluster."""
+        return Hierarchy(
+            {one.number: Station(one.parents, one.peers, one.deputises_for) for one in self.brokers},
+        )
+
+    def checked(self) -> Plan:
+        """The plan itself.
+
+        Raises:
+            PlanError: numbers used twice, links to nowhere, places that contradict each other, or no connection.
+        """
+        if not self.brokers:
+            raise PlanError("brokers", "a network has at least one broker")
+        if self.settings.lifetime_ms <= self.settings.refresh_ms:
+            raise PlanError("settings.lifetime_ms", "must be longer than refresh_ms, or brokers vanish between two")
+        self._check_brokers()
+        self._check_links()
+        if self.strategy in ("tree", "cluster"):
+            self._check_places()
+        try:
+            connected = self.graph().is_connected
+        except TopologyError as error:
+            raise PlanError("links", str(error)) from None
+        if not connected:
+            raise PlanError("links", "some brokers cannot be reached from others; add links between the parts")
+        return self
+
+    def _check_brokers(self) -> None:
+        _check_distinct(((f"brokers[{at}].number", one.number) for at, one in enumerate(self.brokers)), "number")
+        places = [
+            (f"brokers[{at}].{field}", (one.host, getattr(one, field)))
+            for at, one in enumerate(self.brokers)
+            for field in ("port", "link_port")
+        ]
+        _check_distinct(places, "host and port")
+
+    def _check_links(self) -> None:
+        numbers = {broker.number for broker in self.brokers}
+        for at, link in enumerate(self.links):
+            for end in link.between:
+                if end not in numbers:
+                    raise PlanError(f"links[{at}].between", f"there is no broker {end}")
+            if link.between[0] == link.between[1]:
+                raise PlanError(f"links[{at}].between", f"broker {link.between[0]} cannot be linked to itself")
+        _check_distinct(
+            ((f"links[{at}].between", tuple(sorted(link.between))) for at, link in enumerate(self.links)), "pair"
+        )
+
+    def _check_places(self) -> None:
+        numbers = {broker.number: broker for broker in self.brokers}
+        for at, broker in enumerate(self.brokers):
+            named = {"parents": broker.parents, "peers": broker.peers, "deputises_for": (broker.deputises_for,)}
+            for field, others in named.items():
+                for other in others:
+                    if other is not None and (other not in numbers or other == broker.number):
+                        raise PlanError(f"brokers[{at}].{field}", f"there is no other broker {other}")
+            for peer in broker.peers:
+                if broker.number not in numbers[peer].peers:
+                    raise PlanError(f"brokers[{at}].peers", f"broker {peer} does not name {broker.number} as its peer")
+        self._check_order()
+        tops = [broker.number for broker in self.brokers if not broker.parents]
+        if self.strategy == "tree" and len(tops) != 1:
+            raise PlanError("brokers", f"a tree has one broker without parents, its root; here are {len(tops)}: {tops}")
+
+    def _check_order(self) -> None:
+        """No broker may come above itself, whichever of the named parents are chosen."""
+        left = {broker.number: set(broker.parents) for broker in self.brokers}
+        while free := [number for number, parents in left.items() if not parents & left.keys()]:
+            for number in free:
+                del left[number]
+        if left:
+            at = next(at for at, broker in enumerate(self.brokers) if broker.number in left)
+            raise PlanError(f"brokers[{at}].parents", f"these brokers are above each other in a ring: {sorted(left)}")
+
+
+def _placed(number: int, host: str, port: int, station: Station) -> BrokerPlan:
+    return BrokerPlan(
+        number=number,
+        host=host,
+        port=port,
+        link_port=port + 1,
+        parents=station.parents,
+        peers=station.peers,
+        deputises_for=station.deputises_for,
+    )
+
+
+def _check_distinct(named: Iterable[tuple[str, object]], what: str) -> None:
+    seen: dict[object, str] = {}
+    for path, value in named:
+        if value in seen:
+            raise PlanError(path, f"the same {what} as {seen[value]}: {value}")
+        seen[value] = path
+
+
+def _named(error: msgspec.ValidationError) -> PlanError:
+    """msgspec ends its errors with the path, as in "Expected `int`, got `str` - at `$.brokers[0].number`"."""
+    problem, _, path = str(error).partition(" - at `")
+    return PlanError(path.rstrip("`").removeprefix("$").removeprefix("."), problem)
