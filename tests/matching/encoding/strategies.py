@@ -37,17 +37,16 @@ long_texts = st.text("abé𝄞", max_size=9)
 numeric_texts = st.sampled_from(
     ("50", "50.0", "5e1", "-0", "0.1", "12345678901234567890.5", "9007199254740993", "1e400", "0.30000000000000004e-30")
 )
-values = st.one_of(
-    long_texts,
-    long_texts.map(Untyped),
+text_values = st.one_of(long_texts, long_texts.map(Untyped))
+number_values = st.one_of(
     numeric_texts.map(Untyped),
+    st.integers(-100, 100).map(str).map(Untyped),
     st.integers(-100, 100),
     st.integers(-(2**63), 2**63 - 1),
     st.floats(allow_nan=False),
     st.integers(-100, 100).map(float),
-    st.booleans(),
-    st.binary(max_size=3),
 )
+values = st.one_of(text_values, number_values, st.booleans(), st.binary(max_size=3))
 topics = st.lists(st.sampled_from(LEVELS), min_size=1, max_size=10).map(".".join)
 
 
@@ -112,3 +111,50 @@ conditions = st.one_of(
 )
 own_selectors = st.lists(conditions, min_size=1, max_size=3).map(" AND ".join).map(Selector.parse)
 selectors = st.one_of(selector_texts().map(Selector.parse), own_selectors)
+
+
+# On, beside and between the thresholds of `ladders`, so that each of a ladder's comparisons is decided at its edge.
+EDGES = (
+    -8,
+    -7.5,
+    -7,
+    -1,
+    -0.5,
+    0,
+    0.25,
+    0.5,
+    1,
+    2,
+    3,
+    5,
+    5.25,
+    5.5,
+    6,
+    999,
+    1000,
+    1001,
+    2**53 - 2,
+    2**53 - 1,
+    2**53,
+    2**53 + 1,
+)
+edge_values = st.sampled_from(EDGES).flatmap(lambda edge: st.sampled_from((edge, float(edge), Untyped(edge))))
+
+
+@st.composite
+def edge_texts(draw: st.DrawFn) -> str:
+    """A comparison of `a` with a number at or near a threshold."""
+    low, high = sorted((draw(st.sampled_from(EDGES)), draw(st.sampled_from(EDGES))))
+    if draw(st.booleans()):
+        return f"a {draw(st.sampled_from(('=', '<>', '<', '<=', '>', '>=')))} {low}"
+    above, below = draw(st.sampled_from((">", ">="))), draw(st.sampled_from(("<", "<=")))
+    return draw(st.sampled_from((f"a {above} {low} AND a {below} {high}", f"a NOT BETWEEN {low} AND {high}")))
+
+
+@st.composite
+def fitting_patterns(draw: st.DrawFn, text: str) -> str:
+    """A LIKE pattern that the text fits: some of its letters become `_`, some of its runs `%`."""
+    cuts = sorted(draw(st.lists(st.integers(0, len(text)), max_size=4)))
+    pieces = [text[start:end] for start, end in zip((0, *cuts), (*cuts, len(text)), strict=True)]
+    kept = [draw(st.sampled_from((piece, piece, "%", "%", "_" * len(piece)))) for piece in pieces]
+    return "".join(kept)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,8 +13,13 @@ from postroad.messages import Batch, Draft
 from postroad.selectors import Selector, TopicPattern
 from tests.matching.encoding.strategies import (
     drafts,
+    edge_texts,
+    edge_values,
+    fitting_patterns,
+    long_texts,
     own_selectors,
     patterns,
+    quoted,
     schemes,
     selector_messages,
     selectors,
@@ -63,6 +70,23 @@ def test_wide_vectors_find_every_broker_for_texts_that_share_pieces(
     scheme: Scheme, wanted: list[Selector], rows: list[Draft]
 ) -> None:
     check(scheme, [(selector, None) for selector in wanted], rows)
+
+
+@settings(max_examples=200)
+@given(wide_schemes, st.lists(edge_texts(), min_size=4, max_size=8), st.lists(edge_values, min_size=8, max_size=20))
+def test_wide_vectors_find_numbers_at_the_edges_of_ladders(
+    scheme: Scheme, texts: list[str], numbers: list[Any]
+) -> None:
+    check(scheme, [(Selector.parse(text), None) for text in texts], [Draft("x", {"a": number}) for number in numbers])
+
+
+@settings(max_examples=300)
+@given(wide_schemes, long_texts, st.data())
+def test_wide_vectors_find_texts_by_patterns_made_of_them(scheme: Scheme, text: str, data: st.DataObject) -> None:
+    pattern = data.draw(fitting_patterns(text))
+    selector = Selector.parse(f"a LIKE {quoted(pattern)}")
+    assert selector.matches({"a": text})
+    check(scheme, [(selector, None)], [Draft("x", {"a": text}), Draft("x", {}, {"a": text})])
 
 
 @given(wide_schemes, own_selectors, st.lists(drafts(), min_size=1, max_size=3))

@@ -97,9 +97,7 @@ def _add_block(buffer: Bytes, at: int, stop: int, rule: _Rule, out: Words, count
             if tag == _UNTYPED:
                 count, hard = _add_number_text(buffer, value, following, name, rule, out, count, hard)
         elif tag == _INTEGER:
-            # numba takes a number put together from bytes for unsigned, and it may be negative.
-            integer = np.int64(integer_at(buffer, value))
-            count = add_integer(integer, name, rule.thresholds, out, count)
+            count = add_integer(integer_at(buffer, value), name, rule.thresholds, out, count)
         elif tag == _FLOAT:
             count = add_float(float_at(buffer, value), name, rule.thresholds, out, count)
         elif tag == _BOOLEAN:
