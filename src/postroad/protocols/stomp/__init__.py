@@ -1,0 +1,57 @@
+"""STOMP 1.0, 1.1 and 1.2 without I/O (`docs/stomp.md`)."""
+
+from __future__ import annotations
+
+from postroad.protocols.stomp.acknowledging import ack_text, parse_ack
+from postroad.protocols.stomp.decoding import Received, StompDecoder, decode_frames
+from postroad.protocols.stomp.events import (
+    Abort,
+    Ack,
+    Begin,
+    Commit,
+    Connect,
+    Disconnect,
+    Event,
+    Nack,
+    ProtocolError,
+    Subscribe,
+    TransactionSend,
+    Unsubscribe,
+)
+from postroad.protocols.stomp.limits import StompLimits
+from postroad.protocols.stomp.rendering import Rendered, render_receipts, render_rows
+from postroad.protocols.stomp.replies import HEART_BEAT, connected_frame, error_frame, message_prefix, receipt_frame
+from postroad.protocols.stomp.states import State
+from postroad.protocols.stomp.versions import SUPPORTED, Version
+
+__all__ = [
+    "HEART_BEAT",
+    "SUPPORTED",
+    "Abort",
+    "Ack",
+    "Begin",
+    "Commit",
+    "Connect",
+    "Disconnect",
+    "Event",
+    "Nack",
+    "ProtocolError",
+    "Received",
+    "Rendered",
+    "State",
+    "StompDecoder",
+    "StompLimits",
+    "Subscribe",
+    "TransactionSend",
+    "Unsubscribe",
+    "Version",
+    "ack_text",
+    "connected_frame",
+    "decode_frames",
+    "error_frame",
+    "message_prefix",
+    "parse_ack",
+    "receipt_frame",
+    "render_receipts",
+    "render_rows",
+]

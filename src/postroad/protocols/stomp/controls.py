@@ -1,0 +1,183 @@
+"""From a control frame to its event. The kernel has found its lines and checked their form; here is what they mean."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from postroad.errors import PostroadError
+from postroad.messages import MessageId
+from postroad.protocols.stomp import columns as c
+from postroad.protocols.stomp.acknowledging import parse_ack
+from postroad.protocols.stomp.escaping import read_lines
+from postroad.protocols.stomp.events import (
+    Abort,
+    Ack,
+    Begin,
+    Commit,
+    Connect,
+    Disconnect,
+    Nack,
+    Subscribe,
+    TransactionSend,
+    Unsubscribe,
+)
+from postroad.protocols.stomp.versions import SUPPORTED, Version, negotiate
+
+if TYPE_CHECKING:
+    from postroad.protocols.stomp.events import Event
+
+__all__ = ["Refused", "event_of", "receipt_of"]
+
+ACK_MODES = ("auto", "client", "client-individual")
+
+_PREFIX = c.DESTINATION_PREFIX.decode()
+_HEART_BEAT = re.compile(r"\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*")
+
+
+class Refused(PostroadError):
+    """A control frame says something impossible; `versions` lists ours when there is no common one."""
+
+    def __init__(self, text: str, versions: str | None = None) -> None:
+        super().__init__(text)
+        self.versions = versions
+
+
+def receipt_of(lines: bytes, version: Version | None) -> bytes | None:
+    """The first `receipt` header of a block of lines, as it stands there."""
+    for line in lines.split(b"\n")[:-1]:
+        if line.startswith(b"receipt:"):
+            value = line[len(b"receipt:") :]
+            if version is Version.V1_0:
+                value = value.lstrip(b" ")
+            return value if version is Version.V1_1 else value.removesuffix(b"\r")
+    return None
+
+
+def event_of(command: int, lines: bytes, frame: bytes, row: int, version: Version | None) -> Event:
+    """The event of a frame other than a SEND outside transactions.
+
+    Args:
+        command: its number.
+        lines: its header lines, each with its line end.
+        frame: the whole frame.
+        row: how many rows came before it.
+        version: the version agreed on; None before.
+
+    Raises:
+        Refused: a header is missing or makes no sense.
+    """
+    try:
+        headers = read_lines(lines, version)
+    except ValueError:
+        # The kernel has seen to everything else.
+        raise Refused("a header line is not UTF-8") from None
+    if version is None:
+        return _connect(headers, row)
+    receipt = receipt_of(lines, version)
+    if command == c.SEND:
+        return TransactionSend(row=row, receipt=receipt, transaction=_needed(headers, "transaction"), frame=frame)
+    if command == c.SUBSCRIBE:
+        return _subscribe(headers, row, receipt, version)
+    if command == c.UNSUBSCRIBE:
+        return _unsubscribe(headers, row, receipt, version)
+    if command in (c.ACK, c.NACK):
+        return _acknowledgement(command, headers, row, receipt, version)
+    if command in _TRANSACTIONS:
+        return _TRANSACTIONS[command](row=row, receipt=receipt, transaction=_needed(headers, "transaction"))
+    return Disconnect(row=row, receipt=receipt)
+
+
+_TRANSACTIONS: dict[int, type[Begin | Commit | Abort]] = {c.BEGIN: Begin, c.COMMIT: Commit, c.ABORT: Abort}
+
+
+def _needed(headers: dict[str, str], name: str) -> str:
+    value = headers.get(name)
+    if value is None:
+        raise Refused(f"the header {name} is missing")
+    return value
+
+
+def _connect(headers: dict[str, str], row: int) -> Connect:
+    accepted = headers.get("accept-version")
+    version = negotiate(accepted)
+    if version is None:
+        text = f"there is no common version: accept-version is {accepted!r:.80}, spoken here are {SUPPORTED}"
+        raise Refused(text, SUPPORTED)
+    if version is Version.V1_0:
+        headers = {name: value.lstrip(" ") for name, value in headers.items()}
+    passcode = headers.pop("passcode", None)
+    return Connect(
+        row=row,
+        version=version,
+        host=headers.get("host"),
+        login=headers.get("login"),
+        passcode=passcode,
+        heart_beat=(0, 0) if version is Version.V1_0 else _heart_beat(headers.get("heart-beat", "0,0")),
+        headers=headers,
+    )
+
+
+def _heart_beat(text: str) -> tuple[int, int]:
+    found = _HEART_BEAT.fullmatch(text)
+    if found is None:
+        raise Refused(f"heart-beat is {text!r:.80}; write two numbers of milliseconds, such as heart-beat:5000,5000")
+    return int(found[1]), int(found[2])
+
+
+def _topic(destination: str) -> str:
+    if not destination.startswith(_PREFIX) or destination == _PREFIX:
+        raise Refused(
+            f"the destination {destination!r:.80} is not served here; destinations start with {_PREFIX}, "
+            f"such as {_PREFIX}news.sport or {_PREFIX}news.*"
+        )
+    return destination.removeprefix(_PREFIX)
+
+
+def _subscribe(headers: dict[str, str], row: int, receipt: bytes | None, version: Version) -> Subscribe:
+    ack = headers.get("ack", "auto")
+    if ack not in ACK_MODES:
+        raise Refused(f"the header ack is {ack!r:.80}; it can be {', '.join(ACK_MODES)}")
+    return Subscribe(
+        row=row,
+        receipt=receipt,
+        id=headers.get("id") if version is Version.V1_0 else _needed(headers, "id"),
+        topic=_topic(_needed(headers, "destination")),
+        ack=ack,
+        selector=headers.get("selector"),
+        headers=headers,
+    )
+
+
+def _unsubscribe(headers: dict[str, str], row: int, receipt: bytes | None, version: Version) -> Unsubscribe:
+    topic = None
+    if version is Version.V1_0 and "id" not in headers:
+        topic = _topic(_needed(headers, "destination"))
+    name = None if topic is not None else _needed(headers, "id")
+    return Unsubscribe(row=row, receipt=receipt, id=name, topic=topic, headers=headers)
+
+
+def _acknowledgement(
+    command: int, headers: dict[str, str], row: int, receipt: bytes | None, version: Version
+) -> Ack | Nack:
+    if command == c.NACK and version is Version.V1_0:
+        raise Refused("NACK came with STOMP 1.1, and this connection speaks 1.0")
+    subscription, number = headers.get("subscription"), None
+    try:
+        if version is Version.V1_2:
+            message_id, number = parse_ack(_needed(headers, "id"))
+        else:
+            message_id = MessageId.parse(_needed(headers, "message-id"))
+    except PostroadError as error:
+        raise Refused(str(error)) from None
+    if version is Version.V1_1:
+        subscription = _needed(headers, "subscription")
+    kind = Ack if command == c.ACK else Nack
+    return kind(
+        row=row,
+        receipt=receipt,
+        message_id=message_id,
+        number=number,
+        subscription=subscription,
+        transaction=headers.get("transaction"),
+    )

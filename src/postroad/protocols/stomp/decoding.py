@@ -1,0 +1,260 @@
+"""`StompDecoder`: a client's bytes in, one batch and a few events out.
+
+Python runs once per read and once per control frame; messages are rows that a kernel writes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.errors import LimitError
+from postroad.messages import Batch
+from postroad.messages.columns import ENVELOPE_COLUMNS, SPAN_COLUMNS
+from postroad.messages.limits import MAX_BATCH_BYTES
+from postroad.protocols.stomp import columns as c
+from postroad.protocols.stomp import faults
+from postroad.protocols.stomp.controls import Refused, event_of, receipt_of
+from postroad.protocols.stomp.events import Connect, ProtocolError
+from postroad.protocols.stomp.limits import StompLimits
+from postroad.protocols.stomp.scanning import scan
+from postroad.protocols.stomp.states import State, next_state, refusal
+from postroad.protocols.stomp.versions import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from postroad.messages.columns import Bytes
+    from postroad.protocols.stomp.columns import Columns
+    from postroad.protocols.stomp.events import Event
+
+__all__ = ["MAX_SHOWN_BYTES", "Received", "StompDecoder", "decode_frames"]
+
+# How much of a frame an error shows: its command and first headers, not somebody's whole body.
+MAX_SHOWN_BYTES = 512
+
+# Control frames are rare, and a read with more of them is scanned in several steps.
+_CONTROLS_PER_SCAN = 32
+
+# No SEND is shorter: this bounds the rows of a read.
+_SHORTEST_SEND = len(b"SEND\ndestination:/topic/a\n\n\0")
+
+_NO_EXTRAS: Columns = np.empty((0, c.EXTRA_COLUMNS), dtype=np.int32)
+_PASSCODE = re.compile(rb"^(passcode:)[^\n]*", re.MULTILINE)
+
+
+class Received:
+    """What one read held.
+
+    Attributes:
+        batch: the messages to send, in order; None when there are none. Ids are zero, priority and expiry are set.
+        receipts: int32[n, 2]; for each row, where in the batch's buffer the receipt id stands that its sender asks
+            for, as it was on the wire; -1 where it asks for none.
+        message_ids: int32[n, 2]; the same for a `message-id` header that the sender gave.
+        events: what else there was, in order; each says how many rows came before it.
+        line_ends: line ends between frames; each is a heart-beat.
+    """
+
+    __slots__ = ("batch", "events", "line_ends", "message_ids", "receipts")
+
+    def __init__(self, batch: Batch | None, extras: Columns, events: list[Event], line_ends: int) -> None:
+        self.batch = batch
+        self.receipts = extras[:, c.RECEIPT : c.RECEIPT + 2]
+        self.message_ids = extras[:, c.MESSAGE_ID : c.MESSAGE_ID + 2]
+        self.events = events
+        self.line_ends = line_ends
+
+    def __repr__(self) -> str:
+        return f"<Received {0 if self.batch is None else len(self.batch):,} messages, events {self.events!r}>"
+
+
+class _Rows:
+    """The columns that a scan of so many bytes fills."""
+
+    __slots__ = ("envelopes", "extras", "out", "spans")
+
+    def __init__(self, size: int, version: Version | None) -> None:
+        most = size // _SHORTEST_SEND + 1
+        # Versions before 1.2 leave bare what a message keeps escaped.
+        self.out = np.empty(size if version is Version.V1_2 else 2 * size, dtype=np.uint8)
+        self.spans = np.empty((most, SPAN_COLUMNS), dtype=np.int32)
+        self.envelopes = np.empty((most, ENVELOPE_COLUMNS), dtype=np.int64)
+        self.extras = np.empty((most, c.EXTRA_COLUMNS), dtype=np.int32)
+
+    def batch(self, count: int, filled: int) -> Batch | None:
+        if not count:
+            return None
+        ids = np.zeros((count, 2), dtype=np.uint64)
+        return Batch(_cut(self.out, filled), _cut(self.spans, count), ids, _cut(self.envelopes, count))
+
+
+def _cut(array: Any, count: int) -> Any:
+    """The first lines of an array; a copy when most of it would be kept for nothing."""
+    return array[:count].copy() if 2 * count < len(array) else array[:count]
+
+
+class StompDecoder:
+    """The broker's ear on one connection.
+
+    After a `ProtocolError` it is closed, and ignores whatever comes: send the ERROR and hang up. An unfinished frame
+    is kept, and never more of it than its limits allow.
+
+    Attributes:
+        state: where the connection is.
+        version: the version agreed on; None before CONNECT.
+        limits: the limits it holds.
+    """
+
+    __slots__ = (
+        "_awaited",
+        "_controls",
+        "_frame",
+        "_needed",
+        "_rest",
+        "_scan",
+        "_settings",
+        "limits",
+        "state",
+        "version",
+    )
+
+    def __init__(self, limits: StompLimits | None = None) -> None:
+        self.limits = limits or StompLimits()
+        self.state = State.START
+        self.version: Version | None = None
+        self._rest = bytearray()
+        self._needed = 0
+        self._awaited = c.NOTHING
+        self._settings = np.zeros(c.SETTINGS, dtype=np.int64)
+        self._settings[c.MODE] = c.UNESCAPED
+        self._settings[c.COMMAND_LIMIT] = self.limits.command_bytes
+        self._settings[c.HEADER_LIMIT] = self.limits.header_bytes
+        self._settings[c.COUNT_LIMIT] = self.limits.headers
+        self._settings[c.BODY_LIMIT] = self.limits.body_bytes
+        self._scan = np.zeros(c.STATE, dtype=np.int64)
+        self._frame = np.zeros(c.FRAME, dtype=np.int64)
+        self._controls = np.zeros((_CONTROLS_PER_SCAN, c.CONTROL_COLUMNS), dtype=np.int32)
+
+    @classmethod
+    def _committing(cls, version: Version, limits: StompLimits | None) -> StompDecoder:
+        """A decoder in the middle of a connection, that takes a SEND in a transaction like any other."""
+        decoder = cls(limits)
+        decoder.version = version
+        decoder._settings[c.MODE] = int(version)
+        decoder._settings[c.TAKES_TRANSACTIONS] = 1
+        decoder._move(State.CONNECTED)
+        return decoder
+
+    @property
+    def pending(self) -> int:
+        """The bytes kept of a frame that is not finished."""
+        return len(self._rest)
+
+    def receive(self, data: bytes | bytearray | memoryview) -> Received:
+        """Take what a socket gave. The data is not kept: what is needed of it is copied."""
+        if not data or self.state is State.CLOSED or not self._worthwhile(data):
+            return Received(None, _NO_EXTRAS, [], 0)
+        work: bytes | bytearray | memoryview = data
+        if self._rest:
+            self._rest += data
+            work, self._rest = self._rest, bytearray()
+        if len(work) > MAX_BATCH_BYTES // 2:
+            raise LimitError("one read", len(work), MAX_BATCH_BYTES // 2, "bytes; read less at a time")
+        return self._read(work)
+
+    def _worthwhile(self, data: bytes | bytearray | memoryview) -> bool:
+        """Whether the frame that is not finished can be by now; if not, the data is put to it."""
+        rest = self._rest
+        if not rest or len(rest) + len(data) >= self._needed:
+            return True
+        if self._awaited != c.NOTHING and bytes(data).find(self._awaited) >= 0:
+            return True
+        rest += data
+        return False
+
+    def _read(self, work: bytes | bytearray | memoryview) -> Received:
+        array = np.frombuffer(work, dtype=np.uint8)
+        state = self._scan
+        state[:] = 0
+        events: list[Event] = []
+        rows = _Rows(len(array) if self.version else 0, self.version)
+        while True:
+            state[c.CONTROLS] = 0
+            status = scan(
+                array,
+                self._settings,
+                state,
+                self._frame,
+                rows.out,
+                rows.spans,
+                rows.envelopes,
+                rows.extras,
+                self._controls,
+            )
+            if state[c.CONTROLS]:
+                connected = self.version is not None
+                self._act(array, events)
+                if self.version and not connected:
+                    rows = _Rows(len(array) - int(state[c.AT]), self.version)
+            if status == c.FAULTY and self.state is not State.CLOSED:
+                self._fault(array, events)
+            if status != c.PAUSED or self.state is State.CLOSED:
+                break
+        at, count = int(state[c.AT]), int(state[c.ROWS])
+        if self.state is not State.CLOSED and at < len(array):
+            self._rest = bytearray(array[at:])
+            self._needed, self._awaited = int(state[c.NEEDED]), int(state[c.AWAITED])
+        return Received(rows.batch(count, int(state[c.FILLED])), rows.extras[:count], events, int(state[c.LINE_ENDS]))
+
+    def _act(self, array: Bytes, events: list[Event]) -> None:
+        """Turn the control frames of a scan into events, up to the first that cannot be."""
+        for command, start, headers, headers_end, end, row in self._controls[: self._scan[c.CONTROLS]].tolist():
+            lines = array[headers:headers_end].tobytes()
+            following = next_state(self.state, command)
+            try:
+                if following is None:
+                    raise Refused(refusal(self.state, command))
+                event = event_of(command, lines, array[start:end].tobytes(), row, self.version)
+            except Refused as error:
+                text = f"{c.COMMANDS[command].decode()}: {error}" if following else str(error)
+                self._close(text, array[start:headers_end], lines, row, events, error.versions)
+                self._scan[c.ROWS] = row
+                return
+            events.append(event)
+            self._move(following)
+            if isinstance(event, Connect):
+                self.version = event.version
+                self._settings[c.MODE] = int(event.version)
+
+    def _move(self, state: State) -> None:
+        self.state = state
+        self._settings[c.TAKES_SENDS] = state is State.CONNECTED
+
+    def _fault(self, array: Bytes, events: list[Event]) -> None:
+        """Report what the kernel found."""
+        fault, start, reached = (int(self._scan[slot]) for slot in (c.FAULT, c.START, c.REACHED))
+        text = faults.text_of(fault, self.limits)
+        shown, lines = array[start:reached], b""
+        if fault > faults.COMMAND_UNKNOWN:
+            text = f"{c.COMMANDS[self._frame[c.F_COMMAND]].decode()}: {text}"
+            lines = array[int(self._frame[c.F_HEADERS]) : reached].tobytes()
+        self._close(text, shown, lines, int(self._scan[c.ROWS]), events)
+
+    def _close(
+        self, text: str, shown: Bytes, lines: bytes, row: int, events: list[Event], versions: str | None = None
+    ) -> None:
+        frame = _PASSCODE.sub(rb"\1...", shown.tobytes())[:MAX_SHOWN_BYTES]
+        receipt = receipt_of(lines, self.version)
+        events.append(ProtocolError(row=row, receipt=receipt, text=text, frame=frame, versions=versions))
+        self._move(State.CLOSED)
+
+
+def decode_frames(frames: Sequence[bytes], version: Version, limits: StompLimits | None = None) -> Received:
+    """Read the frames of `TransactionSend` events as one batch, when their transaction is committed.
+
+    The decoder that gave them out has checked them: there is nothing left to go wrong.
+    """
+    return StompDecoder._committing(version, limits).receive(b"".join(frames))

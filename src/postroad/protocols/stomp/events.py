@@ -1,0 +1,179 @@
+"""What a client's control frames say. Messages to send are rows of a batch, not events.
+
+Each event has `row`: how many rows of the read's batch came before it. So a session first takes those rows, then acts
+on the event. `receipt` is the id the client asks to see in a RECEIPT, as its bytes stood on the wire: they go back as
+they are, whatever the version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from postroad.messages import MessageId
+    from postroad.protocols.stomp.versions import Version
+
+__all__ = [
+    "Abort",
+    "Ack",
+    "Begin",
+    "Commit",
+    "Connect",
+    "Disconnect",
+    "Event",
+    "Nack",
+    "ProtocolError",
+    "Subscribe",
+    "TransactionSend",
+    "Unsubscribe",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Frame:
+    row: int
+    receipt: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connect(_Frame):
+    """A client wants to talk; `version` is the highest both sides know.
+
+    Attributes:
+        version: the version agreed on, which CONNECTED tells the client.
+        host: the virtual host; None when the client names none, as in 1.0.
+        login: the user; None when there is none.
+        passcode: the password, kept out of `repr`.
+        heart_beat: (milliseconds the client can promise, milliseconds it would like to be promised); 0 is never.
+        headers: all headers but the passcode, the first of each name.
+    """
+
+    version: Version
+    host: str | None
+    login: str | None
+    passcode: str | None = field(repr=False)
+    heart_beat: tuple[int, int]
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscribe(_Frame):
+    """A client wants messages.
+
+    Attributes:
+        id: the client's name for the subscription; None in 1.0 only, where it may be left out.
+        topic: the topic or pattern, what follows `/topic/` in the destination; not checked further.
+        ack: "auto", "client" or "client-individual".
+        selector: the text of the selector; None without. Not checked here.
+        headers: all headers, the first of each name.
+    """
+
+    id: str | None
+    topic: str
+    ack: str
+    selector: str | None
+    headers: dict[str, str]
+
+    @property
+    def destination(self) -> str:
+        """The destination as the client named it."""
+        return f"/topic/{self.topic}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsubscribe(_Frame):
+    """A client wants no more; in 1.0 it may name the topic instead of the subscription's id."""
+
+    id: str | None
+    topic: str | None
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Acknowledgement(_Frame):
+    """Which message is meant.
+
+    Attributes:
+        message_id: the message.
+        number: the number that the broker gave the subscription, from the `ack` header of the MESSAGE (1.2).
+        subscription: the client's name for the subscription (1.1; 1.0 if it says so).
+        transaction: the transaction it belongs to, or None.
+    """
+
+    message_id: MessageId
+    number: int | None
+    subscription: str | None
+    transaction: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ack(_Acknowledgement):
+    """A client has consumed a message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nack(_Acknowledgement):
+    """A client has not consumed a message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Transaction(_Frame):
+    transaction: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin(_Transaction):
+    """A transaction starts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit(_Transaction):
+    """What was sent in a transaction counts now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abort(_Transaction):
+    """What was sent in a transaction is forgotten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionSend(_Transaction):
+    """A SEND inside a transaction: checked like any other, and kept as bytes until `decode_frames` reads it."""
+
+    frame: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disconnect(_Frame):
+    """A client leaves, and waits for its receipt if it asked for one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtocolError(_Frame):
+    """What a client sent is not STOMP, or goes beyond a limit. It is the last event of its connection.
+
+    Attributes:
+        text: what was wrong and what to do about it, for the `message` header of an ERROR.
+        frame: the frame as far as it was read and shown: at most `MAX_SHOWN_BYTES`.
+        versions: the versions known here, when there was no common one; None otherwise.
+    """
+
+    text: str
+    frame: bytes
+    versions: str | None = None
+
+
+Event: TypeAlias = (
+    Connect
+    | Subscribe
+    | Unsubscribe
+    | Ack
+    | Nack
+    | Begin
+    | Commit
+    | Abort
+    | TransactionSend
+    | Disconnect
+    | ProtocolError
+)

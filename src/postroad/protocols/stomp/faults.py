@@ -1,0 +1,73 @@
+"""What the scanning kernel can find wrong with a frame, as numbers it can return, and as sentences for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.messages import faults as message_faults
+from postroad.messages.limits import MAX_HEADER_BYTES as MAX_STORED_HEADER_BYTES
+from postroad.messages.limits import MAX_NAME_BYTES
+
+if TYPE_CHECKING:
+    from postroad.protocols.stomp.limits import StompLimits
+
+FINE = 0
+# Not a fault: the frame goes on in a later read.
+UNFINISHED = 1
+COMMAND_LONG = 2
+COMMAND_UNKNOWN = 3
+HEADER_BYTES = 4
+HEADER_COUNT = 5
+NO_COLON = 6
+NAME_EMPTY = 7
+NAME_LONG = 8
+BAD_ESCAPE = 9
+BARE_RETURN = 10
+NUL_IN_HEADERS = 11
+LENGTH_NO_NUMBER = 12
+BODY_BYTES = 13
+BODY_NO_NUL = 14
+BODY_UNEXPECTED = 15
+NO_DESTINATION = 16
+BAD_DESTINATION = 17
+NOT_UTF8 = 18
+STORED_LONG = 19
+# From here on: a fault of the topic, as the messages room numbers it.
+TOPIC = 100
+
+_TEXTS = {
+    COMMAND_LONG: "the command has more than {command_bytes} bytes (limit MAX_COMMAND_BYTES); a frame starts with a "
+    "command and a line end",
+    COMMAND_UNKNOWN: "this is no command of a STOMP client; a frame starts with a command in capitals and a line end",
+    HEADER_BYTES: "the header lines have more than {header_bytes:,} bytes (limit MAX_HEADER_BYTES); put large values "
+    "in the body",
+    HEADER_COUNT: "there are more than {headers:,} header lines (limit MAX_HEADERS)",
+    NO_COLON: "a header line has no colon; write name:value, and an empty line before the body",
+    NAME_EMPTY: "a header line has no name before its colon",
+    NAME_LONG: f"the name of a header has more than {MAX_NAME_BYTES} bytes (limit MAX_NAME_BYTES)",
+    BAD_ESCAPE: r"a backslash in a header line begins no escape of this version (1.1: \\ \c \n; 1.2: also \r)",
+    BARE_RETURN: r"a header line holds a carriage return that does not end it; write \r",
+    NUL_IN_HEADERS: "a NUL stands among the header lines; an empty line comes before the body, also when it is empty",
+    LENGTH_NO_NUMBER: "content-length is not a number of bytes; write decimal digits, or leave it out for text",
+    BODY_BYTES: "the body has more than {body_bytes:,} bytes (limit MAX_BODY_BYTES); send it in parts",
+    BODY_NO_NUL: "no NUL follows where content-length says the body ends; count bytes, not characters",
+    BODY_UNEXPECTED: "only SEND has a body; this frame must not have one",
+    NO_DESTINATION: "SEND needs a destination header, such as destination:/topic/news.sport",
+    BAD_DESTINATION: "this destination is not served here; destinations start with /topic/, such as /topic/news.sport",
+    NOT_UTF8: "a header line is not UTF-8",
+    STORED_LONG: f"the header lines have more than {MAX_STORED_HEADER_BYTES:,} bytes when escaped as in STOMP 1.2 "
+    "(limit MAX_HEADER_BYTES)",
+}
+
+
+def text_of(fault: int, limits: StompLimits) -> str:
+    """What was wrong, and what to do about it."""
+    if fault > TOPIC:
+        reason = message_faults.decode_error(fault - TOPIC, 0, 0).reason
+        return f"the topic in the destination: {reason}"
+    return _TEXTS[fault].format(
+        command_bytes=limits.command_bytes,
+        header_bytes=limits.header_bytes,
+        headers=limits.headers,
+        body_bytes=limits.body_bytes,
+    )

@@ -1,0 +1,64 @@
+"""How large a STOMP frame may be, and why. STOMP lets a server set such limits ("Size Limits" in all versions)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from postroad.errors import LimitError, PostroadError
+from postroad.messages.limits import MAX_ATTRIBUTES
+from postroad.messages.limits import MAX_BODY_BYTES as MAX_MESSAGE_BODY_BYTES
+from postroad.messages.limits import MAX_HEADER_BYTES as MAX_MESSAGE_HEADER_BYTES
+
+__all__ = [
+    "MAX_BODY_BYTES",
+    "MAX_COMMAND_BYTES",
+    "MAX_FRAME_BYTES",
+    "MAX_HEADERS",
+    "MAX_HEADER_BYTES",
+    "StompLimits",
+]
+
+# The longest command is UNSUBSCRIBE. What is no command is noticed within a few bytes, and never kept.
+MAX_COMMAND_BYTES = 16
+# All header lines of a frame with their blank line. Header lines of a SEND travel as they are, so this is the limit of
+# a message's header lines.
+MAX_HEADER_BYTES = MAX_MESSAGE_HEADER_BYTES
+# Lines in a frame. Every user-defined one becomes an attribute, so this is the limit of a message's attributes.
+MAX_HEADERS = MAX_ATTRIBUTES
+# The limit of a message's body.
+MAX_BODY_BYTES = MAX_MESSAGE_BODY_BYTES
+# A whole frame, which follows from the others: this is what a connection that never ends its frame can make us keep.
+# The 5 are two line ends of two bytes and the NUL.
+MAX_FRAME_BYTES = MAX_COMMAND_BYTES + MAX_HEADER_BYTES + MAX_BODY_BYTES + 5
+
+# The shortest frame that says something: with less room than this, no client could connect.
+_SMALLEST = {"command_bytes": len("UNSUBSCRIBE"), "header_bytes": 256, "headers": 8, "body_bytes": 0}
+_LARGEST = {
+    "command_bytes": 256,
+    "header_bytes": MAX_HEADER_BYTES,
+    "headers": MAX_HEADERS,
+    "body_bytes": MAX_BODY_BYTES,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StompLimits:
+    """The limits of one connection. They can be set lower than the defaults, which are the message format's own."""
+
+    command_bytes: int = MAX_COMMAND_BYTES
+    header_bytes: int = MAX_HEADER_BYTES
+    headers: int = MAX_HEADERS
+    body_bytes: int = MAX_BODY_BYTES
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value > _LARGEST[field.name]:
+                raise LimitError(f"the STOMP limit {field.name}", value, _LARGEST[field.name])
+            if value < _SMALLEST[field.name]:
+                raise PostroadError(f"the STOMP limit {field.name} is {value}; set {_SMALLEST[field.name]} or more")
+
+    @property
+    def frame_bytes(self) -> int:
+        """The most that one frame can have, and so the most that is kept of an unfinished one."""
+        return self.command_bytes + self.header_bytes + self.body_bytes + 5

@@ -1,0 +1,156 @@
+"""From rows of a batch to MESSAGE and RECEIPT frames.
+
+A message that goes to ten subscribers is written once and copied ten times: `render_rows` writes what all of them get,
+and `Rendered.for_subscription` puts each subscription's own beginning before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.errors import PostroadError
+from postroad.messages.columns import ATTRIBUTES
+from postroad.messages.headers import escape
+from postroad.protocols.stomp.acknowledging import ACK_TEXT_BYTES
+from postroad.protocols.stomp.versions import Version
+from postroad.protocols.stomp.writing import (
+    measure_common,
+    measure_receipts,
+    measure_rows,
+    put_common,
+    put_receipts,
+    put_rows,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from postroad.messages import Batch, Message, Value
+    from postroad.messages.columns import Bytes
+    from postroad.protocols.stomp.columns import Columns, Numbers
+
+__all__ = ["Rendered", "render_receipts", "render_rows"]
+
+_ACK_LINE_BYTES = len("ack:") + ACK_TEXT_BYTES + len("\n")
+_LARGEST_NUMBER = 2**32 - 1
+
+# A MESSAGE says these itself; an attribute of that name is not repeated behind it.
+_OWN = {"subscription", "message-id", "destination", "ack", "content-length"}
+
+_NO_BLOCKS: Bytes = np.empty(0, dtype=np.uint8)
+_NO_SPANS: Numbers = np.empty((0, 2), dtype=np.int64)
+
+
+class Rendered:
+    """What all subscribers of one version get of some rows of a batch.
+
+    Attributes:
+        buffer: uint8[:]; the shared parts, end to end.
+        places: int64[n, 2]; for each row of the batch, where its part stands; -1 for rows that were not rendered.
+        version: the version of STOMP it is written in.
+    """
+
+    __slots__ = ("buffer", "places", "version")
+
+    def __init__(self, buffer: Bytes, places: Numbers, version: Version) -> None:
+        self.buffer = buffer
+        self.places = places
+        self.version = version
+
+    def for_subscription(self, prefix: bytes, rows: ArrayLike, number: int | None = None) -> Bytes:
+        """The MESSAGE frames of these rows for one subscription, in one array; a socket takes its `.data`.
+
+        Args:
+            prefix: from `message_prefix`.
+            rows: row numbers of the batch, all of them rendered.
+            number: the subscription's number, for an `ack` header; None for none, as in mode `auto`.
+
+        Raises:
+            PostroadError: a row was not rendered, or the number does not fit in 32 bits.
+        """
+        chosen = _row_numbers(rows)
+        if number is not None and not 0 <= number <= _LARGEST_NUMBER:
+            raise PostroadError(f"a subscription's number is between 0 and {_LARGEST_NUMBER:,}, not {number:,}")
+        total, place = measure_rows(self.places, chosen)
+        if total < 0:
+            raise PostroadError(f"row {chosen[place]} was not rendered; name it in render_rows first")
+        own = len(prefix) + (0 if number is None else _ACK_LINE_BYTES)
+        out = np.empty(total + own * len(chosen), dtype=np.uint8)
+        head = np.frombuffer(prefix, dtype=np.uint8)
+        put_rows(self.buffer, self.places, chosen, head, -1 if number is None else number, out)
+        return out
+
+
+def render_rows(batch: Batch, rows: ArrayLike, version: Version = Version.V1_2) -> Rendered:
+    """Write what all subscribers get of these rows: from the message id to the end of the body.
+
+    Raises:
+        PostroadError: a row is not in the batch.
+    """
+    chosen = _row_numbers(rows)
+    total, typed = measure_common(batch.spans, chosen)
+    if total < 0:
+        raise PostroadError(f"row {chosen[typed]} is not in a batch of {len(batch)}")
+    blocks, block_spans = _typed_blocks(batch, chosen) if typed else (_NO_BLOCKS, _NO_SPANS)
+    out = np.empty(total + len(blocks), dtype=np.uint8)
+    places = np.full((len(batch), 2), -1, dtype=np.int64)
+    filled = put_common(batch.buffer, batch.spans, batch.ids, chosen, int(version), blocks, block_spans, out, places)
+    return Rendered(out[:filled], places, version)
+
+
+def render_receipts(batch: Batch, receipts: Columns, rows: ArrayLike) -> Bytes:
+    """The RECEIPT frames for those rows that ask for one, with the ids their messages have got.
+
+    Args:
+        batch: the batch of a `Received`, with its ids set.
+        receipts: the receipts of the same `Received`.
+        rows: the rows to confirm, in order.
+    """
+    chosen = _row_numbers(rows)
+    total = measure_receipts(receipts, chosen)
+    if total < 0:
+        raise PostroadError(f"a row is not in a batch of {len(receipts)}")
+    out = np.empty(total, dtype=np.uint8)
+    put_receipts(batch.buffer, receipts, batch.ids, chosen, out)
+    return out
+
+
+def _row_numbers(rows: ArrayLike) -> Numbers:
+    array = np.ascontiguousarray(rows, dtype=np.int64)
+    return array if array.ndim == 1 else array.reshape(-1)
+
+
+def _typed_blocks(batch: Batch, rows: Numbers) -> tuple[Bytes, Numbers]:
+    """Header lines for rows with typed attributes, end to end, and where each row's are.
+
+    Messages from STOMP clients have none, so this is for those that came another way.
+    """
+    spans = np.full((len(rows), 2), -1, dtype=np.int64)
+    blocks = bytearray()
+    lengths = batch.spans[rows, ATTRIBUTES + 1] - batch.spans[rows, ATTRIBUTES]
+    for place in np.flatnonzero(lengths).tolist():
+        spans[place, 0] = len(blocks)
+        blocks += _lines(batch.message(int(rows[place])))
+        spans[place, 1] = len(blocks)
+    return np.frombuffer(bytes(blocks), dtype=np.uint8), spans
+
+
+def _lines(message: Message) -> bytes:
+    """All attributes of a message as header lines of 1.2; the first of each name, as everywhere."""
+    lines = []
+    for name, value in message.attributes.items():
+        text = _text(value)
+        if text is not None and name not in _OWN and "\0" not in name + text:
+            lines.append(f"{escape(name)}:{escape(text)}\n")
+    return "".join(lines).encode()
+
+
+def _text(value: Value) -> str | None:
+    """A value as the text that a selector's literal of the same value has; bytes have none."""
+    if isinstance(value, bytes):
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value) if isinstance(value, int | float) else str(value)

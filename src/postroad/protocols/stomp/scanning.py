@@ -1,0 +1,380 @@
+"""The kernel that turns a socket read into rows of a batch and a list of control frames.
+
+It reads a client's bytes once, front to back, and never looks behind a limit. So how the bytes are split into reads
+makes no difference, not even to which fault is found. What a batch needs (topic, header lines, body, receipt) is
+copied to the batch's own buffer on the way: the protocol's own headers vanish, lines stand end to end, and the read
+can be forgotten.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.kernels import Int, Truth, device, inlined, kernel
+from postroad.messages.checking import check_topic, check_utf8
+from postroad.messages.columns import (
+    BODY,
+    BUFFER,
+    EXPIRY,
+    HEADERS,
+    HOP_LIMIT,
+    PRIORITY,
+    SPAN_COLUMNS,
+    TOPIC,
+)
+from postroad.messages.faults import TOPIC_LONG
+from postroad.messages.limits import DEFAULT_HOP_LIMIT, DEFAULT_PRIORITY, MAX_HEADER_BYTES, MAX_TOPIC_BYTES
+from postroad.messages.reading import unescape_into
+from postroad.protocols.stomp import columns as c
+from postroad.protocols.stomp import faults
+from postroad.protocols.stomp.lines import copy, own_header, put_line, read_line, value_start
+from postroad.protocols.stomp.versions import Version
+
+if TYPE_CHECKING:
+    from postroad.messages.columns import Bytes, Envelopes, Spans
+    from postroad.protocols.stomp.columns import Columns, Numbers
+
+_NEWLINE, _RETURN, _ZERO, _NINE, _LETTER_A, _LETTER_Z = ord("\n"), ord("\r"), ord("0"), ord("9"), ord("A"), ord("Z")
+_V1_1 = int(Version.V1_1)
+
+# More digits than this are not a number for us: they would not fit in 64 bits.
+_MAX_DIGITS = 18
+
+# Bytes a look for the end of a body takes at once: enough for the compiler to use vectors, few enough for short bodies.
+_STRIDE = 32
+
+_COMMAND_WIDTH = 16
+_COMMAND_LENGTH = np.array([len(name) for name in c.COMMANDS], dtype=np.int64)
+_COMMAND_BYTES = np.zeros((len(c.COMMANDS), _COMMAND_WIDTH), dtype=np.uint8)
+for _command, _name in enumerate(c.COMMANDS):
+    _COMMAND_BYTES[_command, : len(_name)] = list(_name)
+_PREFIX = np.frombuffer(c.DESTINATION_PREFIX, dtype=np.uint8).copy()
+
+
+@inlined
+def _line_end(data: Bytes, at: Int, end: Int) -> Int:
+    """The bytes of the line end at an offset: 1 or 2, 0 where there is none, -1 where the data stops in between."""
+    if data[at] == _NEWLINE:
+        return 1
+    if data[at] != _RETURN:
+        return 0
+    if at + 1 == end:
+        return -1
+    return 2 if data[at + 1] == _NEWLINE else 0
+
+
+@device
+def _command_number(data: Bytes, start: Int, end: Int) -> Int:
+    for number in range(len(_COMMAND_LENGTH)):
+        if _COMMAND_LENGTH[number] == end - start:
+            step = 0
+            while step < end - start and data[start + step] == _COMMAND_BYTES[number, step]:
+                step += 1
+            if step == end - start:
+                return number
+    return -1
+
+
+@inlined
+def _read_command(data: Bytes, start: Int, settings: Numbers, frame: Numbers) -> tuple[Int, Int]:
+    """(fault, start of the header lines or of the fault)."""
+    size = np.int64(len(data))
+    limit = start + settings[c.COMMAND_LIMIT] + 1
+    end = min(size, limit)
+    at = start
+    while at < end and _LETTER_A <= data[at] <= _LETTER_Z:
+        at += 1
+    if at == end:
+        return (faults.COMMAND_LONG if end == limit else faults.UNFINISHED), at
+    gap = _line_end(data, at, size)
+    if gap < 0:
+        return faults.UNFINISHED, at
+    number = _command_number(data, start, at) if gap else -1
+    if number < 0:
+        return faults.COMMAND_UNKNOWN, at
+    frame[c.F_COMMAND] = number
+    return faults.FINE, at + gap
+
+
+@inlined
+def _note(data: Bytes, own: Int, colon: Int, stop: Int, mode: Int, frame: Numbers) -> None:
+    """Remember the value of an own header, the first time it occurs."""
+    if frame[c.FOUND + 2 * own] < 0:
+        frame[c.FOUND + 2 * own] = value_start(data, colon, stop, mode)
+        frame[c.FOUND + 2 * own + 1] = stop
+
+
+@device
+def _read_lines(
+    data: Bytes, start: Int, settings: Numbers, frame: Numbers, state: Numbers, out: Bytes
+) -> tuple[Int, Int]:
+    """Read header lines, and keep those of a SEND that are the user's: (fault, start of the body or of the fault)."""
+    mode = settings[c.MODE]
+    limit = start + settings[c.HEADER_LIMIT]
+    end = min(np.int64(len(data)), limit)
+    state[c.NEEDED], state[c.AWAITED] = limit, _NEWLINE
+    keeps = frame[c.F_COMMAND] == c.SEND and settings[c.TAKES_SENDS] != 0
+    put, count, at, run = frame[c.F_PUT], 0, start, start
+    while at < end:
+        gap = 1 if data[at] == _NEWLINE else (0 if mode == _V1_1 else _line_end(data, at, end))
+        if gap > 0:
+            if keeps:
+                frame[c.F_PUT] = copy(data, run, at, out, put)
+            frame[c.F_HEADERS_END] = at
+            return faults.FINE, at + gap
+        if gap < 0:
+            break
+        fault, colon, stop, following, verbatim = read_line(data, at, end, mode)
+        if fault == faults.UNFINISHED:
+            break
+        if fault:
+            return fault, colon
+        count += 1
+        if count > settings[c.COUNT_LIMIT]:
+            return faults.HEADER_COUNT, at
+        own = own_header(data, at, colon)
+        if own >= 0:
+            _note(data, own, colon, stop, mode, frame)
+        kept = own < 0 or own >= c.FIRST_KEPT
+        if keeps and not (kept and verbatim):
+            put = copy(data, run, at, out, put)
+            run = following
+            if kept:
+                put = put_line(data, at, colon, stop, mode, out, put)
+        at = following
+    return (faults.HEADER_BYTES if end == limit else faults.UNFINISHED), end
+
+
+@inlined
+def _number(data: Bytes, start: Int, end: Int) -> Int:
+    """The number that these digits are, or -1."""
+    if start < 0 or start == end or end - start > _MAX_DIGITS:
+        return -1
+    value: Int = 0
+    for at in range(start, end):
+        if data[at] < _ZERO or data[at] > _NINE:
+            return -1
+        value = 10 * value + np.int64(data[at]) - _ZERO
+    return value
+
+
+@inlined
+def _find_nul(data: Bytes, start: Int, end: Int) -> Int:
+    """The first NUL of a span, or `end`."""
+    at, limit = np.uint64(start), np.uint64(end)
+    stride = np.uint64(_STRIDE)
+    while at + stride <= limit:
+        zeros = np.uint8(0)
+        for step in range(stride):
+            zeros |= np.uint8(data[at + step] == 0)
+        if zeros:
+            break
+        at += stride
+    while at < limit and data[at] != 0:
+        at += np.uint64(1)
+    return np.int64(at)
+
+
+@inlined
+def _read_body(data: Bytes, start: Int, settings: Numbers, frame: Numbers, state: Numbers) -> Int:
+    """Find the end of the body and of the frame."""
+    size = np.int64(len(data))
+    digits, digits_end = frame[c.FOUND + 2 * c.OWN_CONTENT_LENGTH], frame[c.FOUND + 2 * c.OWN_CONTENT_LENGTH + 1]
+    if digits >= 0:
+        length = _number(data, digits, digits_end)
+        if length < 0:
+            return faults.LENGTH_NO_NUMBER
+        if length > settings[c.BODY_LIMIT]:
+            return faults.BODY_BYTES
+        end = start + length
+        if end >= size:
+            state[c.NEEDED], state[c.AWAITED] = end + 1, c.NOTHING
+            return faults.UNFINISHED
+        if data[end] != 0:
+            return faults.BODY_NO_NUL
+    else:
+        limit = start + settings[c.BODY_LIMIT] + 1
+        end = _find_nul(data, start, min(size, limit))
+        if end == limit:
+            return faults.BODY_BYTES
+        if end == size:
+            state[c.NEEDED], state[c.AWAITED] = limit, 0
+            return faults.UNFINISHED
+    if end > start and frame[c.F_COMMAND] != c.SEND:
+        return faults.BODY_UNEXPECTED
+    frame[c.F_BODY], frame[c.F_BODY_END], frame[c.F_END] = start, end, end + 1
+    return faults.FINE
+
+
+@inlined
+def _read_frame(
+    data: Bytes, start: Int, settings: Numbers, frame: Numbers, state: Numbers, out: Bytes
+) -> tuple[Int, Int]:
+    """Read one frame into `frame`: (fault, how far it was read)."""
+    for slot in range(c.FOUND, c.FRAME):
+        frame[slot] = -1
+    state[c.NEEDED] = start
+    fault, at = _read_command(data, start, settings, frame)
+    if fault:
+        return fault, at
+    frame[c.F_HEADERS] = at
+    frame[c.F_PUT] = state[c.FILLED]
+    fault, at = _read_lines(data, at, settings, frame, state, out)
+    if fault:
+        return fault, at
+    return _read_body(data, at, settings, frame, state), at
+
+
+@inlined
+def _put_topic(data: Bytes, frame: Numbers, mode: Int, out: Bytes, at: Int) -> tuple[Int, Int]:
+    """Write the topic of a SEND's destination: (fault, offset behind it)."""
+    start, end = frame[c.FOUND], frame[c.FOUND + 1]
+    if start < 0:
+        return faults.NO_DESTINATION, at
+    if end - start < len(_PREFIX):
+        return faults.BAD_DESTINATION, at
+    for step in range(len(_PREFIX)):
+        if data[start + step] != _PREFIX[step]:
+            return faults.BAD_DESTINATION, at
+    start += len(_PREFIX)
+    behind = unescape_into(data, start, end, out, at) if mode >= _V1_1 else copy(data, start, end, out, at)
+    if behind - at > MAX_TOPIC_BYTES:
+        return faults.TOPIC + TOPIC_LONG, at
+    fault, _ = check_topic(out, at, behind)
+    return (faults.TOPIC + fault if fault else faults.FINE), behind
+
+
+@inlined
+def _put_value(
+    data: Bytes, frame: Numbers, own: Int, out: Bytes, at: Int, extras: Columns, row: Int, column: Int
+) -> Int:
+    """Write the value of an own header as the client wrote it, and its span; the offset behind it."""
+    start, end = frame[c.FOUND + 2 * own], frame[c.FOUND + 2 * own + 1]
+    if start < 0:
+        extras[row, column], extras[row, column + 1] = -1, -1
+        return at
+    behind = copy(data, start, end, out, at)
+    extras[row, column], extras[row, column + 1] = at, behind
+    return behind
+
+
+@inlined
+def _put_envelope(data: Bytes, frame: Numbers, envelopes: Envelopes, row: Int) -> None:
+    """The envelope's defaults, with the priority and the expiry that the sender asked for where they are valid."""
+    for column in range(envelopes.shape[1]):
+        envelopes[row, column] = 0
+    envelopes[row, HOP_LIMIT] = DEFAULT_HOP_LIMIT
+    start, end = frame[c.FOUND + 2 * c.OWN_PRIORITY], frame[c.FOUND + 2 * c.OWN_PRIORITY + 1]
+    priority = _number(data, start, end) if end - start == 1 else -1
+    envelopes[row, PRIORITY] = priority if priority >= 0 else DEFAULT_PRIORITY
+    start, end = frame[c.FOUND + 2 * c.OWN_EXPIRES], frame[c.FOUND + 2 * c.OWN_EXPIRES + 1]
+    envelopes[row, EXPIRY] = max(_number(data, start, end), 0)
+
+
+@device
+def _put_row(
+    data: Bytes,
+    frame: Numbers,
+    mode: Int,
+    state: Numbers,
+    out: Bytes,
+    spans: Spans,
+    envelopes: Envelopes,
+    extras: Columns,
+) -> Int:
+    """Make a row of a SEND whose lines are already in the buffer; a fault leaves no trace but in the rest of it."""
+    row, start, lines_end = state[c.ROWS], state[c.FILLED], frame[c.F_PUT]
+    if lines_end - start > MAX_HEADER_BYTES:
+        return faults.STORED_LONG
+    if check_utf8(out, start, lines_end) >= 0:
+        return faults.NOT_UTF8
+    fault, topic_end = _put_topic(data, frame, mode, out, lines_end)
+    if fault:
+        return fault
+    body_end = copy(data, frame[c.F_BODY], frame[c.F_BODY_END], out, topic_end)
+    for column in range(SPAN_COLUMNS):
+        spans[row, column] = body_end
+    spans[row, TOPIC], spans[row, TOPIC + 1] = lines_end, topic_end
+    spans[row, HEADERS], spans[row, HEADERS + 1] = start, lines_end
+    spans[row, BODY], spans[row, BODY + 1] = topic_end, body_end
+    _put_envelope(data, frame, envelopes, row)
+    at = _put_value(data, frame, c.OWN_RECEIPT, out, body_end, extras, row, c.RECEIPT)
+    at = _put_value(data, frame, c.OWN_MESSAGE_ID, out, at, extras, row, c.MESSAGE_ID)
+    state[c.FILLED] = at
+    state[c.ROWS] = row + 1
+    return faults.FINE
+
+
+@inlined
+def _is_row(frame: Numbers, settings: Numbers) -> Truth:
+    """Whether a frame is a message to send now, rather than something to act on."""
+    if frame[c.F_COMMAND] != c.SEND or settings[c.TAKES_SENDS] == 0:
+        return False
+    return frame[c.FOUND + 2 * c.OWN_TRANSACTION] < 0 or settings[c.TAKES_TRANSACTIONS] != 0
+
+
+@inlined
+def _put_control(frame: Numbers, start: Int, state: Numbers, controls: Columns) -> None:
+    number = state[c.CONTROLS]
+    controls[number, c.C_COMMAND] = frame[c.F_COMMAND]
+    controls[number, c.C_START] = start
+    controls[number, c.C_HEADERS], controls[number, c.C_HEADERS_END] = frame[c.F_HEADERS], frame[c.F_HEADERS_END]
+    controls[number, c.C_END] = frame[c.F_END]
+    controls[number, c.C_ROW] = state[c.ROWS]
+    state[c.CONTROLS] = number + 1
+
+
+@kernel(
+    f"int64({BUFFER}, int64[::1], int64[::1], int64[::1], uint8[::1], int32[:, ::1], int64[:, ::1], int32[:, ::1], "
+    "int32[:, ::1])",
+    allocates=False,
+)
+def scan(
+    data: Bytes,
+    settings: Numbers,
+    state: Numbers,
+    frame: Numbers,
+    out: Bytes,
+    spans: Spans,
+    envelopes: Envelopes,
+    extras: Columns,
+    controls: Columns,
+) -> Int:
+    """Read frames until the data ends, a control frame changes what comes next, or a fault is found."""
+    size = np.int64(len(data))
+    at = state[c.AT]
+    while True:
+        while at < size:
+            gap = _line_end(data, at, size)
+            if gap <= 0:
+                break
+            at += gap
+            state[c.LINE_ENDS] += 1
+        state[c.AT] = at
+        if at == size:
+            return c.DONE
+        fault, reached = _read_frame(data, at, settings, frame, state, out)
+        if fault == faults.FINE:
+            if _is_row(frame, settings):
+                fault = _put_row(data, frame, settings[c.MODE], state, out, spans, envelopes, extras)
+            else:
+                # The lines that a SEND in a transaction left in the buffer are checked with it: nothing can go wrong
+                # when it is committed.
+                if frame[c.F_COMMAND] == c.SEND and settings[c.TAKES_SENDS] != 0:
+                    rows, filled = state[c.ROWS], state[c.FILLED]
+                    fault = _put_row(data, frame, settings[c.MODE], state, out, spans, envelopes, extras)
+                    state[c.ROWS], state[c.FILLED] = rows, filled
+                if fault == faults.FINE:
+                    _put_control(frame, at, state, controls)
+        if fault == faults.UNFINISHED:
+            state[c.NEEDED] -= at
+            return c.DONE
+        if fault:
+            state[c.FAULT], state[c.START], state[c.REACHED] = fault, at, reached
+            return c.FAULTY
+        at = frame[c.F_END]
+        state[c.AT] = at
+        if frame[c.F_COMMAND] >= c.CONNECT or state[c.CONTROLS] == len(controls) or not settings[c.TAKES_SENDS]:
+            return c.PAUSED

@@ -1,0 +1,35 @@
+"""The three versions of STOMP, and which one a client and this side speak."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["SUPPORTED", "Version", "negotiate"]
+
+
+class Version(IntEnum):
+    """A version as a number that kernels can compare; `str()` gives the text of the protocol."""
+
+    V1_0 = 10
+    V1_1 = 11
+    V1_2 = 12
+
+    def __str__(self) -> str:
+        return f"{self // 10}.{self % 10}"
+
+
+SUPPORTED = ",".join(str(version) for version in Version)
+"""What the `version` header of an ERROR lists when there is no common version."""
+
+_BY_TEXT = {str(version): version for version in Version}
+
+
+def negotiate(accepted: str | None) -> Version | None:
+    """The highest version of an `accept-version` header that is known here, or None.
+
+    A client that sends no such header speaks 1.0, which had none.
+    """
+    if accepted is None:
+        return Version.V1_0
+    known = [_BY_TEXT[text] for part in accepted.split(",") if (text := part.strip()) in _BY_TEXT]
+    return max(known, default=None)

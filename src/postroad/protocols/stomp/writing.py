@@ -1,0 +1,261 @@
+"""Kernels that write frames of the server: MESSAGE in two steps, and RECEIPT for rows of a batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.kernels import Int, device, inlined, kernel
+from postroad.messages.columns import ATTRIBUTES, BODY, BUFFER, HEADERS, TOPIC
+from postroad.messages.reading import ID_TEXT_BYTES, span_at
+from postroad.protocols.stomp.acknowledging import ACK_TEXT_BYTES
+from postroad.protocols.stomp.lines import copy
+from postroad.protocols.stomp.versions import Version
+
+if TYPE_CHECKING:
+    from postroad.messages.columns import Bytes, Ids, Spans
+    from postroad.protocols.stomp.columns import Columns, Numbers
+
+_NEWLINE, _RETURN, _COLON, _BACKSLASH, _BLANK, _DASH = ord("\n"), ord("\r"), ord(":"), ord("\\"), ord(" "), ord("-")
+_LETTER_C, _LETTER_R, _LETTER_N, _ZERO = ord("c"), ord("r"), ord("n"), ord("0")
+_V1_0, _V1_1, _V1_2 = int(Version.V1_0), int(Version.V1_1), int(Version.V1_2)
+
+
+def _literal(text: bytes) -> Bytes:
+    return np.frombuffer(text, dtype=np.uint8).copy()
+
+
+_ID = _literal(b"message-id:")
+_DESTINATION = _literal(b"\ndestination:/topic/")
+_LENGTH = _literal(b"\ncontent-length:")
+_ACK = _literal(b"ack:")
+_RECEIPT = _literal(b"RECEIPT\nreceipt-id:")
+_RECEIPT_ID = _literal(b"\nmessage-id:")
+_RECEIPT_END = _literal(b"\n\n\0\n")
+_HEX = _literal(b"0123456789abcdef")
+
+# The most digits of a content-length: a span's length has 31 bits.
+_LENGTH_DIGITS = 10
+# What the part of a MESSAGE that all subscribers share has besides topic, lines and body: the line end of the length,
+# the empty line, NUL, and the line end behind the frame are the 4.
+_COMMON_BYTES = len(_ID) + ID_TEXT_BYTES + len(_DESTINATION) + len(_LENGTH) + _LENGTH_DIGITS + 4
+_ACK_BYTES = len(_ACK) + ACK_TEXT_BYTES + 1
+_RECEIPT_BYTES = len(_RECEIPT) + len(_RECEIPT_ID) + ID_TEXT_BYTES + len(_RECEIPT_END)
+
+
+@inlined
+def _put(text: Bytes, out: Bytes, at: Int) -> Int:
+    return copy(text, 0, np.int64(len(text)), out, at)
+
+
+@inlined
+def _put_hex(value: Int, digits: Int, out: Bytes, at: Int) -> Int:
+    shift = np.uint64(4 * digits)
+    for step in range(digits):
+        shift -= np.uint64(4)
+        out[at + step] = _HEX[np.uint64(value) >> shift & np.uint64(15)]
+    return at + digits
+
+
+@inlined
+def _put_id(ids: Ids, row: Int, out: Bytes, at: Int) -> Int:
+    """The text form of an id: 8-8-12-4 digits."""
+    head, tail = ids[row, 0], ids[row, 1]
+    at = _put_hex(head >> np.uint64(32), 8, out, at)
+    out[at] = _DASH
+    at = _put_hex(head & np.uint64(0xFFFFFFFF), 8, out, at + 1)
+    out[at] = _DASH
+    at = _put_hex(tail >> np.uint64(16), 12, out, at + 1)
+    out[at] = _DASH
+    return _put_hex(tail & np.uint64(0xFFFF), 4, out, at + 1)
+
+
+@inlined
+def _put_decimal(value: Int, out: Bytes, at: Int) -> Int:
+    digits, rest = 1, value // 10
+    while rest:
+        digits += 1
+        rest //= 10
+    for step in range(digits):
+        out[at + digits - 1 - step] = _ZERO + value % 10
+        value //= 10
+    return at + digits
+
+
+@inlined
+def _put_topic(buffer: Bytes, start: Int, end: Int, version: Int, out: Bytes, at: Int) -> Int:
+    """A topic has no line ends; of what STOMP escapes it can hold a colon and a backslash."""
+    for place in range(np.uint64(start), np.uint64(end)):
+        byte = buffer[place]
+        if version >= _V1_1 and byte in (_COLON, _BACKSLASH):
+            out[at] = _BACKSLASH
+            out[at + 1] = _LETTER_C if byte == _COLON else _BACKSLASH
+            at += 2
+        else:
+            out[at] = byte
+            at += 1
+    return at
+
+
+@device
+def _put_older(buffer: Bytes, start: Int, end: Int, version: Int, out: Bytes, at: Int) -> Int:
+    """Header lines for versions before 1.2; never longer than they were.
+
+    1.1 has no escape for CR, and lets it stand. 1.0 has no escapes: what would end a line becomes a blank, and so does
+    a colon in a name.
+    """
+    named = False
+    while start < end:
+        byte: Int = buffer[start]
+        if byte == _NEWLINE:
+            named = False
+        elif byte == _COLON:
+            named = True
+        elif byte == _BACKSLASH:
+            start += 1
+            code = buffer[start]
+            if version == _V1_1:
+                if code == _LETTER_R:
+                    byte = np.uint8(_RETURN)
+                else:
+                    out[at] = byte
+                    at += 1
+                    byte = code
+            elif code in (_LETTER_R, _LETTER_N):
+                byte = np.uint8(_BLANK)
+            elif code == _LETTER_C:
+                byte = np.uint8(_COLON) if named else np.uint8(_BLANK)
+        out[at] = byte
+        start += 1
+        at += 1
+    return at
+
+
+@kernel("UniTuple(int64, 2)(int32[:, ::1], int64[::1])", allocates=False)
+def measure_common(spans: Spans, rows: Numbers) -> tuple[Int, Int]:
+    """(bytes that the rows take at most without typed attributes, rows with typed attributes).
+
+    A row that is not in the batch gives (-1, its place among the rows).
+    """
+    total, typed = np.int64(0), np.int64(0)
+    for place in range(len(rows)):
+        row = rows[place]
+        if row < 0 or row >= len(spans):
+            return np.int64(-1), np.int64(place)
+        topic, topic_end = span_at(spans, row, TOPIC)
+        headers, headers_end = span_at(spans, row, HEADERS)
+        body, body_end = span_at(spans, row, BODY)
+        total += _COMMON_BYTES + 2 * (topic_end - topic) + headers_end - headers + body_end - body
+        typed += spans[row, ATTRIBUTES + 1] > spans[row, ATTRIBUTES]
+    return total, typed
+
+
+@kernel(
+    f"int64({BUFFER}, int32[:, ::1], uint64[:, ::1], int64[::1], int64, {BUFFER}, int64[:, ::1], uint8[::1], "
+    "int64[:, ::1])",
+    allocates=False,
+)
+def put_common(
+    buffer: Bytes,
+    spans: Spans,
+    ids: Ids,
+    rows: Numbers,
+    version: Int,
+    blocks: Bytes,
+    block_spans: Numbers,
+    out: Bytes,
+    places: Numbers,
+) -> Int:
+    """Write the part of each row's MESSAGE that all subscribers share, and where it stands; the bytes written.
+
+    `block_spans` has a line for each of the rows, or none at all; where it starts at 0 or more, the header lines are
+    those of `blocks`.
+    """
+    at = np.int64(0)
+    for place in range(len(rows)):
+        row = rows[place]
+        places[row, 0] = at
+        at = _put_id(ids, row, out, _put(_ID, out, at))
+        topic, topic_end = span_at(spans, row, TOPIC)
+        at = _put_topic(buffer, topic, topic_end, version, out, _put(_DESTINATION, out, at))
+        body, body_end = span_at(spans, row, BODY)
+        at = _put_decimal(body_end - body, out, _put(_LENGTH, out, at))
+        out[at] = _NEWLINE
+        at += 1
+        if len(block_spans) and block_spans[place, 0] >= 0:
+            start, end = block_spans[place, 0], block_spans[place, 1]
+            at = (
+                copy(blocks, start, end, out, at)
+                if version == _V1_2
+                else _put_older(blocks, start, end, version, out, at)
+            )
+        else:
+            start, end = span_at(spans, row, HEADERS)
+            at = (
+                copy(buffer, start, end, out, at)
+                if version == _V1_2
+                else _put_older(buffer, start, end, version, out, at)
+            )
+        out[at] = _NEWLINE
+        at = copy(buffer, body, body_end, out, at + 1)
+        out[at], out[at + 1] = 0, _NEWLINE
+        at += 2
+        places[row, 1] = at
+    return at
+
+
+@kernel("UniTuple(int64, 2)(int64[:, ::1], int64[::1])", allocates=False)
+def measure_rows(places: Numbers, rows: Numbers) -> tuple[Int, Int]:
+    """(bytes of the shared parts of the rows, 0), or (-1, the place of the first row that has none)."""
+    total = np.int64(0)
+    for place in range(len(rows)):
+        row = rows[place]
+        if row < 0 or row >= len(places) or places[row, 0] < 0:
+            return np.int64(-1), np.int64(place)
+        total += places[row, 1] - places[row, 0]
+    return total, np.int64(0)
+
+
+@kernel(f"void({BUFFER}, int64[:, ::1], int64[::1], {BUFFER}, int64, uint8[::1])", allocates=False)
+def put_rows(common: Bytes, places: Numbers, rows: Numbers, prefix: Bytes, number: Int, out: Bytes) -> None:
+    """Write MESSAGE frames of one subscription: prefix, `ack` unless the number is negative, and the shared part."""
+    at = np.int64(0)
+    for place in range(len(rows)):
+        start, end = places[rows[place], 0], places[rows[place], 1]
+        at = _put(prefix, out, at)
+        if number >= 0:
+            at = _put(_ACK, out, at)
+            at = copy(common, start + len(_ID), start + len(_ID) + ID_TEXT_BYTES, out, at)
+            out[at] = _DASH
+            at = _put_hex(number, 8, out, at + 1)
+            out[at] = _NEWLINE
+            at += 1
+        at = copy(common, start, end, out, at)
+
+
+@kernel("int64(int32[:, :], int64[::1])", allocates=False)
+def measure_receipts(receipts: Columns, rows: Numbers) -> Int:
+    """The bytes of the RECEIPT frames of those rows that ask for one, or -1 when a row is not there."""
+    total = np.int64(0)
+    for place in range(len(rows)):
+        row = rows[place]
+        if row < 0 or row >= len(receipts):
+            return np.int64(-1)
+        start, end = span_at(receipts, row, 0)
+        if start >= 0:
+            total += _RECEIPT_BYTES + end - start
+    return total
+
+
+@kernel(f"void({BUFFER}, int32[:, :], uint64[:, ::1], int64[::1], uint8[::1])", allocates=False)
+def put_receipts(buffer: Bytes, receipts: Columns, ids: Ids, rows: Numbers, out: Bytes) -> None:
+    """Write those frames: the id that the sender asked for, as it was, and the id of the message."""
+    at = np.int64(0)
+    for place in range(len(rows)):
+        row = rows[place]
+        start, end = span_at(receipts, row, 0)
+        if start >= 0:
+            at = copy(buffer, start, end, out, _put(_RECEIPT, out, at))
+            at = _put_id(ids, row, out, _put(_RECEIPT_ID, out, at))
+            at = _put(_RECEIPT_END, out, at)

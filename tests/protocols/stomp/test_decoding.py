@@ -1,0 +1,71 @@
+"""A client's frames become rows and events."""
+
+from __future__ import annotations
+
+from postroad.messages import check_batch
+from postroad.protocols.stomp import (
+    Connect,
+    ProtocolError,
+    State,
+    StompDecoder,
+    Subscribe,
+    TransactionSend,
+    Version,
+    decode_frames,
+)
+
+
+def connected(version: str = "1.2") -> StompDecoder:
+    decoder = StompDecoder()
+    decoder.receive(b"CONNECT\naccept-version:%b\nhost:h\n\n\0" % version.encode())
+    return decoder
+
+
+def test_decoder_puts_sends_in_one_batch_and_says_where_events_stand() -> None:
+    decoder = StompDecoder()
+    received = decoder.receive(
+        b"CONNECT\naccept-version:1.0,1.2\nhost:h\nlogin:ann\npasscode:secret\nheart-beat:10,20\n\n\0\n"
+        b"SEND\ndestination:/topic/a.b\nprice:7\nreceipt:r1\nname:x\\cy\n\nhello\0\n"
+        b"SUBSCRIBE\nid:s\ndestination:/topic/a.*\nselector:price > 5\n\n\0\n"
+        b"SEND\ncontent-length:3\ndestination:/topic/c\npriority:9\nexpires:1700000000000\n\na\0b\0\n"
+    )
+    assert received.batch is not None
+    check_batch(received.batch)
+    first, second = received.batch
+    assert (first.topic, first.attributes, first.body) == ("a.b", {"price": "7", "name": "x:y"}, b"hello")
+    assert (second.topic, second.priority, second.expiry, second.body) == ("c", 9, 1700000000000, b"a\0b")
+    start, end = received.receipts[0]
+    assert received.batch.buffer[start:end].tobytes() == b"r1"
+    assert received.receipts[1].tolist() == [-1, -1]
+    connect, subscribe = received.events
+    assert isinstance(connect, Connect)
+    assert (connect.version, connect.login, connect.passcode) == (Version.V1_2, "ann", "secret")
+    assert (connect.host, connect.heart_beat, connect.row) == ("h", (10, 20), 0)
+    assert "secret" not in repr(connect)
+    assert isinstance(subscribe, Subscribe)
+    assert (subscribe.id, subscribe.topic, subscribe.selector, subscribe.row) == ("s", "a.*", "price > 5", 1)
+    assert received.line_ends == 4
+
+
+def test_decoder_keeps_a_send_of_a_transaction_until_it_is_committed() -> None:
+    decoder = connected()
+    received = decoder.receive(b"SEND\ndestination:/topic/a\ntransaction:t\nk:v\n\nbody\0")
+    (event,) = received.events
+    assert received.batch is None
+    assert isinstance(event, TransactionSend)
+    assert event.transaction == "t"
+    committed = decode_frames([event.frame, event.frame], Version.V1_2).batch
+    assert committed is not None
+    assert [(message.attributes, message.body) for message in committed] == [({"k": "v"}, b"body")] * 2
+
+
+def test_decoder_is_closed_by_a_fault_and_keeps_the_rows_before_it() -> None:
+    decoder = connected()
+    received = decoder.receive(b"SEND\ndestination:/topic/a\n\n\0SEND\nreceipt:9\ndestination:/queue/a\n\n\0")
+    assert received.batch is not None
+    assert len(received.batch) == 1
+    (event,) = received.events
+    assert isinstance(event, ProtocolError)
+    assert "/topic/" in event.text
+    assert (event.receipt, event.row, decoder.state) == (b"9", 1, State.CLOSED)
+    assert decoder.receive(b"SEND\ndestination:/topic/a\n\n\0").batch is None
