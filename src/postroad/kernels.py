@@ -27,11 +27,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 # The numpy error model drops the test for a zero divisor that Python's would add to each division: kernels test the
 # divisors that can be zero themselves.
-_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 # Without numba's runtime, arrays are borrowed and not counted. Counting is an atomic operation for every array passed
 # or viewed, which in a loop over candidates costs ten times the work itself; in return, nothing can be allocated.
-_BORROWED = {**_OPTIONS, "_nrt": False}
+_BORROWED: dict[str, Any] = {**_OPTIONS, "_nrt": False}
 
 
 def kernel(*signatures: str, allocates: bool = True) -> Callable[[Function], Function]:
