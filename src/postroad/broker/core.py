@@ -152,15 +152,19 @@ class Broker:
     def receive(self, batch: Batch, source: Session, now: int) -> Outbox:
         """Take a batch from a local publisher: stamp ids, match, and deliver or enqueue.
 
-        The batch's ids are set when this returns.
+        The ids of the rows that the policy lets in are set when this returns; the others stay as they were.
         """
         outbox = Outbox()
         allowed = self._policy.may_publish(source.principal, batch)
-        if allowed is not None:
-            batch = batch.take(allowed)
+        if allowed is None:
+            self._identify(batch, source, now)
+        else:
+            whole, batch = batch, batch.take(allowed)
+            outbox.refused = len(whole) - len(batch)
+            self._identify(batch, source, now)
+            whole.ids[allowed] = batch.ids
         if not len(batch):
             return outbox
-        self._identify(batch, source, now)
         self._recorder.accepted(batch, now)
         self._accepted += len(batch)
         source.published += len(batch)

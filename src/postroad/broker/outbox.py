@@ -30,15 +30,17 @@ class Outbox:
         pauses: sessions to stop reading from, because a queue behind them pushes back.
         resumes: sessions to read from again.
         closes: sessions to close, each with the reason to tell its client.
+        refused: how many rows of a received batch the policy did not let in.
     """
 
-    __slots__ = ("closes", "deliveries", "pauses", "resumes")
+    __slots__ = ("closes", "deliveries", "pauses", "refused", "resumes")
 
     def __init__(self) -> None:
         self.deliveries: list[Delivery] = []
         self.pauses: list[int] = []
         self.resumes: list[int] = []
         self.closes: list[tuple[int, str]] = []
+        self.refused = 0
 
     def __bool__(self) -> bool:
         return bool(self.deliveries or self.pauses or self.resumes or self.closes)

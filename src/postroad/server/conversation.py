@@ -1,0 +1,337 @@
+"""One client's conversation in STOMP: bytes in, calls of the core, bytes out. No sockets here.
+
+The messages of a read go to the core as one batch, cut only where a control frame stands between them.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from postroad.broker import AckMode, BrokerError, OverflowPolicy
+from postroad.errors import PostroadError
+from postroad.protocols import stomp
+from postroad.protocols.stomp import Version
+from postroad.server.transactions import Transactions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from postroad.broker import Session
+    from postroad.messages import Batch
+    from postroad.messages.columns import Bytes
+    from postroad.protocols.stomp.columns import Columns
+    from postroad.server.station import Station
+
+__all__ = ["OVERFLOW_HEADER", "Conversation", "Line"]
+
+# The header of SUBSCRIBE that chooses what happens when the subscription's queue is full.
+OVERFLOW_HEADER = "overflow"
+
+# Heart-beats that the broker offers and would like; a client that wants others, or none, says so.
+OFFERED_HEART_BEAT = (10_000, 10_000)
+# No client can make the broker beat more often than this, and none is cut off for being this much late.
+LEAST_HEART_BEAT = 100
+HEART_BEAT_GRACE = 2
+
+
+class Line(Protocol):
+    """The connection under a conversation: a TCP or WebSocket transport."""
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Hand bytes to the socket; they may be sent later, in order."""
+
+    def pause_reading(self) -> None:
+        """Deliver no more data for now."""
+
+    def resume_reading(self) -> None:
+        """Deliver data again."""
+
+    def close(self) -> None:
+        """Send what is written, then close."""
+
+
+class Conversation:
+    """One connection's side of the protocol.
+
+    Args:
+        station: the broker.
+        line: the connection.
+        users: login -> passcode; empty lets everybody in.
+        limits: the limits of frames.
+    """
+
+    def __init__(
+        self, station: Station, line: Line, users: Mapping[str, str], limits: stomp.StompLimits | None = None
+    ) -> None:
+        self._station = station
+        self._line = line
+        self._users = users
+        self._decoder = stomp.StompDecoder(limits)
+        self._session: Session | None = None
+        self._prefixes: dict[int, tuple[bytes, int | None]] = {}
+        self._keys: dict[int, str] = {}
+        self._transactions = Transactions()
+        self._closed = False
+        self._beats_every = 0
+        self._expects_every = 0
+        self._last_sent = self._last_heard = station.clock()
+
+    # --- what the station asks -------------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> Version:
+        return self._decoder.version or Version.V1_0
+
+    def prefix(self, subscription: int) -> tuple[bytes, int | None]:
+        return self._prefixes[subscription]
+
+    def write(self, data: Bytes) -> None:
+        self._send(data.data)
+
+    def pause_reading(self) -> None:
+        self._line.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._line.resume_reading()
+
+    def refuse(self, reason: str) -> None:
+        self._fail(reason)
+
+    # --- what the driver reports -----------------------------------------------------------------------------------
+
+    def received(self, data: bytes | bytearray | memoryview) -> None:
+        """The socket gave bytes."""
+        if self._closed:
+            return
+        self._last_heard = self._station.clock()
+        found = self._decoder.receive(data)
+        row = 0
+        for event in found.events:
+            if found.batch is not None and event.row > row:
+                self._publish(found.batch, found.receipts, row, event.row)
+                row = event.row
+            self._answer(event)
+            if self._closed:
+                return
+        if found.batch is not None and row < len(found.batch):
+            self._publish(found.batch, found.receipts, row, len(found.batch))
+
+    def writable(self, yes: bool) -> None:
+        """The socket takes no more for now, or takes more again."""
+        if self._session is None:
+            return
+        core = self._station.core
+        if yes:
+            self._station.carry_out(core.drained(self._session, self._station.clock()))
+        else:
+            core.congested(self._session)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether messages wait that the socket could take now."""
+        session = self._session
+        return session is not None and not session.congested and self._station.core.has_waiting(session)
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self._closed = True
+        if self._session is not None:
+            session, self._session = self._session, None
+            self._station.leave(session.number)
+            self._station.carry_out(self._station.core.detached(session, self._station.clock()))
+
+    def tick(self, now: int) -> None:
+        """Time has passed: beat, or notice that the client has gone quiet."""
+        if self._closed:
+            return
+        if self._beats_every and now - self._last_sent >= self._beats_every:
+            self._send(stomp.HEART_BEAT)
+        if self._expects_every and now - self._last_heard > HEART_BEAT_GRACE * self._expects_every:
+            self._fail(
+                f"nothing heard for {now - self._last_heard:,} ms; the heart-beat was {self._expects_every:,} ms"
+            )
+
+    @property
+    def beats(self) -> bool:
+        """Whether `tick` has anything to do."""
+        return bool(self._beats_every or self._expects_every)
+
+    # --- messages --------------------------------------------------------------------------------------------------
+
+    def _publish(self, batch: Batch, receipts: Columns, first: int, last: int) -> None:
+        rows = np.arange(first, last)
+        part = batch if last - first == len(batch) else batch.take(rows)
+        if not self._accept(part):
+            return
+        part_receipts = receipts[first:last]
+        if (part_receipts[:, 0] >= 0).any():
+            confirmed = stomp.render_receipts(part, np.ascontiguousarray(part_receipts), np.arange(len(part)))
+            self._send(confirmed.data)
+
+    def _accept(self, batch: Batch) -> bool:
+        assert self._session is not None
+        outbox = self._station.core.receive(batch, self._session, self._station.clock())
+        self._station.carry_out(outbox)
+        if outbox.refused:
+            self._fail(f"{self._session.principal or 'anonymous'} may not publish to this topic")
+        return not outbox.refused
+
+    # --- control frames --------------------------------------------------------------------------------------------
+
+    def _answer(self, event: stomp.Event) -> None:
+        try:
+            headers = self._act(event)
+        except PostroadError as error:
+            self._fail(str(error), event.receipt)
+            return
+        if event.receipt is not None and not isinstance(event, stomp.ProtocolError | stomp.Connect):
+            self._send(stomp.receipt_frame(event.receipt, self.version, headers))
+        if isinstance(event, stomp.Disconnect):
+            self._closed = True
+            self._line.close()
+
+    def _act(self, event: stomp.Event) -> dict[str, str]:
+        """Do what a frame says; answers the headers for its receipt."""
+        if isinstance(event, stomp.Connect):
+            self._connect(event)
+        elif isinstance(event, stomp.Subscribe):
+            self._subscribe(event)
+        elif isinstance(event, stomp.Unsubscribe):
+            self._unsubscribe(event)
+        elif isinstance(event, stomp.Ack | stomp.Nack):
+            if event.transaction is None:
+                self._acknowledge(event)
+            else:
+                self._transactions.acknowledge(event.transaction, event)
+        elif isinstance(event, stomp.Begin):
+            self._transactions.begin(event.transaction)
+        elif isinstance(event, stomp.TransactionSend):
+            self._transactions.send(event.transaction, event.frame)
+        elif isinstance(event, stomp.Abort):
+            self._transactions.end(event.transaction)
+        elif isinstance(event, stomp.Commit):
+            return self._commit(event)
+        elif isinstance(event, stomp.ProtocolError):
+            self._fail_protocol(event)
+        return {}
+
+    def _connect(self, event: stomp.Connect) -> None:
+        if self._users and not self._knows(event.login, event.passcode):
+            raise BrokerError("login or passcode is wrong")
+        self._session = self._station.core.attached(event.login or "")
+        self._station.join(self._session.number, self)
+        promised, wanted = event.heart_beat
+        offered, liked = OFFERED_HEART_BEAT
+        self._beats_every = max(offered, wanted, LEAST_HEART_BEAT) if wanted else 0
+        self._expects_every = max(promised, liked, LEAST_HEART_BEAT) if promised else 0
+        self._send(
+            stomp.connected_frame(
+                event.version,
+                server="postroad",
+                session=str(self._session.number),
+                heart_beat=OFFERED_HEART_BEAT,
+            )
+        )
+
+    def _knows(self, login: str | None, passcode: str | None) -> bool:
+        expected = self._users.get(login or "")
+        given = (passcode or "").encode()
+        # Compared even for an unknown login, so that time does not tell which logins exist.
+        same = hmac.compare_digest((expected or "").encode(), given)
+        return expected is not None and same
+
+    def _subscribe(self, event: stomp.Subscribe) -> None:
+        assert self._session is not None
+        key = event.id if event.id is not None else event.destination
+        subscription = self._station.core.subscribe(
+            self._session, key, event.topic, event.selector or "", AckMode(event.ack), _overflow(event.headers)
+        )
+        acknowledges = subscription.ack_mode is not AckMode.AUTO and self.version is Version.V1_2
+        prefix = stomp.message_prefix(event.id, self.version)
+        self._prefixes[subscription.number] = (prefix, subscription.number if acknowledges else None)
+        self._keys[subscription.number] = key
+
+    def _unsubscribe(self, event: stomp.Unsubscribe) -> None:
+        assert self._session is not None
+        key = event.id if event.id is not None else f"/topic/{event.topic}"
+        subscription = self._session.subscriptions.get(key)
+        self._station.carry_out(self._station.core.unsubscribe(self._session, key, self._station.clock()))
+        if subscription is not None:
+            del self._prefixes[subscription.number], self._keys[subscription.number]
+
+    def _acknowledge(self, event: stomp.Ack | stomp.Nack) -> None:
+        assert self._session is not None
+        key = self._acknowledged_key(event)
+        head, tail = event.message_id.head, event.message_id.tail
+        positive = isinstance(event, stomp.Ack)
+        core, now = self._station.core, self._station.clock()
+        self._station.carry_out(core.acknowledge(self._session, key, head, tail, positive, now))
+
+    def _acknowledged_key(self, event: stomp.Ack | stomp.Nack) -> str:
+        if event.number is not None:
+            key = self._keys.get(event.number)
+            if key is None:
+                raise BrokerError("acknowledgement for a subscription that this session does not have (any more)")
+            return key
+        if event.subscription is not None:
+            return event.subscription
+        assert self._session is not None
+        wanted = event.message_id.head << 64 | event.message_id.tail
+        for key, subscription in self._session.subscriptions.items():
+            if wanted in subscription.unacknowledged:
+                return key
+        raise BrokerError("acknowledgement of a message that does not wait for one; each counts once")
+
+    def _commit(self, event: stomp.Commit) -> dict[str, str]:
+        transaction = self._transactions.end(event.transaction)
+        for acknowledgement in transaction.acknowledgements:
+            self._acknowledge(acknowledgement)
+        if not transaction.frames:
+            return {"message-count": "0"}
+        found = stomp.decode_frames(transaction.frames, self.version, self._decoder.limits)
+        assert found.batch is not None
+        if not self._accept(found.batch):
+            return {}
+        return {"message-id": str(found.batch.message(0).id), "message-count": str(len(found.batch))}
+
+    # --- errors ----------------------------------------------------------------------------------------------------
+
+    def _fail_protocol(self, event: stomp.ProtocolError) -> None:
+        headers = {} if event.versions is None else {"version": event.versions}
+        shown = event.frame.decode("utf-8", "replace")
+        details = f"The frame was, as far as it was read:\n{shown}" if shown else ""
+        self._fail(event.text, event.receipt, details, headers)
+
+    def _fail(
+        self,
+        text: str,
+        receipt: bytes | None = None,
+        details: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Tell the client what was wrong, and close; the session ends when the connection does."""
+        if self._closed:
+            return
+        first, _, rest = text.partition("\n")
+        version = self._decoder.version
+        frame = stomp.error_frame(first, version, details=rest or details, receipt=receipt, headers=headers or {})
+        self._send(frame)
+        self._closed = True
+        self._line.close()
+
+    def _send(self, data: bytes | memoryview) -> None:
+        if not self._closed:
+            self._last_sent = self._station.clock()
+            self._line.write(data)
+
+
+def _overflow(headers: Mapping[str, str]) -> OverflowPolicy:
+    text = headers.get(OVERFLOW_HEADER, OverflowPolicy.DROP_OLDEST.value)
+    try:
+        return OverflowPolicy(text)
+    except ValueError:
+        known = ", ".join(policy.value for policy in OverflowPolicy)
+        raise BrokerError(f"{OVERFLOW_HEADER}:{text!r} is not known; choose one of {known}") from None
