@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from postroad.protocols.stomp.acknowledging import ack_text, parse_ack
+from postroad.protocols.stomp.client import Frame, FrameReader, StompError, encode_frame
 from postroad.protocols.stomp.decoding import Received, StompDecoder, decode_frames
 from postroad.protocols.stomp.events import (
     Abort,
@@ -34,12 +35,15 @@ __all__ = [
     "Connect",
     "Disconnect",
     "Event",
+    "Frame",
+    "FrameReader",
     "Nack",
     "ProtocolError",
     "Received",
     "Rendered",
     "State",
     "StompDecoder",
+    "StompError",
     "StompLimits",
     "Subscribe",
     "TransactionSend",
@@ -48,6 +52,7 @@ __all__ = [
     "ack_text",
     "connected_frame",
     "decode_frames",
+    "encode_frame",
     "error_frame",
     "message_prefix",
     "parse_ack",

@@ -60,7 +60,7 @@ def event_of(command: int, lines: bytes, frame: bytes, row: int, version: Versio
     Args:
         command: its number.
         lines: its header lines, each with its line end.
-        frame: the whole frame.
+        frame: the whole frame, of a SEND.
         row: how many rows came before it.
         version: the version agreed on; None before.
 

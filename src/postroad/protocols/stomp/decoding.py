@@ -18,7 +18,7 @@ from postroad.protocols.stomp import columns as c
 from postroad.protocols.stomp import faults
 from postroad.protocols.stomp.controls import Refused, event_of, receipt_of
 from postroad.protocols.stomp.events import Connect, ProtocolError
-from postroad.protocols.stomp.limits import StompLimits
+from postroad.protocols.stomp.limits import MAX_FRAME_BYTES, StompLimits
 from postroad.protocols.stomp.scanning import scan
 from postroad.protocols.stomp.states import State, next_state, refusal
 from postroad.protocols.stomp.versions import Version
@@ -31,16 +31,23 @@ if TYPE_CHECKING:
     from postroad.protocols.stomp.columns import Columns
     from postroad.protocols.stomp.events import Event
 
-__all__ = ["MAX_SHOWN_BYTES", "Received", "StompDecoder", "decode_frames"]
+__all__ = ["MAX_READ_BYTES", "MAX_SHOWN_BYTES", "Received", "StompDecoder", "decode_frames"]
 
 # How much of a frame an error shows: its command and first headers, not somebody's whole body.
 MAX_SHOWN_BYTES = 512
+
+# Offsets in a batch are signed 32-bit numbers, lines may double in size when escaped, and an unfinished frame may come
+# before the read. Sockets give less than a thousandth of this.
+MAX_READ_BYTES = MAX_BATCH_BYTES // 2 - MAX_FRAME_BYTES
 
 # Control frames are rare, and a read with more of them is scanned in several steps.
 _CONTROLS_PER_SCAN = 32
 
 # No SEND is shorter: this bounds the rows of a read.
 _SHORTEST_SEND = len(b"SEND\ndestination:/topic/a\n\n\0")
+
+# Copying an array of less than this costs more than keeping it.
+_SMALL_BYTES = 2048
 
 _NO_EXTRAS: Columns = np.empty((0, c.EXTRA_COLUMNS), dtype=np.int32)
 _PASSCODE = re.compile(rb"^(passcode:)[^\n]*", re.MULTILINE)
@@ -92,8 +99,10 @@ class _Rows:
 
 
 def _cut(array: Any, count: int) -> Any:
-    """The first lines of an array; a copy when most of it would be kept for nothing."""
-    return array[:count].copy() if 2 * count < len(array) else array[:count]
+    """The first lines of an array; a copy when much of it would be kept for nothing."""
+    if 2 * count < len(array) and array.nbytes > _SMALL_BYTES:
+        return array[:count].copy()
+    return array[:count]
 
 
 class StompDecoder:
@@ -155,25 +164,27 @@ class StompDecoder:
 
     def receive(self, data: bytes | bytearray | memoryview) -> Received:
         """Take what a socket gave. The data is not kept: what is needed of it is copied."""
-        if not data or self.state is State.CLOSED or not self._worthwhile(data):
+        if len(data) > MAX_READ_BYTES:
+            raise LimitError("one read", len(data), MAX_READ_BYTES, "bytes; read less at a time")
+        if not data or self.state is State.CLOSED:
             return Received(None, _NO_EXTRAS, [], 0)
-        work: bytes | bytearray | memoryview = data
-        if self._rest:
-            self._rest += data
-            work, self._rest = self._rest, bytearray()
-        if len(work) > MAX_BATCH_BYTES // 2:
-            raise LimitError("one read", len(work), MAX_BATCH_BYTES // 2, "bytes; read less at a time")
+        if not self._rest:
+            return self._read(data)
+        ripe = self._is_worth_a_scan(data)
+        self._rest += data
+        if not ripe:
+            return Received(None, _NO_EXTRAS, [], 0)
+        work, self._rest = self._rest, bytearray()
         return self._read(work)
 
-    def _worthwhile(self, data: bytes | bytearray | memoryview) -> bool:
-        """Whether the frame that is not finished can be by now; if not, the data is put to it."""
-        rest = self._rest
-        if not rest or len(rest) + len(data) >= self._needed:
+    def _is_worth_a_scan(self, data: bytes | bytearray | memoryview) -> bool:
+        """Whether this can bring the unfinished frame any further than the last scan came.
+
+        A large frame in many small reads would be scanned as many times otherwise.
+        """
+        if len(self._rest) + len(data) >= self._needed:
             return True
-        if self._awaited != c.NOTHING and bytes(data).find(self._awaited) >= 0:
-            return True
-        rest += data
-        return False
+        return self._awaited != c.NOTHING and self._awaited in bytes(data)
 
     def _read(self, work: bytes | bytearray | memoryview) -> Received:
         array = np.frombuffer(work, dtype=np.uint8)
@@ -203,11 +214,11 @@ class StompDecoder:
                 self._fault(array, events)
             if status != c.PAUSED or self.state is State.CLOSED:
                 break
-        at, count = int(state[c.AT]), int(state[c.ROWS])
+        at, filled, count, _, line_ends, _, _, _, needed, awaited = state.tolist()
         if self.state is not State.CLOSED and at < len(array):
             self._rest = bytearray(array[at:])
-            self._needed, self._awaited = int(state[c.NEEDED]), int(state[c.AWAITED])
-        return Received(rows.batch(count, int(state[c.FILLED])), rows.extras[:count], events, int(state[c.LINE_ENDS]))
+            self._needed, self._awaited = needed, awaited
+        return Received(rows.batch(count, filled), _cut(rows.extras, count), events, line_ends)
 
     def _act(self, array: Bytes, events: list[Event]) -> None:
         """Turn the control frames of a scan into events, up to the first that cannot be."""
@@ -217,7 +228,8 @@ class StompDecoder:
             try:
                 if following is None:
                     raise Refused(refusal(self.state, command))
-                event = event_of(command, lines, array[start:end].tobytes(), row, self.version)
+                frame = array[start:end].tobytes() if command == c.SEND else b""
+                event = event_of(command, lines, frame, row, self.version)
             except Refused as error:
                 text = f"{c.COMMANDS[command].decode()}: {error}" if following else str(error)
                 self._close(text, array[start:headers_end], lines, row, events, error.versions)
