@@ -103,13 +103,19 @@ class SubscriptionIndex:
             MatchingError: the key is in the index already.
             SelectorError, TopicError: a text does not parse.
         """
-        if key in self._slots:
-            raise MatchingError(f"subscription {key!r} is in the index already; remove it first")
         if isinstance(selector, str):
             selector = Selector.parse(selector)
+        return self.add_disjunction(key, _EVERYTHING if selector is None else selector.disjunction, topic)
+
+    def add_disjunction(
+        self, key: Hashable, disjunction: tuple[Conjunction, ...], topic: TopicPattern | str | None = None
+    ) -> int:
+        """Add a subscription whose selector is known by its disjunction only, as other brokers advertise it."""
+        if key in self._slots:
+            raise MatchingError(f"subscription {key!r} is in the index already; remove it first")
         if isinstance(topic, str):
             topic = TopicPattern.parse(topic)
-        slot = self._attach(_EVERYTHING if selector is None else selector.disjunction, topic)
+        slot = self._attach(disjunction, topic)
         self._slots[key] = slot
         if slot >= len(self._keys):
             self._keys.extend([None] * (slot + 1 - len(self._keys)))
