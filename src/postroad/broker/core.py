@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from postroad.broker.numbers import PublisherNumbers
     from postroad.broker.recording import Recorder
+    from postroad.broker.relaying import Relay
     from postroad.messages import Batch
     from postroad.security import Policy
 
@@ -59,7 +60,8 @@ class Broker:
         self._numbers = numbers
         self._policy = policy or AllowAll()
         self._recorder = recorder or NoRecorder()
-        self._index = SubscriptionIndex()
+        self.index = SubscriptionIndex()
+        self.relay: Relay | None = None
         self._grouping = Grouping()
         self._sessions: dict[int, Session] = {}
         self._by_slot: list[Subscription | None] = []
@@ -117,12 +119,14 @@ class Broker:
         if isinstance(allowed, Refusal):
             raise BrokerError(f"subscription to {topic!r} refused: {allowed.reason}")
         subscription = Subscription(self._next_subscription, session, key, topic, ack_mode, policy)
-        subscription.slot = self._index.add(subscription.number, allowed, pattern)
+        subscription.slot = self.index.add(subscription.number, allowed, pattern)
         self._next_subscription += 1
         if subscription.slot >= len(self._by_slot):
             self._by_slot.extend([None] * (subscription.slot + 1 - len(self._by_slot)))
         self._by_slot[subscription.slot] = subscription
         session.subscriptions[key] = subscription
+        if self.relay is not None:
+            self.relay.subscribed(subscription.number, topic, allowed)
         return subscription
 
     def unsubscribe(self, session: Session, key: str, now: int) -> Outbox:
@@ -139,9 +143,11 @@ class Broker:
         return outbox
 
     def _end_subscription(self, subscription: Subscription, reason: str, outbox: Outbox, now: int) -> None:
-        self._index.remove(subscription.number)
+        self.index.remove(subscription.number)
         self._by_slot[subscription.slot] = None
         del subscription.session.subscriptions[subscription.key]
+        if self.relay is not None:
+            self.relay.unsubscribed(subscription.number)
         for segment in subscription.waiting.shed(0, 0):
             self._shed_closed += len(segment.rows)
             self._recorder.shed(segment.batch, segment.rows, subscription.number, reason, now)
@@ -168,13 +174,32 @@ class Broker:
         self._recorder.accepted(batch, now)
         self._accepted += len(batch)
         source.published += len(batch)
-        offsets, slots = self._index.match(batch)
-        self._matched_nobody += int((offsets[1:] == offsets[:-1]).sum())
+        if self.relay is None:
+            offsets, slots = self.index.match(batch)
+            self.count_unmatched(int((offsets[1:] == offsets[:-1]).sum()))
+            self.hand_out(batch, offsets, slots, source, outbox, now)
+        else:
+            self.relay.publish(batch, source, outbox, now)
+        return outbox
+
+    def hand_out(
+        self,
+        batch: Batch,
+        offsets: NDArray[np.int64],
+        slots: NDArray[np.int32],
+        source: Session | None,
+        outbox: Outbox,
+        now: int,
+    ) -> None:
+        """Give each local subscription the rows that matched it; `source` is None for what came over a link."""
         for slot, rows in self._grouping.by_slot(offsets, slots, len(self._by_slot)):
             subscription = self._by_slot[slot]
             assert subscription is not None
             self._hand_over(subscription, batch, rows, source, outbox, now)
-        return outbox
+
+    def count_unmatched(self, messages: int) -> None:
+        """So many messages that entered here were wanted by nobody."""
+        self._matched_nobody += messages
 
     def _identify(self, batch: Batch, source: Session, now: int) -> None:
         if source.publisher is None:
@@ -187,7 +212,7 @@ class Broker:
         subscription: Subscription,
         batch: Batch,
         rows: NDArray[np.int32],
-        source: Session,
+        source: Session | None,
         outbox: Outbox,
         now: int,
     ) -> None:
@@ -202,9 +227,12 @@ class Broker:
         subscription.waiting.push(batch, rows)
         if not self._is_full(subscription):
             return
-        if subscription.policy is OverflowPolicy.DROP_OLDEST:
+        policy = subscription.policy
+        # Links are always read, or two full brokers could wait for each other: nobody there can be pushed back.
+        if policy is OverflowPolicy.DROP_OLDEST or (policy is OverflowPolicy.PUSH_BACK and source is None):
             self._shed_oldest(subscription, now)
-        elif subscription.policy is OverflowPolicy.PUSH_BACK:
+        elif policy is OverflowPolicy.PUSH_BACK:
+            assert source is not None
             if not source.pushed_back_by:
                 outbox.pauses.append(source.number)
             source.pushed_back_by.add(subscription.number)
@@ -335,7 +363,7 @@ class Broker:
     def statistics(self) -> BrokerStatistics:
         """Counts for people and for metrics."""
         subscriptions = [each for session in self._sessions.values() for each in session.subscriptions.values()]
-        index = self._index.statistics()
+        index = self.index.statistics()
         return BrokerStatistics(
             sessions_now=len(self._sessions),
             subscriptions_now=len(subscriptions),

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
 
     from postroad.broker.sessions import Subscription
     from postroad.messages import Batch
+    from postroad.routing.frames import Frame
+    from postroad.routing.sets import Destinations
 
-__all__ = ["Delivery", "Outbox"]
+__all__ = ["Delivery", "Outbox", "Sending"]
 
 
 class Delivery(NamedTuple):
@@ -20,6 +22,15 @@ class Delivery(NamedTuple):
     subscription: Subscription
     batch: Batch
     rows: NDArray[np.int32]
+
+
+class Sending(NamedTuple):
+    """Rows to send over the link to a neighbour, with the destinations they travel to."""
+
+    link: int
+    batch: Batch
+    rows: NDArray[np.int64]
+    destinations: Destinations
 
 
 class Outbox:
@@ -31,9 +42,11 @@ class Outbox:
         resumes: sessions to read from again.
         closes: sessions to close, each with the reason to tell its client.
         refused: how many rows of a received batch the policy did not let in.
+        parcels: what to send over links to other brokers, in order.
+        frames: control frames to send over links, in order; before the parcels.
     """
 
-    __slots__ = ("closes", "deliveries", "pauses", "refused", "resumes")
+    __slots__ = ("closes", "deliveries", "frames", "parcels", "pauses", "refused", "resumes")
 
     def __init__(self) -> None:
         self.deliveries: list[Delivery] = []
@@ -41,6 +54,8 @@ class Outbox:
         self.resumes: list[int] = []
         self.closes: list[tuple[int, str]] = []
         self.refused = 0
+        self.parcels: list[Sending] = []
+        self.frames: list[tuple[int, Frame]] = []
 
     def __bool__(self) -> bool:
-        return bool(self.deliveries or self.pauses or self.resumes or self.closes)
+        return bool(self.deliveries or self.pauses or self.resumes or self.closes or self.parcels or self.frames)

@@ -1,0 +1,150 @@
+"""What other brokers want, in the same index as the local subscriptions, and the way from slots to destinations.
+
+One match answers both questions: which local subscriptions want a message, and which brokers. A slot belongs to a local
+subscription (owner 0) or to a broker (owner: its number).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from postroad.kernels import Int, device, kernel
+from postroad.matching.encoding import decode_exact
+from postroad.routing.sets import Destinations
+from postroad.topology import bit_words
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from postroad.matching import SubscriptionIndex
+
+__all__ = ["Interests", "Split"]
+
+LOCAL = 0
+
+
+class Split(NamedTuple):
+    """A match, split by owner.
+
+    Attributes:
+        destinations: the brokers that want each row.
+        offsets: where each row's local slots begin in `slots`.
+        slots: the local slots.
+    """
+
+    destinations: Destinations
+    offsets: NDArray[np.int64]
+    slots: NDArray[np.int32]
+
+
+@device
+def same_set(sets: NDArray[np.uint64], one: Int, other: Int) -> bool:
+    """Whether two lines of a table of sets are equal."""
+    for word in range(sets.shape[1]):
+        if sets[one, word] != sets[other, word]:
+            return False
+    return True
+
+
+@device
+def set_hash(sets: NDArray[np.uint64], line: Int) -> np.uint64:
+    """A hash of a set, for the dictionary of one batch."""
+    value = np.uint64(0)
+    for word in range(sets.shape[1]):
+        value = (value ^ sets[line, word]) * np.uint64(0x9E3779B97F4A7C15)
+        value ^= value >> np.uint64(29)
+    return value
+
+
+@kernel(
+    "UniTuple(int64, 2)(int64[::1], int32[::1], int64[::1], uint64[:, ::1], int64[::1], int64[::1], int64[::1],"
+    " int32[::1])",
+    allocates=False,
+)
+def split_by_owner(
+    offsets: NDArray[np.int64],
+    slots: NDArray[np.int32],
+    owners: NDArray[np.int64],
+    sets: NDArray[np.uint64],
+    lines: NDArray[np.int64],
+    table: NDArray[np.int64],
+    local_offsets: NDArray[np.int64],
+    local_slots: NDArray[np.int32],
+) -> tuple[int, int]:
+    """Local slots into one answer, brokers into a dictionary of distinct sets; answers how many of each there are.
+
+    `sets` has one line more than there are rows; `table` is a power of two larger than that, filled with -1.
+    """
+    distinct = 0
+    local = 0
+    mask = np.uint64(table.size - 1)
+    local_offsets[0] = 0
+    for row in range(offsets.size - 1):
+        for word in range(sets.shape[1]):
+            sets[distinct, word] = np.uint64(0)
+        for place in range(offsets[row], offsets[row + 1]):
+            owner = owners[slots[place]]
+            if owner == LOCAL:
+                local_slots[local] = slots[place]
+                local += 1
+            else:
+                sets[distinct, owner >> 6] |= np.uint64(1) << np.uint64(owner & 63)
+        local_offsets[row + 1] = local
+        at = set_hash(sets, distinct) & mask
+        while table[at] >= 0 and not same_set(sets, table[at], distinct):
+            at = (at + np.uint64(1)) & mask
+        if table[at] < 0:
+            table[at] = distinct
+            distinct += 1
+        lines[row] = table[at]
+    return distinct, local
+
+
+class Interests:
+    """The interests of other brokers, kept in an index that local subscriptions share."""
+
+    def __init__(self, index: SubscriptionIndex) -> None:
+        self._index = index
+        self._owners = np.zeros(64, np.int64)
+        self._counts: dict[int, int] = {}
+        self._words = 1
+
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """The brokers whose interest is known."""
+        return tuple(self._counts)
+
+    def replace(self, broker: int, summary: bytes | None) -> None:
+        """A broker advertises this from now on; None when it is gone.
+
+        Raises:
+            EncodingError, LimitError: the bytes are no advertisement; what was known of the broker stays.
+        """
+        rows = () if summary is None else decode_exact(summary)
+        for place in range(self._counts.pop(broker, 0)):
+            key = (broker, place)
+            self._owners[self._index.slot(key)] = LOCAL
+            self._index.remove(key)
+        if summary is None:
+            return
+        self._words = max(self._words, bit_words(broker))
+        self._counts[broker] = len(rows)
+        for place, (topic, conjunction) in enumerate(rows):
+            slot = self._index.add_disjunction((broker, place), (conjunction,), topic)
+            if slot >= len(self._owners):
+                self._owners = np.concatenate([self._owners, np.zeros(slot + 1, np.int64)])
+            self._owners[slot] = broker
+
+    def split(self, offsets: NDArray[np.int64], slots: NDArray[np.int32]) -> Split:
+        """Which brokers and which local slots a match names."""
+        rows = len(offsets) - 1
+        if len(slots) and int(slots.max()) >= len(self._owners):
+            self._owners = np.concatenate([self._owners, np.zeros(int(slots.max()) + 1, np.int64)])
+        sets = np.empty((rows + 1, self._words), np.uint64)
+        lines, local_offsets = np.empty(rows, np.int64), np.empty(rows + 1, np.int64)
+        local_slots = np.empty(len(slots), np.int32)
+        table = np.full(1 << (rows + 1).bit_length(), -1, np.int64)
+        distinct, local = split_by_owner(offsets, slots, self._owners, sets, lines, table, local_offsets, local_slots)
+        return Split(Destinations(sets[: max(distinct, 1)].copy(), lines), local_offsets, local_slots[:local])

@@ -1,0 +1,212 @@
+"""A broker among others: the core joined with a routing strategy.
+
+What enters here is matched once, against local subscriptions and the interests of all brokers together; what arrives
+over a link is matched against local subscriptions only where its destinations say so, and handed on unread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from postroad.broker.interests import Interests
+from postroad.broker.outbox import Outbox, Sending
+from postroad.matching.encoding import encode_exact
+from postroad.routing.contract import InterestChange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from postroad.broker.core import Broker
+    from postroad.broker.interests import Split
+    from postroad.broker.sessions import Session
+    from postroad.messages import Batch
+    from postroad.routing.contract import Interested, Parcel, Reaction, Routed, Strategy
+    from postroad.routing.frames import Frame
+    from postroad.routing.sets import Destinations
+    from postroad.selectors import Selector
+    from postroad.selectors.normal import Conjunction
+
+__all__ = ["HELD_MS", "MAX_HELD", "Relay", "RelayStatistics"]
+
+# How long messages wait for a way to a broker that cannot be reached: a few heart-beats and a new agreement on routes.
+HELD_MS = 10_000
+# Messages that wait for a way at once; beyond it the oldest are given up, counted.
+MAX_HELD = 10_000
+
+_ANY = ">"
+_EVERYTHING: tuple[Conjunction, ...] = ((),)
+
+
+class RelayStatistics(NamedTuple):
+    """Counts since the start; `held_now` is what waits for a way."""
+
+    sent: int
+    relayed: int
+    duplicates: int
+    exhausted: int
+    unreachable: int
+    held_now: int
+
+
+class _Held(NamedTuple):
+    batch: Batch
+    destinations: Destinations
+    until: int
+
+
+class Relay:
+    """Joins a core with a strategy.
+
+    Args:
+        core: the broker; from now on it hands what it accepts to this relay.
+        strategy: makes the strategy, given the question which brokers want each row of a batch.
+    """
+
+    def __init__(self, core: Broker, strategy: Callable[[Interested], Strategy]) -> None:
+        self._core = core
+        self._interests = Interests(core.index)
+        self.strategy = strategy(self._interested)
+        self._split: Split | None = None
+        self._wanted: dict[int, tuple[str, tuple[Conjunction, ...]]] = {}
+        self._added: list[str] = []
+        self._removed: list[str] = []
+        self._changed = False
+        self._held: deque[_Held] = deque()
+        self._held_messages = 0
+        self._sent = self._relayed = self._duplicates = self._exhausted = self._unreachable = 0
+        core.relay = self
+
+    # --- messages --------------------------------------------------------------------------------------------------
+
+    def publish(self, batch: Batch, source: Session, outbox: Outbox, now: int) -> None:
+        """Messages enter the network here."""
+        self._split = None
+        routed = self.strategy.publish(batch, now)
+        split, self._split = self._split, None
+        if split is None:
+            split = self._matched(routed.batch)
+        self._core.hand_out(routed.batch, split.offsets, split.slots, source, outbox, now)
+        nobody_here = split.offsets[1:] == split.offsets[:-1]
+        somebody = np.asarray(split.destinations.sets.any(axis=1))
+        nobody_there = ~somebody[split.destinations.lines]
+        self._core.count_unmatched(int((nobody_here & nobody_there).sum()))
+        self._sent += self._send(routed, outbox, now)
+
+    def receive(self, batch: Batch, destinations: Destinations, link: int, now: int) -> Outbox:
+        """Messages arrived over a link.
+
+        Raises:
+            RoutingError: the destinations make no sense; the link should be closed.
+        """
+        outbox = Outbox()
+        routed = self.strategy.relay(batch, destinations, link, now)
+        self._duplicates += routed.duplicates
+        if len(routed.local):
+            whole = len(routed.local) == len(routed.batch)
+            here = routed.batch if whole else routed.batch.take(routed.local)
+            split = self._matched(here)
+            self._core.hand_out(here, split.offsets, split.slots, None, outbox, now)
+        self._relayed += self._send(routed, outbox, now)
+        return outbox
+
+    def returned(self, batch: Batch, destinations: Destinations, now: int) -> Outbox:
+        """A link is gone that had not confirmed these: send them another way, marked."""
+        outbox = Outbox()
+        self._send(self.strategy.reroute(batch, destinations, now, returned=True), outbox, now)
+        return outbox
+
+    def _interested(self, batch: Batch) -> Destinations:
+        self._split = self._matched(batch)
+        return self._split.destinations
+
+    def _matched(self, batch: Batch) -> Split:
+        return self._interests.split(*self._core.index.match(batch))
+
+    def _send(self, routed: Routed, outbox: Outbox, now: int) -> int:
+        sent = 0
+        for parcel in routed.parcels:
+            outbox.parcels.append(Sending(parcel.link, routed.batch, parcel.rows, parcel.destinations))
+            sent += len(parcel.rows)
+        if routed.exhausted is not None:
+            self._exhausted += len(routed.exhausted.rows)
+        if routed.held is not None:
+            self._hold(routed.batch, routed.held, now)
+        return sent
+
+    def _hold(self, batch: Batch, parcel: Parcel, now: int) -> None:
+        self._held.append(_Held(batch.take(parcel.rows), parcel.destinations, now + HELD_MS))
+        self._held_messages += len(parcel.rows)
+        while self._held_messages > MAX_HELD:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        gone = self._held.popleft()
+        self._held_messages -= len(gone.batch)
+        self._unreachable += len(gone.batch)
+
+    # --- what brokers tell each other ------------------------------------------------------------------------------
+
+    def control(self, frame: Frame, link: int, now: int) -> Outbox:
+        """A control frame arrived over a link."""
+        return self._react(self.strategy.control(frame, link, now), now)
+
+    def link_up(self, link: int, cost: int, now: int) -> Outbox:
+        """A link to another broker works."""
+        return self._react(self.strategy.link_up(link, cost, now), now)
+
+    def link_down(self, link: int, now: int) -> Outbox:
+        """A link is gone."""
+        return self._react(self.strategy.link_down(link, now), now)
+
+    def tick(self, now: int) -> Outbox:
+        """Time passes: tell others what changed here, and give up what waited too long."""
+        outbox = Outbox()
+        if self._changed:
+            self._changed = False
+            change = InterestChange(self._summary(), tuple(self._added), tuple(self._removed))
+            self._added, self._removed = [], []
+            self._apply(self.strategy.interest(change, now), outbox, now)
+        self._apply(self.strategy.tick(now), outbox, now)
+        while self._held and self._held[0].until <= now:
+            self._give_up()
+        return outbox
+
+    def _react(self, reaction: Reaction, now: int) -> Outbox:
+        outbox = Outbox()
+        self._apply(reaction, outbox, now)
+        return outbox
+
+    def _apply(self, reaction: Reaction, outbox: Outbox, now: int) -> None:
+        outbox.frames += reaction.frames
+        for broker, summary in reaction.interests:
+            self._interests.replace(broker, summary)
+        if reaction.retry:
+            waiting, self._held, self._held_messages = self._held, deque(), 0
+            for held in waiting:
+                self._send(self.strategy.reroute(held.batch, held.destinations, now, returned=False), outbox, now)
+
+    # --- what subscribers here want --------------------------------------------------------------------------------
+
+    def subscribed(self, number: int, topic: str, selector: Selector | None) -> None:
+        """A local subscription came; others learn of it at the next tick."""
+        self._wanted[number] = (topic, _EVERYTHING if selector is None else selector.disjunction)
+        self._added.append(topic)
+        self._changed = True
+
+    def unsubscribed(self, number: int) -> None:
+        """A local subscription went."""
+        topic, _ = self._wanted.pop(number)
+        self._removed.append(topic)
+        self._changed = True
+
+    def _summary(self) -> bytes:
+        return encode_exact(
+            (topic, conjunction) for topic, disjunction in self._wanted.values() for conjunction in disjunction
+        )
+
+    def statistics(self) -> RelayStatistics:
+        """Counts for people and for metrics."""
+        return RelayStatistics(
+            self._sent, self._relayed, self._duplicates, self._exhausted, self._unreachable, self._held_messages
+        )
