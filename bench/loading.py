@@ -36,7 +36,8 @@ class Load:
     stream: Iterator[Subscription]
     parsed_per_s: float
     added_per_s: float
-    resident: float  # bytes per subscription that the process grew by
+    resident: float  # bytes per subscription that the process grew by since the load began
+    at_most: float  # the same since the run began: what earlier loads left behind may have been used again
     own: float  # bytes per subscription by the index's statistics
 
 
@@ -56,8 +57,11 @@ def resident_bytes() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-def load(workload: Workload, tell: Callable[[int], None]) -> Load:
-    """Fill an index with what the workload asks for; keys are integers. `tell` hears how many are in."""
+def load(workload: Workload, ground: int, tell: Callable[[int], None]) -> Load:
+    """Fill an index with what the workload asks for; keys are integers.
+
+    `ground` is the memory of this process at the start of the run; `tell` hears how many are in.
+    """
     before = resident_bytes()
     stream = workload.subscriptions()
     index = SubscriptionIndex()
@@ -73,9 +77,16 @@ def load(workload: Workload, tell: Callable[[int], None]) -> Load:
         adding += clock() - middle
         tell(len(index))
     del block, subscriptions, selector, topic
-    resident = (resident_bytes() - before) / workload.size
-    own = index.statistics().bytes / workload.size
-    return Load(index, stream, workload.size / parsing, workload.size / adding, resident, own)
+    after = resident_bytes()
+    return Load(
+        index,
+        stream,
+        parsed_per_s=workload.size / parsing,
+        added_per_s=workload.size / adding,
+        resident=(after - before) / workload.size,
+        at_most=(after - min(ground, before)) / workload.size,
+        own=index.statistics().bytes / workload.size,
+    )
 
 
 def parsed(subscription: Subscription) -> Parsed:

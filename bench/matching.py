@@ -83,6 +83,7 @@ class Measured:
     estimated: bool  # the evaluations of a sample, scaled
     matches: float  # per message
     resident: float
+    at_most: float
     own: float
     parsed_per_s: float
     added_per_s: float
@@ -92,9 +93,10 @@ class Measured:
 
 
 class Progress:
-    """Lines on stderr: what is being done, and since when."""
+    """Lines on stderr: what is being done, and since when; and what the process began with."""
 
     def __init__(self) -> None:
+        self.ground = resident_bytes()
         self._start = perf_counter()
         self._used = process_time()
 
@@ -146,7 +148,7 @@ def measure(workload: Workload, rounds: int, churning: bool, earlier: Measured |
     """Load, match, churn and remove. `earlier` has the time of one evaluation when this size is too large for it."""
     label = f"({workload.letter}) {workload.size:,}"
     progress.say(f"{label}: loading; {resident_bytes() / 1e6:,.0f} MB before")
-    loaded = load(workload, progress.loading(label, workload.size))
+    loaded = load(workload, progress.ground, progress.loading(label, workload.size))
     batch = workload.batch(MESSAGES)
     progress.say(f"{label}: matching")
     result = match(workload, loaded, batch, rounds, earlier)
@@ -176,7 +178,7 @@ def match(workload: Workload, loaded: Load, batch: Batch, rounds: int, earlier: 
         ns, decode_us = best["evaluate"] / len(one_by_one) * 1e9, best["decode"] * 1e6
     result = Measured(
         workload.letter, size, ns, decode_us, size > FUNCTIONS, matches_per_message(index, batch),
-        loaded.resident, loaded.own, loaded.parsed_per_s, loaded.added_per_s,
+        loaded.resident, loaded.at_most, loaded.own, loaded.parsed_per_s, loaded.added_per_s,
     )  # fmt: skip
     evaluation_us = ns * size / 1e3
     for rows in BATCHES:
@@ -226,17 +228,20 @@ def print_row(one: Measured, rows: int, matching: Matching) -> None:
 
 
 def print_holding(measured: list[Measured]) -> None:
-    print("\nHolding subscriptions: resident is what the process grew by, own what the index's arrays take")
     print(
-        f"{'':>4}{'subscriptions':>13}{'resident, bytes each':>22}{'own, bytes each':>17}{'parsed/s':>11}"
+        "\nHolding subscriptions, bytes each: what the index's arrays take, what the process grew by while loading, and"
+    )
+    print("what it grew by since the start (an upper bound: it includes what earlier loads left behind)")
+    print(
+        f"{'':>4}{'subscriptions':>13}{'arrays':>9}{'process':>9}{'at most':>9}{'parsed/s':>11}"
         f"{'added/s':>11}{'removed/s':>11}{'churn/s':>11}{'and parsing':>13}"
     )
     for one in measured:
         # Below this the growth of the process is mostly that of something else.
-        resident = f"{one.resident:,.0f}" if one.size >= 100_000 else "-"
+        grown = (f"{one.resident:,.0f}", f"{one.at_most:,.0f}") if one.size >= 1_000_000 else ("", "")
         changes = (f"{one.churn.parsed:,.0f}", f"{one.churn.with_parsing:,.0f}") if one.churn else ("", "")
         print(
-            f"({one.letter}) {one.size:>13,}{resident:>22}{one.own:>17,.0f}{one.parsed_per_s:>11,.0f}"
+            f"({one.letter}) {one.size:>13,}{one.own:>9,.0f}{grown[0]:>9}{grown[1]:>9}{one.parsed_per_s:>11,.0f}"
             f"{one.added_per_s:>11,.0f}{one.removed_per_s:>11,.0f}{changes[0]:>11}{changes[1]:>13}"
         )
 
@@ -296,7 +301,7 @@ def summary(measured: list[Measured]) -> dict[str, Any]:
 
     letters = list(dict.fromkeys(one.letter for one in measured))
     small, large = us("a", 10_000), us("a", 1_000_000)
-    sizes = {one.letter: round(one.resident) for one in measured if one.size == 1_000_000}
+    sizes = {one.letter: round(one.at_most) for one in measured if one.size == 1_000_000}
     churns = {one.letter: round(one.churn.parsed) for one in measured if one.churn and one.size == CHURN_SIZE}
     return {
         "bench": "matching",
@@ -311,7 +316,8 @@ def summary(measured: list[Measured]) -> dict[str, Any]:
         "us_per_message_1m": {letter: us(letter, 1_000_000) for letter in letters},
         "us_batch_of_1_10k": {letter: us(letter, 10_000, 1) for letter in letters},
         "matches_per_message_1m": {one.letter: round(one.matches, 2) for one in measured if one.size == 1_000_000},
-        "bytes_resident_1m": sizes,
+        "bytes_at_most_1m": sizes,
+        "bytes_resident_1m": {one.letter: round(one.resident) for one in measured if one.size == 1_000_000},
         "bytes_own_1m": {one.letter: round(one.own) for one in measured if one.size == 1_000_000},
         "churn": churns,
         "churn_with_parsing": {one.letter: round(one.churn.with_parsing) for one in measured if one.churn},
