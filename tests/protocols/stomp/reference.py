@@ -92,7 +92,7 @@ def read_frame(stream: bytes, at: int, version: str) -> Parsed:
     if command not in COMMANDS + SERVER_COMMANDS:
         raise BrokenError
     bare = command in UNESCAPED
-    headers: list[tuple[str, str]] = []
+    headers: list[tuple[bytes, bytes]] = []
     while True:
         line, at = read_line(stream, at, bare or version != "1.1")
         if not line:
@@ -106,24 +106,24 @@ def read_frame(stream: bytes, at: int, version: str) -> Parsed:
         name, value = unescape(name, version, escapes), unescape(value, version, escapes)
         if not 1 <= len(name) <= 255:
             raise BrokenError
-        try:
-            headers.append((name.decode(), value.decode()))
-        except UnicodeDecodeError:
-            raise BrokenError from None
-    body, at = read_body(stream, at, next((value for name, value in headers if name == "content-length"), None))
+        headers.append((name, value))
+    body, at = read_body(stream, at, next((value for name, value in headers if name == b"content-length"), None))
     if body and command not in ("SEND", "MESSAGE", "ERROR"):
         raise BrokenError
-    return Parsed(command, headers, body, at)
+    try:
+        return Parsed(command, [(name.decode(), value.decode()) for name, value in headers], body, at)
+    except UnicodeDecodeError:
+        raise BrokenError from None
 
 
-def read_body(stream: bytes, at: int, length: str | None) -> tuple[bytes, int]:
+def read_body(stream: bytes, at: int, length: bytes | None) -> tuple[bytes, int]:
     if length is None:
         body = b""
         while (byte := byte_at(stream, at)) != b"\0":
             body += byte
             at += 1
         return body, at + 1
-    if not length or any(digit not in "0123456789" for digit in length) or len(length) > 8:
+    if not length or any(digit not in b"0123456789" for digit in length) or len(length) > 7:
         raise BrokenError
     end = at + int(length)
     if byte_at(stream, end) != b"\0":
