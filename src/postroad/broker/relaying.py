@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from postroad.broker.interests import Interests
 from postroad.broker.outbox import Outbox, Sending
 from postroad.matching.encoding import encode_exact
