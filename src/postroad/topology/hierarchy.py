@@ -27,8 +27,8 @@ class Station:
 
     Attributes:
         parents: whom it attaches to, in order of preference; empty at the top.
-        peers: the other brokers at the top that it is linked to.
-        deputises_for: the top broker whose peers it takes over when no parent is left, if any.
+        peers: the other brokers at the top that it is linked to, or would be in the place of the one it stands in for.
+        deputises_for: the top broker whose place it takes when that one fails, if any.
     """
 
     parents: tuple[int, ...] = ()
@@ -45,7 +45,8 @@ class Hierarchy:
     def graph(self) -> Graph:
         """The planned links: each broker to its first parent, the top brokers to each other."""
         links = {(station.parents[0], number) for number, station in self.stations.items() if station.parents}
-        links |= {(number, peer) for number, one in self.stations.items() for peer in one.peers if number < peer}
+        tops = {number: one for number, one in self.stations.items() if not one.parents}
+        links |= {(number, peer) for number, one in tops.items() for peer in one.peers if number < peer}
         return equal_costs(len(self.stations), links)
 
     def children(self, number: int) -> list[int]:
@@ -106,4 +107,4 @@ def _member(stations: Mapping[int, Station], controller: int, secondary: int, me
         return Station((controller, secondary, *boss.parents))
     if boss.parents:
         return Station((controller, *boss.parents))
-    return Station((controller,), deputises_for=controller)
+    return Station((controller,), boss.peers, controller)

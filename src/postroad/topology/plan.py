@@ -62,7 +62,7 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         port: for clients.
         link_port: for other brokers.
         parents: whom it attaches to, in order of preference (`tree`, `cluster`).
-        peers: the other controllers at the top (`cluster`).
+        peers: the other controllers at the top, for a controller at the top and for its deputy (`cluster`).
         deputises_for: the top controller whose place it takes when that one fails (`cluster`).
     """
 
@@ -214,9 +214,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 for other in others:
                     if other is not None and (other not in numbers or other == broker.number):
                         raise PlanError(f"brokers[{at}].{field}", f"there is no other broker {other}")
+            named_there = broker.deputises_for or broker.number
             for peer in broker.peers:
-                if broker.number not in numbers[peer].peers:
-                    raise PlanError(f"brokers[{at}].peers", f"broker {peer} does not name {broker.number} as its peer")
+                if named_there not in numbers[peer].peers:
+                    raise PlanError(f"brokers[{at}].peers", f"broker {peer} does not name {named_there} as its peer")
         self._check_order()
         tops = [broker.number for broker in self.brokers if not broker.parents]
         if self.strategy == "tree" and len(tops) != 1:

@@ -1,0 +1,53 @@
+"""Routing: which links a message takes. Link state, and strategies behind one contract (`docs/routing.md`)."""
+
+from __future__ import annotations
+
+from postroad.routing.cluster import Cluster
+from postroad.routing.contract import InterestChange, Parcel, Reaction, Routed, Strategy
+from postroad.routing.drp import Drp
+from postroad.routing.errors import RoutingError
+from postroad.routing.flood import Flood
+from postroad.routing.frames import (
+    Attach,
+    Detach,
+    Digest,
+    Frame,
+    Interest,
+    LinkRecord,
+    StepDown,
+    Topics,
+    decode_frame,
+    encode_frame,
+)
+from postroad.routing.linkstate import LinkState
+from postroad.routing.partition import partition
+from postroad.routing.sets import Destinations
+from postroad.routing.tree import Tree
+from postroad.routing.window import SeenIds
+
+__all__ = [
+    "Attach",
+    "Cluster",
+    "Destinations",
+    "Detach",
+    "Digest",
+    "Drp",
+    "Flood",
+    "Frame",
+    "Interest",
+    "InterestChange",
+    "LinkRecord",
+    "LinkState",
+    "Parcel",
+    "Reaction",
+    "Routed",
+    "RoutingError",
+    "SeenIds",
+    "StepDown",
+    "Strategy",
+    "Topics",
+    "Tree",
+    "decode_frame",
+    "encode_frame",
+    "partition",
+]

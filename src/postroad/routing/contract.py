@@ -1,0 +1,137 @@
+"""The contract of a routing strategy: what the broker's core asks, and what it is told. `docs/routing.md` explains it.
+
+A strategy has no sockets and no clock. A link is known by the number of the broker at its other end. `now` is in
+milliseconds and never goes back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from postroad.messages import Batch
+    from postroad.routing.frames import Frame
+    from postroad.routing.sets import Destinations, Integers
+
+__all__ = ["NOTHING", "InterestChange", "Interested", "Matcher", "Parcel", "Reaction", "Routed", "Strategy"]
+
+if TYPE_CHECKING:
+    # Which brokers may want each row of a batch: the index of other brokers' interests, kept by the core.
+    Interested = Callable[[Batch], Destinations]
+    # Reads a topic pattern; the answer says whether a topic fits it.
+    Matcher = Callable[[str], Callable[[str], bool]]
+
+
+class Parcel(NamedTuple):
+    """Rows of `Routed.batch` and the destinations they travel with, for one link (0: for none)."""
+
+    link: int
+    rows: Integers
+    destinations: Destinations
+
+
+class Routed(NamedTuple):
+    """What becomes of a batch.
+
+    Attributes:
+        batch: the rows that came in, in order, with the envelopes they go on with.
+        parcels: what to send, at most one for each link.
+        local: rows to match against local subscriptions.
+        held: destinations without a way to them now: keep them and `reroute` when a reaction says so, or give up.
+        exhausted: destinations whose hop limit ran out on the way; a dead letter.
+        duplicates: rows that were dropped because their id was seen before.
+    """
+
+    batch: Batch
+    parcels: list[Parcel]
+    local: Integers
+    held: Parcel | None = None
+    exhausted: Parcel | None = None
+    duplicates: int = 0
+
+
+class Reaction(NamedTuple):
+    """What a change calls for.
+
+    Attributes:
+        frames: (link, control frame) to send, in order.
+        interests: (broker, interest) of other brokers that changed; None when the broker is gone.
+        retry: there are new ways: `reroute` what is held.
+        connect: brokers to which a link is wanted that the plan does not have.
+        disconnect: links to close: nothing goes over them any more.
+    """
+
+    frames: list[tuple[int, Frame]] = []  # noqa: RUF012  # never written to
+    interests: list[tuple[int, bytes | None]] = []  # noqa: RUF012
+    retry: bool = False
+    connect: tuple[int, ...] = ()
+    disconnect: tuple[int, ...] = ()
+
+    def __add__(self, other: object) -> Reaction:
+        """Both, one after the other."""
+        if not isinstance(other, Reaction):
+            return NotImplemented
+        return Reaction(
+            [*self.frames, *other.frames],
+            [*self.interests, *other.interests],
+            self.retry or other.retry,
+            self.connect + other.connect,
+            self.disconnect + other.disconnect,
+        )
+
+
+NOTHING = Reaction()
+
+
+class InterestChange(NamedTuple):
+    """How the wants of this broker's own subscribers changed. Each strategy takes the part it understands.
+
+    Attributes:
+        summary: the whole interest in the form that brokers advertise it (`drp`); None when it is unchanged.
+        added: topic patterns of subscriptions that came, one for each (`tree`, `cluster`).
+        removed: topic patterns of subscriptions that went.
+    """
+
+    summary: bytes | None = None
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+class Strategy(Protocol):
+    """One broker's way of routing."""
+
+    def publish(self, batch: Batch, now: int) -> Routed:
+        """Messages enter the network here."""
+
+    def relay(self, batch: Batch, destinations: Destinations, link: int, now: int) -> Routed:
+        """Messages arrived over a link."""
+
+    def reroute(self, batch: Batch, destinations: Destinations, now: int, *, returned: bool) -> Routed:
+        """Rows that were held, or (`returned`) that a broken link gave back and that may have arrived all the same."""
+
+    def control(self, frame: Frame, link: int, now: int) -> Reaction:
+        """A control frame arrived over a link.
+
+        Raises:
+            RoutingError: the frame makes no sense; the link should be closed.
+        """
+
+    def link_up(self, link: int, cost: int, now: int) -> Reaction:
+        """A link to another broker works."""
+
+    def link_down(self, link: int, now: int) -> Reaction:
+        """A link is gone. What it did not deliver comes back by `reroute`."""
+
+    def interest(self, change: InterestChange, now: int) -> Reaction:
+        """Local subscribers want something else."""
+
+    def tick(self, now: int) -> Reaction:
+        """Time passes: to be called about once a second."""
+
+    def leave(self, now: int) -> Reaction:
+        """The broker is about to go, in order."""
+
+    def statistics(self) -> dict[str, int]:
+        """Counters and sizes by name."""

@@ -1,0 +1,200 @@
+"""`Drp`: content-based routing by dynamic receiver partitioning (Carzaniga, Hall and others), the default.
+
+The entry broker asks once which brokers want a message; the answer travels with it as a set of destinations. Every
+broker on the way splits the set by next hop and hands each part on; none looks at the message before its destination.
+Destinations are never copied, so as long as links lose nothing and give nothing back, nobody can get a message twice,
+whatever happens to the ways meanwhile: brokers may disagree about them and a message may travel in circles for a while,
+until its hop limit ends that.
+
+A message for more than a share of all brokers is broadcast instead, without a set. Reverse-path forwarding as it is
+published accepts a broadcast only from the link that leads to its source, and passes it on over all others; while ways
+change, two brokers can each wait for the copy that the other refuses. Here the first copy counts, from whichever link,
+and the window of ids ends the others: the same number of packets, and none is lost by a change of ways.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.messages.columns import BROADCAST, FLAGS
+from postroad.routing.contract import NOTHING, Parcel, Reaction, Routed
+from postroad.routing.envelopes import arrived, entering, may_go_on, returned_rows, with_broadcast
+from postroad.routing.errors import RoutingError
+from postroad.routing.frames import Digest, Interest, LinkRecord
+from postroad.routing.linkstate import DEFAULT_LIFETIME_MS, DEFAULT_REFRESH_MS, LinkState
+from postroad.routing.partition import OUT, counted, part, partition
+from postroad.routing.sets import Destinations, bits_of, fitted
+from postroad.routing.window import DEFAULT_WINDOW, SeenIds
+
+if TYPE_CHECKING:
+    from postroad.messages import Batch
+    from postroad.routing.contract import InterestChange, Interested
+    from postroad.routing.frames import Frame
+    from postroad.routing.sets import Flags, Integers, Words
+
+__all__ = ["DEFAULT_BROADCAST_THRESHOLD", "Drp"]
+
+# Where the published algorithm leaves the value open: about where the sets of many small packets outweigh a few useless
+# packets without sets.
+DEFAULT_BROADCAST_THRESHOLD = 0.8
+
+
+class Drp:
+    """One broker that routes by destination sets.
+
+    Args:
+        number: this broker.
+        now: when it starts, in ms: the epoch of its records.
+        interested: which brokers may want each row of a batch; too many do no harm, too few lose messages.
+        broadcast_threshold: the share of all brokers above which a message goes to all; 1 means never.
+        window: ids remembered for each origin.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        now: int,
+        interested: Interested,
+        *,
+        broadcast_threshold: float = DEFAULT_BROADCAST_THRESHOLD,
+        window: int = DEFAULT_WINDOW,
+        refresh_ms: int = DEFAULT_REFRESH_MS,
+        lifetime_ms: int = DEFAULT_LIFETIME_MS,
+    ) -> None:
+        self.number = number
+        self.link_state = LinkState(number, now, refresh_ms=refresh_ms, lifetime_ms=lifetime_ms)
+        self._interested = interested
+        self._threshold = broadcast_threshold
+        self._seen = SeenIds(window)
+
+    def publish(self, batch: Batch, now: int) -> Routed:
+        """Messages enter: match them once, and split what was found."""
+        routes = self.link_state.routes
+        batch = entering(batch, self.number, routes.reached + 1)
+        destinations = self._interested(batch).checked(len(batch))
+        everywhere = counted(destinations, routes.reachable) > self._threshold * (routes.reached + 1)
+        rows = np.arange(len(batch), dtype=np.int64)
+        broadcast = everywhere[destinations.lines]
+        if broadcast.any():
+            batch = with_broadcast(batch, broadcast, True)
+            # So that a copy which comes round ends here.
+            self._seen.admit(batch.ids, rows[broadcast])
+        return self._send(batch, destinations, everywhere, rows)
+
+    def relay(self, batch: Batch, destinations: Destinations, link: int, now: int) -> Routed:
+        """Messages arrived: deliver those that are for this broker, split the rest."""
+        batch = arrived(batch)
+        destinations.checked(len(batch))
+        broadcast = (batch.envelopes[:, FLAGS] & BROADCAST) != 0
+        here = np.flatnonzero(self._is_here(destinations) | broadcast)
+        fresh = self._seen.admit(batch.ids, here)
+        repeated = here[~fresh]
+        destinations, everywhere = _with_broadcasts(destinations, broadcast, repeated)
+        return self._send(batch, destinations, everywhere, here[fresh], link, duplicates=len(repeated))
+
+    def reroute(self, batch: Batch, destinations: Destinations, now: int, *, returned: bool) -> Routed:
+        """Split again by the ways there are now; never match again.
+
+        A broadcast that a link gave back goes to every broker by a set: brokers that have had their copy would not pass
+        another one on. One that was held has the set of those it could not reach.
+        """
+        destinations.checked(len(batch))
+        broadcast = np.asarray((batch.envelopes[:, FLAGS] & BROADCAST) != 0)
+        if returned:
+            batch = returned_rows(batch)
+        if broadcast.any():
+            batch = with_broadcast(batch, broadcast, False)
+            without_set = broadcast & ~np.asarray(destinations.sets.any(axis=1))[destinations.lines]
+            destinations = _for_all(destinations, without_set, self.link_state.routes.reachable)
+        everywhere = np.zeros(len(destinations.sets), np.bool_)
+        return self._send(batch, destinations, everywhere, np.empty(0, np.int64))
+
+    def control(self, frame: Frame, link: int, now: int) -> Reaction:
+        """A neighbour's records."""
+        if not isinstance(frame, LinkRecord | Interest | Digest):
+            raise RoutingError(f"broker {link} sent a {type(frame).__name__}, which `drp` does not know")
+        return self.link_state.receive(frame, link, now)
+
+    def link_up(self, link: int, cost: int, now: int) -> Reaction:
+        """Tell the others."""
+        return self.link_state.neighbour_up(link, cost, now)
+
+    def link_down(self, link: int, now: int) -> Reaction:
+        """Tell the others."""
+        return self.link_state.neighbour_down(link, now)
+
+    def interest(self, change: InterestChange, now: int) -> Reaction:
+        """Tell the others."""
+        return NOTHING if change.summary is None else self.link_state.set_interest(change.summary, now)
+
+    def tick(self, now: int) -> Reaction:
+        """Refresh and forget."""
+        return self.link_state.tick(now)
+
+    def leave(self, now: int) -> Reaction:
+        """Tell the others."""
+        return self.link_state.leave(now)
+
+    def statistics(self) -> dict[str, int]:
+        """Brokers within reach, links, and the window of ids."""
+        routes = self.link_state.routes
+        sizes = {"reached": routes.reached, "links": len(routes.neighbours), "membership": self.link_state.membership}
+        return {**sizes, **self._seen.statistics()._asdict()}
+
+    def _is_here(self, destinations: Destinations) -> Flags:
+        """bool[rows]: this broker is among the row's destinations."""
+        word, bit = divmod(self.number, 64)
+        if word >= destinations.sets.shape[1]:
+            return np.zeros(len(destinations.lines), np.bool_)
+        own = (destinations.sets[:, word] >> np.uint64(bit)) & np.uint64(1)
+        return np.asarray(own.astype(np.bool_)[destinations.lines])
+
+    def _send(
+        self,
+        batch: Batch,
+        destinations: Destinations,
+        everywhere: Flags,
+        local: Integers,
+        source: int = 0,
+        duplicates: int = 0,
+    ) -> Routed:
+        routes = self.link_state.routes
+        exhausted: Parcel | None = None
+        others = ~bits_of([self.number], destinations.sets.shape[1])
+        able = may_go_on(batch)
+        if not able.all():
+            stuck = Destinations(destinations.sets, np.where(able, OUT, destinations.lines))
+            exhausted = _parcel(stuck, others, everywhere)
+            destinations = Destinations(destinations.sets, np.where(able, destinations.lines, OUT))
+        place = int(np.searchsorted(routes.neighbours, source))
+        skipped = place if place < len(routes.neighbours) and routes.neighbours[place] == source else OUT
+        parcels = [
+            Parcel(int(routes.neighbours[link]), rows, parts)
+            for link, rows, parts in partition(destinations, routes.masks, everywhere, skipped)
+        ]
+        held = _parcel(destinations, others & ~fitted(routes.reachable, len(others)))
+        return Routed(batch, parcels, local, held, exhausted, duplicates)
+
+
+def _parcel(destinations: Destinations, mask: Words, everywhere: Flags | None = None) -> Parcel | None:
+    rows, parts = part(destinations, mask, everywhere)
+    return Parcel(0, rows, parts) if len(rows) else None
+
+
+def _with_broadcasts(destinations: Destinations, broadcast: Flags, repeated: Integers) -> tuple[Destinations, Flags]:
+    """The destinations with one more set, which goes everywhere, for the broadcast rows that are new here."""
+    sets = np.concatenate([destinations.sets, np.zeros((1, destinations.sets.shape[1]), np.uint64)])
+    everywhere = np.zeros(len(sets), np.bool_)
+    everywhere[-1] = True
+    lines = np.where(broadcast, len(sets) - 1, destinations.lines)
+    # A repeated row with a set of its own goes on to the other destinations: only its delivery here is one too many.
+    lines[repeated[broadcast[repeated]]] = OUT
+    return Destinations(sets, lines), everywhere if broadcast.any() else np.zeros(len(sets), np.bool_)
+
+
+def _for_all(destinations: Destinations, rows: Flags, reachable: Words) -> Destinations:
+    words = max(destinations.sets.shape[1], len(reachable))
+    sets = np.concatenate([fitted(destinations.sets, words), fitted(reachable, words)[np.newaxis]])
+    return Destinations(sets, np.where(rows, len(sets) - 1, destinations.lines))

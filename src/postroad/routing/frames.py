@@ -1,0 +1,145 @@
+"""Control frames: what brokers tell each other beside messages, as msgspec structs in MessagePack."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from postroad.errors import LimitError
+from postroad.routing.errors import RoutingError
+from postroad.topology import LARGEST_BROKER
+from postroad.topology.graph import LARGEST_COST
+
+__all__ = [
+    "MAX_FRAME_BYTES",
+    "MAX_INTEREST_BYTES",
+    "MAX_NEIGHBOURS",
+    "Attach",
+    "Detach",
+    "Digest",
+    "Frame",
+    "Interest",
+    "LinkRecord",
+    "StepDown",
+    "Topics",
+    "decode_frame",
+    "encode_frame",
+]
+
+# What one broker wants, in the form it advertises it: 100,000 exact constraints are some 2 MB.
+MAX_INTEREST_BYTES = 16 * 1024 * 1024
+# A broker keeps a connection for each; a star of a thousand fits four times.
+MAX_NEIGHBOURS = 4_096
+# The largest interest and some room around it.
+MAX_FRAME_BYTES = MAX_INTEREST_BYTES + 64 * 1024
+# Twice the patterns that a table holds for one link would be refused anyway; see `topics.MAX_PATTERNS`.
+_MAX_LISTED = 200_000
+
+Number = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BROKER)]
+Cost = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_COST)]
+# Signed, so that the largest leaves room to count on: nobody may drive a counter to its end.
+Counter = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=1_024)]
+Patterns = Annotated[tuple[Pattern, ...], msgspec.Meta(max_length=_MAX_LISTED)]
+
+
+class LinkRecord(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """A broker's own links, as it last said. The newest (epoch, sequence) counts.
+
+    Attributes:
+        broker: whose links.
+        epoch: when that broker was started (ms): a broker that begins to count anew is still the newer one.
+        sequence: rises with each change and each refresh.
+        age: ms since the broker said this, on all ways together.
+        neighbours: (broker, cost) of each link.
+        left: it has gone on purpose; forget what it wanted.
+    """
+
+    broker: Number
+    epoch: Counter
+    sequence: Counter
+    age: Counter
+    neighbours: Annotated[tuple[tuple[Number, Cost], ...], msgspec.Meta(max_length=MAX_NEIGHBOURS)]
+    left: bool = False
+
+
+class Interest(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """What a broker's subscribers want, in a form only the core can read. The newest (epoch, version) counts."""
+
+    broker: Number
+    epoch: Counter
+    version: Counter
+    summary: Annotated[bytes, msgspec.Meta(max_length=MAX_INTEREST_BYTES)]
+
+
+class Digest(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """What the sender holds: (broker, epoch and sequence of its links, epoch and version of its interest).
+
+    The receiver answers with what it holds that is newer or missing there.
+    """
+
+    held: Annotated[
+        tuple[tuple[Number, Counter, Counter, Counter, Counter], ...], msgspec.Meta(max_length=LARGEST_BROKER)
+    ]
+
+
+class Attach(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """Tree and cluster: take me as your child, or as your peer; this is all I want so far.
+
+    Attributes:
+        epoch: when the sender took its place (ms); the newer claim on a place wins.
+        as_peer: a controller at the top, not a child.
+        instead_of: whose place the sender holds: its own number, or that of the controller it stands in for.
+        patterns: topics wanted on the sender's side.
+    """
+
+    epoch: Counter
+    as_peer: bool
+    instead_of: Number
+    patterns: Patterns
+
+
+class Topics(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Tree and cluster: topics that are wanted on the sender's side from now on, and topics no longer wanted there."""
+
+    added: Patterns = ()
+    removed: Patterns = ()
+
+
+class Detach(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """Tree and cluster: the sender is no longer a child or a peer of the receiver."""
+
+
+class StepDown(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """Cluster: the broker `holder` has the receiver's place since `epoch`; give it up and become its child."""
+
+    epoch: Counter
+    holder: Number
+
+
+Frame = LinkRecord | Interest | Digest | Attach | Topics | Detach | StepDown
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Frame)
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """A frame as bytes."""
+    return _encoder.encode(frame)
+
+
+def decode_frame(data: bytes) -> Frame:
+    """Bytes as a frame.
+
+    Raises:
+        RoutingError: they are none; the text names the field.
+        LimitError: there are too many of them.
+    """
+    if len(data) > MAX_FRAME_BYTES:
+        raise LimitError("a control frame", len(data), MAX_FRAME_BYTES, "bytes")
+    try:
+        frame: Frame = _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RoutingError(f"a control frame of {len(data)} bytes cannot be read: {error}") from None
+    return frame

@@ -1,0 +1,329 @@
+"""`Hierarchical`: what the tree and the cluster share: places, attachment, and interest by topic.
+
+Theory of operation:
+
+1. A broker has one parent at a time: of those its station names, the first that it can reach when it needs one. It
+   keeps that parent as long as the link lives. Parents come before children in one order, so there is never a ring.
+2. A child attaches with all that is wanted on its side; after that, only changes are sent. Whether a pattern goes over
+   a link depends on what has been *sent* on that link, never on what has been received: the second subscriber to a
+   topic may be behind another link than the first.
+3. A link that is lost keeps its interest for a while (`grace`). Messages for it are held meanwhile, and go again when
+   somebody has attached: its orphans are among those.
+4. A message that goes again is marked. Marked messages travel everywhere they are wanted, past brokers that have seen
+   them: one behind may not have. Only their delivery is subject to the window of ids. There is no ring, so that ends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.errors import LimitError
+from postroad.routing.contract import NOTHING, Parcel, Reaction, Routed
+from postroad.routing.envelopes import arrived, entering, may_go_on, returned_rows
+from postroad.routing.errors import RoutingError
+from postroad.routing.frames import Attach, Detach, StepDown, Topics
+from postroad.routing.sets import Destinations
+from postroad.routing.topics import LOCAL, MAX_PATTERNS, TopicTable
+from postroad.routing.window import DEFAULT_WINDOW, SeenIds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from postroad.messages import Batch
+    from postroad.routing.contract import InterestChange, Matcher
+    from postroad.routing.frames import Frame
+    from postroad.routing.sets import Flags, Integers
+    from postroad.topology import Station
+
+__all__ = ["DEFAULT_GRACE_MS", "DEFAULT_PATIENCE_MS", "Hierarchical"]
+
+# Three heart-beats of a second until a link counts as dead at its other end too, and as much again to attach.
+DEFAULT_GRACE_MS = 6_000
+# How long to try one parent before the next.
+DEFAULT_PATIENCE_MS = 2_000
+# Paths go up and down once; the envelope's limit ends what a mistake in a plan might start.
+_BROKERS = 128
+
+
+class Hierarchical:
+    """One broker in a tree or a cluster. The two differ in `_carries`, `_rows_for` and what a lost parent means."""
+
+    def __init__(
+        self,
+        number: int,
+        now: int,
+        station: Station,
+        matcher: Matcher,
+        *,
+        window: int = DEFAULT_WINDOW,
+        grace_ms: int = DEFAULT_GRACE_MS,
+        patience_ms: int = DEFAULT_PATIENCE_MS,
+    ) -> None:
+        self.number = number
+        self.parent: int | None = None
+        self.children: set[int] = set()
+        self.peers: set[int] = set()
+        self._station = station
+        self._parents = station.parents
+        self._grace = grace_ms
+        self._patience = patience_ms
+        self._table = TopicTable(matcher)
+        self._local: Counter[str] = Counter()
+        self._sent: dict[int, set[str]] = {}
+        self._up: set[int] = set()
+        self._absent: dict[int, int] = {}  # lost link -> until when its interest is kept
+        self._orphan_since: int | None = now if self._parents else None
+        self._holding = self._orphan_since is not None  # messages for a parent, until there is one or time is up
+        self._attempt = 0
+        self._attempted = now
+        self._epoch = now
+        self._seen = SeenIds(window)
+
+    # What the tree and the cluster decide for themselves.
+
+    def _carries(self, link: int, pattern: str) -> bool:
+        """Whether a pattern is to be known at the other end of a link."""
+        raise NotImplementedError
+
+    def _rows_for(self, batch: Batch, arrival: int) -> dict[int, Integers]:
+        """Link -> rows that go there, among the attached and the absent links; 0 for a parent there should be."""
+        raise NotImplementedError
+
+    def _parent_lost(self, now: int) -> Reaction:
+        """There is no parent any more."""
+        return self._seek(now)
+
+    def _takes_peer(self, frame: Attach, link: int, now: int) -> Reaction:
+        """Another broker at the top presents itself."""
+        raise RoutingError(f"broker {link} wants to be a peer of {self.number}, and there are none here")
+
+    # Messages.
+
+    def publish(self, batch: Batch, now: int) -> Routed:
+        """Messages enter: to the local subscribers, and where they are wanted."""
+        batch = entering(batch, self.number, _BROKERS)
+        rows = np.arange(len(batch), dtype=np.int64)
+        self._seen.admit(batch.ids, rows)
+        return self._send(batch, rows, 0)
+
+    def relay(self, batch: Batch, destinations: Destinations, link: int, now: int) -> Routed:
+        """Messages arrived over a link."""
+        batch = arrived(batch)
+        rows = np.arange(len(batch), dtype=np.int64)
+        if link not in self._links():
+            # From a link given up here, and not yet there: what it brings comes again by another.
+            return Routed(batch, [], rows[:0], duplicates=len(rows))
+        fresh = self._seen.admit(batch.ids, rows)
+        return self._send(batch, rows[fresh], link, duplicates=int(np.count_nonzero(~fresh)))
+
+    def reroute(self, batch: Batch, destinations: Destinations, now: int, *, returned: bool) -> Routed:
+        """Messages that were held or given back go again, marked, wherever they are wanted."""
+        return self._send(returned_rows(batch), np.empty(0, np.int64), 0)
+
+    def _send(self, batch: Batch, local: Integers, arrival: int, duplicates: int = 0) -> Routed:
+        able: Flags = may_go_on(batch)
+        there = self._links()
+        parcels: list[Parcel] = []
+        waiting: list[Integers] = []
+        stuck: list[Integers] = []
+        for link, rows in sorted(self._rows_for(batch, arrival).items()):
+            going = rows[able[rows]]
+            if len(going) < len(rows):
+                stuck.append(rows[~able[rows]])
+            if not len(going):
+                continue
+            if link in there:
+                parcels.append(Parcel(link, going, Destinations.nowhere(len(going))))
+            else:
+                waiting.append(going)
+        return Routed(batch, parcels, local, _joined(waiting), _joined(stuck), duplicates)
+
+    # Links.
+
+    def link_up(self, link: int, cost: int, now: int) -> Reaction:
+        """A link works: attach over it if it leads to a parent that is needed."""
+        self._up.add(link)
+        if self.parent is None and link in self._parents:
+            return self._attach(link, now)
+        return NOTHING
+
+    def link_down(self, link: int, now: int) -> Reaction:
+        """A link is gone: keep its interest for a while, and look for another parent if it was that."""
+        self._up.discard(link)
+        return self._lose(link, now, self._grace)
+
+    def control(self, frame: Frame, link: int, now: int) -> Reaction:
+        """A neighbour attaches, wants something else, or goes."""
+        if link not in self._up:
+            return NOTHING
+        if isinstance(frame, Attach):
+            return self._takes_peer(frame, link, now) if frame.as_peer else self._take_child(frame, link)
+        if isinstance(frame, Topics):
+            return self._take_topics(frame, link)
+        if isinstance(frame, Detach):
+            return self._lose(link, now, 0)
+        if isinstance(frame, StepDown):
+            return self._step_down(frame, link, now)
+        raise RoutingError(f"broker {link} sent a {type(frame).__name__}, which trees and clusters do not know")
+
+    def interest(self, change: InterestChange, now: int) -> Reaction:
+        """Local subscriptions came and went."""
+        count = self._local
+        if len(count) + len(change.added) > MAX_PATTERNS:
+            fresh = len({*count, *change.added})
+            if fresh > MAX_PATTERNS:
+                raise LimitError("the number of distinct topics subscribed to at one broker", fresh, MAX_PATTERNS)
+        count.update(change.added)
+        changed = self._table.add(LOCAL, change.added)
+        for pattern in change.removed:
+            if count[pattern] > 1:
+                count[pattern] -= 1
+            elif pattern in count:
+                del count[pattern]
+                changed |= self._table.remove(LOCAL, [pattern])
+        return self._tell(changed)
+
+    def tick(self, now: int) -> Reaction:
+        """Give up lost links whose time is over; try the next parent."""
+        reaction = NOTHING
+        over = [link for link, until in self._absent.items() if now >= until]
+        for link in over:
+            del self._absent[link]
+            reaction += self._tell(self._table.replace(link, set()))
+        if self._orphan_since is not None:
+            if now - self._attempted >= self._patience:
+                reaction += self._seek(now)
+            if self._holding and self._orphan_since is not None and now - self._orphan_since >= self._grace:
+                # This broker is the top of what is left, until somebody above answers.
+                self._holding = False
+                over.append(0)
+        return reaction + Reaction(retry=bool(over))
+
+    def leave(self, now: int) -> Reaction:
+        """Tell the neighbours not to wait."""
+        return Reaction([(link, Detach()) for link in sorted(self._links())])
+
+    def statistics(self) -> dict[str, int]:
+        """Neighbours by role, patterns, and the window of ids."""
+        sizes = {
+            "parent": self.parent or 0,
+            "children": len(self.children),
+            "peers": len(self.peers),
+            "absent": len(self._absent),
+            "patterns": sum(1 for _ in self._table.all_patterns()),
+        }
+        return {**sizes, **self._seen.statistics()._asdict()}
+
+    # Attachment.
+
+    def _links(self) -> set[int]:
+        """The links that are part of the hierarchy now."""
+        above = set() if self.parent is None else {self.parent}
+        return self.children | self.peers | above
+
+    def _attach(self, parent: int, now: int) -> Reaction:
+        """Take a parent, and drop what was kept of the one before."""
+        self.parent = parent
+        self.children.discard(parent)
+        self.peers.discard(parent)
+        self._sent.pop(parent, None)
+        self._orphan_since = None
+        self._holding = False
+        self._attempt = 0
+        changed: set[str] = set()
+        for link in [parent, *(link for link in self._absent if link in self._parents)]:
+            self._absent.pop(link, None)
+            changed |= self._table.replace(link, set())
+        told = self._tell(changed)
+        wanted = self._wanted_over(parent)
+        self._sent[parent] = wanted
+        attach = Attach(self._epoch, False, self.number, tuple(sorted(wanted)))
+        return told + Reaction([(parent, attach)], retry=True)
+
+    def _take_child(self, frame: Attach, link: int) -> Reaction:
+        if self._is_above(link):
+            raise RoutingError(f"broker {link} attaches to {self.number}, but the plan has it above")
+        self.peers.discard(link)
+        self.children.add(link)
+        self._sent.pop(link, None)
+        return self._welcome(frame, link) + self._answer(link)
+
+    def _is_above(self, link: int) -> bool:
+        return link == self.parent or link in self._parents
+
+    def _welcome(self, frame: Attach, link: int) -> Reaction:
+        """Take over what a child or peer wants; messages held may be for it."""
+        self._absent.pop(link, None)
+        return self._tell(self._table.replace(link, set(frame.patterns))) + Reaction(retry=True)
+
+    def _answer(self, link: int) -> Reaction:
+        self._sent[link] = self._wanted_over(link)
+        if not self._sent[link]:
+            return NOTHING
+        return Reaction([(link, Topics(tuple(sorted(self._sent[link]))))])
+
+    def _lose(self, link: int, now: int, grace: int) -> Reaction:
+        if link not in self._links():
+            return NOTHING
+        self.children.discard(link)
+        self.peers.discard(link)
+        self._sent.pop(link, None)
+        told = NOTHING
+        if grace:
+            self._absent[link] = now + grace
+        else:
+            told = self._tell(self._table.replace(link, set()))
+        if link == self.parent:
+            self.parent = None
+            self._orphan_since = now
+            self._holding = True
+            told += self._parent_lost(now)
+        return told
+
+    def _seek(self, now: int) -> Reaction:
+        """Attach to the best parent within reach; if there is none, ask for a link to the next one."""
+        self._attempted = now
+        for parent in self._parents:
+            if parent in self._up:
+                return self._attach(parent, now)
+        if not self._parents:
+            return NOTHING
+        self._attempt = (self._attempt + 1) % len(self._parents)
+        return Reaction(connect=(self._parents[self._attempt],))
+
+    def _step_down(self, frame: StepDown, link: int, now: int) -> Reaction:
+        raise RoutingError(f"broker {link} tells {self.number} to step down from a place it does not have")
+
+    # Interest.
+
+    def _take_topics(self, frame: Topics, link: int) -> Reaction:
+        if link not in self._links():
+            return NOTHING
+        changed = self._table.remove(link, frame.removed) | self._table.add(link, frame.added)
+        return self._tell(changed) + Reaction(retry=bool(self._absent))
+
+    def _wanted_over(self, link: int) -> set[str]:
+        return {pattern for pattern in self._table.all_patterns() if self._carries(link, pattern)}
+
+    def _tell(self, patterns: Iterable[str]) -> Reaction:
+        """Tell each neighbour what changed for it: what was not sent before, or need not have been any more."""
+        changed = sorted(patterns)
+        frames: list[tuple[int, Frame]] = []
+        for link, sent in sorted(self._sent.items()):
+            added = tuple(one for one in changed if one not in sent and self._carries(link, one))
+            removed = tuple(one for one in changed if one in sent and not self._carries(link, one))
+            if added or removed:
+                sent.update(added)
+                sent.difference_update(removed)
+                frames.append((link, Topics(added, removed)))
+        return Reaction(frames)
+
+
+def _joined(groups: list[Integers]) -> Parcel | None:
+    if not groups:
+        return None
+    rows = np.unique(np.concatenate(groups))
+    return Parcel(0, rows, Destinations.nowhere(len(rows)))

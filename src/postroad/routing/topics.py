@@ -1,0 +1,183 @@
+"""Who wants which topics: patterns by owner, and the owners of each row of a batch.
+
+An owner is a link, by the number of the broker at its end, or LOCAL. Topics are looked up once per distinct topic of a
+batch; what was found for a topic is remembered until an interest changes that it depends on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from postroad.kernels import device, kernel
+from postroad.messages.columns import BUFFER, TOPIC
+from postroad.messages.reading import span_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from postroad.messages import Batch
+    from postroad.messages.columns import Bytes, Spans
+    from postroad.routing.contract import Matcher
+    from postroad.routing.sets import Flags, Integers
+
+__all__ = ["EVERYTHING", "LOCAL", "MAX_PATTERNS", "TopicTable", "Wanted"]
+
+LOCAL = 0
+EVERYTHING = ">"
+# For one link. A link that wants more is taken to want everything: it gets too much, but it loses nothing.
+MAX_PATTERNS = 100_000
+# Remembered answers. Full, they are all forgotten: topics come back quickly if they are still in use.
+_MAX_REMEMBERED = 65_536
+
+
+class Wanted(NamedTuple):
+    """Which owners want which rows.
+
+    Attributes:
+        topics: int64[rows]; the row's distinct topic.
+        by_owner: owner -> bool[distinct topics]; owners that want none are left out.
+    """
+
+    topics: Integers
+    by_owner: dict[int, Flags]
+
+    def rows(self, owner: int) -> Integers:
+        """The rows an owner wants, rising."""
+        chosen = self.by_owner.get(owner)
+        return np.empty(0, np.int64) if chosen is None else np.flatnonzero(chosen[self.topics])
+
+
+class TopicTable:
+    """Patterns by owner."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        self._matcher = matcher
+        self._patterns: dict[int, set[str]] = {}
+        self._owners: dict[str, set[int]] = {}
+        self._wildcards: dict[str, Callable[[str], bool]] = {}
+        self._remembered: dict[bytes, frozenset[int]] = {}
+
+    def patterns(self, owner: int) -> set[str]:
+        """What an owner wants; not to be changed."""
+        return self._patterns.get(owner, set())
+
+    def all_patterns(self) -> Iterable[str]:
+        """What anybody wants."""
+        return self._owners.keys()
+
+    def owners(self, pattern: str) -> set[int]:
+        """Who asked for just this pattern; not to be changed."""
+        return self._owners.get(pattern, set())
+
+    def add(self, owner: int, patterns: Iterable[str]) -> set[str]:
+        """An owner wants more. Returns the patterns whose owners changed."""
+        held = self._patterns.setdefault(owner, set())
+        fresh = set(patterns) - held
+        if len(held) + len(fresh) > MAX_PATTERNS or held == {EVERYTHING}:
+            return self.replace(owner, {EVERYTHING})
+        for pattern in fresh:
+            held.add(pattern)
+            self._owners.setdefault(pattern, set()).add(owner)
+            self._forget(pattern)
+        return fresh
+
+    def remove(self, owner: int, patterns: Iterable[str]) -> set[str]:
+        """An owner wants less. Returns the patterns whose owners changed."""
+        held = self._patterns.get(owner, set())
+        gone = held.intersection(patterns)
+        for pattern in gone:
+            held.discard(pattern)
+            self._owners[pattern].discard(owner)
+            self._forget(pattern)
+            if not self._owners[pattern]:
+                del self._owners[pattern]
+                self._wildcards.pop(pattern, None)
+        if not held:
+            self._patterns.pop(owner, None)
+        return gone
+
+    def replace(self, owner: int, patterns: set[str]) -> set[str]:
+        """An owner wants exactly this. Returns the patterns whose owners changed."""
+        if len(patterns) > MAX_PATTERNS:
+            patterns = {EVERYTHING}
+        gone = self.remove(owner, self.patterns(owner) - patterns)
+        return gone | self.add(owner, patterns - self.patterns(owner))
+
+    def wanted(self, batch: Batch) -> Wanted:
+        """Which owners want which rows of a batch."""
+        topics, firsts = distinct_topics(batch)
+        found: dict[int, Flags] = {}
+        starts, ends = batch.spans[firsts, TOPIC].tolist(), batch.spans[firsts, TOPIC + 1].tolist()
+        for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            for owner in self._owners_of(batch.buffer[start:end].tobytes()):
+                if owner not in found:
+                    found[owner] = np.zeros(len(firsts), np.bool_)
+                found[owner][place] = True
+        return Wanted(topics, found)
+
+    def _owners_of(self, topic: bytes) -> frozenset[int]:
+        known = self._remembered.get(topic)
+        if known is None:
+            text = topic.decode()
+            parts = [self._owners.get(text, set())]
+            parts += [self._owners[pattern] for pattern, fits in self._wildcards.items() if fits(text)]
+            if len(self._remembered) >= _MAX_REMEMBERED:
+                self._remembered.clear()
+            known = self._remembered[topic] = frozenset().union(*parts)
+        return known
+
+    def _forget(self, pattern: str) -> None:
+        """A pattern has other owners now: forget the answers it is part of."""
+        if "*" in pattern or ">" in pattern:
+            if pattern not in self._wildcards:
+                self._wildcards[pattern] = self._matcher(pattern)
+            self._remembered.clear()
+        else:
+            self._remembered.pop(pattern.encode(), None)
+
+
+def distinct_topics(batch: Batch) -> tuple[Integers, Integers]:
+    """The distinct topic of each row, by a number, and the first row of each distinct topic."""
+    topics = np.empty(len(batch), np.int64)
+    firsts = np.empty(len(batch), np.int64)
+    table = np.full(1 << (2 * len(batch)).bit_length(), -1, np.int64)
+    count = _group(batch.buffer, np.ascontiguousarray(batch.spans), table, topics, firsts)
+    return topics, firsts[:count]
+
+
+@device
+def _same(buffer: Bytes, start: int, other: int, size: int) -> bool:
+    for offset in range(size):
+        if buffer[start + offset] != buffer[other + offset]:
+            return False
+    return True
+
+
+@kernel(f"int64({BUFFER}, int32[:, ::1], int64[::1], int64[::1], int64[::1])", allocates=False)
+def _group(buffer: Bytes, spans: Spans, table: Integers, topics: Integers, firsts: Integers) -> int:
+    """Number the distinct topics in order of appearance; returns how many there are."""
+    count = 0
+    for row in range(len(spans)):
+        start, end = span_at(spans, row, TOPIC)
+        size = end - start
+        value = np.uint64(size)
+        for offset in range(size):
+            value = (value ^ np.uint64(buffer[start + offset])) * np.uint64(0x100000001B3)
+        value ^= value >> np.uint64(32)
+        slot = np.int64(value & np.uint64(len(table) - 1))
+        found = -1
+        while table[slot] >= 0 and found < 0:
+            other, other_end = span_at(spans, firsts[table[slot]], TOPIC)
+            if other_end - other == size and _same(buffer, start, other, size):
+                found = table[slot]
+            else:
+                slot = (slot + 1) & (len(table) - 1)
+        if found < 0:
+            found = count
+            table[slot] = count
+            firsts[count] = row
+            count += 1
+        topics[row] = found
+    return count

@@ -1,0 +1,182 @@
+"""Link state converges: after anything that happened, all who can reach each other know the same, and the truth."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from postroad.routing import Drp, Interest, LinkRecord, LinkState, RoutingError, Topics
+from postroad.topology import Graph, line, ring, routes
+from tests.routing.network import Network, drp
+
+PLACES = [(a, b) for a in range(1, 6) for b in range(a + 1, 6)]
+ALL_LINKS = Graph(range(1, 6), {pair: 1 + (pair[0] * pair[1]) % 3 for pair in PLACES})
+
+
+def link_state(network: Network, number: int) -> LinkState:
+    strategy = network.nodes[number].strategy
+    assert isinstance(strategy, Drp)
+    return strategy.link_state
+
+
+def check_converged(network: Network) -> None:
+    """Every broker knows the ways of the live graph, and the interests of all it can reach."""
+    graph = network.live_graph()
+    around = {broker: graph.neighbours(broker) for broker in graph.brokers}
+    for number, node in network.nodes.items():
+        known = link_state(network, number)
+        truth = routes(number, around)
+        reached = graph.reached_from(number)
+        assert {broker: known.routes.first_hop(broker) for broker in reached} == {
+            broker: truth.first_hop(broker) for broker in reached
+        }
+        assert known.routes.reached == len(reached) - 1
+        for other in reached - {number}:
+            summary = known.interest_of(other)
+            wanted = sorted(set(network.nodes[other].patterns))
+            assert json.loads(summary or b"[]") == wanted
+            assert node.others.get(other, []) == wanted
+            assert known.membership == link_state(network, other).membership
+
+
+class Joining(RuleBasedStateMachine):
+    """Brokers and links come and go, at random moments of the flooding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = drp(Graph(range(1, 6), {}), 5)
+        self.network.graph = ALL_LINKS
+        self.clock_error = 0
+
+    @rule(pair=st.sampled_from(PLACES))
+    def join(self, pair: tuple[int, int]) -> None:
+        self.network.join(*pair)
+
+    @rule(pair=st.sampled_from(PLACES))
+    def cut(self, pair: tuple[int, int]) -> None:
+        self.network.cut(*pair)
+
+    @rule(number=st.integers(1, 5), topic=st.sampled_from("abc"))
+    def subscribe(self, number: int, topic: str) -> None:
+        if number in self.network.nodes:
+            self.network.subscribe(number, topic)
+
+    @rule(number=st.integers(1, 5))
+    def die(self, number: int) -> None:
+        if number in self.network.nodes:
+            self.network.stop(number)
+
+    @rule(number=st.integers(1, 5), clock_error=st.sampled_from([0, 0, -50_000, 900_000]))
+    def start_again(self, number: int, clock_error: int) -> None:
+        if number not in self.network.nodes:
+            self.network.start(number, self.network.now + clock_error)
+
+    @rule(number=st.integers(1, 5))
+    def restart_at_once(self, number: int) -> None:
+        links = [link for link in self.network.up if number in link]
+        if number in self.network.nodes:
+            self.network.stop(number)
+            self.network.start(number)
+            for link in links:
+                self.network.join(*link)
+
+    @rule(steps=st.integers(1, 30))
+    def go_on(self, steps: int) -> None:
+        for _ in range(min(steps, len(self.network._queue))):
+            self.network.step()
+
+    @rule(seconds=st.sampled_from([1, 40, 150]))
+    def wait(self, seconds: int) -> None:
+        self.network.wait(seconds * 1_000)
+
+    @precondition(lambda self: not self.network._queue)
+    @invariant()
+    def converged(self) -> None:
+        check_converged(self.network)
+
+    def teardown(self) -> None:
+        self.network.run()
+        check_converged(self.network)
+
+
+Joining.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+TestLinkStateConverges = Joining.TestCase
+
+
+def test_records_of_a_dead_broker_age_out_everywhere() -> None:
+    network = drp(ring(5), 1)
+    network.subscribe(3, "a")
+    network.run()
+    assert link_state(network, 1).interest_of(3) == b'["a"]'
+    network.stop(3)
+    network.wait(150_000)
+    for number in network.nodes:
+        assert link_state(network, number).known() == [1, 2, 4, 5]
+        assert link_state(network, number).interest_of(3) is None
+        assert 3 not in network.nodes[number].others
+
+
+def test_live_records_are_refreshed_and_stay() -> None:
+    network = drp(line(4), 1)
+    network.subscribe(4, "a")
+    network.wait(500_000)
+    check_converged(network)
+    assert link_state(network, 1).known() == [1, 2, 3, 4]
+
+
+def test_broker_that_leaves_is_forgotten_at_once() -> None:
+    network = drp(line(3), 1)
+    network.subscribe(3, "a")
+    network.run()
+    node = network.nodes[3]
+    network._react(node, node.strategy.leave(network.now))
+    network.run()
+    assert link_state(network, 1).interest_of(3) is None
+    assert link_state(network, 1).routes.reached == 1
+
+
+def test_refresh_does_not_send_interest_again() -> None:
+    network = drp(line(3), 1)
+    network.subscribe(3, "a")
+    network.run()
+    sent: list[object] = []
+    for node in network.nodes.values():
+        sent += [frame for _, frame in node.strategy.tick(network.now + 60_000).frames]
+    assert sent
+    assert not any(isinstance(frame, Interest) for frame in sent)
+
+
+def test_old_record_from_a_slow_way_changes_nothing() -> None:
+    state = LinkState(1, 0)
+    state.neighbour_up(2, 1, 0)
+    newer = LinkRecord(2, 5, 2, 0, ((1, 1), (3, 1)))
+    older = LinkRecord(2, 5, 1, 0, ((1, 1),))
+    assert state.receive(newer, 2, 0).retry
+    assert state.receive(older, 2, 0) == state.receive(newer, 2, 0)
+    assert state.graph()[2] == {1: 1}
+    assert state.receive(LinkRecord(3, 1, 1, 0, ((2, 4),)), 2, 0).retry
+    assert state.graph()[2] == {1: 1, 3: 4}
+    assert state.receive(LinkRecord(4, 1, 1, 10**6, ()), 2, 0).retry is False
+
+
+def test_frames_from_a_link_that_is_down_are_ignored() -> None:
+    state = LinkState(1, 0)
+    assert state.receive(LinkRecord(2, 5, 2, 0, ((1, 1),)), 2, 0).frames == []
+    assert state.known() == [1]
+
+
+def test_impossible_settings_and_frames_are_refused() -> None:
+    with pytest.raises(RoutingError, match="between 1 and 65,535, not 0"):
+        LinkState(0, 0)
+    with pytest.raises(RoutingError, match="die between refreshes"):
+        LinkState(1, 0, refresh_ms=10, lifetime_ms=10)
+    with pytest.raises(RoutingError, match="cannot be linked to broker 1"):
+        LinkState(1, 0).neighbour_up(1, 1, 0)
+    with pytest.raises(RoutingError, match="is over 16,777,216"):
+        LinkState(1, 0).set_interest(bytes(2**24 + 1), 0)
+    with pytest.raises(RoutingError, match="sent a Topics, which `drp` does not know"):
+        drp(line(2)).nodes[1].strategy.control(Topics(), 2, 0)

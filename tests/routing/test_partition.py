@@ -1,0 +1,95 @@
+"""Partitioning against sets of Python integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroad.routing import Destinations, RoutingError, partition
+from postroad.routing.partition import OUT, counted, part
+from postroad.routing.sets import bits_of, fitted
+
+numbers = st.frozensets(st.integers(1, 200), max_size=8)
+
+
+@given(st.lists(numbers, max_size=12))
+def test_destinations_keep_the_numbers_of_each_row(sets: list[frozenset[int]]) -> None:
+    destinations = Destinations.of(sets)
+    assert [destinations.numbers(row) for row in range(len(sets))] == [sorted(one) for one in sets]
+    assert len(destinations.sets) == len(set(sets))
+
+
+@given(
+    st.lists(numbers, min_size=1, max_size=12),
+    st.lists(st.integers(0, 3), min_size=201, max_size=201),
+    st.data(),
+)
+def test_partition_hands_each_destination_to_its_link(
+    sets: list[frozenset[int]], link_of: list[int], data: st.DataObject
+) -> None:
+    destinations = Destinations.of(sets)
+    out = data.draw(st.sets(st.integers(0, len(sets) - 1)))
+    destinations.lines[sorted(out)] = OUT
+    whole = data.draw(st.frozensets(st.sampled_from(sorted(set(sets), key=sorted)), max_size=2))
+    everywhere = np.zeros(len(destinations.sets), np.bool_)
+    for row, one in enumerate(sets):
+        if one in whole and row not in out:
+            everywhere[destinations.lines[row]] = True
+    skipped = data.draw(st.integers(-1, 3))
+    # Link 0 leads nowhere: its destinations are in no mask.
+    masks = np.stack([bits_of([d for d, at in enumerate(link_of) if at == link and link], 4) for link in range(4)])
+
+    found: dict[tuple[int, int], list[int]] = {}
+    for link, rows, parts in partition(destinations, masks, everywhere, skipped):
+        parts.checked(len(rows))
+        assert len({tuple(line) for line in parts.sets.tolist()}) == len(parts.sets)
+        assert rows.tolist() == sorted(rows.tolist())
+        found.update({(link, row): parts.numbers(place) for place, row in enumerate(rows.tolist())})
+
+    expected: dict[tuple[int, int], list[int]] = {}
+    for row, one in enumerate(sets):
+        if row in out:
+            continue
+        for link in range(4):
+            there = sorted(number for number in one if link_of[number] == link and link)
+            if everywhere[destinations.lines[row]]:
+                if link != skipped:
+                    expected[link, row] = []
+                elif there:
+                    expected[link, row] = there
+            elif there:
+                expected[link, row] = there
+    assert found == expected
+
+
+@given(st.lists(numbers, min_size=1, max_size=12), numbers)
+def test_part_and_count_see_only_the_mask(sets: list[frozenset[int]], mask: frozenset[int]) -> None:
+    destinations = Destinations.of(sets)
+    bits = bits_of(mask, 4)
+    rows, parts = part(destinations, bits)
+    within = {row: sorted(one & mask) for row, one in enumerate(sets) if one & mask}
+    assert {row: parts.numbers(place) for place, row in enumerate(rows.tolist())} == within
+    assert counted(destinations, bits)[destinations.lines].tolist() == [len(one & mask) for one in sets]
+
+
+def test_sets_are_cut_and_filled_up() -> None:
+    bits = bits_of([1, 70], 2)
+    assert fitted(fitted(bits, 3), 2).tolist() == bits.tolist()
+    assert fitted(bits, 1).tolist() == [2]
+    assert bits_of([500], 2).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("sets", "lines", "said"),
+    [
+        (np.zeros((1, 1), np.uint64), np.zeros(2, np.int64), "2 lines for 3 rows"),
+        (np.zeros((1, 1), np.uint64), np.array([0, 0, 1]), "outside the 1 sets"),
+        (np.zeros((1, 1), np.uint64), np.array([0, 0, -1]), "outside the 1 sets"),
+        (np.zeros((1, 1025), np.uint64), np.zeros(3, np.int64), "sets of 1025 words"),
+    ],
+)
+def test_destinations_that_do_not_fit_their_batch_are_refused(sets: np.ndarray, lines: np.ndarray, said: str) -> None:
+    with pytest.raises(RoutingError, match=said):
+        Destinations(sets, lines).checked(3)
