@@ -6,8 +6,9 @@ from postroad.broker.core import Broker
 from postroad.broker.errors import BrokerError
 from postroad.broker.limits import Limits
 from postroad.broker.numbers import PublisherNumbers
-from postroad.broker.outbox import Delivery, Outbox
+from postroad.broker.outbox import Delivery, Outbox, Sending
 from postroad.broker.recording import NoRecorder, Recorder
+from postroad.broker.relaying import Relay, RelayStatistics
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.statistics import BrokerStatistics
 
@@ -23,6 +24,9 @@ __all__ = [
     "OverflowPolicy",
     "PublisherNumbers",
     "Recorder",
+    "Relay",
+    "RelayStatistics",
+    "Sending",
     "Session",
     "Subscription",
 ]

@@ -17,7 +17,7 @@ from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscript
 from postroad.broker.statistics import BrokerStatistics
 from postroad.matching import SubscriptionIndex
 from postroad.messages import IdGenerator
-from postroad.messages.columns import SOURCE
+from postroad.messages.columns import EXPIRY, SOURCE
 from postroad.security import AllowAll, Refusal
 from postroad.selectors import Selector, TopicPattern
 
@@ -68,7 +68,8 @@ class Broker:
         self._next_session = 1
         self._next_subscription = 1
         self._accepted = self._delivered = self._matched_nobody = 0
-        self._shed_full = self._shed_closed = self._acknowledged = self._refused = 0
+        self._shed_full = self._shed_closed = self._shed_expired = self._acknowledged = self._refused = 0
+        self._overflowed: set[Subscription] = set()
 
     # --- sessions and subscriptions ----------------------------------------------------------------------------------
 
@@ -79,7 +80,9 @@ class Broker:
             BrokerError: the broker has as many sessions as it may.
         """
         if len(self._sessions) >= self.limits.sessions:
-            raise BrokerError(f"this broker has {self.limits.sessions:,} sessions, its limit; try another broker")
+            raise BrokerError(
+                f"this broker has {self.limits.sessions:,} sessions, its limit (sessions); try another one"
+            )
         session = Session(self._next_session, principal)
         self._next_session += 1
         self._sessions[session.number] = session
@@ -91,6 +94,8 @@ class Broker:
         for key in list(session.subscriptions):
             self._end_subscription(session.subscriptions[key], "session closed", outbox, now)
         del self._sessions[session.number]
+        if session.number in outbox.resumes:
+            outbox.resumes.remove(session.number)
         return outbox
 
     def subscribe(
@@ -125,6 +130,8 @@ class Broker:
             self._by_slot.extend([None] * (subscription.slot + 1 - len(self._by_slot)))
         self._by_slot[subscription.slot] = subscription
         session.subscriptions[key] = subscription
+        if policy is OverflowPolicy.PUSH_BACK and ack_mode is not AckMode.AUTO:
+            session.must_acknowledge += 1
         if self.relay is not None:
             self.relay.subscribed(subscription.number, topic, allowed)
         return subscription
@@ -146,6 +153,9 @@ class Broker:
         self.index.remove(subscription.number)
         self._by_slot[subscription.slot] = None
         del subscription.session.subscriptions[subscription.key]
+        if subscription.policy is OverflowPolicy.PUSH_BACK and subscription.ack_mode is not AckMode.AUTO:
+            subscription.session.must_acknowledge -= 1
+        self._overflowed.discard(subscription)
         if self.relay is not None:
             self.relay.unsubscribed(subscription.number)
         for segment in subscription.waiting.shed(0, 0):
@@ -192,9 +202,12 @@ class Broker:
         now: int,
     ) -> None:
         """Give each local subscription the rows that matched it; `source` is None for what came over a link."""
+        expires = bool(batch.envelopes[:, EXPIRY].any())
         for slot, rows in self._grouping.by_slot(offsets, slots, len(self._by_slot)):
             subscription = self._by_slot[slot]
             assert subscription is not None
+            if expires:
+                rows = self._unexpired(subscription, batch, rows, now)
             self._hand_over(subscription, batch, rows, source, outbox, now)
 
     def count_unmatched(self, messages: int) -> None:
@@ -217,6 +230,8 @@ class Broker:
         now: int,
     ) -> None:
         """Deliver rows now if the subscriber keeps up, or let them wait."""
+        if not len(rows):
+            return
         room = self._room(subscription)
         if room >= len(rows):
             self._deliver(subscription, batch, rows, outbox, now)
@@ -225,21 +240,50 @@ class Broker:
             self._deliver(subscription, batch, rows[:room], outbox, now)
             rows = rows[room:]
         subscription.waiting.push(batch, rows)
-        if not self._is_full(subscription):
-            return
+        if self._is_full(subscription):
+            self._overflow(subscription, source, outbox, now)
+
+    def _overflow(self, subscription: Subscription, source: Session | None, outbox: Outbox, now: int) -> None:
+        """A queue holds more than it may: do what its policy says."""
+        self._overflowed.add(subscription)
         policy = subscription.policy
         # Links are always read, or two full brokers could wait for each other: nobody there can be pushed back.
         if policy is OverflowPolicy.DROP_OLDEST or (policy is OverflowPolicy.PUSH_BACK and source is None):
             self._shed_oldest(subscription, now)
-        elif policy is OverflowPolicy.PUSH_BACK:
-            assert source is not None
-            if not source.pushed_back_by:
-                outbox.pauses.append(source.number)
-            source.pushed_back_by.add(subscription.number)
-        else:
+        elif policy is OverflowPolicy.DISCONNECT or source is None:
             outbox.closes.append(
                 (subscription.session.number, f"subscription {subscription.key!r} reads too slowly; its queue is full")
             )
+        elif source.must_acknowledge:
+            # Its acknowledgements come over the connection that would be paused: two such sessions that publish to
+            # each other, or one that publishes to itself, would wait for ever.
+            outbox.closes.append(
+                (
+                    source.number,
+                    f"the queue of a subscription to {subscription.topic!r} is full and pushes back, and this session "
+                    "cannot be paused because it acknowledges messages of its own push-back subscriptions; "
+                    "publish over another connection",
+                )
+            )
+        else:
+            if not source.pushed_back_by:
+                outbox.pauses.append(source.number)
+            source.pushed_back_by.add(subscription.number)
+            subscription.pushes_back.add(source.number)
+
+    def _unexpired(
+        self, subscription: Subscription, batch: Batch, rows: NDArray[np.int32], now: int
+    ) -> NDArray[np.int32]:
+        """The rows whose time has not passed; the others are shed, counted and recorded."""
+        expiry = batch.envelopes[rows, EXPIRY]
+        late = (expiry != 0) & (expiry <= now)
+        if not late.any():
+            return rows
+        expired = rows[late]
+        subscription.expired += len(expired)
+        self._shed_expired += len(expired)
+        self._recorder.shed(batch, expired, subscription.number, "expired", now)
+        return rows[~late]
 
     def _room(self, subscription: Subscription) -> int:
         """How many messages may be written to a subscription now."""
@@ -301,22 +345,29 @@ class Broker:
 
     def _drain(self, subscription: Subscription, most: int, outbox: Outbox, now: int) -> int:
         handed = 0
-        for segment in subscription.waiting.pull(min(most, self._drainable(subscription))):
-            self._deliver(subscription, segment.batch, segment.rows, outbox, now)
-            handed += len(segment.rows)
+        # Expired messages do not count: with nothing handed out, no acknowledgement would come to ask for the rest.
+        while (wanted := min(most - handed, self._drainable(subscription))) > 0:
+            for segment in subscription.waiting.pull(wanted):
+                rows = segment.rows
+                if segment.batch.envelopes[:, EXPIRY].any():
+                    rows = self._unexpired(subscription, segment.batch, rows, now)
+                if len(rows):
+                    self._deliver(subscription, segment.batch, rows, outbox, now)
+                    handed += len(rows)
         # Half empty before publishers go on: they would be paused again at once otherwise.
-        if 2 * subscription.waiting.messages <= self.limits.queue_messages:
+        waiting, limits = subscription.waiting, self.limits
+        if 2 * waiting.messages <= limits.queue_messages and 2 * waiting.bytes <= limits.queue_bytes:
             self._release_publishers(subscription, outbox)
         return handed
 
     def _release_publishers(self, subscription: Subscription, outbox: Outbox) -> None:
-        if subscription.policy is not OverflowPolicy.PUSH_BACK:
-            return
-        for session in self._sessions.values():
-            if subscription.number in session.pushed_back_by:
+        for number in sorted(subscription.pushes_back):
+            session = self._sessions.get(number)
+            if session is not None:
                 session.pushed_back_by.discard(subscription.number)
                 if not session.pushed_back_by:
-                    outbox.resumes.append(session.number)
+                    outbox.resumes.append(number)
+        subscription.pushes_back.clear()
 
     def acknowledge(self, session: Session, key: str, head: int, tail: int, positive: bool, now: int) -> Outbox:
         """A client acknowledges a message (or refuses it); in mode `client`, all earlier ones with it.
@@ -335,7 +386,8 @@ class Broker:
             self._count_acknowledgement(subscription, done, positive, now)
         outbox = Outbox()
         if not session.congested:
-            self._drain(subscription, self.limits.drain_messages, outbox, now)
+            # The whole window: a client may wait for all of it before it acknowledges again.
+            self._drain(subscription, self.limits.unacknowledged, outbox, now)
         return outbox
 
     def _settled(self, subscription: Subscription, wanted: int) -> list[int]:
@@ -360,6 +412,15 @@ class Broker:
 
     # --- what it holds -----------------------------------------------------------------------------------------------
 
+    def sessions(self) -> list[Session]:
+        """The sessions there are, oldest first."""
+        return list(self._sessions.values())
+
+    def take_overflowed(self) -> set[Subscription]:
+        """The subscriptions whose queues were full since the last call, except those that have ended."""
+        taken, self._overflowed = self._overflowed, set()
+        return taken
+
     def statistics(self) -> BrokerStatistics:
         """Counts for people and for metrics."""
         subscriptions = [each for session in self._sessions.values() for each in session.subscriptions.values()]
@@ -376,6 +437,7 @@ class Broker:
             matched_nobody=self._matched_nobody,
             shed_queue_full=self._shed_full,
             shed_session_closed=self._shed_closed,
+            shed_expired=self._shed_expired,
             acknowledged=self._acknowledged,
             refused=self._refused,
             index_constraints_now=index.constraints,

@@ -117,12 +117,12 @@ class Interests:
         return tuple(self._counts)
 
     def replace(self, broker: int, summary: bytes | None) -> None:
-        """A broker advertises this from now on; None when it is gone.
+        """A broker advertises this from now on; empty when it has not said anything yet, None when it is gone.
 
         Raises:
             EncodingError, LimitError: the bytes are no advertisement; what was known of the broker stays.
         """
-        rows = () if summary is None else decode_exact(summary)
+        rows = decode_exact(summary) if summary else ()
         for place in range(self._counts.pop(broker, 0)):
             key = (broker, place)
             self._owners[self._index.slot(key)] = LOCAL

@@ -7,7 +7,7 @@ one wanted row does not keep a whole socket read alive.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,7 @@ class Segment(NamedTuple):
     rows: NDArray[np.int32]
 
 
-def copied_out(batch: Batch, rows: NDArray[np.int32]) -> Batch:
+def copied_out(batch: Batch, rows: NDArray[np.integer[Any]]) -> Batch:
     """A batch of its own with the given rows, over a buffer that holds nothing else."""
     chosen = batch.take(rows)
     encoded, lengths = encode_batch(chosen)

@@ -42,18 +42,23 @@ class Subscription:
         key: the client's own name for it, unique in its session.
         waiting: messages that matched and are not sent yet.
         unacknowledged: ids (as 128-bit integers) that were sent and wait for an acknowledgement, oldest first.
+        pushes_back: numbers of the sessions that it keeps from publishing.
+        shed_reported: how much of `shed` the log has told.
     """
 
     __slots__ = (
         "ack_mode",
         "acknowledged",
         "delivered",
+        "expired",
         "key",
         "number",
         "policy",
+        "pushes_back",
         "refused",
         "session",
         "shed",
+        "shed_reported",
         "slot",
         "topic",
         "unacknowledged",
@@ -76,6 +81,9 @@ class Subscription:
         self.acknowledged = 0
         self.refused = 0
         self.shed = 0
+        self.shed_reported = 0
+        self.expired = 0
+        self.pushes_back: set[int] = set()
 
 
 class Session:
@@ -85,9 +93,19 @@ class Session:
         congested: the driver cannot write any more at the moment; what matches has to wait.
         publisher: stamps the ids of what the session publishes; made when it first publishes.
         pushed_back_by: numbers of the full subscriptions that keep this session from publishing.
+        must_acknowledge: how many of its subscriptions push back and go on only when it acknowledges.
     """
 
-    __slots__ = ("congested", "number", "principal", "published", "publisher", "pushed_back_by", "subscriptions")
+    __slots__ = (
+        "congested",
+        "must_acknowledge",
+        "number",
+        "principal",
+        "published",
+        "publisher",
+        "pushed_back_by",
+        "subscriptions",
+    )
 
     def __init__(self, number: int, principal: str) -> None:
         self.number = number
@@ -97,3 +115,4 @@ class Session:
         self.publisher: IdGenerator | None = None
         self.published = 0
         self.pushed_back_by: set[int] = set()
+        self.must_acknowledge = 0

@@ -21,6 +21,7 @@ class BrokerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     matched_nobody: int
     shed_queue_full: int
     shed_session_closed: int
+    shed_expired: int
     acknowledged: int
     refused: int
     index_constraints_now: int

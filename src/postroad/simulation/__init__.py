@@ -1,0 +1,9 @@
+"""Simulation: many brokers in one process, in virtual time."""
+
+from __future__ import annotations
+
+from postroad.simulation.events import Timeline
+from postroad.simulation.links import Direction
+from postroad.simulation.network import SimulatedNetwork
+
+__all__ = ["Direction", "SimulatedNetwork", "Timeline"]
