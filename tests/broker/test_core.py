@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 
 from postroad.broker import AckMode, Broker, BrokerError, Limits, OverflowPolicy, PublisherNumbers
 from postroad.messages import Batch, MessageId
+from postroad.messages.columns import EXPIRY
 from postroad.security import Refusal
 from postroad.selectors import SelectorError, TopicError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from postroad.broker import Outbox, Session
     from postroad.selectors import Selector
 
@@ -276,3 +280,123 @@ def test_every_match_is_delivered_once_in_order_or_shed_and_counted(
         assert got == sorted(set(got))
         assert set(got) <= set(wanted[n])
         assert len(got) + subscriptions[n].shed == len(wanted[n])
+
+
+class Shed:
+    """A recorder that keeps what was shed and why."""
+
+    def __init__(self) -> None:
+        self.shed_rows: list[tuple[str, list[int]]] = []
+
+    def accepted(self, batch: Batch, now: int) -> None:
+        pass
+
+    def delivered(self, batch: Batch, rows: object, subscription: int, now: int) -> None:
+        pass
+
+    def acknowledged(self, head: int, tail: int, subscription: int, positive: bool, now: int) -> None:
+        pass
+
+    def shed(self, batch: Batch, rows: NDArray[np.int32], subscription: int, reason: str, now: int) -> None:
+        self.shed_rows.append((reason, [int(batch.message(row).body) for row in rows.tolist()]))
+
+
+def expiring(*times: int) -> Batch:
+    batch = quotes(*range(len(times)))
+    batch.envelopes[:, EXPIRY] = times
+    return batch
+
+
+def test_a_message_whose_time_has_passed_is_shed_as_expired() -> None:
+    recorder = Shed()
+    core, reader = Broker(1, PublisherNumbers(lambda: 1), recorder=recorder), Reader()
+    publisher, session = core.attached("p"), core.attached("s")
+    subscription = core.subscribe(session, "s1", "quotes")
+    reader.read(core.receive(expiring(0, 100, 101, 99), publisher, 100))
+    assert reader.bodies == {"s1": [0, 2]}
+    assert recorder.shed_rows == [("expired", [1, 3])]
+    assert subscription.expired == core.statistics().shed_expired == 2
+    assert core.statistics().delivered == 2
+
+
+def test_a_message_that_expires_while_it_waits_is_not_delivered() -> None:
+    core, reader = broker(), Reader()
+    publisher, slow = core.attached("p"), core.attached("s")
+    core.subscribe(slow, "slow", "quotes")
+    core.congested(slow)
+    core.receive(expiring(50, 0, 500), publisher, 10)
+    reader.drain(core, slow, now=100)
+    assert reader.bodies == {"slow": [1, 2]}
+    assert core.statistics().shed_expired == 1
+    assert core.statistics().waiting_messages_now == 0
+
+
+def test_expired_messages_do_not_use_up_the_window_of_a_client_that_acknowledges() -> None:
+    core, reader = broker(unacknowledged=2), Reader()
+    publisher, session = core.attached("p"), core.attached("s")
+    subscription = core.subscribe(session, "s1", "quotes", ack_mode=AckMode.CLIENT)
+    core.receive(expiring(0, 0, 50, 50, 50, 50, 0), publisher, 10)
+    last = list(subscription.unacknowledged)[-1]
+    reader.read(core.acknowledge(session, "s1", last >> 64, last & (2**64 - 1), True, 100))
+    assert reader.bodies == {"s1": [6]}
+
+
+def test_an_acknowledgement_opens_the_whole_window_again() -> None:
+    core, reader = broker(unacknowledged=30, drain_messages=5), Reader()
+    publisher, session = core.attached("p"), core.attached("s")
+    subscription = core.subscribe(session, "s1", "quotes", ack_mode=AckMode.CLIENT)
+    core.receive(quotes(*range(60)), publisher, 0)
+    last = list(subscription.unacknowledged)[-1]
+    reader.read(core.acknowledge(session, "s1", last >> 64, last & (2**64 - 1), True, 1))
+    assert reader.bodies == {"s1": list(range(30, 60))}
+
+
+@pytest.mark.parametrize("to_itself", [True, False])
+def test_a_session_that_must_acknowledge_is_closed_rather_than_paused(to_itself: bool) -> None:
+    core, reader = broker(queue_messages=2, unacknowledged=1), Reader()
+    one, two = core.attached("1"), core.attached("2")
+    own = core.subscribe(one, "own", "quotes", ack_mode=AckMode.CLIENT, policy=OverflowPolicy.PUSH_BACK)
+    if not to_itself:
+        core.unsubscribe(one, "own", 0)
+        core.subscribe(one, "own", "other", ack_mode=AckMode.INDIVIDUAL, policy=OverflowPolicy.PUSH_BACK)
+        own = core.subscribe(two, "twos", "quotes", ack_mode=AckMode.CLIENT, policy=OverflowPolicy.PUSH_BACK)
+    reader.read(core.receive(quotes(*range(4)), one, 0))
+    assert reader.paused == set()
+    assert [number for number, _ in reader.closed] == [one.number]
+    assert "publish over another connection" in reader.closed[0][1]
+    assert own.waiting.messages == 3
+    reader.read(core.unsubscribe(one, "own", 0))
+    if not to_itself:
+        reader.read(core.receive(quotes(5), one, 0))
+        assert reader.paused == {one.number}
+
+
+def test_a_paused_publisher_that_leaves_is_forgotten() -> None:
+    core, reader = broker(queue_messages=1), Reader()
+    publisher, slow = core.attached("p"), core.attached("s")
+    subscription = core.subscribe(slow, "slow", "quotes", policy=OverflowPolicy.PUSH_BACK)
+    core.congested(slow)
+    reader.read(core.receive(quotes(0, 1, 2), publisher, 0))
+    assert core.take_overflowed() == {subscription}
+    assert core.take_overflowed() == set()
+    reader.read(core.detached(publisher, 1))
+    assert core.statistics().paused_publishers_now == 0
+    outbox = core.drained(slow, 2)
+    assert outbox.resumes == []
+    assert [len(delivery.rows) for delivery in outbox.deliveries] == [3]
+    assert [session.number for session in core.sessions()] == [slow.number]
+
+
+def test_a_publisher_stays_paused_until_the_bytes_that_wait_are_half_gone_too() -> None:
+    core, reader = broker(queue_bytes=10_000, drain_messages=1), Reader()
+    publisher, slow = core.attached("p"), core.attached("s")
+    core.subscribe(slow, "slow", "quotes", policy=OverflowPolicy.PUSH_BACK)
+    core.congested(slow)
+    for _ in range(6):
+        reader.read(core.receive(Batch.build([("quotes", {}, {}, b"0" * 2_000)]), publisher, 0))
+    assert reader.paused == {publisher.number}
+    paused_for = 0
+    while reader.paused:
+        reader.read(core.drained(slow, 1))
+        paused_for += 1
+    assert paused_for == 4

@@ -283,7 +283,8 @@ class Broker:
         subscription.expired += len(expired)
         self._shed_expired += len(expired)
         self._recorder.shed(batch, expired, subscription.number, "expired", now)
-        return rows[~late]
+        fresh: NDArray[np.int32] = rows[~late]
+        return fresh
 
     def _room(self, subscription: Subscription) -> int:
         """How many messages may be written to a subscription now."""
