@@ -13,12 +13,7 @@ from postroad.protocols.stomp import (
     Version,
     decode_frames,
 )
-
-
-def connected(version: str = "1.2") -> StompDecoder:
-    decoder = StompDecoder()
-    decoder.receive(b"CONNECT\naccept-version:%b\nhost:h\n\n\0" % version.encode())
-    return decoder
+from tests.protocols.stomp.outcomes import connected, outcome
 
 
 def test_decoder_puts_sends_in_one_batch_and_says_where_events_stand() -> None:
@@ -69,3 +64,45 @@ def test_decoder_is_closed_by_a_fault_and_keeps_the_rows_before_it() -> None:
     assert "/topic/" in event.text
     assert (event.receipt, event.row, decoder.state) == (b"9", 1, State.CLOSED)
     assert decoder.receive(b"SEND\ndestination:/topic/a\n\n\0").batch is None
+
+
+def test_decoder_waits_for_the_rest_of_a_line_end() -> None:
+    for head in (b"", b"SEND", b"SEND\r\ndestination:/topic/a", b"SEND\r\ndestination:/topic/a\r\n"):
+        decoder = connected()
+        whole = b"SEND\r\ndestination:/topic/a\r\n\r\nbody\0" if head else b"\r\n"
+        assert outcome(decoder, [head + b"\r"]) == []
+        assert outcome(decoder, [whole.removeprefix(head + b"\r")]) == outcome(connected(), [whole])
+
+
+def test_decoder_scans_a_large_frame_only_when_it_can_be_complete() -> None:
+    decoder = connected()
+    body = bytes(100_000)
+    stream = b"SEND\ndestination:/topic/a\ncontent-length:100000\n\n" + body + b"\0"
+    pieces = [stream[at : at + 1000] for at in range(0, len(stream), 1000)]
+    kept = []
+    for piece in pieces[:-1]:
+        assert decoder.receive(piece).batch is None
+        kept.append(decoder.pending)
+    assert kept == list(range(1000, len(stream), 1000))
+    batch = decoder.receive(pieces[-1]).batch
+    assert batch is not None
+    assert (batch.message(0).body, decoder.pending) == (body, 0)
+
+
+def test_decoder_takes_any_kind_of_buffer_and_keeps_none() -> None:
+    frame = b"SEND\ndestination:/topic/a\n\nbody\0SEND"
+    for kind in (bytes, bytearray, memoryview):
+        decoder = connected()
+        data = bytearray(frame)
+        received = decoder.receive(kind(data))
+        data[:] = bytes(len(data))
+        assert received.batch is not None
+        assert received.batch.message(0).body == b"body"
+        assert decoder.pending == 4
+        assert decoder.receive(b"").batch is None
+
+
+def test_received_says_what_it_holds() -> None:
+    text = repr(connected().receive(b"SEND\ndestination:/topic/a\n\n\0BEGIN\ntransaction:t\n\n\0"))
+    assert "1 messages" in text
+    assert "Begin" in text

@@ -134,6 +134,9 @@ def test_rows_that_are_not_there_are_refused() -> None:
     for row in (-1, 0, 2):
         with pytest.raises(PostroadError, match=f"row {row} was not rendered"):
             rendered.for_subscription(b"MESSAGE\n", [1, row])
+    for rows in ([True, False], [[0]], [0.5]):
+        with pytest.raises(PostroadError, match="list of row numbers"):
+            render_rows(batch, rows)
     with pytest.raises(PostroadError, match="subscription's number"):
         rendered.for_subscription(b"MESSAGE\n", [1], 2**32)
 

@@ -118,8 +118,11 @@ def render_receipts(batch: Batch, receipts: Columns, rows: ArrayLike) -> Bytes:
 
 
 def _row_numbers(rows: ArrayLike) -> Numbers:
-    array = np.ascontiguousarray(rows, dtype=np.int64)
-    return array if array.ndim == 1 else array.reshape(-1)
+    array = np.asarray(rows)
+    # A mask would be read as rows 0 and 1.
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise PostroadError(f"rows are a list of row numbers, not {array.dtype} of shape {array.shape}")
+    return np.ascontiguousarray(array, dtype=np.int64)
 
 
 def _typed_blocks(batch: Batch, rows: Numbers) -> tuple[Bytes, Numbers]:
