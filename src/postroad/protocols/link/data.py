@@ -1,0 +1,196 @@
+"""DATA frames: rows of a batch and the brokers they are for, as columns, to bytes and back.
+
+A frame is decoded without copying a message: the batch that comes out lies over the bytes that came in.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+
+from postroad.errors import LimitError, PostroadError
+from postroad.messages import decode_batch, decode_envelopes, encode_batch, encode_envelopes, encode_metadata
+from postroad.messages.envelope import ENVELOPE_BYTES
+from postroad.protocols.link.errors import LinkError
+from postroad.protocols.link.frames import DATA, HEADER_BYTES, LARGEST_COUNT, header
+from postroad.protocols.link.gathering import measure_rows, write_rows
+from postroad.protocols.link.limits import MAX_ROWS_PER_FRAME, MAX_WORDS_PER_SET
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from postroad.messages import Batch
+
+    Sets: TypeAlias = NDArray[np.uint64]
+    Lines: TypeAlias = NDArray[np.int64]
+
+__all__ = ["DATA_HEAD_BYTES", "ROW_BYTES", "Data", "decode_data", "encode_data", "row_sizes"]
+
+# Frame number, membership epoch, rows, sets, words per set, reserved.
+_HEAD = struct.Struct("<QQIIII")
+DATA_HEAD_BYTES = HEADER_BYTES + _HEAD.size
+_LINE_BYTES, _LENGTH_BYTES = 2, 4
+# What a row costs beside its message and its metadata: its line, its envelope, its length.
+ROW_BYTES = _LINE_BYTES + ENVELOPE_BYTES + _LENGTH_BYTES
+
+
+class Data(NamedTuple):
+    """A DATA frame.
+
+    Attributes:
+        number: counts the DATA frames of one sender to one neighbour.
+        epoch: the membership epoch that the destination sets go by.
+        batch: the rows.
+        sets: uint64[distinct, words]; bit n is broker n.
+        lines: int64[rows]; the line of each row in `sets`.
+    """
+
+    number: int
+    epoch: int
+    batch: Batch
+    sets: Sets
+    lines: Lines
+
+
+def encode_data(
+    batch: Batch, rows: Lines, sets: Sets, lines: Lines, epoch: int, number: int, sizes: Lines | None = None
+) -> memoryview:
+    """Rows of a batch as one frame.
+
+    Args:
+        batch: where the rows are.
+        rows: which rows, in the order in which they travel.
+        sets: uint64[distinct, words].
+        lines: for each of `rows`, its line in `sets`.
+        epoch: the membership epoch.
+        number: of the frame.
+        sizes: what `row_sizes` said about these rows, if it was asked before.
+
+    Raises:
+        LimitError: the frame would be too large, or have too many rows.
+        LinkError: a row is not in the batch, or the destinations do not fit.
+        MessageError: a row is no legal message.
+    """
+    count = len(rows)
+    _check_destinations(count, sets, lines)
+    if len(sets) > count:
+        sets, lines = sets[lines], np.arange(count)
+    if sizes is None:
+        sizes = row_sizes(batch, rows)
+    lines_at = DATA_HEAD_BYTES + sets.size * 8
+    length = lines_at + count * ROW_BYTES + int(sizes.sum())
+    head = header(DATA, length) + _HEAD.pack(number, epoch, count, len(sets), sets.shape[1], 0)
+    frame = np.empty(length, np.uint8)
+    whole = frame.data
+    whole[:DATA_HEAD_BYTES] = head
+    whole[DATA_HEAD_BYTES:lines_at] = sets.astype("<u8", copy=False).tobytes()
+    write_rows(
+        batch.buffer,
+        batch.spans,
+        batch.ids,
+        batch.envelopes,
+        _row_array(rows),
+        _row_array(lines),
+        sizes,
+        frame,
+        lines_at,
+    )
+    return whole
+
+
+def row_sizes(batch: Batch, rows: Lines) -> Lines:
+    """The bytes of message and metadata of each of these rows in a frame; the columns take `ROW_BYTES` more.
+
+    Raises:
+        LinkError: a row is not in the batch.
+        PostroadError: a row is no legal message.
+    """
+    sizes = np.empty(len(rows), np.int64)
+    bad = measure_rows(batch.spans, batch.envelopes, len(batch.buffer), _row_array(rows), sizes)
+    if bad >= 0:
+        raise _refusal(batch, int(rows[bad]))
+    return sizes
+
+
+def _row_array(rows: Lines) -> Lines:
+    return np.ascontiguousarray(rows, np.int64)
+
+
+def _refusal(batch: Batch, row: int) -> PostroadError:
+    """Why a row cannot be sent: the encoders of messages know how to say it."""
+    if not 0 <= row < len(batch):
+        return LinkError(f"row {row} of a batch of {len(batch)} cannot be sent")
+    one = batch.take([row])
+    try:
+        encode_batch(one)
+        encode_metadata(one)
+        encode_envelopes(one)
+    except PostroadError as error:
+        return error
+    return LinkError(f"row {row} cannot be sent")
+
+
+def _check_destinations(count: int, sets: Sets, lines: Lines) -> None:
+    if not 1 <= count <= MAX_ROWS_PER_FRAME:
+        raise LimitError("the rows of a DATA frame", count, MAX_ROWS_PER_FRAME, "and 1 at least; cut the batch")
+    if sets.ndim != 2 or not 1 <= sets.shape[1] <= MAX_WORDS_PER_SET or len(lines) != count:
+        raise LinkError(f"destinations: {len(lines)} lines into sets of shape {sets.shape} for {count} rows")
+    if int(lines.min()) < 0 or int(lines.max()) >= len(sets):
+        raise LinkError(f"destinations: the line of a row is outside the {len(sets)} sets")
+
+
+def decode_data(frame: bytes | bytearray | memoryview) -> Data:
+    """A whole frame, header included. The batch keeps the bytes: they must not change while it lives.
+
+    Raises:
+        LinkError: it is not what the format says; the text names the fault.
+    """
+    size = len(frame)
+    if size < DATA_HEAD_BYTES:
+        raise LinkError(f"DATA: {size} bytes are too few for its head")
+    number, epoch, count, distinct, words, zero = _HEAD.unpack_from(frame, HEADER_BYTES)
+    if zero:
+        raise LinkError("DATA: a reserved byte is not 0")
+    if not 1 <= number <= LARGEST_COUNT or epoch > LARGEST_COUNT:
+        raise LinkError(f"DATA: frame number {number} or membership epoch {epoch} is out of range")
+    if not 1 <= count <= MAX_ROWS_PER_FRAME:
+        raise LinkError(f"DATA {number}: {count:,} rows; 1 to {MAX_ROWS_PER_FRAME:,} are allowed")
+    if not 1 <= distinct <= count or not 1 <= words <= MAX_WORDS_PER_SET:
+        raise LinkError(
+            f"DATA {number}: {distinct:,} sets of {words:,} words for {count:,} rows; there are 1 to as many sets as "
+            f"rows, of 1 to {MAX_WORDS_PER_SET:,} words"
+        )
+    lines_at = DATA_HEAD_BYTES + distinct * words * 8
+    if size < lines_at + count * ROW_BYTES:
+        raise LinkError(f"DATA {number}: {size:,} bytes are too few for {distinct:,} sets and {count:,} rows")
+    sets = np.frombuffer(frame, "<u8", distinct * words, DATA_HEAD_BYTES).astype(np.uint64).reshape(distinct, words)
+    lines = np.frombuffer(frame, "<u2", count, lines_at).astype(np.int64)
+    if int(lines.max()) >= distinct:
+        raise LinkError(f"DATA {number}: the line of a row is outside the {distinct:,} sets")
+    return Data(number, epoch, _rows(frame, number, count, lines_at + count * _LINE_BYTES), sets, lines)
+
+
+def _rows(frame: bytes | bytearray | memoryview, number: int, count: int, at: int) -> Batch:
+    """The batch of a frame whose envelopes begin at `at`."""
+    lengths_at = at + count * ENVELOPE_BYTES
+    metadata_at = lengths_at + count * _LENGTH_BYTES
+    lengths = np.frombuffer(frame, "<u4", count, lengths_at).astype(np.int64)
+    try:
+        ids, envelopes, sizes = decode_envelopes(frame, count, at)
+        messages_at = metadata_at + int(sizes.sum(dtype=np.int64))
+        if messages_at + int(lengths.sum()) != len(frame):
+            raise LinkError(f"DATA {number}: its lengths do not add up to its {len(frame):,} bytes")
+        return decode_batch(
+            frame,
+            lengths.astype(np.int32),
+            start=messages_at,
+            ids=ids,
+            envelopes=envelopes,
+            metadata=(metadata_at, sizes),
+        )
+    except LinkError:
+        raise
+    except PostroadError as error:
+        raise LinkError(f"DATA {number}: {error}") from None

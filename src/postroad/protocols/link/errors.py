@@ -1,0 +1,39 @@
+"""What a link refuses, with a number for the reason that both ends know."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from postroad.errors import PostroadError
+
+__all__ = ["LinkError", "Reason"]
+
+
+class Reason(IntEnum):
+    """Why a link ends. The numbers travel in BYE frames and are never given another meaning."""
+
+    CLOSING = 1
+    FAULT = 2
+    VERSION = 3
+    NETWORK = 4
+    OWN_NUMBER = 5
+    UNEXPECTED_NUMBER = 6
+    AUTHENTICATION = 7
+    SECRET = 8
+    SILENT = 9
+    REPLACED = 10
+    REFUSED = 11
+
+
+class LinkError(PostroadError):
+    """A link cannot go on: close the connection.
+
+    Attributes:
+        reason: for the BYE that tells the peer.
+        ours: whether this end found it. What the peer told us in a BYE is not told back.
+    """
+
+    def __init__(self, text: str, reason: Reason = Reason.FAULT, *, ours: bool = True) -> None:
+        self.reason = reason
+        self.ours = ours
+        super().__init__(text)

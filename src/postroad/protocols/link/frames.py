@@ -1,0 +1,302 @@
+"""The frames of a link but for DATA: what they say, to bytes and back (`docs/formats.md`, "Link frames")."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from postroad.errors import LimitError
+from postroad.protocols.link.errors import LinkError, Reason
+from postroad.protocols.link.limits import (
+    MAX_BYE_BYTES,
+    MAX_HEART_BEAT_MS,
+    MAX_LINK_FRAME_BYTES,
+    MAX_NETWORK_NAME_BYTES,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "CUSTODY",
+    "HEADER",
+    "HEADER_BYTES",
+    "HEART_BEAT",
+    "HMAC_SHA256",
+    "KINDS",
+    "LARGEST_COUNT",
+    "NONCE_BYTES",
+    "NO_PROOF",
+    "PROOF_BYTES",
+    "UNAUTHENTICATED",
+    "Bye",
+    "Control",
+    "HeartBeat",
+    "Hello",
+    "Progress",
+    "Welcome",
+    "decode_small",
+    "encode_bye",
+    "encode_control",
+    "encode_hello",
+    "encode_progress",
+    "encode_welcome",
+    "header",
+]
+
+HELLO, WELCOME, DATA, CONTROL, PROGRESS, BEAT, BYE = range(1, 8)
+KINDS = {HELLO: "HELLO", WELCOME: "WELCOME", DATA: "DATA", CONTROL: "CONTROL"} | {
+    PROGRESS: "PROGRESS",
+    BEAT: "HEART_BEAT",
+    BYE: "BYE",
+}
+
+# Length of the whole frame, type, three reserved bytes.
+HEADER = struct.Struct("<IB3s")
+HEADER_BYTES = HEADER.size
+_NOTHING = bytes(3)
+
+_MAGIC = b"POSTROAD"
+_HELLO = struct.Struct("<8sHHBBHIIQQII32s")
+_WELCOME = struct.Struct("<H6sQQQQ32s")
+_PROGRESS = struct.Struct("<QQ")
+_CONTROL = struct.Struct("<B3s")
+_BYE = struct.Struct("<HH")
+
+# Authentication methods.
+UNAUTHENTICATED, HMAC_SHA256 = 0, 1
+NONCE_BYTES = PROOF_BYTES = 32
+NO_PROOF = bytes(PROOF_BYTES)
+
+# Capabilities. This one says: settle my DATA frames when you are done with them, not when you have them.
+CUSTODY = 1
+
+# Numbers of frames and epochs stay below this, so that nobody can drive a counter to its end.
+LARGEST_COUNT = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who is there.
+
+    Attributes:
+        lowest: the oldest protocol version the sender speaks.
+        highest: the newest one.
+        broker: its number.
+        epoch: when its process started (ms); a broker that comes back with another epoch has forgotten everything.
+        membership: the epoch of the network's membership as it knows it.
+        network: the name of the network it belongs to.
+        nonce: 32 random bytes, never used twice.
+        authentication: `UNAUTHENTICATED` or `HMAC_SHA256`.
+        capabilities: bits; those nobody knows are ignored.
+        heart_beat: it sends something at least every so many ms.
+    """
+
+    lowest: int
+    highest: int
+    broker: int
+    epoch: int
+    membership: int
+    network: str
+    nonce: bytes
+    authentication: int
+    capabilities: int
+    heart_beat: int
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The proof that the sender knows the secret, and where it stands.
+
+    Attributes:
+        version: the protocol version both will speak.
+        epoch: the epoch of the peer that `received` and `settled` are about; 0 when it knows none.
+        received: the last DATA frame it has from the peer.
+        settled: the last one up to which all are settled.
+        first: the first DATA frame it may send; those before it are done with, or go another way.
+        proof: HMAC, or zeros when there is no secret.
+    """
+
+    version: int
+    epoch: int
+    received: int
+    settled: int
+    first: int
+    proof: bytes = NO_PROOF
+
+
+class Control(NamedTuple):
+    """What routing wants the peer to know. The kind is the caller's own."""
+
+    kind: int
+    payload: bytes
+
+
+class Progress(NamedTuple):
+    """All DATA frames up to `received` are here, all up to `settled` are done with."""
+
+    received: int
+    settled: int
+
+
+class HeartBeat(NamedTuple):
+    """Still alive."""
+
+
+class Bye(NamedTuple):
+    """The end, and why: a `Reason`, or a number that a later version gives a meaning."""
+
+    reason: int
+    text: str
+
+
+def header(kind: int, length: int) -> bytes:
+    """The header of a frame whose length, header included, is `length`."""
+    if length > MAX_LINK_FRAME_BYTES:
+        raise LimitError(f"a {KINDS[kind]} frame", length, MAX_LINK_FRAME_BYTES, "bytes; send it in parts")
+    return HEADER.pack(length, kind, _NOTHING)
+
+
+def _framed(kind: int, *parts: bytes) -> bytes:
+    return b"".join((header(kind, HEADER_BYTES + sum(map(len, parts))), *parts))
+
+
+HEART_BEAT = _framed(BEAT)
+
+
+def encode_hello(hello: Hello) -> bytes:
+    """A HELLO frame."""
+    name = hello.network.encode()
+    fixed = _HELLO.pack(
+        _MAGIC,
+        hello.lowest,
+        hello.highest,
+        hello.authentication,
+        0,
+        len(name),
+        hello.broker,
+        hello.capabilities,
+        hello.epoch,
+        hello.membership,
+        hello.heart_beat,
+        0,
+        hello.nonce,
+    )
+    return _framed(HELLO, fixed, name)
+
+
+def encode_welcome(welcome: Welcome) -> bytes:
+    """A WELCOME frame."""
+    counts = (welcome.epoch, welcome.received, welcome.settled, welcome.first)
+    return _framed(WELCOME, _WELCOME.pack(welcome.version, bytes(6), *counts, welcome.proof))
+
+
+def encode_control(kind: int, payload: bytes) -> bytes:
+    """A CONTROL frame."""
+    return _framed(CONTROL, _CONTROL.pack(kind, _NOTHING), payload)
+
+
+def encode_progress(progress: Progress) -> bytes:
+    """A PROGRESS frame."""
+    return _framed(PROGRESS, _PROGRESS.pack(*progress))
+
+
+def encode_bye(reason: int, text: str) -> bytes:
+    """A BYE frame; a text that is too long loses its end."""
+    data = text.encode("utf-8", "replace")[:MAX_BYE_BYTES].decode("utf-8", "ignore").encode()
+    return _framed(BYE, _BYE.pack(reason, 0), data)
+
+
+def decode_small(kind: int, body: bytes) -> Hello | Welcome | Control | Progress | HeartBeat | Bye:
+    """What follows the header of a frame that is not DATA.
+
+    Raises:
+        LinkError: it is not what the format says; the text names the frame and the fault.
+    """
+    return _READERS[kind](body)
+
+
+def _hello(body: bytes) -> Hello:
+    if len(body) <= _HELLO.size or body[:8] != _MAGIC:
+        raise LinkError("HELLO: this is no link of Postroad; connect to the link port of a broker")
+    fields = _HELLO.unpack_from(body)
+    _, lowest, highest, authentication, zero, size, broker, capabilities = fields[:8]
+    epoch, membership, heart_beat, zeros, nonce = fields[8:]
+    if zero or zeros:
+        raise LinkError("HELLO: a reserved byte is not 0")
+    if not 1 <= size <= MAX_NETWORK_NAME_BYTES or len(body) != _HELLO.size + size:
+        raise LinkError(f"HELLO: a network's name of {size} bytes in a frame with {len(body) - _HELLO.size} for it")
+    if not 1 <= lowest <= highest:
+        raise LinkError(f"HELLO: versions {lowest} to {highest} are no range")
+    if not 1 <= heart_beat <= MAX_HEART_BEAT_MS:
+        raise LinkError(f"HELLO: a heart-beat of {heart_beat} ms; 1 to {MAX_HEART_BEAT_MS:,} are allowed")
+    if not (broker and 1 <= epoch <= LARGEST_COUNT and membership <= LARGEST_COUNT):
+        raise LinkError(f"HELLO: broker {broker}, epochs {epoch} and {membership}: one of them is out of range")
+    network = _text(body[_HELLO.size :], "HELLO: the network's name")
+    return Hello(lowest, highest, broker, epoch, membership, network, nonce, authentication, capabilities, heart_beat)
+
+
+def _welcome(body: bytes) -> Welcome:
+    if len(body) != _WELCOME.size:
+        raise _size("WELCOME", _WELCOME.size, body)
+    version, zeros, epoch, received, settled, first, proof = _WELCOME.unpack(body)
+    if any(zeros):
+        raise LinkError("WELCOME: a reserved byte is not 0")
+    if max(epoch, received, first) > LARGEST_COUNT or settled > received or not first:
+        raise LinkError(f"WELCOME: received {received}, settled {settled}, first {first}, epoch {epoch} cannot be")
+    return Welcome(version, epoch, received, settled, first, proof)
+
+
+def _control(body: bytes) -> Control:
+    if len(body) < _CONTROL.size:
+        raise _size("CONTROL", _CONTROL.size, body)
+    kind, zeros = _CONTROL.unpack_from(body)
+    if any(zeros):
+        raise LinkError("CONTROL: a reserved byte is not 0")
+    return Control(kind, bytes(body[_CONTROL.size :]))
+
+
+def _progress(body: bytes) -> Progress:
+    if len(body) != _PROGRESS.size:
+        raise _size("PROGRESS", _PROGRESS.size, body)
+    received, settled = _PROGRESS.unpack(body)
+    if settled > received:
+        raise LinkError(f"PROGRESS: settled {settled} but received only {received}")
+    return Progress(received, settled)
+
+
+def _beat(body: bytes) -> HeartBeat:
+    if body:
+        raise _size("HEART_BEAT", 0, body)
+    return HeartBeat()
+
+
+def _bye(body: bytes) -> Bye:
+    if not _BYE.size <= len(body) <= _BYE.size + MAX_BYE_BYTES:
+        raise LinkError(f"BYE: {len(body)} bytes; a reason and a text of up to {MAX_BYE_BYTES} bytes are expected")
+    reason, zero = _BYE.unpack_from(body)
+    if zero:
+        raise LinkError("BYE: a reserved byte is not 0")
+    return Bye(reason, _text(body[_BYE.size :], "BYE: the text"))
+
+
+def _text(data: bytes, what: str) -> str:
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError:
+        raise LinkError(f"{what} is not UTF-8") from None
+
+
+def _size(name: str, expected: int, body: bytes) -> LinkError:
+    return LinkError(f"{name}: {expected} bytes are expected behind the header, {len(body)} came", Reason.FAULT)
+
+
+_READERS: dict[int, Callable[[bytes], Hello | Welcome | Control | Progress | HeartBeat | Bye]] = {
+    HELLO: _hello,
+    WELCOME: _welcome,
+    CONTROL: _control,
+    PROGRESS: _progress,
+    BEAT: _beat,
+    BYE: _bye,
+}

@@ -1,0 +1,169 @@
+"""Kernels that measure rows of a batch and write them into a DATA frame, each byte once and straight to its place.
+
+Composing the frame from `encode_batch(batch.take(rows))` and its like costs 1.5 times as much for 1,000 short messages
+and 2 to 3 times for one: every piece is an array of its own, and copied once more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.kernels import device, kernel
+from postroad.messages.columns import (
+    BODY,
+    BUFFER,
+    ENVELOPE_COLUMNS,
+    EXPIRY,
+    FLAGS,
+    HOP_LIMIT,
+    KNOWN_FLAGS,
+    METADATA,
+    PRIORITY,
+    SOURCE,
+    SPAN_COLUMNS,
+    TOPIC,
+)
+from postroad.messages.envelope import ENVELOPE_BYTES
+from postroad.messages.limits import (
+    MAX_ATTRIBUTE_BYTES,
+    MAX_BODY_BYTES,
+    MAX_HEADER_BYTES,
+    MAX_METADATA_BYTES,
+    MAX_TOPIC_BYTES,
+)
+from postroad.messages.reading import put_u32, span_at
+from postroad.messages.scanning import PREFIX_BYTES, VERSION
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from postroad.messages.columns import Bytes, Envelopes, Ids, Spans
+
+__all__ = ["measure_rows", "write_rows"]
+
+_LIMITS = np.array(
+    [MAX_TOPIC_BYTES, MAX_ATTRIBUTE_BYTES, MAX_HEADER_BYTES, MAX_BODY_BYTES, MAX_METADATA_BYTES], dtype=np.int64
+)
+_LARGEST = np.array([2**32 - 1, 255, KNOWN_FLAGS, 255, 2**63 - 1], dtype=np.int64)
+_ROWS = "Array(int64, 1, 'C', readonly=True)"
+_SPANS = "Array(int32, 2, 'C', readonly=True)"
+_IDS = "Array(uint64, 2, 'C', readonly=True)"
+_ENVELOPES = "Array(int64, 2, 'C', readonly=True)"
+
+
+@kernel(f"int64({_SPANS}, {_ENVELOPES}, int64, {_ROWS}, int64[::1])", allocates=False)
+def measure_rows(
+    spans: Spans, envelopes: Envelopes, size: int, rows: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> int:
+    """Fill in the bytes of each row's message and metadata together.
+
+    Returns:
+        the first index into `rows` that names no row, or one whose parts or envelope are not legal; -1 if all are fine.
+    """
+    for index in range(len(rows)):
+        row = rows[index]
+        if row < 0 or row >= len(spans):
+            return index
+        total = PREFIX_BYTES
+        for column in range(0, SPAN_COLUMNS, 2):
+            start, end = span_at(spans, row, column)
+            if start < 0 or end < start or end > size or end - start > _LIMITS[column // 2]:
+                return index
+            total += end - start
+        for column in range(ENVELOPE_COLUMNS):
+            if envelopes[row, column] < 0 or envelopes[row, column] > _LARGEST[column]:
+                return index
+        sizes[index] = total
+    return -1
+
+
+@device
+def _copy(buffer: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
+    """Copy bytes to `at`; the offset behind them. Unsigned indices cannot count from the end: the loop is quicker."""
+    origin, target = np.uint64(start), np.uint64(at)
+    for index in range(np.uint64(end - start)):
+        out[target + index] = buffer[origin + index]
+    return at + end - start
+
+
+@device
+def _put_id_half(out: Bytes, at: int, half: np.uint64) -> None:
+    for index in range(8):
+        out[at + index] = half >> np.uint64(56 - 8 * index) & np.uint64(0xFF)
+
+
+@device
+def _put_envelope(out: Bytes, at: int, ids: Ids, envelopes: Envelopes, row: int, metadata: int) -> None:
+    _put_id_half(out, at, ids[row, 0])
+    _put_id_half(out, at + 8, ids[row, 1])
+    put_u32(out, at + 16, int(envelopes[row, SOURCE]))
+    out[at + 20] = envelopes[row, HOP_LIMIT]
+    out[at + 21] = envelopes[row, FLAGS]
+    out[at + 22] = envelopes[row, PRIORITY]
+    out[at + 23] = 0
+    put_u32(out, at + 24, int(envelopes[row, EXPIRY]))
+    put_u32(out, at + 28, int(envelopes[row, EXPIRY]) >> 32)
+    put_u32(out, at + 32, metadata)
+    put_u32(out, at + 36, 0)
+
+
+@device
+def _put_message(buffer: Bytes, spans: Spans, row: int, out: Bytes, at: int) -> int:
+    """Write one encoded message; the offset behind it. A message that was received lies in one piece."""
+    whole = True
+    for part in range(4):
+        start, end = span_at(spans, row, 2 * part)
+        # The first word is version, reserved byte and the 16 bits of the topic's length.
+        put_u32(out, at + 4 * part, VERSION | (end - start) << 16 if part == 0 else end - start)
+        whole &= part == 3 or spans[row, 2 * part + 2] == end
+    at += PREFIX_BYTES
+    if whole:
+        return int(_copy(buffer, int(np.int64(spans[row, TOPIC])), int(np.int64(spans[row, BODY + 1])), out, at))
+    for part in range(4):
+        start, end = span_at(spans, row, 2 * part)
+        at = _copy(buffer, start, end, out, at)
+    return at
+
+
+@kernel(
+    f"int64({BUFFER}, {_SPANS}, {_IDS}, {_ENVELOPES}, {_ROWS}, {_ROWS}, int64[::1], uint8[::1], int64)",
+    allocates=False,
+)
+def write_rows(
+    buffer: Bytes,
+    spans: Spans,
+    ids: Ids,
+    envelopes: Envelopes,
+    rows: NDArray[np.int64],
+    lines: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    out: Bytes,
+    at: int,
+) -> int:
+    """Write the columns of a frame and its messages from `at` on, where the lines of the rows begin.
+
+    The rows have been measured, and `out` has room for all of it.
+
+    Returns:
+        the offset behind the last message.
+    """
+    count = len(rows)
+    envelope = at + 2 * count
+    length = envelope + ENVELOPE_BYTES * count
+    metadata = length + 4 * count
+    for index in range(count):
+        row = rows[index]
+        out[at] = lines[index] & 0xFF
+        out[at + 1] = lines[index] >> 8
+        at += 2
+        start, end = span_at(spans, row, METADATA)
+        _put_envelope(out, envelope, ids, envelopes, row, end - start)
+        envelope += ENVELOPE_BYTES
+        put_u32(out, length, sizes[index] - (end - start))
+        length += 4
+        metadata = _copy(buffer, start, end, out, metadata)
+    for index in range(count):
+        metadata = _put_message(buffer, spans, rows[index], out, metadata)
+    return metadata

@@ -1,0 +1,68 @@
+"""How large what a link carries may be, how much a link may hold, and why. Times are in milliseconds."""
+
+from __future__ import annotations
+
+__all__ = [
+    "HANDSHAKE_TIMEOUT_MS",
+    "HEART_BEAT_MS",
+    "LONGEST_REDIAL_MS",
+    "MAX_BYE_BYTES",
+    "MAX_HANDSHAKE_FRAME_BYTES",
+    "MAX_HEART_BEAT_MS",
+    "MAX_HELD_BYTES",
+    "MAX_HELD_FRAMES",
+    "MAX_HELD_ROWS",
+    "MAX_LINK_FRAME_BYTES",
+    "MAX_MISSED_BEATS",
+    "MAX_NETWORK_NAME_BYTES",
+    "MAX_ROWS_PER_FRAME",
+    "MAX_WORDS_PER_SET",
+    "MIN_SECRET_BYTES",
+    "PROGRESS_FRAMES",
+    "PROGRESS_MS",
+    "SHORTEST_REDIAL_MS",
+    "TARGET_FRAME_BYTES",
+]
+
+# The largest message (a body of 16 MiB, blocks of 256, 64 and 16 KiB) fits with its envelope and the widest set, and so
+# does the largest control frame; the rest of the 32 MiB is room for later blocks.
+MAX_LINK_FRAME_BYTES = 32 * 1024 * 1024
+# A writer cuts larger batches: heart-beats and control frames wait behind a frame, at 100 Mbit/s for 80 ms. One message
+# may be larger and then has a frame to itself.
+TARGET_FRAME_BYTES = 1024 * 1024
+# Rows point at their set with 16 bits, so no frame needs more sets; and there are never more sets than rows.
+MAX_ROWS_PER_FRAME = 65_535
+# Bits of the largest broker number, 65,535.
+MAX_WORDS_PER_SET = 1_024
+
+# Who has not yet proved anything makes us keep no more than this: a HELLO has at most 343 bytes, a BYE 524.
+MAX_HANDSHAKE_FRAME_BYTES = 1_024
+# The length is written in two bytes; a name for people to tell networks apart needs far less.
+MAX_NETWORK_NAME_BYTES = 255
+# A sentence or two.
+MAX_BYE_BYTES = 512
+# A recorded handshake lets others try secrets at their leisure; 128 bits are beyond trying.
+MIN_SECRET_BYTES = 16
+# A handshake is two exchanges; even over a satellite that is done in 3 seconds.
+HANDSHAKE_TIMEOUT_MS = 10_000
+
+# What one neighbour may make us hold for it: one second of a link of 500 Mbit/s, and two of the largest frames.
+MAX_HELD_BYTES = 64 * 1024 * 1024
+# Small messages cost their columns when they are returned: some 150 bytes a row.
+MAX_HELD_ROWS = 1_000_000
+# Frames of one message each: the receiver keeps at most this many numbers that are settled out of turn.
+MAX_HELD_FRAMES = 65_536
+
+# Progress is told after so many frames (then 16 MiB are under way at most, a quarter of what may be held), or when the
+# oldest news is so old.
+PROGRESS_FRAMES = 16
+PROGRESS_MS = 20
+
+# A silent neighbour is given up after three intervals, so within seconds; a beat has 8 bytes.
+HEART_BEAT_MS = 1_000
+MAX_HEART_BEAT_MS = 600_000
+MAX_MISSED_BEATS = 3
+
+# A restarted process is back within a second; a host that is gone gets two calls a minute.
+SHORTEST_REDIAL_MS = 100
+LONGEST_REDIAL_MS = 30_000
