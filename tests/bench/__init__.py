@@ -1,0 +1,1 @@
+"""Tests of the benchmarks' own bookkeeping: a wrong count there would be a wrong claim elsewhere."""
