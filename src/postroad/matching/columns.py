@@ -80,6 +80,8 @@ COUNTERS = 80
 # summaries fit the second-level cache.
 CHUNK = 128
 LEAST_LOW, MOST_LOW, LEAST_HIGH, MOST_HIGH = 0, 1, 2, 3
+INTRICATE = 4  # how many of the chunk's entries leave something to test, or to report once only
+SUMMARY_COLUMNS = 5
 
 # --- topic shapes: int64[n, 4] ---------------------------------------------------------------------------------------
 SHAPE_LEVELS, SHAPE_STARS, SHAPE_OPEN, SHAPE_USES = 0, 1, 2, 3

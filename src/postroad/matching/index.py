@@ -162,8 +162,9 @@ class SubscriptionIndex:
         results = self._results
         if total < _LARGE_RESULT:
             return offsets, results[:total].copy()
-        # Hand the array over instead of copying it, and do not keep so much memory for the next batch.
-        self._results = np.zeros(_FIRST_RESULTS, np.int32)
+        # Hand the array over instead of copying it. The next batch may need as much; until it does, the system has
+        # not given the memory out yet.
+        self._results = np.empty(len(results), np.int32)
         return offsets, results[:total]
 
     def statistics(self) -> IndexStatistics:
@@ -198,7 +199,7 @@ class SubscriptionIndex:
             if status == DONE:
                 return offsets
             if status == RESULTS_FULL:
-                self._results = grown(self._results, 2 * len(self._results))
+                self._results = grown(self._results, 4 * len(self._results))
             elif status == PENDING_FULL:
                 self._pending = grown(self._pending, 2 * len(self._pending))
             else:

@@ -24,11 +24,14 @@ from postroad.matching.columns import (
     DIRECTORY_COUNT,
     ENTRY_SHIFT,
     ENTRY_WORDS,
+    INTRICATE,
     LEAST_HIGH,
     LEAST_LOW,
     MOST_HIGH,
     MOST_LOW,
+    MULTIPLE,
 )
+from postroad.matching.lists import NOTHING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,6 +105,7 @@ def find_item(
 def summarise(
     lows: NDArray[np.float64],
     highs: NDArray[np.float64],
+    entries: NDArray[np.int32],
     summaries: NDArray[np.float64],
     sizes: NDArray[np.int32],
     chunk: Int,
@@ -109,13 +113,17 @@ def summarise(
     """Make a chunk's summary anew."""
     count = sizes[chunk]
     least, most = highs[chunk, 0], highs[chunk, 0]
-    for item in range(1, count):
+    intricate = 0
+    for item in range(count):
         least = min(least, highs[chunk, item])
         most = max(most, highs[chunk, item])
+        if entries[chunk, ENTRY_WORDS * item] & MULTIPLE or entries[chunk, ENTRY_WORDS * item + 1] != NOTHING:
+            intricate += 1
     summaries[chunk, LEAST_LOW] = lows[chunk, 0]
     summaries[chunk, MOST_LOW] = lows[chunk, count - 1]
     summaries[chunk, LEAST_HIGH] = least
     summaries[chunk, MOST_HIGH] = most
+    summaries[chunk, INTRICATE] = intricate
 
 
 @device
@@ -203,8 +211,8 @@ def split_chunk(
         entries[new, word] = entries[old, ENTRY_WORDS * half + word]
     sizes[new] = CHUNK - half
     sizes[old] = half
-    summarise(lows, highs, summaries, sizes, old)
-    summarise(lows, highs, summaries, sizes, new)
+    summarise(lows, highs, entries, summaries, sizes, old)
+    summarise(lows, highs, entries, summaries, sizes, new)
 
 
 @device
@@ -249,7 +257,7 @@ def insert_range(
     first = ENTRY_WORDS * at
     entries[chunk, first], entries[chunk, first + 1], entries[chunk, first + 2] = marked, left, guard
     sizes[chunk] += 1
-    summarise(lows, highs, summaries, sizes, chunk)
+    summarise(lows, highs, entries, summaries, sizes, chunk)
 
 
 @device
@@ -281,7 +289,7 @@ def remove_range(
             entries[chunk, word] = entries[chunk, word + ENTRY_WORDS]
     sizes[chunk] -= 1
     if sizes[chunk]:
-        summarise(lows, highs, summaries, sizes, chunk)
+        summarise(lows, highs, entries, summaries, sizes, chunk)
     else:
         delist_chunk(attributes, words, counters, attribute, place)
         free_chunk(sizes, counters, chunk)

@@ -27,6 +27,7 @@ from postroad.matching.columns import (
     MASK_COLUMNS,
     RESERVED_ATTRIBUTES,
     SHAPE_COLUMNS,
+    SUMMARY_COLUMNS,
     TEXT_HEADS,
     TRUE_CONSTRAINT,
     VALUE_COLUMNS,
@@ -76,7 +77,7 @@ class Tables:
         self.lows = np.zeros((0, CHUNK), np.float64)
         self.highs = np.zeros((0, CHUNK), np.float64)
         self.entries = np.zeros((0, ENTRY_WORDS * CHUNK), np.int32)
-        self.summaries = np.zeros((0, 4), np.float64)
+        self.summaries = np.zeros((0, SUMMARY_COLUMNS), np.float64)
         self.sizes = np.zeros(0, np.int32)
         self.counters = np.zeros(COUNTERS, np.int64)
         self.counters[[CONSTRAINT_FREE, CONJUNCTION_FREE, CHUNK_FREE, ALWAYS_CONSTRAINT]] = -1
