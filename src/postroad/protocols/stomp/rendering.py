@@ -39,6 +39,7 @@ _LARGEST_NUMBER = 2**32 - 1
 # A MESSAGE says these itself; an attribute of that name is not repeated behind it.
 _OWN = {"subscription", "message-id", "destination", "ack", "content-length"}
 
+_INT64 = np.dtype(np.int64)
 _NO_BLOCKS: Bytes = np.empty(0, dtype=np.uint8)
 _NO_SPANS: Numbers = np.empty((0, 2), dtype=np.int64)
 
@@ -95,7 +96,7 @@ def render_rows(batch: Batch, rows: ArrayLike, version: Version = Version.V1_2) 
         raise PostroadError(f"row {chosen[typed]} is not in a batch of {len(batch)}")
     blocks, block_spans = _typed_blocks(batch, chosen) if typed else (_NO_BLOCKS, _NO_SPANS)
     out = np.empty(total + len(blocks), dtype=np.uint8)
-    places = np.full((len(batch), 2), -1, dtype=np.int64)
+    places = np.empty((len(batch), 2), dtype=np.int64)
     filled = put_common(batch.buffer, batch.spans, batch.ids, chosen, int(version), blocks, block_spans, out, places)
     return Rendered(out[:filled], places, version)
 
@@ -118,6 +119,8 @@ def render_receipts(batch: Batch, receipts: Columns, rows: ArrayLike) -> Bytes:
 
 
 def _row_numbers(rows: ArrayLike) -> Numbers:
+    if isinstance(rows, np.ndarray) and rows.dtype == _INT64 and rows.ndim == 1 and rows.flags.c_contiguous:
+        return rows
     array = np.asarray(rows)
     # A mask would be read as rows 0 and 1.
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):

@@ -170,8 +170,10 @@ def put_common(
     """Write the part of each row's MESSAGE that all subscribers share, and where it stands; the bytes written.
 
     `block_spans` has a line for each of the rows, or none at all; where it starts at 0 or more, the header lines are
-    those of `blocks`.
+    those of `blocks`. The places of rows that are not named become -1.
     """
+    for row in range(len(places)):
+        places[row, 0], places[row, 1] = -1, -1
     at = np.int64(0)
     for place in range(len(rows)):
         row = rows[place]
