@@ -40,13 +40,14 @@ class Cluster(Hierarchical):
         self._place = None if station.parents else number
         self._claims: dict[int, tuple[int, int]] = {}  # peer -> the place it holds, since when
         self._were_peers: set[int] = set()
+        self._holders: set[int] = set()  # brokers that were said to hold the place of a peer
 
     def link_up(self, link: int, cost: int, now: int) -> Reaction:
         """A link works: attach to a parent, or present oneself to a peer."""
         if self._place is None:
             return super().link_up(link, cost, now)
         self._up.add(link)
-        if link in self._station.peers or link == self._station.deputises_for:
+        if link in self._station.peers or link == self._station.deputises_for or link in self._holders:
             return self._present(link)
         return NOTHING
 
@@ -116,8 +117,8 @@ class Cluster(Hierarchical):
 
     def _takes_peer(self, frame: Attach, link: int, now: int) -> Reaction:
         if self._place is None:
-            # This broker has stepped down; who asks will hear from the holder of the place.
-            return Reaction([(link, Detach())])
+            # This broker has stepped down. Its parent knows that, or will by the time this could be answered.
+            return NOTHING if link == self.parent else Reaction([(link, Detach(self._parents[0]))])
         if frame.instead_of == self._place:
             if frame.epoch > self._epoch:
                 return self._step_down(StepDown(frame.epoch, link), link, now)
@@ -141,7 +142,7 @@ class Cluster(Hierarchical):
         self._place = None
         reaction = NOTHING
         for peer in sorted(self.peers):
-            reaction += Reaction([(peer, Detach())]) if peer != frame.holder else NOTHING
+            reaction += Reaction([(peer, Detach(frame.holder))]) if peer != frame.holder else NOTHING
             reaction += self._lose(peer, now, 0)
         if frame.holder not in self._parents:
             self._parents = (frame.holder,)
@@ -149,10 +150,24 @@ class Cluster(Hierarchical):
         self._holding = True
         return reaction + self._seek(now)
 
+    def _part(self, frame: Detach, link: int, now: int) -> Reaction:
+        """A peer stepped down: turn to who holds its place."""
+        reaction = super()._part(frame, link, now)
+        holder = frame.holder
+        if self._place is None or holder is None or holder == self.number or holder in self._links():
+            return reaction
+        self._holders.add(holder)
+        return reaction + (self._present(holder) if holder in self._up else Reaction(connect=(holder,)))
+
     def _take_child(self, frame: Attach, link: int) -> Reaction:
         self._claims.pop(link, None)
         self._were_peers.discard(link)
         return super()._take_child(frame, link)
+
+    def _answer(self, link: int) -> Reaction:
+        """Children are told nothing."""
+        self._sent[link] = set()
+        return NOTHING
 
     def _is_above(self, link: int) -> bool:
         return self._place is None and super()._is_above(link)

@@ -101,14 +101,23 @@ class Attach(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class Topics(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """Tree and cluster: topics that are wanted on the sender's side from now on, and topics no longer wanted there."""
+    """Tree and cluster: topics that are wanted on the sender's side from now on, and topics no longer wanted there.
+
+    `whole`: those added are all there are, in place of what was said before.
+    """
 
     added: Patterns = ()
     removed: Patterns = ()
+    whole: bool = False
 
 
 class Detach(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """Tree and cluster: the sender is no longer a child or a peer of the receiver."""
+    """Tree and cluster: the sender is no longer a child or a peer of the receiver.
+
+    `holder`: who holds the sender's place at the top instead.
+    """
+
+    holder: Number | None = None
 
 
 class StepDown(msgspec.Struct, frozen=True, array_like=True, tag=7):

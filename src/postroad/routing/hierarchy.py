@@ -164,7 +164,7 @@ class Hierarchical:
         if isinstance(frame, Topics):
             return self._take_topics(frame, link)
         if isinstance(frame, Detach):
-            return self._lose(link, now, 0)
+            return self._part(frame, link, now)
         if isinstance(frame, StepDown):
             return self._step_down(frame, link, now)
         raise RoutingError(f"broker {link} sent a {type(frame).__name__}, which trees and clusters do not know")
@@ -225,7 +225,7 @@ class Hierarchical:
         return self.children | self.peers | above
 
     def _attach(self, parent: int, now: int) -> Reaction:
-        """Take a parent, and drop what was kept of the one before."""
+        """Take a parent. Until it says what is wanted on its side, that is what was wanted beyond the one before."""
         self.parent = parent
         self.children.discard(parent)
         self.peers.discard(parent)
@@ -233,11 +233,13 @@ class Hierarchical:
         self._orphan_since = None
         self._holding = False
         self._attempt = 0
+        beyond: set[str] = set()
         changed: set[str] = set()
         for link in [parent, *(link for link in self._absent if link in self._parents)]:
             self._absent.pop(link, None)
+            beyond |= self._table.patterns(link)
             changed |= self._table.replace(link, set())
-        told = self._tell(changed)
+        told = self._tell(changed | self._table.replace(parent, beyond))
         wanted = self._wanted_over(parent)
         self._sent[parent] = wanted
         attach = Attach(self._epoch, False, self.number, tuple(sorted(wanted)))
@@ -260,10 +262,9 @@ class Hierarchical:
         return self._tell(self._table.replace(link, set(frame.patterns))) + Reaction(retry=True)
 
     def _answer(self, link: int) -> Reaction:
+        """Tell a new child all that is wanted on this side."""
         self._sent[link] = self._wanted_over(link)
-        if not self._sent[link]:
-            return NOTHING
-        return Reaction([(link, Topics(tuple(sorted(self._sent[link]))))])
+        return Reaction([(link, Topics(tuple(sorted(self._sent[link])), whole=True))])
 
     def _lose(self, link: int, now: int, grace: int) -> Reaction:
         if link not in self._links():
@@ -282,6 +283,10 @@ class Hierarchical:
             self._holding = True
             told += self._parent_lost(now)
         return told
+
+    def _part(self, frame: Detach, link: int, now: int) -> Reaction:
+        """A neighbour goes on purpose: there is nothing to wait for."""
+        return self._lose(link, now, 0)
 
     def _seek(self, now: int) -> Reaction:
         """Attach to the best parent within reach; if there is none, ask for a link to the next one."""
@@ -302,7 +307,10 @@ class Hierarchical:
     def _take_topics(self, frame: Topics, link: int) -> Reaction:
         if link not in self._links():
             return NOTHING
-        changed = self._table.remove(link, frame.removed) | self._table.add(link, frame.added)
+        if frame.whole:
+            changed = self._table.replace(link, set(frame.added))
+        else:
+            changed = self._table.remove(link, frame.removed) | self._table.add(link, frame.added)
         return self._tell(changed) + Reaction(retry=bool(self._absent))
 
     def _wanted_over(self, link: int) -> set[str]:

@@ -55,6 +55,7 @@ class TopicTable:
     def __init__(self, matcher: Matcher) -> None:
         self._matcher = matcher
         self._patterns: dict[int, set[str]] = {}
+        self._overflowed: set[int] = set()
         self._owners: dict[str, set[int]] = {}
         self._wildcards: dict[str, Callable[[str], bool]] = {}
         self._remembered: dict[bytes, frozenset[int]] = {}
@@ -73,37 +74,49 @@ class TopicTable:
 
     def add(self, owner: int, patterns: Iterable[str]) -> set[str]:
         """An owner wants more. Returns the patterns whose owners changed."""
-        held = self._patterns.setdefault(owner, set())
-        fresh = set(patterns) - held
-        if len(held) + len(fresh) > MAX_PATTERNS or held == {EVERYTHING}:
-            return self.replace(owner, {EVERYTHING})
-        for pattern in fresh:
-            held.add(pattern)
-            self._owners.setdefault(pattern, set()).add(owner)
-            self._forget(pattern)
-        return fresh
+        fresh = set(patterns) - self.patterns(owner)
+        if owner in self._overflowed:
+            return set()
+        if len(self.patterns(owner)) + len(fresh) > MAX_PATTERNS:
+            return self._overflow(owner)
+        return self._enter(owner, fresh)
 
     def remove(self, owner: int, patterns: Iterable[str]) -> set[str]:
         """An owner wants less. Returns the patterns whose owners changed."""
-        held = self._patterns.get(owner, set())
-        gone = held.intersection(patterns)
-        for pattern in gone:
-            held.discard(pattern)
+        return set() if owner in self._overflowed else self._strike(owner, self.patterns(owner).intersection(patterns))
+
+    def replace(self, owner: int, patterns: set[str]) -> set[str]:
+        """An owner wants exactly this. Returns the patterns whose owners changed."""
+        if len(patterns) > MAX_PATTERNS:
+            return self._overflow(owner)
+        self._overflowed.discard(owner)
+        gone = self._strike(owner, self.patterns(owner) - patterns)
+        return gone | self._enter(owner, patterns - self.patterns(owner))
+
+    def _overflow(self, owner: int) -> set[str]:
+        """Take an owner to want everything; its single patterns count no more, until they are replaced as a whole."""
+        changed = self.replace(owner, {EVERYTHING})
+        self._overflowed.add(owner)
+        return changed
+
+    def _enter(self, owner: int, patterns: set[str]) -> set[str]:
+        for pattern in patterns:
+            self._patterns.setdefault(owner, set()).add(pattern)
+            self._owners.setdefault(pattern, set()).add(owner)
+            self._forget(pattern)
+        return patterns
+
+    def _strike(self, owner: int, patterns: set[str]) -> set[str]:
+        for pattern in patterns:
+            self._patterns[owner].discard(pattern)
             self._owners[pattern].discard(owner)
             self._forget(pattern)
             if not self._owners[pattern]:
                 del self._owners[pattern]
                 self._wildcards.pop(pattern, None)
-        if not held:
+        if not self.patterns(owner):
             self._patterns.pop(owner, None)
-        return gone
-
-    def replace(self, owner: int, patterns: set[str]) -> set[str]:
-        """An owner wants exactly this. Returns the patterns whose owners changed."""
-        if len(patterns) > MAX_PATTERNS:
-            patterns = {EVERYTHING}
-        gone = self.remove(owner, self.patterns(owner) - patterns)
-        return gone | self.add(owner, patterns - self.patterns(owner))
+        return patterns
 
     def wanted(self, batch: Batch) -> Wanted:
         """Which owners want which rows of a batch."""
