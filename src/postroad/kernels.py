@@ -4,13 +4,19 @@ A *kernel* is a function over flat arrays with a fixed signature: it is compiled
 machine code is kept on disk, so that the first message of a fresh process is as quick as the millionth. A *device*
 function is a piece of a kernel: it has no signature and is compiled into the kernels that call it.
 
-numba keys its disk cache by the source file of the kernel alone; a change in a device function of another module would
-go unseen. `scripts/` therefore set `NUMBA_CACHE_DIR` to a folder named after a digest of all sources.
+numba keys its disk cache by the source file of the kernel alone: a change in a device function of another module would
+go unseen, and old machine code would answer for new source. So the cache lives in a folder named after a digest of all
+sources of this package; `NUMBA_CACHE_DIR` in the environment names another one.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numba
@@ -22,6 +28,44 @@ __all__ = ["Float", "Int", "Truth", "device", "inlined", "kernel"]
 Int: TypeAlias = Any
 Float: TypeAlias = Any
 Truth: TypeAlias = Any
+
+# A process that started before the last change of the sources may still write to its folder: spare recent ones.
+_SPARED_SECONDS = 3600
+
+
+def _sources_digest(package: Path) -> str:
+    """Names the state of all sources in folders that hold kernels: these are what machine code is made from."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    folders: dict[Path, list[tuple[str, bytes]]] = {}
+    for path in sorted(package.rglob("*.py")):
+        folders.setdefault(path.parent, []).append((path.name, path.read_bytes()))
+    for folder, files in folders.items():
+        if any(b"postroad.kernels" in source for _, source in files):
+            for name, source in files:
+                digest.update(f"{folder.relative_to(package)}/{name}:{len(source)}:".encode() + source)
+    # Bounds checks change the machine code, and numba's key does not hold them either.
+    return digest.hexdigest()[:16] + ("-bounds" if os.environ.get("NUMBA_BOUNDSCHECK", "0") != "0" else "")
+
+
+def _cache_folder() -> Path:
+    """Beside the sources where one may write, else in the user's own cache; folders of older sources are removed."""
+    package = Path(__file__).resolve().parent
+    digest = _sources_digest(package)
+    beside = package / "__pycache__"
+    if os.access(beside if beside.exists() else package, os.W_OK):
+        base = beside
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "postroad"
+    folder = base / f"kernels-{digest}"
+    for other in base.glob("kernels-*"):
+        if other != folder and time.time() - other.stat().st_mtime > _SPARED_SECONDS:
+            shutil.rmtree(other, ignore_errors=True)
+    return folder
+
+
+_settings: Any = numba.config
+if not _settings.CACHE_DIR:
+    _settings.CACHE_DIR = str(_cache_folder())
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -1,0 +1,54 @@
+"""Machine code of old sources is never used for new ones."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import postroad
+
+PACKAGE = Path(postroad.__file__).parent
+
+CALLER = """
+from postroad.kernels import kernel
+from postroad.trial.piece import answer
+
+@kernel("int64(int64)")
+def ask(number):
+    return answer() + number
+"""
+PIECE = """
+from postroad.kernels import device
+
+@device
+def answer():
+    return {answer}
+"""
+
+
+def ask(root: Path) -> int:
+    command = "from postroad.trial.caller import ask; print(ask(0))"
+    run = subprocess.run(
+        [sys.executable, "-c", command],
+        env={"PYTHONPATH": str(root), "HOME": str(root), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return int(run.stdout)
+
+
+def test_a_kernel_follows_a_change_in_a_piece_of_another_module(tmp_path: Path) -> None:
+    package = tmp_path / "postroad"
+    (package / "trial").mkdir(parents=True)
+    for name in ("__init__.py", "kernels.py"):
+        shutil.copy(PACKAGE / name, package / name)
+    (package / "trial" / "__init__.py").touch()
+    (package / "trial" / "caller.py").write_text(CALLER)
+    for answer in (41, 42):
+        (package / "trial" / "piece.py").write_text(PIECE.format(answer=answer))
+        assert ask(tmp_path) == answer
+    assert len(list((package / "__pycache__").glob("kernels-*"))) == 2
