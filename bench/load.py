@@ -7,11 +7,13 @@ be quicker than any broker it measures. How busy it was is part of the answer.
 from __future__ import annotations
 
 import json
+import math
 import select
 import socket
 import sys
 import time
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import numpy as np
 import psutil  # type: ignore[import-untyped]
@@ -71,12 +73,24 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run showed. `lost` counts deliveries that did not come (or, below zero, came too often)."""
+    """What a run showed.
+
+    Attributes:
+        messages_per_s: published, and delivered to everybody.
+        deliveries_per_s: the same times the subscribers.
+        broker_cpu_s_per_million: processor seconds of the broker per million messages published.
+        generator_busy: processors that this process kept busy.
+        others_busy: processors that neither broker nor generator used: what else the machine did meanwhile.
+        sent: messages.
+        lost: deliveries that did not come (or, below zero, came too often).
+        p50_ms, p99_ms: latency, of a paced run.
+    """
 
     messages_per_s: float
     deliveries_per_s: float
     broker_cpu_s_per_million: float
     generator_busy: float
+    others_busy: float
     sent: int
     lost: int
     p50_ms: float = 0.0
@@ -117,22 +131,37 @@ def _written(writer: socket.socket, data: memoryview) -> int:
         return 0
 
 
+class Spent(NamedTuple):
+    """Seconds of the clock, and of processors: by the broker, by this process, and by everything else."""
+
+    elapsed: float
+    broker: float
+    own: float
+    others: float
+
+
 class Usage:
-    """Processor time of the broker and of this process, since now."""
+    """Counts processor time since now."""
 
     def __init__(self, pid: int) -> None:
-        self._broker = psutil.Process(pid)
-        self._processes = [self._broker, *self._broker.children(recursive=True)]
-        self._before = self._broker_seconds(), time.process_time(), time.perf_counter()
+        broker = psutil.Process(pid)
+        self._processes = [broker, *broker.children(recursive=True)]
+        self._before = self._now()
 
-    def taken(self) -> tuple[float, float, float]:
-        """Seconds of the broker, of this process, and of the clock."""
-        broker, own, start = self._before
-        return self._broker_seconds() - broker, time.process_time() - own, time.perf_counter() - start
+    def spent(self) -> Spent:
+        """What was used so far."""
+        elapsed, broker, own, everybody = (now - before for now, before in zip(self._now(), self._before, strict=True))
+        return Spent(elapsed, broker, own, max(0.0, everybody - broker - own))
 
-    def _broker_seconds(self) -> float:
+    def _now(self) -> tuple[float, float, float, float]:
         times = [process.cpu_times() for process in self._processes]
-        return float(sum(each.user + each.system for each in times))
+        machine = psutil.cpu_times()
+        return (
+            time.perf_counter(),
+            sum(each.user + each.system for each in times),
+            time.process_time(),
+            sum(machine) - machine.idle - machine.iowait,
+        )
 
 
 class _Flood:
@@ -159,16 +188,17 @@ class _Flood:
         self._until(time.perf_counter() + job.warm_up)
         before, usage = sum(self._received), Usage(job.pid)
         self._until(time.perf_counter() + job.seconds)
-        broker, own, elapsed = usage.taken()
+        spent = usage.spent()
         delivered = sum(self._received) - before
         self._finish()
         messages = delivered / job.subscribers
         sent = self._begun
         return Outcome(
-            messages_per_s=messages / elapsed,
-            deliveries_per_s=delivered / elapsed,
-            broker_cpu_s_per_million=broker / max(messages, 1) * 1e6,
-            generator_busy=own / elapsed,
+            messages_per_s=messages / spent.elapsed,
+            deliveries_per_s=delivered / spent.elapsed,
+            broker_cpu_s_per_million=spent.broker / max(messages, 1) * 1e6,
+            generator_busy=spent.own / spent.elapsed,
+            others_busy=spent.others / spent.elapsed,
             sent=sent,
             lost=sent * job.subscribers - sum(self._received),
         )
@@ -237,15 +267,25 @@ def _paced(job: Job, reader: socket.socket, writer: socket.socket) -> Outcome:
     frames, length = cycle(lambda headers, body: dialect.publication(job.topic, headers, body), job.body, count)
     usage = Usage(job.pid)
     arrivals, start = _exchange(reader, writer, frames, burst * length, count)
-    broker, own, elapsed = usage.taken()
-    due = start + np.repeat(np.arange(bursts) / BURSTS_PER_S, burst)
+    spent = usage.spent()
     received = sum(count_messages(np.frombuffer(arrival.data, np.uint8)) for arrival in arrivals)
-    if received != count:
-        return Outcome(received / elapsed, received / elapsed, 0.0, own / elapsed, count, count - received)
-    measured = latencies(arrivals, due)[burst * int(job.warm_up * BURSTS_PER_S) :]
-    p50, p99 = np.percentile(measured, [50, 99]) * 1_000
-    rate = count / elapsed
-    return Outcome(rate, rate, broker / count * 1e6, own / elapsed, count, 0, float(p50), float(p99))
+    p50, p99 = math.nan, math.nan
+    if received == count:
+        due = start + np.repeat(np.arange(bursts) / BURSTS_PER_S, burst)
+        measured = latencies(arrivals, due)[burst * int(job.warm_up * BURSTS_PER_S) :]
+        p50, p99 = (np.percentile(measured, [50, 99]) * 1_000).tolist()
+    rate = received / spent.elapsed
+    return Outcome(
+        messages_per_s=rate,
+        deliveries_per_s=rate,
+        broker_cpu_s_per_million=spent.broker / max(received, 1) * 1e6,
+        generator_busy=spent.own / spent.elapsed,
+        others_busy=spent.others / spent.elapsed,
+        sent=count,
+        lost=count - received,
+        p50_ms=p50,
+        p99_ms=p99,
+    )
 
 
 def _exchange(

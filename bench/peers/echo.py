@@ -9,6 +9,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, cast
 
+from bench.peers.loops import run
 from bench.processes import Contender, Launch
 
 if TYPE_CHECKING:
@@ -50,6 +51,4 @@ async def serve(port: int) -> None:
 
 
 if __name__ == "__main__":
-    import uvloop
-
-    uvloop.run(serve(int(sys.argv[1])))
+    run(serve(int(sys.argv[1])))

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
+from bench.peers.loops import run
 from bench.processes import Contender, Launch
 
 if TYPE_CHECKING:
@@ -32,6 +33,4 @@ async def serve(port: int, data: str) -> None:
 
 
 if __name__ == "__main__":
-    import uvloop
-
-    uvloop.run(serve(int(sys.argv[1]), sys.argv[2]))
+    run(serve(int(sys.argv[1]), sys.argv[2]))

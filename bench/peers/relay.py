@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import cast
 
+from bench.peers.loops import run
 from bench.processes import Contender, Launch
 
 __all__ = ["RELAY", "Relay"]
@@ -75,6 +76,4 @@ async def serve(port: int) -> None:
 
 
 if __name__ == "__main__":
-    import uvloop
-
-    uvloop.run(serve(int(sys.argv[1])))
+    run(serve(int(sys.argv[1])))

@@ -1,0 +1,128 @@
+"""What the runs of the broker benchmark add up to: medians, ratios against targets, tables, one line of JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from statistics import median
+from typing import TYPE_CHECKING
+
+from bench.load import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["TARGETS", "Scores", "Target"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """How many times the messages of another broker Postroad should move in one case."""
+
+    name: str
+    case: str
+    rival: str
+    least: float
+
+
+TARGETS = (
+    Target("vs_nats_1_1", "1_1", "nats", 1),
+    Target("vs_nats_1_10", "1_10", "nats", 0.8),
+    Target("vs_bare_relay_1_1", "1_1", "relay", 2),
+    Target("vs_activemq_1_1", "1_1", "activemq", 15),
+    Target("vs_activemq_1_10", "1_10", "activemq", 10),
+    Target("vs_mosquitto_1_1", "1_1", "mosquitto", 5),
+    Target("vs_activemq_10k_selectors", "selectors_10000", "activemq", 1_000),
+)
+
+
+class Scores:
+    """The outcomes of all rounds, by case and contender."""
+
+    def __init__(self) -> None:
+        self._outcomes: dict[tuple[str, str], list[Outcome]] = {}
+
+    def add(self, case: str, contender: str, outcome: Outcome) -> None:
+        """One run more."""
+        self._outcomes.setdefault((case, contender), []).append(outcome)
+
+    def medians(self, case: str, contender: str) -> Outcome | None:
+        """The median of each figure over the rounds; `sent` and `lost` are sums. None when there were no rounds."""
+        outcomes = self._outcomes.get((case, contender))
+        if not outcomes:
+            return None
+        figures = {each.name: [getattr(outcome, each.name) for outcome in outcomes] for each in fields(Outcome)}
+        return Outcome(
+            **{name: sum(values) if name in ("sent", "lost") else median(values) for name, values in figures.items()}
+        )
+
+    def spread(self, case: str, contender: str) -> float:
+        """The distance of the best and the worst round, as a part of the median."""
+        rates = [outcome.messages_per_s for outcome in self._outcomes[case, contender]]
+        return (max(rates) - min(rates)) / median(rates)
+
+    @property
+    def lost(self) -> int:
+        """Deliveries that failed to come, or came too often, in all runs."""
+        return sum(abs(outcome.lost) for outcomes in self._outcomes.values() for outcome in outcomes)
+
+    @property
+    def others_busy(self) -> float:
+        """Processors that other programs kept busy, in the median run."""
+        return median(outcome.others_busy for outcomes in self._outcomes.values() for outcome in outcomes)
+
+    def ratio(self, target: Target) -> float | None:
+        """What was reached, of the medians; None when one of the two did not run."""
+        return self._compared(target, lambda outcomes: median(each.messages_per_s for each in outcomes))
+
+    def best_ratio(self, target: Target) -> float | None:
+        """The same of the best rounds, those that other programs disturbed least."""
+        return self._compared(target, lambda outcomes: max(each.messages_per_s for each in outcomes))
+
+    def thrift(self, target: Target) -> float | None:
+        """The same of messages per processor second of the broker, which other programs hardly change."""
+        return self._compared(target, lambda outcomes: 1 / median(each.broker_cpu_s_per_million for each in outcomes))
+
+    def _compared(self, target: Target, figure: Callable[[list[Outcome]], float]) -> float | None:
+        ours, theirs = (self._outcomes.get((target.case, name)) for name in ("postroad", target.rival))
+        return figure(ours) / figure(theirs) if ours and theirs else None
+
+    def table(self) -> Iterator[str]:
+        """A line for each case and contender."""
+        yield (
+            f"{'case':18}{'broker':12}{'messages/s':>12}{'deliveries/s':>14}{'CPU s/million':>15}"
+            f"{'spread':>8}{'generator':>11}{'others':>8}{'p50 ms':>9}{'p99 ms':>9}{'lost':>6}"
+        )
+        for case, contender in self._outcomes:
+            outcome = self.medians(case, contender)
+            assert outcome is not None
+            latency = f"{outcome.p50_ms:>9.2f}{outcome.p99_ms:>9.2f}" if outcome.p50_ms else f"{'':18}"
+            yield (
+                f"{case:18}{contender:12}{outcome.messages_per_s:>12,.0f}{outcome.deliveries_per_s:>14,.0f}"
+                f"{outcome.broker_cpu_s_per_million:>15.2f}{self.spread(case, contender):>8.0%}"
+                f"{outcome.generator_busy:>11.0%}{outcome.others_busy:>8.0%}{latency}{outcome.lost:>6,}"
+            )
+
+    def verdicts(self) -> Iterator[str]:
+        """A line for each target."""
+        yield f"{'target':28}{'at least':>10}{'reached':>10}{'best rounds':>13}{'per CPU s':>11}"
+        for target in TARGETS:
+            reached, best, thrift = self.ratio(target), self.best_ratio(target), self.thrift(target)
+            if reached is None:
+                yield f"{target.name:28}{target.least:>10,g}{'not run':>10}"
+            else:
+                word = "" if reached >= target.least else "   missed"
+                yield f"{target.name:28}{target.least:>10,g}{reached:>10,.2f}{best:>13,.2f}{thrift:>11,.2f}{word}"
+
+    def summary(self) -> dict[str, object]:
+        """Everything, for the last line."""
+        medians: dict[str, dict[str, object]] = {}
+        for case, contender in self._outcomes:
+            outcome = self.medians(case, contender)
+            assert outcome is not None
+            figures = {name: round(value, 3) for name, value in asdict(outcome).items()}
+            medians.setdefault(case, {})[contender] = figures | {"spread": round(self.spread(case, contender), 3)}
+        ratios = {target.name: self.ratio(target) for target in TARGETS}
+        ratios |= {f"best_{target.name}": self.best_ratio(target) for target in TARGETS}
+        ratios |= {f"cpu_{target.name}": self.thrift(target) for target in TARGETS}
+        rounded = {name: None if ratio is None else round(ratio, 3) for name, ratio in ratios.items()}
+        return {**rounded, "lost": self.lost, "others_busy": round(self.others_busy, 2), "medians": medians}

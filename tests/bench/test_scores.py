@@ -1,0 +1,50 @@
+"""Medians, ratios and losses of the broker benchmark."""
+
+from __future__ import annotations
+
+import pytest
+from bench.load import Outcome
+from bench.scores import TARGETS, Scores
+
+ONE_TO_ONE = next(target for target in TARGETS if target.name == "vs_nats_1_1")
+
+
+def outcome(rate: float, cpu: float = 1.0, lost: int = 0) -> Outcome:
+    return Outcome(rate, rate, cpu, generator_busy=0.1, others_busy=0.2, sent=10, lost=lost)
+
+
+def scores(ours: list[Outcome], theirs: list[Outcome]) -> Scores:
+    kept = Scores()
+    for name, outcomes in (("postroad", ours), ("nats", theirs)):
+        for each in outcomes:
+            kept.add("1_1", name, each)
+    return kept
+
+
+def test_ratio_is_of_medians_and_not_moved_by_one_disturbed_round() -> None:
+    kept = scores([outcome(1.0), outcome(20.0), outcome(22.0)], [outcome(10.0), outcome(10.0), outcome(90.0)])
+    assert kept.ratio(ONE_TO_ONE) == 2.0
+    assert kept.best_ratio(ONE_TO_ONE) == pytest.approx(22 / 90)
+
+
+def test_thrift_is_higher_for_the_broker_that_takes_less_processor_time() -> None:
+    kept = scores([outcome(1.0, cpu=0.5)], [outcome(1.0, cpu=2.0)])
+    assert kept.thrift(ONE_TO_ONE) == 4.0
+
+
+def test_target_without_its_rival_is_not_run() -> None:
+    kept = scores([outcome(1.0)], [])
+    assert kept.ratio(ONE_TO_ONE) is None
+    assert kept.summary()["vs_nats_1_1"] is None
+    assert any("vs_nats_1_1" in line and "not run" in line for line in kept.verdicts())
+
+
+def test_verdict_names_a_target_that_was_missed() -> None:
+    missed = [line for line in scores([outcome(1.0)], [outcome(2.0)]).verdicts() if "vs_nats_1_1 " in line]
+    reached = [line for line in scores([outcome(2.0)], [outcome(2.0)]).verdicts() if "vs_nats_1_1 " in line]
+    assert missed[0].endswith("missed")
+    assert not reached[0].endswith("missed")
+
+
+def test_losses_and_doubles_do_not_cancel_out() -> None:
+    assert scores([outcome(1.0, lost=3)], [outcome(1.0, lost=-3)]).lost == 6
