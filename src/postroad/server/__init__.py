@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from postroad.server.config import BrokerConfig, ConfigError, read_config
-from postroad.server.service import Service
+from postroad.server.config import BrokerConfig, ConfigError, TlsConfig, read_config
+from postroad.server.counts import ServerStatistics
+from postroad.server.logs import log_to_stderr
+from postroad.server.reservation import ReservationError
+from postroad.server.running import run_broker
+from postroad.server.service import ListenError, Service
 
-__all__ = ["BrokerConfig", "ConfigError", "Service", "read_config"]
+__all__ = [
+    "BrokerConfig",
+    "ConfigError",
+    "ListenError",
+    "ReservationError",
+    "ServerStatistics",
+    "Service",
+    "TlsConfig",
+    "log_to_stderr",
+    "read_config",
+    "run_broker",
+]

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import tomllib
-from typing import TYPE_CHECKING
+from pathlib import Path  # noqa: TC003 - read_config is part of the public API, and its types are looked up
+from typing import Annotated, Literal
 
 import msgspec
 
 from postroad.broker import Limits
 from postroad.errors import PostroadError
 
-if TYPE_CHECKING:
-    from pathlib import Path
+__all__ = ["BrokerConfig", "ConfigError", "TlsConfig", "read_config"]
 
-__all__ = ["BrokerConfig", "ConfigError", "read_config"]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
 
 class ConfigError(PostroadError):
     """The settings are not usable."""
+
+
+class TlsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """TLS for everything that clients connect to.
+
+    Attributes:
+        certificate: a PEM file: the broker's certificate, then those that vouch for it.
+        key: a PEM file with the key of the certificate, without a password.
+        client_ca: a PEM file; clients must then show a certificate that one of these vouches for.
+    """
+
+    certificate: str
+    key: str
+    client_ca: str | None = None
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -27,17 +41,33 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         number: its number in the plan; part of every message id, never given to another broker.
         host: the address to listen on. Only this machine can connect by default.
         port: the port for STOMP over TCP; 0 takes a free one.
+        websocket_port: the port for STOMP over WebSocket; none without.
+        websocket_origins: the web pages that may connect, such as "https://example.org"; empty lets all pages.
+        admin_port: the port for health, status and metrics, on the loopback address only; none without.
         data: the directory for what must survive a restart.
         users: login -> passcode; empty lets everybody in.
+        tls: certificates; with them both STOMP ports speak TLS and nothing else.
         limits: what the broker keeps at most.
+        heart_beat_ms: the shortest heart-beat the broker sends and asks for; a client chooses a longer one, or none.
+        connect_seconds: how long a new connection may take until its CONNECT has come.
+        log_level: what is logged: this and worse.
+        event_loop: "auto" takes uvloop when it is installed.
     """
 
-    number: int = 1
+    number: Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)] = 1
     host: str = "127.0.0.1"
-    port: int = 61613
+    port: Port = 61613
+    websocket_port: Port | None = None
+    websocket_origins: list[str] = []
+    admin_port: Port | None = None
     data: str = "postroad-data"
     users: dict[str, str] = {}
+    tls: TlsConfig | None = None
     limits: Limits = msgspec.field(default_factory=Limits)
+    heart_beat_ms: Annotated[int, msgspec.Meta(ge=10)] = 1_000
+    connect_seconds: Annotated[float, msgspec.Meta(gt=0)] = 10.0
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    event_loop: Literal["auto", "uvloop", "asyncio"] = "auto"
 
 
 def read_config(path: Path) -> BrokerConfig:

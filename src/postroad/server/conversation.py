@@ -6,14 +6,17 @@ The messages of a read go to the core as one batch, cut only where a control fra
 from __future__ import annotations
 
 import hmac
+import logging
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
 import numpy as np
 
 from postroad.broker import AckMode, BrokerError, OverflowPolicy
 from postroad.errors import PostroadError
 from postroad.protocols import stomp
 from postroad.protocols.stomp import Version
+from postroad.server.heartbeats import HeartBeats
 from postroad.server.transactions import Transactions
 
 if TYPE_CHECKING:
@@ -25,20 +28,36 @@ if TYPE_CHECKING:
     from postroad.protocols.stomp.columns import Columns
     from postroad.server.station import Station
 
-__all__ = ["OVERFLOW_HEADER", "Conversation", "Line"]
+__all__ = ["OVERFLOW_HEADER", "Conversation", "Line", "Terms"]
+
+log = logging.getLogger("postroad.server")
 
 # The header of SUBSCRIBE that chooses what happens when the subscription's queue is full.
 OVERFLOW_HEADER = "overflow"
 
-# Heart-beats that the broker offers and would like; a client that wants others, or none, says so.
-OFFERED_HEART_BEAT = (10_000, 10_000)
-# No client can make the broker beat more often than this, and none is cut off for being this much late.
-LEAST_HEART_BEAT = 100
-HEART_BEAT_GRACE = 2
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for every conversation of a broker.
+
+    Attributes:
+        users: login -> passcode; empty lets everybody in.
+        heart_beat_ms: the shortest heart-beat either way.
+        connect_ms: how long a connection may take until its CONNECT has come.
+        limits: the limits of frames; None for the message format's own.
+    """
+
+    users: dict[str, str] = {}
+    heart_beat_ms: int = 1_000
+    connect_ms: int = 10_000
+    limits: stomp.StompLimits | None = None
 
 
 class Line(Protocol):
     """The connection under a conversation: a TCP or WebSocket transport."""
+
+    @property
+    def peer(self) -> str:
+        """Who is at the other end, for logs."""
 
     def write(self, data: bytes | memoryview) -> None:
         """Hand bytes to the socket; they may be sent later, in order."""
@@ -49,8 +68,11 @@ class Line(Protocol):
     def resume_reading(self) -> None:
         """Deliver data again."""
 
+    def wake_at(self, when: int) -> None:
+        """Call `tick` at this time of the station's timer, and not at the time asked for before."""
+
     def close(self) -> None:
-        """Send what is written, then close."""
+        """Send what is written, then close; in any case soon."""
 
 
 class Conversation:
@@ -59,25 +81,24 @@ class Conversation:
     Args:
         station: the broker.
         line: the connection.
-        users: login -> passcode; empty lets everybody in.
-        limits: the limits of frames.
+        terms: what holds for every conversation.
     """
 
-    def __init__(
-        self, station: Station, line: Line, users: Mapping[str, str], limits: stomp.StompLimits | None = None
-    ) -> None:
+    def __init__(self, station: Station, line: Line, terms: Terms) -> None:
         self._station = station
         self._line = line
-        self._users = users
-        self._decoder = stomp.StompDecoder(limits)
+        self._terms = terms
+        self._decoder = stomp.StompDecoder(terms.limits)
         self._session: Session | None = None
         self._prefixes: dict[int, tuple[bytes, int | None]] = {}
         self._keys: dict[int, str] = {}
         self._transactions = Transactions()
         self._closed = False
-        self._beats_every = 0
-        self._expects_every = 0
-        self._last_sent = self._last_heard = station.clock()
+        self._timer = station.timer
+        now = self._timer()
+        self._beats = HeartBeats(now)
+        self._connect_by = now + terms.connect_ms
+        line.wake_at(self._connect_by)
 
     # --- what the station asks -------------------------------------------------------------------------------------
 
@@ -92,10 +113,14 @@ class Conversation:
         self._send(data.data)
 
     def pause_reading(self) -> None:
+        self._beats.deaf = True
         self._line.pause_reading()
 
     def resume_reading(self) -> None:
+        self._beats.deaf = False
+        self._beats.heard = self._timer()
         self._line.resume_reading()
+        self._wake()
 
     def refuse(self, reason: str) -> None:
         self._fail(reason)
@@ -106,14 +131,15 @@ class Conversation:
         """The socket gave bytes."""
         if self._closed:
             return
-        self._last_heard = self._station.clock()
+        self._beats.heard = self._timer()
         found = self._decoder.receive(data)
         row = 0
         for event in found.events:
             if found.batch is not None and event.row > row:
                 self._publish(found.batch, found.receipts, row, event.row)
                 row = event.row
-            self._answer(event)
+            if not self._closed:
+                self._answer(event)
             if self._closed:
                 return
         if found.batch is not None and row < len(found.batch):
@@ -135,29 +161,38 @@ class Conversation:
         session = self._session
         return session is not None and not session.congested and self._station.core.has_waiting(session)
 
-    def lost(self) -> None:
+    def lost(self, reason: str) -> None:
         """The connection is gone."""
-        self._closed = True
-        if self._session is not None:
-            session, self._session = self._session, None
-            self._station.leave(session.number)
-            self._station.carry_out(self._station.core.detached(session, self._station.clock()))
+        if not self._closed:
+            self._leave(reason)
+
+    def broke(self, error: Exception) -> None:
+        """The broker failed at this conversation: the client is told so, and nobody else is touched."""
+        log.error("internal error", extra=self._who(), exc_info=error)
+        self._fail("internal error: the broker failed at what this client asked; its log says where")
 
     def tick(self, now: int) -> None:
-        """Time has passed: beat, or notice that the client has gone quiet."""
+        """Time has passed: beat, or notice that the client has gone quiet or never said anything."""
         if self._closed:
             return
-        if self._beats_every and now - self._last_sent >= self._beats_every:
-            self._send(stomp.HEART_BEAT)
-        if self._expects_every and now - self._last_heard > HEART_BEAT_GRACE * self._expects_every:
-            self._fail(
-                f"nothing heard for {now - self._last_heard:,} ms; the heart-beat was {self._expects_every:,} ms"
-            )
+        if self._session is None and now >= self._connect_by:
+            self._fail(f"no CONNECT frame within {self._terms.connect_ms:,} ms (limit connect_seconds)")
+            return
+        beats = self._beats
+        # Whatever waits in a congested socket is as good as a beat, and beats would pile up behind it.
+        if beats.must_beat(now):
+            if self._session is not None and not self._session.congested:
+                self._send(stomp.HEART_BEAT)
+            beats.sent = now
+        if beats.is_silent(now):
+            self._fail(f"nothing heard for {now - beats.heard:,} ms; the heart-beat was {beats.expects_every:,} ms")
+            return
+        self._wake()
 
-    @property
-    def beats(self) -> bool:
-        """Whether `tick` has anything to do."""
-        return bool(self._beats_every or self._expects_every)
+    def _wake(self) -> None:
+        due = self._connect_by if self._session is None else self._beats.due()
+        if due is not None and not self._closed:
+            self._line.wake_at(due)
 
     # --- messages --------------------------------------------------------------------------------------------------
 
@@ -185,12 +220,15 @@ class Conversation:
         try:
             headers = self._act(event)
         except PostroadError as error:
+            if isinstance(event, stomp.Subscribe):
+                refused = {**self._who(), "topic": event.topic, "selector": event.selector, "reason": str(error)}
+                log.warning("subscription refused", extra=refused)
             self._fail(str(error), event.receipt)
             return
         if event.receipt is not None and not isinstance(event, stomp.ProtocolError | stomp.Connect):
             self._send(stomp.receipt_frame(event.receipt, self.version, headers))
         if isinstance(event, stomp.Disconnect):
-            self._closed = True
+            self._leave("DISCONNECT")
             self._line.close()
 
     def _act(self, event: stomp.Event) -> dict[str, str]:
@@ -219,25 +257,19 @@ class Conversation:
         return {}
 
     def _connect(self, event: stomp.Connect) -> None:
-        if self._users and not self._knows(event.login, event.passcode):
+        if self._terms.users and not self._knows(event.login, event.passcode):
             raise BrokerError("login or passcode is wrong")
         self._session = self._station.core.attached(event.login or "")
         self._station.join(self._session.number, self)
-        promised, wanted = event.heart_beat
-        offered, liked = OFFERED_HEART_BEAT
-        self._beats_every = max(offered, wanted, LEAST_HEART_BEAT) if wanted else 0
-        self._expects_every = max(promised, liked, LEAST_HEART_BEAT) if promised else 0
-        self._send(
-            stomp.connected_frame(
-                event.version,
-                server="postroad",
-                session=str(self._session.number),
-                heart_beat=OFFERED_HEART_BEAT,
-            )
-        )
+        least = self._terms.heart_beat_ms
+        self._beats.agree(*event.heart_beat, least)
+        number = str(self._session.number)
+        self._send(stomp.connected_frame(event.version, server="postroad", session=number, heart_beat=(least, least)))
+        log.info("connected", extra={**self._who(), "login": event.login, "version": str(event.version)})
+        self._wake()
 
     def _knows(self, login: str | None, passcode: str | None) -> bool:
-        expected = self._users.get(login or "")
+        expected = self._terms.users.get(login or "")
         given = (passcode or "").encode()
         # Compared even for an unknown login, so that time does not tell which logins exist.
         same = hmac.compare_digest((expected or "").encode(), given)
@@ -312,19 +344,31 @@ class Conversation:
         details: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Tell the client what was wrong, and close; the session ends when the connection does."""
+        """Tell the client what was wrong, and close."""
         if self._closed:
             return
         first, _, rest = text.partition("\n")
         version = self._decoder.version
         frame = stomp.error_frame(first, version, details=rest or details, receipt=receipt, headers=headers or {})
         self._send(frame)
-        self._closed = True
+        self._leave(first)
         self._line.close()
+
+    def _leave(self, reason: str) -> None:
+        """The session ends at once, also when the connection takes a while to close."""
+        self._closed = True
+        log.info("disconnected", extra={**self._who(), "reason": reason})
+        if self._session is not None:
+            session, self._session = self._session, None
+            self._station.leave(session.number)
+            self._station.carry_out(self._station.core.detached(session, self._station.clock()))
+
+    def _who(self) -> dict[str, object]:
+        return {"peer": self._line.peer, "session": None if self._session is None else self._session.number}
 
     def _send(self, data: bytes | memoryview) -> None:
         if not self._closed:
-            self._last_sent = self._station.clock()
+            self._beats.sent = self._timer()
             self._line.write(data)
 
 

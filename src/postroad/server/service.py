@@ -1,104 +1,222 @@
-"""A running broker: listens, keeps the conversations, ticks, and stops cleanly."""
+"""A running broker: listens, keeps the conversations, watches its queues, and stops cleanly."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroad.broker import Broker, PublisherNumbers
-from postroad.server.conversation import Conversation
+from postroad.errors import PostroadError
+from postroad.server.admin import Admin
+from postroad.server.conversation import Conversation, Terms
+from postroad.server.counts import ServerStatistics
+from postroad.server.extras import check_extras
 from postroad.server.reservation import Reservation
-from postroad.server.station import Station
-from postroad.server.tcp import StompConnection
+from postroad.server.station import Station, steady_clock, wall_clock
+from postroad.server.status import status
+from postroad.server.tcp import CLOSE_SECONDS, StompConnection
+from postroad.server.tls import server_context
+from postroad.server.watching import Watch
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from postroad.broker import BrokerStatistics
     from postroad.server.config import BrokerConfig
-    from postroad.server.conversation import Line
 
-__all__ = ["Service"]
+__all__ = ["ListenError", "Service"]
 
 log = logging.getLogger("postroad.server")
 
-# How often heart-beats are looked after; a quarter of the shortest one that a client may ask for.
-TICK_SECONDS = 0.025
-# How long a stop waits for connections to take what is written to them.
-CLOSE_SECONDS = 5.0
+# Connections that the kernel may hold until they are accepted; a burst of reconnecting clients fits.
+BACKLOG = 1024
 
 
-def wall_clock() -> int:
-    """Milliseconds since 1970, UTC."""
-    return time.time_ns() // 1_000_000
+class ListenError(PostroadError):
+    """A port cannot be opened."""
 
 
 class Service:
     """One broker on the network.
 
-    `start` returns when clients can connect; `stop` closes every connection and waits for the last byte, for at most
-    CLOSE_SECONDS. Both may be cancelled; a cancelled stop leaves connections to the loop.
+    `start` returns when clients can connect; `stop` tells every client, closes every connection and waits for the last
+    byte, for at most CLOSE_SECONDS. Both may be cancelled; a cancelled stop leaves connections to the loop.
+
+    Raises:
+        ConfigError: the settings need a library or a file that is not there.
+        ReservationError: the data directory is not usable.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
+        check_extras(config)
         self.config = config
+        self.timer = steady_clock
+        self._tls = server_context(config.tls)
+        self._terms = Terms(
+            users=config.users,
+            heart_beat_ms=config.heart_beat_ms,
+            connect_ms=int(config.connect_seconds * 1_000),
+        )
         reservation = Reservation(Path(config.data))
-        self._station = Station(Broker(config.number, PublisherNumbers(reservation.reserve), config.limits), wall_clock)
-        self._conversations: set[Conversation] = set()
+        core = Broker(config.number, PublisherNumbers(reservation.reserve), config.limits)
+        self._station = Station(core, wall_clock, self.timer)
+        self._connections: dict[Conversation, StompConnection] = {}
         self._empty = asyncio.Event()
-        self._server: asyncio.Server | None = None
-        self._ticker: asyncio.Task[None] | None = None
+        self._servers: dict[str, asyncio.Server] = {}
+        self._admin = Admin(lambda: status(self), lambda: self.is_ready)
+        self._watch = Watch(core, self)
+        self._watching: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._opened = self._turned_away = self._internal_errors = 0
+
+    # --- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def station(self) -> Station:
+        """The core and its connections."""
+        return self._station
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
-        assert self._server is not None
-        return int(self._server.sockets[0].getsockname()[1])
+        """The port for STOMP over TCP."""
+        return self._port("stomp")
+
+    @property
+    def websocket_port(self) -> int:
+        """The port for STOMP over WebSocket."""
+        return self._port("websocket")
+
+    @property
+    def admin_port(self) -> int:
+        """The port of the admin endpoint."""
+        return self._port("admin")
+
+    def _port(self, name: str) -> int:
+        return int(self._servers[name].sockets[0].getsockname()[1])
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether clients can connect."""
+        return "stomp" in self._servers and not self._stopping
 
     def statistics(self) -> BrokerStatistics:
-        """Counts for people and for metrics."""
+        """Counts of the core, for people and for metrics."""
         return self._station.core.statistics()
 
-    async def start(self) -> None:
-        """Listen."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: StompConnection(self), self.config.host, self.config.port, backlog=1024
+    def server_statistics(self) -> ServerStatistics:
+        """Counts of connections."""
+        return ServerStatistics(
+            connections_now=len(self._connections),
+            connections=self._opened,
+            connections_turned_away=self._turned_away,
+            internal_errors=self._internal_errors,
         )
-        self._ticker = asyncio.create_task(self._tick())
-        log.info("listening", extra={"host": self.config.host, "port": self.port, "broker": self.config.number})
+
+    # --- start and stop --------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            ListenError: a port cannot be opened; none is open then.
+        """
+        config = self.config
+        try:
+            # The admin endpoint first: it says "not ready" while the others come up.
+            if config.admin_port is not None:
+                self._servers["admin"] = await _listening("admin_port", config.admin_port, self._admin.listen)
+            if config.websocket_port is not None:
+                from postroad.server.websocket import WebSocketConnection
+
+                await self._listen("websocket", "websocket_port", config.websocket_port, WebSocketConnection)
+            await self._listen("stomp", "port", config.port, StompConnection)
+        except ListenError:
+            await self.stop()
+            raise
+        self._watching = asyncio.create_task(self._watch.run())
+        ports = {f"{name}_port": self._port(name) for name in self._servers}
+        log.info("listening", extra={"broker": config.number, "host": config.host, "tls": bool(config.tls), **ports})
+
+    async def _listen(self, name: str, setting: str, port: int, connection: type[StompConnection]) -> None:
+        async def listen(port: int) -> asyncio.Server:
+            return await asyncio.get_running_loop().create_server(
+                lambda: connection(self),
+                self.config.host,
+                port,
+                backlog=BACKLOG,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else self.config.connect_seconds,
+            )
+
+        self._servers[name] = await _listening(setting, port, listen)
 
     async def stop(self) -> None:
-        """Close every connection, and stop."""
-        if self._ticker is not None:
-            self._ticker.cancel()
-        if self._server is not None:
-            self._server.close()
-        for conversation in list(self._conversations):
-            conversation.refuse("this broker is stopping; connect to another one")
-        if self._conversations:
-            self._empty.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._empty.wait(), CLOSE_SECONDS)
-        log.info("stopped", extra={"connections_cut": len(self._conversations)})
+        """Tell every client, close every connection, and stop."""
+        self._stopping = True
+        if self._watching is not None:
+            self._watching.cancel()
+        for name in ("stomp", "websocket"):
+            if name in self._servers:
+                self._servers[name].close()
+        for conversation, connection in list(self._connections.items()):
+            try:
+                conversation.refuse("this broker is stopping; connect to another one, or again later")
+            except Exception:
+                log.exception("internal error", extra={"peer": connection.peer})
+                connection.abort()
+        cut = await self._wait_until_closed()
+        if "admin" in self._servers:
+            self._servers["admin"].close()
+        log.info("stopped", extra={"connections_cut": cut})
 
-    def opened(self, line: Line) -> Conversation:
+    async def _wait_until_closed(self) -> int:
+        """Answers how many connections did not end by themselves in time."""
+        if not self._connections:
+            return 0
+        self._empty.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._empty.wait(), CLOSE_SECONDS)
+        left = list(self._connections.values())
+        for connection in left:
+            connection.abort()
+        # The loop reports their loss in its next turn.
+        await asyncio.sleep(0)
+        return len(left)
+
+    # --- what connections report -----------------------------------------------------------------------------------
+
+    def opened(self, line: StompConnection) -> Conversation:
         """A client has connected."""
-        conversation = Conversation(self._station, line, self.config.users)
-        self._conversations.add(conversation)
+        self._opened += 1
+        conversation = Conversation(self._station, line, self._terms)
+        limit = self.config.limits.sessions
+        full = len(self._connections) >= limit
+        self._connections[conversation] = line
+        if full:
+            self._turned_away += 1
+            conversation.refuse(f"this broker has {limit:,} connections, its limit (sessions); try another one")
+        elif self._stopping:
+            conversation.refuse("this broker is stopping; connect to another one, or again later")
         return conversation
 
     def closed(self, conversation: Conversation) -> None:
         """A connection is gone."""
-        self._conversations.discard(conversation)
-        if not self._conversations:
+        self._connections.pop(conversation, None)
+        if not self._connections:
             self._empty.set()
 
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(TICK_SECONDS)
-            now = wall_clock()
-            for conversation in [each for each in self._conversations if each.beats]:
-                conversation.tick(now)
+    def count_internal_error(self) -> None:
+        """A defect closed a connection."""
+        self._internal_errors += 1
+
+
+async def _listening(setting: str, port: int, listen: Callable[[int], Awaitable[asyncio.Server]]) -> asyncio.Server:
+    try:
+        return await listen(port)
+    except OSError as error:
+        raise ListenError(
+            f"{setting}: cannot listen on port {port} ({error}); choose another one, or stop the other program"
+        ) from error

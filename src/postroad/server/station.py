@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -16,7 +18,19 @@ if TYPE_CHECKING:
     from postroad.messages.columns import Bytes
     from postroad.protocols.stomp import Rendered, Version
 
-__all__ = ["Reader", "Station"]
+__all__ = ["Reader", "Station", "steady_clock", "wall_clock"]
+
+log = logging.getLogger("postroad.server")
+
+
+def wall_clock() -> int:
+    """Milliseconds since 1970, UTC."""
+    return time.time_ns() // 1_000_000
+
+
+def steady_clock() -> int:
+    """Milliseconds since some moment; never set back or forward, so good for heart-beats."""
+    return time.monotonic_ns() // 1_000_000
 
 
 class Reader(Protocol):
@@ -41,6 +55,9 @@ class Reader(Protocol):
     def refuse(self, reason: str) -> None:
         """Tell the client why, and close."""
 
+    def broke(self, error: Exception) -> None:
+        """Writing to it failed in a way that only a defect explains: close it."""
+
 
 class Station:
     """The core and its connections.
@@ -48,11 +65,15 @@ class Station:
     Args:
         core: decides everything.
         clock: the time in milliseconds since 1970, UTC.
+        timer: milliseconds that only go forward.
     """
 
-    def __init__(self, core: Broker, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, core: Broker, clock: Callable[[], int] = wall_clock, timer: Callable[[], int] = steady_clock
+    ) -> None:
         self.core = core
         self.clock = clock
+        self.timer = timer
         self._readers: dict[int, Reader] = {}
 
     def join(self, session: int, reader: Reader) -> None:
@@ -90,7 +111,12 @@ class Station:
             pieces.setdefault(session, []).append(rendered.for_subscription(prefix, delivery.rows, number))
         for session, parts in pieces.items():
             # One joined buffer costs a third of the processor time of many small writes.
-            self._readers[session].write(parts[0] if len(parts) == 1 else np.concatenate(parts))
+            if reader := self._readers.get(session):
+                try:
+                    reader.write(parts[0] if len(parts) == 1 else np.concatenate(parts))
+                except Exception as error:
+                    # The publisher whose batch this is has done nothing wrong.
+                    reader.broke(error)
 
 
 class _Rendering:

@@ -9,69 +9,142 @@ if TYPE_CHECKING:
     from postroad.server.conversation import Conversation
     from postroad.server.service import Service
 
-__all__ = ["StompConnection"]
+__all__ = ["CLOSE_SECONDS", "StompConnection"]
 
 # How much may wait in the transport before the core is told that the socket takes no more. A few socket buffers: with
 # less, a fast subscriber is stopped and started all the time; with more, a stalled one holds more memory.
 HIGH_WATER = 1024 * 1024
 LOW_WATER = 256 * 1024
 
+# How long a closing connection may take to send what is written and to hear that the other side closes too.
+CLOSE_SECONDS = 5.0
+
 
 class StompConnection(asyncio.Protocol):
-    """One TCP connection."""
+    """One TCP connection, with or without TLS."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._transport: asyncio.Transport | None = None
-        self._conversation: Conversation | None = None
+        self._loop = asyncio.get_running_loop()
+        self._wake_handle: asyncio.TimerHandle | None = None
+        self._close_handle: asyncio.TimerHandle | None = None
+        self._stalled = False
         self._refilling = False
+        self._shut = False
+
+    # --- what the event loop reports -------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
-        self._conversation = self._service.opened(self)
+        self._peer = _address(transport.get_extra_info("peername"))
+        self._conversation: Conversation = self._service.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._conversation is not None:
+        for handle in (self._wake_handle, self._close_handle):
+            if handle is not None:
+                handle.cancel()
+        try:
+            self._conversation.lost("the client closed the connection" if exc is None else f"connection lost: {exc}")
+        finally:
             self._service.closed(self._conversation)
-            self._conversation.lost()
 
     def data_received(self, data: bytes) -> None:
-        assert self._conversation is not None
-        self._conversation.received(data)
+        try:
+            self._conversation.received(data)
+        except Exception as error:
+            self._broke(error)
 
     def pause_writing(self) -> None:
-        assert self._conversation is not None
+        self._stalled = True
         self._conversation.writable(False)
 
     def resume_writing(self) -> None:
-        self._refill()
+        self._stalled = False
+        self._refill_soon()
+
+    def _refill_soon(self) -> None:
+        if not self._refilling:
+            self._refilling = True
+            self._loop.call_soon(self._refill)
 
     def _refill(self) -> None:
         """Hand out what waited, a turn at a time, so that other connections get theirs in between."""
         self._refilling = False
-        conversation = self._conversation
-        if conversation is None:
+        # The socket may be full again by now, because of what others sent to it: then this is not the time.
+        if self._stalled or self._transport.is_closing():
             return
-        conversation.writable(True)
-        if conversation.has_waiting:
-            self._refilling = True
-            asyncio.get_running_loop().call_soon(self._refill)
+        try:
+            self._conversation.writable(True)
+            if self._conversation.has_waiting:
+                self._refill_soon()
+        except Exception as error:
+            self._broke(error)
+
+    def _tick(self) -> None:
+        self._wake_handle = None
+        try:
+            self._conversation.tick(self._service.timer())
+        except Exception as error:
+            self._broke(error)
+
+    def _broke(self, error: Exception) -> None:
+        """A defect of ours: this connection ends, and nothing else."""
+        self._service.count_internal_error()
+        try:
+            self._conversation.broke(error)
+        except Exception:
+            self._transport.abort()
 
     # --- the line under the conversation ---------------------------------------------------------------------------
 
+    @property
+    def peer(self) -> str:
+        return self._peer
+
     def write(self, data: bytes | memoryview) -> None:
-        assert self._transport is not None
-        self._transport.write(data)
+        # A socket that failed in this turn is closing already, though its loss is not reported yet.
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
     def pause_reading(self) -> None:
-        assert self._transport is not None
-        self._transport.pause_reading()
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        assert self._transport is not None
-        self._transport.resume_reading()
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def wake_at(self, when: int) -> None:
+        if self._wake_handle is not None:
+            self._wake_handle.cancel()
+        self._wake_handle = self._loop.call_later(max(0, when - self._service.timer()) / 1_000, self._tick)
 
     def close(self) -> None:
-        assert self._transport is not None
-        self._transport.close()
+        """End our side, and go on reading until the client ends its own.
+
+        To close a socket with unread data in it makes the kernel reset the connection, and then the client may never
+        see the last frame, which says why.
+        """
+        transport = self._transport
+        if self._shut or transport.is_closing():
+            return
+        self._shut = True
+        self._close_handle = self._loop.call_later(CLOSE_SECONDS, transport.abort)
+        if not transport.can_write_eof():
+            transport.close()
+            return
+        transport.resume_reading()
+        try:
+            transport.write_eof()
+        except OSError:
+            # The other side is gone; the loop would notice at the next read or write.
+            transport.abort()
+
+    def abort(self) -> None:
+        """Close at once, whatever is written."""
+        self._transport.abort()
+
+
+def _address(peer: object) -> str:
+    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) >= 2 else "unknown"

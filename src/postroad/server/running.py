@@ -1,0 +1,71 @@
+"""A broker as a process: its event loop, its signals, its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING
+
+from postroad.server.extras import check_extras, loop_factory
+from postroad.server.logs import log_to_stderr
+from postroad.server.service import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from postroad.server.config import BrokerConfig
+
+__all__ = ["run_broker"]
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# What a shell shows for a process that a signal ended.
+_ENDED_BY_SIGNAL = 128
+
+
+def run_broker(config: BrokerConfig, started: Callable[[Service], None] | None = None) -> int:
+    """Run a broker until SIGTERM or SIGINT; answers the exit code.
+
+    The first signal stops it cleanly, and the code is 0. A second one ends it at once, with 128 plus its number.
+
+    Args:
+        config: the settings.
+        started: called when clients can connect.
+
+    Raises:
+        PostroadError: the broker cannot start; the text says why.
+    """
+    check_extras(config)
+    log_to_stderr(config.log_level)
+    with asyncio.Runner(loop_factory=loop_factory(config)) as runner:
+        return runner.run(_serve(config, started))
+
+
+async def _serve(config: BrokerConfig, started: Callable[[Service], None] | None) -> int:
+    service = Service(config)
+    received: list[int] = []
+    first = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    stopping: asyncio.Task[None] | None = None
+
+    def on_signal(number: int) -> None:
+        received.append(number)
+        first.set()
+        if stopping is not None:
+            stopping.cancel()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        await service.start()
+        if started is not None:
+            started(service)
+        await first.wait()
+        stopping = asyncio.create_task(service.stop())
+        await asyncio.wait([stopping])
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+    if stopping.cancelled():
+        return _ENDED_BY_SIGNAL + received[-1]
+    stopping.result()
+    return 0

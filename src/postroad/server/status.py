@@ -1,0 +1,120 @@
+"""What a broker says about itself, for people and programs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+import postroad
+
+if TYPE_CHECKING:
+    from postroad.broker import BrokerStatistics, Limits, Session, Subscription
+    from postroad.server.counts import ServerStatistics
+    from postroad.server.service import Service
+
+__all__ = ["SessionStatus", "Status", "SubscriptionStatus", "status"]
+
+# The answer stays within some megabytes; the counts are of all, whatever is left out here.
+MOST_SESSIONS = 1_000
+MOST_SUBSCRIPTIONS = 10_000
+
+_STARTED = time.monotonic()
+
+
+class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One subscription. Counts since it began."""
+
+    number: int
+    key: str
+    topic: str
+    ack: str
+    overflow: str
+    waiting_messages_now: int
+    waiting_bytes_now: int
+    unacknowledged_now: int
+    delivered: int
+    acknowledged: int
+    refused: int
+    shed: int
+    expired: int
+
+
+class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One session."""
+
+    number: int
+    principal: str
+    congested: bool
+    paused: bool
+    published: int
+    subscriptions: list[SubscriptionStatus]
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker. `left_out` counts the sessions and subscriptions that are not listed."""
+
+    version: str
+    broker: int
+    ready: bool
+    process_seconds: float
+    statistics: BrokerStatistics
+    server: ServerStatistics
+    limits: Limits
+    sessions: list[SessionStatus]
+    left_out: dict[str, int]
+
+
+def status(service: Service) -> Status:
+    """The state of a broker now."""
+    core = service.station.core
+    statistics = core.statistics()
+    sessions: list[SessionStatus] = []
+    room = MOST_SUBSCRIPTIONS
+    for session in core.sessions()[:MOST_SESSIONS]:
+        sessions.append(_session(session, room))
+        room -= len(sessions[-1].subscriptions)
+    return Status(
+        version=postroad.__version__,
+        broker=core.number,
+        ready=service.is_ready,
+        process_seconds=round(time.monotonic() - _STARTED, 3),
+        statistics=statistics,
+        server=service.server_statistics(),
+        limits=core.limits,
+        sessions=sessions,
+        left_out={
+            "sessions": statistics.sessions_now - len(sessions),
+            "subscriptions": statistics.subscriptions_now - (MOST_SUBSCRIPTIONS - room),
+        },
+    )
+
+
+def _session(session: Session, room: int) -> SessionStatus:
+    return SessionStatus(
+        number=session.number,
+        principal=session.principal,
+        congested=session.congested,
+        paused=bool(session.pushed_back_by),
+        published=session.published,
+        subscriptions=[_subscription(each) for each in list(session.subscriptions.values())[:room]],
+    )
+
+
+def _subscription(subscription: Subscription) -> SubscriptionStatus:
+    return SubscriptionStatus(
+        number=subscription.number,
+        key=subscription.key,
+        topic=subscription.topic,
+        ack=subscription.ack_mode.value,
+        overflow=subscription.policy.value,
+        waiting_messages_now=subscription.waiting.messages,
+        waiting_bytes_now=subscription.waiting.bytes,
+        unacknowledged_now=len(subscription.unacknowledged),
+        delivered=subscription.delivered,
+        acknowledged=subscription.acknowledged,
+        refused=subscription.refused,
+        shed=subscription.shed,
+        expired=subscription.expired,
+    )

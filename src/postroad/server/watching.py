@@ -1,0 +1,78 @@
+"""Looks at the queues from time to time and tells the log who is too slow: often enough to notice, never a flood."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from postroad.broker import Broker, Subscription
+    from postroad.server.service import Service
+
+__all__ = ["Watch"]
+
+log = logging.getLogger("postroad.server")
+
+# A subscriber that is too slow is named once per look.
+LOOK_SECONDS = 5.0
+# Lines per look; the others are counted in one more line.
+MOST_LINES = 20
+
+
+class Watch:
+    """Logs what overflowed since the last look."""
+
+    def __init__(self, core: Broker, service: Service) -> None:
+        self._core = core
+        self._service = service
+        self._turned_away = 0
+        self._expired = 0
+
+    async def run(self) -> None:
+        """Look, until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                self.look()
+            except Exception:
+                log.exception("internal error")
+
+    def look(self) -> None:
+        """One look."""
+        overflowed = sorted(self._core.take_overflowed(), key=lambda each: each.number)
+        for subscription in overflowed[:MOST_LINES]:
+            self._tell(subscription)
+        if len(overflowed) > MOST_LINES:
+            others = overflowed[MOST_LINES:]
+            shed = sum(_newly_shed(each) for each in others)
+            log.warning("more slow subscribers", extra={"subscriptions": len(others), "shed": shed})
+        turned_away = self._service.server_statistics().connections_turned_away
+        if turned_away > self._turned_away:
+            limit = self._core.limits.sessions
+            log.warning("connections turned away", extra={"count": turned_away - self._turned_away, "sessions": limit})
+            self._turned_away = turned_away
+        expired = self._core.statistics().shed_expired
+        if expired > self._expired:
+            log.info("messages expired", extra={"count": expired - self._expired})
+            self._expired = expired
+
+    def _tell(self, subscription: Subscription) -> None:
+        fields = {
+            "session": subscription.session.number,
+            "subscription": subscription.key,
+            "topic": subscription.topic,
+            "overflow": subscription.policy.value,
+            "waiting": subscription.waiting.messages,
+            "unacknowledged": len(subscription.unacknowledged),
+            "shed": _newly_shed(subscription),
+            "shed_in_all": subscription.shed,
+        }
+        log.warning("slow subscriber", extra=fields)
+
+
+def _newly_shed(subscription: Subscription) -> int:
+    """How many were shed since the log was told last."""
+    new = subscription.shed - subscription.shed_reported
+    subscription.shed_reported = subscription.shed
+    return new

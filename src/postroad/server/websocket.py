@@ -1,0 +1,144 @@
+"""STOMP over WebSocket: frames of the `websockets` library around the same conversation as over TCP."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from websockets.exceptions import NegotiationError
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+from websockets.typing import Origin, Subprotocol
+
+from postroad.protocols.stomp.limits import MAX_FRAME_BYTES
+from postroad.server.tcp import StompConnection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from postroad.server.service import Service
+
+__all__ = ["SUBPROTOCOLS", "WebSocketConnection"]
+
+SUBPROTOCOLS = [Subprotocol("v12.stomp"), Subprotocol("v11.stomp"), Subprotocol("v10.stomp")]
+
+# What one WebSocket message to a client holds, unless a single STOMP frame is larger. Clients limit the size of a
+# message, some to 1 MiB by default.
+MESSAGE_BYTES = 64 * 1024
+
+_DATA = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
+_FRAME_END = b"\0\n"
+
+# The library logs every connection; ours does that already, with more to say.
+_library_log = logging.getLogger("postroad.server.websocket")
+_library_log.setLevel(logging.ERROR)
+
+
+def _choose(protocol: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+    """The newest that both know; a client that names none may speak STOMP all the same."""
+    for known in SUBPROTOCOLS:
+        if known in offered:
+            return known
+    if offered:
+        raise NegotiationError(f"no common subprotocol; spoken here are {', '.join(SUBPROTOCOLS)}")
+    return None
+
+
+class WebSocketConnection(StompConnection):
+    """One WebSocket connection, with or without TLS."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__(service)
+        origins = [Origin(origin) for origin in service.config.websocket_origins]
+        self._protocol = ServerProtocol(
+            # Programs that are no browsers send no origin.
+            origins=[*origins, None] if origins else None,
+            subprotocols=SUBPROTOCOLS,
+            select_subprotocol=_choose,
+            max_size=MAX_FRAME_BYTES,
+            logger=_library_log,
+        )
+        # Clients in browsers want text; a client that sends binary messages gets such ones.
+        self._binary = False
+
+    def data_received(self, data: bytes) -> None:
+        if self._shut:
+            return
+        try:
+            self._protocol.receive_data(data)
+            received = self._payload()
+            self._flush()
+            if received:
+                self._conversation.received(received)
+        except Exception as error:
+            self._broke(error)
+
+    def eof_received(self) -> bool | None:
+        if not self._shut:
+            self._protocol.receive_eof()
+        return None
+
+    def _payload(self) -> bytes:
+        """What the messages of a read hold, end to end: one read makes one batch here too."""
+        pieces: list[bytes] = []
+        for event in self._protocol.events_received():
+            if isinstance(event, Request):
+                self._protocol.send_response(self._protocol.accept(event))
+            elif isinstance(event, Frame) and event.opcode in _DATA:
+                if event.opcode is not Opcode.CONT:
+                    self._binary = event.opcode is Opcode.BINARY
+                pieces.append(bytes(event.data))
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _flush(self) -> None:
+        for data in self._protocol.data_to_send():
+            if data:
+                super().write(data)
+            else:
+                super().close()
+
+    def write(self, data: bytes | memoryview) -> None:
+        if self._protocol.state is not State.OPEN:
+            return
+        for piece in _pieces(bytes(data)):
+            if self._binary or not _is_text(piece):
+                self._protocol.send_binary(piece)
+            else:
+                self._protocol.send_text(piece)
+        self._flush()
+
+    def close(self) -> None:
+        if self._shut:
+            return
+        if self._protocol.state is State.OPEN:
+            self._protocol.send_close(1000)
+        elif self._protocol.state is State.CONNECTING:
+            text = "The broker cannot take this connection: it is full, it is stopping, or the request came too late.\n"
+            self._protocol.send_response(self._protocol.reject(503, text))
+        self._flush()
+        super().close()
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """Cut between frames. Where a body looks like the end of a frame the cut is inside; clients read a stream."""
+    at = 0
+    while len(data) - at > MESSAGE_BYTES:
+        end = data.rfind(_FRAME_END, at, at + MESSAGE_BYTES)
+        if end < 0:
+            end = data.find(_FRAME_END, at + MESSAGE_BYTES - 1)
+        if end < 0:
+            break
+        yield data[at : end + len(_FRAME_END)]
+        at = end + len(_FRAME_END)
+    if at < len(data):
+        yield data[at:]
