@@ -83,6 +83,25 @@ def test_nothing_is_lost_or_doubled_while_links_come_and_go(
     check_exactly_once(network, disturb(network, actions))
 
 
+@settings(max_examples=60)
+@given(graphs(), subscriptions, publications, st.integers(0, 8))
+def test_nothing_is_missed_after_a_broker_died(
+    graph: Graph, wanted: list[tuple[int, str]], sent: list[tuple[int, str]], place: int
+) -> None:
+    network = drp(graph)
+    subscribe(network, wanted)
+    network.stop(chosen(graph.brokers, place))
+    network.wait(150_000)
+    live = network.live_graph()
+    for at, topic in sent if live.brokers else []:
+        source = chosen(live.brokers, at)
+        (message,) = network.publish(source, [topic])
+        network.run()
+        # What the death cut off from the source ages out of its interests in time.
+        assert network.got(message) == dict.fromkeys(network.wanted(message) & live.reached_from(source), 1)
+    assert all(not node.held for node in network.nodes.values())
+
+
 def test_message_for_an_unreachable_broker_is_held_and_sent_when_there_is_a_way() -> None:
     network = drp(line(4))
     network.subscribe(4, "a")

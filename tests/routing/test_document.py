@@ -1,0 +1,25 @@
+"""What docs/routing.md shows is true."""
+
+from __future__ import annotations
+
+import re
+
+from postroad.routing import Strategy
+from postroad.topology import Plan
+from tests.structure.markdown import blocks
+from tests.structure.repository import ROOT
+
+DOCUMENT = ROOT / "docs" / "routing.md"
+
+
+def test_plan_in_the_document_can_be_read() -> None:
+    (shown,) = [block.text for block in blocks(DOCUMENT) if block.language == "toml"]
+    plan = Plan.parse(shown)
+    assert [broker.number for broker in plan.brokers] == [1, 2]
+    assert Plan.parse(plan.to_toml()) == plan
+
+
+def test_document_names_every_method_of_the_contract() -> None:
+    methods = {name for name in vars(Strategy) if not name.startswith("_")} - {"statistics"}
+    section = DOCUMENT.read_text("utf-8").split("## The contract")[1].split("\n**`Routed`**")[0]
+    assert set(re.findall(r"`(\w+)\(", section)) == methods
