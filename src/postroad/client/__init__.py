@@ -1,0 +1,27 @@
+"""The client: publish, and subscribe by content, from asyncio (`docs/client.md`)."""
+
+from __future__ import annotations
+
+from postroad.client.address import DEFAULT_SERVER
+from postroad.client.client import Client, connect
+from postroad.client.clock import ClientClock
+from postroad.client.errors import ClientError, ConnectionLost
+from postroad.client.receiving import ReceivedMessage
+from postroad.client.reconnecting import Reconnect
+from postroad.client.subscription import AckMode, Overflow, Subscription
+from postroad.client.transaction import Transaction
+
+__all__ = [
+    "DEFAULT_SERVER",
+    "AckMode",
+    "Client",
+    "ClientClock",
+    "ClientError",
+    "ConnectionLost",
+    "Overflow",
+    "ReceivedMessage",
+    "Reconnect",
+    "Subscription",
+    "Transaction",
+    "connect",
+]

@@ -1,0 +1,221 @@
+"""`connect` and the client it gives."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from postroad.client.acknowledging import acknowledgement
+from postroad.client.address import parse_address
+from postroad.client.errors import ClientError
+from postroad.client.line import Hello
+from postroad.client.sending import send_frame
+from postroad.client.subscription import Subscription
+from postroad.client.transaction import Transaction
+from postroad.client.wire import Wire
+from postroad.errors import PostroadError
+from postroad.messages import Draft, MessageId
+
+if TYPE_CHECKING:
+    import asyncio
+    import ssl
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from postroad.client.clock import ClientClock
+    from postroad.client.line import Line
+    from postroad.client.receiving import ReceivedMessage
+    from postroad.client.reconnecting import Reconnect
+    from postroad.client.subscription import AckMode, Overflow
+    from postroad.messages import Value
+    from postroad.protocols.stomp import Frame
+
+__all__ = ["Client", "connect"]
+
+# Messages that wait for the program, per subscription, before the connection is not read any more. At 250 bytes each a
+# quarter of a megabyte: enough to keep a loop busy over a round trip, little enough to forget.
+DEFAULT_QUEUE = 1_000
+# What `publish_many` hands over in one write, and how many receipts it waits for at a time.
+WRITE_BYTES = 256 * 1024
+WRITE_MESSAGES = 1_000
+
+
+def connect(
+    server: str,
+    *,
+    login: str | None = None,
+    passcode: str | None = None,
+    tls: ssl.SSLContext | None = None,
+    heart_beat: tuple[int, int] = (10_000, 10_000),
+    timeout: float = 30.0,
+    reconnect: Reconnect | None = None,
+) -> Client:
+    """A client of a server; `async with connect(…) as client:` connects it.
+
+    Args:
+        server: `stomp://host:port`, or `stomps://host:port` for TLS.
+        login: who you are, where the server asks.
+        passcode: the proof of it.
+        tls: how to check the server's certificate; by default against the system's authorities.
+        heart_beat: milliseconds: how often this client beats, and how often the server should; 0 for never.
+        timeout: seconds that the server may take to answer anything.
+        reconnect: when to try again after the connection is lost; by default never.
+
+    Raises:
+        ClientError: the address is not one.
+    """
+    address = parse_address(server)
+    if tls is not None and not address.tls:
+        raise ClientError(f"server {server!r} is without TLS; write stomps://… to use it")
+    if min(heart_beat) < 0 or timeout <= 0:
+        raise ClientError("heart_beat is 0 or more milliseconds, and timeout more than 0 seconds")
+    hello = Hello(login=login, passcode=passcode, heart_beat=heart_beat, tls=tls, timeout=timeout)
+    return Client(Wire(address, hello, reconnect))
+
+
+class Client:
+    """A connection to a broker, for one asyncio loop."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._names = itertools.count(1)
+
+    async def __aenter__(self) -> Client:
+        await self._wire.open()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            await self._wire.close()
+        except PostroadError:
+            # The program's own error is the one to see.
+            if kind is None:
+                raise
+
+    async def clock(self) -> ClientClock:
+        """How the server's clock compares with this machine's, if the server said its time."""
+        return (await self._wire.line()).clock
+
+    # --- publishing ------------------------------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        topic: str,
+        attributes: Mapping[str, Value] | None = None,
+        body: bytes | str = b"",
+        *,
+        headers: Mapping[str, str] | None = None,
+        receipt: bool = False,
+    ) -> MessageId | None:
+        """Publish a message.
+
+        Args:
+            topic: where.
+            attributes: what selectors look at. Over STOMP all of it arrives as text; numbers are written so that
+                selectors take them for numbers.
+            body: the content; a str is sent as UTF-8.
+            headers: header lines as they are, such as `content-type`, `priority` or `expires`.
+            receipt: wait until the broker has accepted it. Without, a refusal shows in a later call, or at the end.
+
+        Returns:
+            the id that the broker gave it, if a receipt was asked for.
+
+        Raises:
+            ClientError: the broker refused it, or the connection has ended.
+            PostroadError: the topic, an attribute or the body is not one that a broker would take.
+        """
+        data = body.encode() if isinstance(body, str) else body
+        draft = Draft(topic, attributes or {}, headers or {}, data)
+        line = await self._wire.line()
+        if receipt:
+            return (await self._confirmed(line, [draft]))[0]
+        await line.write(send_frame(draft))
+        return None
+
+    async def publish_many(self, drafts: Iterable[Draft], *, receipt: bool = False) -> list[MessageId]:
+        """Publish many messages, in as few writes as they fit into; the ids, if receipts were asked for.
+
+        Raises:
+            ClientError: the broker refused one, or the connection has ended; those before it may have been accepted.
+        """
+        ids: list[MessageId] = []
+        line = await self._wire.line()
+        for part in _parts(drafts):
+            if receipt:
+                ids += await self._confirmed(line, part)
+            else:
+                await line.write(b"".join(map(send_frame, part)))
+        return ids
+
+    async def _confirmed(self, line: Line, drafts: list[Draft]) -> list[MessageId]:
+        expected: list[tuple[str, asyncio.Future[Frame]]] = []
+        try:
+            frames = []
+            for draft in drafts:
+                expected.append(line.expect())
+                frames.append(send_frame(draft, receipt=expected[-1][0]))
+            await line.write(b"".join(frames))
+        except BaseException:
+            line.forget(expected)
+            raise
+        return [_id_of(frame) for frame in await line.answers(expected)]
+
+    def transaction(self) -> Transaction:
+        """Messages and acknowledgements that count together: `async with client.transaction() as transaction:`."""
+        return Transaction(self._wire, f"t{next(self._names)}")
+
+    # --- subscribing -----------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topic: str,
+        where: str = "",
+        *,
+        ack: AckMode = "auto",
+        overflow: Overflow | None = None,
+        queue: int = DEFAULT_QUEUE,
+    ) -> Subscription:
+        """Messages of a topic, or of all topics that match a pattern, one after the other.
+
+        Args:
+            topic: a topic, or a pattern such as `quotes.>`.
+            where: a selector, such as `price > 20`; the broker sends only what it is true for.
+            ack: `auto` counts a message as done when it is sent; `client` when it or a later one is acknowledged;
+                `client-individual` when it is.
+            overflow: what the broker does when this client is too slow; the broker's own choice by default.
+            queue: how many messages may wait here before the connection is not read any more.
+        """
+        return Subscription(self._wire, f"s{next(self._names)}", topic, where, ack, overflow, queue)
+
+    async def unsubscribe(self, subscription: Subscription) -> None:
+        """Want no more of a subscription. What has arrived can still be taken."""
+        await subscription.unsubscribe()
+
+    async def ack(self, message: ReceivedMessage) -> None:
+        """Tell the broker that a message is dealt with; in mode `client`, with all before it."""
+        line = await self._wire.line()
+        await line.write(acknowledgement("ACK", message, line.number))
+
+    async def nack(self, message: ReceivedMessage) -> None:
+        """Tell the broker that a message could not be dealt with."""
+        line = await self._wire.line()
+        await line.write(acknowledgement("NACK", message, line.number))
+
+
+def _parts(drafts: Iterable[Draft]) -> Iterator[list[Draft]]:
+    part: list[Draft] = []
+    size = 0
+    for draft in drafts:
+        part.append(draft)
+        size += len(draft.body)
+        if len(part) >= WRITE_MESSAGES or size >= WRITE_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _id_of(frame: Frame) -> MessageId:
+    text = frame.headers.get("message-id")
+    if text is None:
+        raise ClientError("the server confirms messages without their ids; only Postroad tells them")
+    return MessageId.parse(text)

@@ -1,0 +1,23 @@
+"""What can go wrong for a client."""
+
+from __future__ import annotations
+
+from postroad.errors import PostroadError
+
+__all__ = ["ClientError", "ConnectionLost"]
+
+
+class ClientError(PostroadError):
+    """The server refused something, or this client cannot do what was asked.
+
+    Attributes:
+        details: what else the server said, for people; empty when it said nothing more, and for errors of the client.
+    """
+
+    def __init__(self, text: str, details: str = "") -> None:
+        super().__init__(text)
+        self.details = details
+
+
+class ConnectionLost(ClientError):
+    """The connection could not be made, or is gone. What was under way may or may not have been done."""

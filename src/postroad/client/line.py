@@ -1,0 +1,331 @@
+"""One connection to a server, from CONNECT to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import re
+import ssl
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from postroad.client.clock import SERVER_TIME_HEADER, ClientClock
+from postroad.client.errors import ClientError, ConnectionLost
+from postroad.errors import PostroadError
+from postroad.protocols.stomp import HEART_BEAT, FrameReader, Version, encode_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from postroad.client.address import Address
+    from postroad.client.intake import Intake
+    from postroad.protocols.stomp import Frame
+
+__all__ = ["Hello", "Line"]
+
+# One read: a few hundred small messages, so that the loop turns often and little goes past a full mailbox.
+READ_BYTES = 64 * 1024
+# How long a closing client waits for the server to confirm that it has got everything.
+CLOSE_SECONDS = 5.0
+# A server is given up when this many of its heart-beats are missing: one may be late.
+HEART_BEAT_GRACE = 2
+# Beating a little early keeps the promise also when the loop is busy.
+_EARLY = 0.8
+
+_HEART_BEAT = re.compile(r"([0-9]{1,9}),([0-9]{1,9})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """How a client introduces itself.
+
+    Attributes:
+        login: who it is; None to say nothing.
+        passcode: the proof of it.
+        heart_beat: milliseconds: how often it can beat, and how often the server should; 0 for never.
+        tls: how to check the server's certificate; None for the system's authorities.
+        timeout: seconds that the server may take to answer.
+    """
+
+    login: str | None = None
+    passcode: str | None = None
+    heart_beat: tuple[int, int] = (10_000, 10_000)
+    tls: ssl.SSLContext | None = None
+    timeout: float = 30.0
+
+    def frame(self, host: str) -> bytes:
+        """The CONNECT frame."""
+        pairs = [("accept-version", str(Version.V1_2)), ("host", host)]
+        pairs.append(("heart-beat", f"{self.heart_beat[0]},{self.heart_beat[1]}"))
+        pairs += [(name, text) for name, text in (("login", self.login), ("passcode", self.passcode)) if text]
+        return encode_frame("CONNECT", pairs)
+
+
+class Line:
+    """A connection that is up; `Line.open` makes it.
+
+    Attributes:
+        number: which of the client's connections this is.
+        failure: why it ended, if it has.
+        told: whether somebody has heard of the failure.
+        ended: set when it has.
+        clock: how the server's clock compares with ours.
+        server: what the server calls itself.
+    """
+
+    def __init__(
+        self,
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        number: int,
+        intake: Intake,
+        deliver: Callable[[Frame, int], None],
+        timeout: float,
+    ) -> None:
+        self._reader, self._writer = streams
+        self.number = number
+        self.failure: PostroadError | None = None
+        self.told = False
+        self.ended = asyncio.Event()
+        self.clock = ClientClock()
+        self.server = ""
+        self._intake = intake
+        self._deliver = deliver
+        self._timeout = timeout
+        self._frames = FrameReader()
+        self._receipts = itertools.count(1)
+        self._pending: dict[str, asyncio.Future[Frame]] = {}
+        self._silence: float | None = None
+        self._sent = 0.0
+        self._closing = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def open(
+        cls, address: Address, hello: Hello, number: int, intake: Intake, deliver: Callable[[Frame, int], None]
+    ) -> Line:
+        """Connect and introduce oneself.
+
+        Raises:
+            ConnectionLost: nobody listens there, or nothing came back.
+            ClientError: the server refused.
+        """
+        tls = (hello.tls or ssl.create_default_context()) if address.tls else None
+        try:
+            async with asyncio.timeout(hello.timeout):
+                streams = await asyncio.open_connection(address.host, address.port, ssl=tls)
+                line = cls(streams, number, intake, deliver, hello.timeout)
+                try:
+                    await line._greet(address, hello)
+                except BaseException:
+                    line._writer.transport.abort()
+                    raise
+        except TimeoutError:
+            raise ConnectionLost(f"{address}: no answer within {hello.timeout:g} s") from None
+        except OSError as error:
+            raise ConnectionLost(f"{address}: cannot connect ({error.strerror or error})") from error
+        return line
+
+    async def _greet(self, address: Address, hello: Hello) -> None:
+        asked = time.time_ns() // 1_000_000
+        self._write(hello.frame(address.host))
+        frames: list[Frame] = []
+        while not frames:
+            data = await self._reader.read(READ_BYTES)
+            if not data:
+                raise ConnectionLost(f"{address}: the server closed the connection instead of answering CONNECT")
+            frames = self._frames.receive(data)
+        first = frames[0]
+        if first.command == "ERROR":
+            raise _refusal(first)
+        if first.command != "CONNECTED":
+            raise ClientError(f"{address}: the server answered CONNECT with {first.command[:20]!r}")
+        if self._frames.version is not Version.V1_2:
+            raise ClientError(f"{address}: the server speaks STOMP {self._frames.version}, this client only 1.2")
+        answered = time.time_ns() // 1_000_000
+        self.clock = ClientClock.from_exchange(asked, answered, first.headers.get(SERVER_TIME_HEADER))
+        self.server = first.headers.get("server", "")
+        beats = self._agree(hello.heart_beat, first.headers.get("heart-beat", "0,0"))
+        self._tasks = [asyncio.create_task(self._listen(frames[1:]))]
+        if beats:
+            self._tasks.append(asyncio.create_task(self._beat(beats)))
+
+    def _agree(self, ours: tuple[int, int], theirs: str) -> float:
+        """Settle the heart-beats: sets how long the server may be silent, answers the seconds between ours."""
+        found = _HEART_BEAT.fullmatch(theirs)
+        can, wants = (int(found[1]), int(found[2])) if found else (0, 0)
+        if can and ours[1]:
+            self._silence = HEART_BEAT_GRACE * max(can, ours[1]) / 1000
+        return max(ours[0], wants) / 1000 if ours[0] and wants else 0.0
+
+    # --- sending ---------------------------------------------------------------------------------------------------
+
+    async def write(self, data: bytes) -> None:
+        """Hand bytes to the socket, and wait while it takes no more.
+
+        Raises:
+            ClientError: the connection has ended.
+        """
+        self._check()
+        self._write(data)
+        try:
+            await self._writer.drain()
+        except OSError:
+            # The listener says why; it may know more than the socket, such as an ERROR that came before.
+            await self.ended.wait()
+        self._check()
+
+    def expect(self) -> tuple[str, asyncio.Future[Frame]]:
+        """A receipt to ask for, and where it will come."""
+        self._check()
+        receipt = str(next(self._receipts))
+        self._pending[receipt] = future = asyncio.get_running_loop().create_future()
+        return receipt, future
+
+    async def answers(self, expected: Sequence[tuple[str, asyncio.Future[Frame]]]) -> list[Frame]:
+        """Wait for receipts.
+
+        Raises:
+            ClientError: the server refused, the connection ended, or the time is over.
+        """
+        self._intake.await_receipts(1)
+        try:
+            async with asyncio.timeout(self._timeout):
+                return [await future for _, future in expected]
+        except TimeoutError:
+            raise ClientError(self._unanswered()) from None
+        finally:
+            self._intake.await_receipts(-1)
+            self.forget(expected)
+
+    async def request(self, command: str, pairs: Sequence[tuple[str, str]]) -> Frame:
+        """Send a frame, and wait until the server has done what it says."""
+        expected = self.expect()
+        try:
+            await self.write(encode_frame(command, [*pairs, ("receipt", expected[0])]))
+        except BaseException:
+            self.forget([expected])
+            raise
+        return (await self.answers([expected]))[0]
+
+    def forget(self, expected: Sequence[tuple[str, asyncio.Future[Frame]]]) -> None:
+        """Do not wait for these any more."""
+        for receipt, future in expected:
+            self._pending.pop(receipt, None)
+            if not future.cancel() and not future.cancelled():
+                future.exception()  # asked for, so that asyncio does not report it as overlooked
+
+    def _unanswered(self) -> str:
+        text = f"no receipt within {self._timeout:g} s; whether the server did it is not known"
+        full = None if self._intake.is_open else self._intake.fullest()
+        if full is None:
+            return text
+        return (
+            f"{text}. {full.waiting:,} messages of subscription {full.name} wait to be taken and hold up this"
+            " connection: take them, or subscribe on a connection of its own"
+        )
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            self.told = True
+            raise self.failure
+        if self._closing:
+            raise ClientError("the client is closed; make a new one")
+
+    def _write(self, data: bytes) -> None:
+        self._writer.write(data)
+        self._sent = asyncio.get_running_loop().time()
+
+    async def _beat(self, every: float) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due = self._sent + _EARLY * every
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            if loop.time() >= self._sent + _EARLY * every:
+                self._write(HEART_BEAT)
+
+    # --- receiving -------------------------------------------------------------------------------------------------
+
+    async def _listen(self, frames: list[Frame]) -> None:
+        error: PostroadError
+        try:
+            while True:
+                for frame in frames:
+                    self._take(frame)
+                await self._intake.room()
+                # Only while it reads: a client that does not listen cannot call the server silent.
+                async with asyncio.timeout(self._silence):
+                    data = await self._reader.read(READ_BYTES)
+                if not data:
+                    raise ConnectionLost("the server closed the connection")
+                frames = self._frames.receive(data)
+        except TimeoutError:
+            error = ConnectionLost(f"nothing heard from the server for {self._silence:g} s, not even a heart-beat")
+        except OSError as lost:
+            error = ConnectionLost(f"the connection is lost ({lost.strerror or lost})")
+        except PostroadError as told:
+            error = told
+        self._end(error)
+
+    def _take(self, frame: Frame) -> None:
+        if frame.command == "MESSAGE":
+            if not self._closing:
+                self._deliver(frame, self.number)
+        elif frame.command == "RECEIPT":
+            future = self._pending.pop(frame.headers.get("receipt-id", ""), None)
+            if future is not None and not future.done():
+                future.set_result(frame)
+        elif frame.command == "ERROR":
+            raise _refusal(frame)
+
+    def _end(self, error: PostroadError) -> None:
+        self.failure = error
+        self.told = bool(self._pending)
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(error)
+        self._writer.close()
+        for task in self._tasks[1:]:
+            task.cancel()
+        self.ended.set()
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Take leave: wait until the server has everything, for at most CLOSE_SECONDS.
+
+        Raises:
+            ClientError: the server refused something meanwhile.
+        """
+        try:
+            await self._take_leave()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            if self.failure is None:
+                self._end(ClientError("the client is closed; make a new one"))
+            self._writer.transport.abort()
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._writer.wait_closed()
+
+    async def _take_leave(self) -> None:
+        if self.failure is not None or self._closing:
+            return
+        receipt, future = self.expect()
+        self._closing = True
+        self._intake.close()
+        self._write(encode_frame("DISCONNECT", [("receipt", receipt)]))
+        try:
+            with contextlib.suppress(ConnectionLost, TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await future
+        finally:
+            self.forget([(receipt, future)])
+
+
+def _refusal(frame: Frame) -> ClientError:
+    details = frame.body.decode("utf-8", "replace").strip("\n")
+    return ClientError(frame.headers.get("message") or "the server reported an error without a text", details)

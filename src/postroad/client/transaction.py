@@ -1,0 +1,86 @@
+"""A transaction: messages and acknowledgements that count together, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from postroad.client.acknowledging import acknowledgement
+from postroad.client.errors import ClientError
+from postroad.client.sending import send_frame
+from postroad.messages import Draft, MessageId
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from postroad.client.line import Line
+    from postroad.client.receiving import ReceivedMessage
+    from postroad.client.wire import Wire
+    from postroad.messages import Value
+
+__all__ = ["Transaction"]
+
+
+class Transaction:
+    """What `Client.transaction` gives: commits when its block ends, aborts when the block raises.
+
+    It lives on one connection: when that is lost, the server drops it, and so do later calls, with an error.
+
+    Attributes:
+        first_id: after the commit, the id of its first message; the others have the next ones. None without messages.
+        count: after the commit, how many messages it had.
+    """
+
+    def __init__(self, wire: Wire, name: str) -> None:
+        self.name = name
+        self.first_id: MessageId | None = None
+        self.count = 0
+        self._wire = wire
+        self._line: Line | None = None
+
+    async def publish(
+        self,
+        topic: str,
+        attributes: Mapping[str, Value] | None = None,
+        body: bytes | str = b"",
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Publish when the transaction commits."""
+        data = body.encode() if isinstance(body, str) else body
+        draft = Draft(topic, attributes or {}, headers or {}, data)
+        await self._open().write(send_frame(draft, transaction=self.name))
+
+    async def ack(self, message: ReceivedMessage) -> None:
+        """Acknowledge when the transaction commits."""
+        line = self._open()
+        await line.write(acknowledgement("ACK", message, line.number, self.name))
+
+    async def nack(self, message: ReceivedMessage) -> None:
+        """Refuse a message when the transaction commits."""
+        line = self._open()
+        await line.write(acknowledgement("NACK", message, line.number, self.name))
+
+    async def __aenter__(self) -> Transaction:
+        if self._line is not None:
+            raise ClientError("a transaction is used once; begin another one")
+        self._line = await self._wire.line()
+        await self._line.request("BEGIN", [("transaction", self.name)])
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        line = self._open()
+        if kind is not None:
+            # The program's own error is the one to see.
+            with contextlib.suppress(ClientError):
+                await line.request("ABORT", [("transaction", self.name)])
+            return
+        receipt = await line.request("COMMIT", [("transaction", self.name)])
+        self.count = int(receipt.headers.get("message-count", "0"))
+        if (text := receipt.headers.get("message-id")) is not None:
+            self.first_id = MessageId.parse(text)
+
+    def _open(self) -> Line:
+        if self._line is None:
+            raise ClientError("the transaction has not begun; use it inside `async with`")
+        return self._line

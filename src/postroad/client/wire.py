@@ -1,0 +1,176 @@
+"""The way to the server, over one connection after another when the client may reconnect."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from random import Random
+from typing import TYPE_CHECKING
+
+from postroad.client.errors import ClientError, ConnectionLost
+from postroad.client.intake import Intake, Mailbox
+from postroad.client.line import Line
+from postroad.client.receiving import ReceivedMessage
+from postroad.errors import PostroadError
+
+if TYPE_CHECKING:
+    from postroad.client.address import Address
+    from postroad.client.line import Hello
+    from postroad.client.reconnecting import Reconnect
+    from postroad.protocols.stomp import Frame
+
+__all__ = ["Wire"]
+
+log = logging.getLogger("postroad.client")
+
+
+class Wire:
+    """Keeps a connection up, as far as it may, and the subscriptions on it.
+
+    Attributes:
+        address: where the server is.
+        intake: what waits for the program, and whether there is room for more.
+    """
+
+    def __init__(self, address: Address, hello: Hello, reconnect: Reconnect | None) -> None:
+        self.address = address
+        self.intake = Intake()
+        self._hello = hello
+        self._reconnect = reconnect
+        self._line: Line | None = None
+        self._lines = 0
+        self._up = asyncio.Event()
+        self._failure: PostroadError | None = None
+        self._told = False
+        self._keeper: asyncio.Task[None] | None = None
+        self._subscribed: dict[str, tuple[Mailbox, list[tuple[str, str]]]] = {}
+
+    async def open(self) -> None:
+        """Connect for the first time; this is tried once, whatever the policy, so that a wrong address shows."""
+        if self._lines:
+            raise ClientError("a client connects once; make a new one")
+        self._line = await self._connect()
+        self._up.set()
+        self._keeper = asyncio.create_task(self._keep())
+
+    async def close(self) -> None:
+        """Take leave of the server; raises what it still had to refuse."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        for mailbox, _ in self._subscribed.values():
+            mailbox.end(None)
+        unseen = self._unseen()
+        self._failure = ClientError("the client is closed; make a new one")
+        self._up.set()
+        if self._line is not None:
+            await self._line.close()
+        if unseen is not None:
+            raise unseen
+
+    def _unseen(self) -> PostroadError | None:
+        """What the server refused and nobody has heard of, because nobody waited for it."""
+        if self._line is None or self._told or self._line.told:
+            return None
+        failed = self._failure or self._line.failure
+        return None if isinstance(failed, ConnectionLost) else failed
+
+    async def line(self) -> Line:
+        """The connection; waits for it while it is being restored.
+
+        Raises:
+            ClientError: the client is not connected, or the connection is gone for good.
+        """
+        if self._line is None:
+            raise ClientError("the client is not connected; use it inside `async with`")
+        if self._line.ended.is_set() and self._failure is None:
+            # The keeper has not had its turn yet; it will say how this goes on.
+            self._up.clear()
+        await self._up.wait()
+        if self._failure is not None:
+            self._told = True
+            raise self._failure
+        return self._line
+
+    async def subscribe(self, mailbox: Mailbox, headers: list[tuple[str, str]]) -> None:
+        """Subscribe, and do so again on each later connection. The mailbox gets what arrives."""
+        line = await self.line()
+        self._subscribed[mailbox.name] = (mailbox, headers)
+        try:
+            await line.request("SUBSCRIBE", headers)
+        except BaseException:
+            del self._subscribed[mailbox.name]
+            raise
+
+    async def unsubscribe(self, mailbox: Mailbox) -> None:
+        """Want no more of it."""
+        if self._subscribed.pop(mailbox.name, None) is None:
+            return
+        # Without a connection there is nothing to undo: the server has forgotten the subscription with it.
+        with contextlib.suppress(ConnectionLost):
+            await (await self.line()).request("UNSUBSCRIBE", [("id", mailbox.name)])
+
+    # --- connections -----------------------------------------------------------------------------------------------
+
+    async def _connect(self) -> Line:
+        self._lines += 1
+        return await Line.open(self.address, self._hello, self._lines, self.intake, self._deliver)
+
+    def _deliver(self, frame: Frame, connection: int) -> None:
+        found = self._subscribed.get(frame.headers.get("subscription", ""))
+        # What was on its way when the program unsubscribed belongs to nobody.
+        if found is not None:
+            found[0].put(ReceivedMessage.of(frame, connection))
+
+    async def _keep(self) -> None:
+        """Wait for the end of each connection, and make the next."""
+        assert self._line is not None
+        while True:
+            await self._line.ended.wait()
+            self._up.clear()
+            failure = self._line.failure
+            assert failure is not None
+            await self._line.close()
+            if self._reconnect is not None:
+                log.warning("%s: %s; reconnecting", self.address, failure)
+                self._line.told = True
+                failure = await self._restore(self._reconnect, failure)
+            if failure is not None:
+                self._give_up(failure)
+                return
+            self._up.set()
+
+    async def _restore(self, policy: Reconnect, failure: PostroadError) -> PostroadError | None:
+        """Connect again and subscribe again; None, or why not."""
+        for delay in policy.delays(Random()):
+            await asyncio.sleep(delay)
+            try:
+                line = await self._connect()
+            except ConnectionLost as lost:
+                failure = lost
+                continue
+            except PostroadError as refused:
+                return refused
+            try:
+                for _, headers in list(self._subscribed.values()):
+                    await line.request("SUBSCRIBE", headers)
+            except BaseException as error:
+                with contextlib.suppress(PostroadError):
+                    await line.close()
+                if not isinstance(error, ConnectionLost):
+                    if isinstance(error, PostroadError):
+                        return error
+                    raise
+                failure = error
+                continue
+            self._line = line
+            return None
+        return ConnectionLost(f"{failure}; gave up after {policy.attempts} attempts to reconnect")
+
+    def _give_up(self, failure: PostroadError) -> None:
+        self._failure = failure
+        self._told = bool(self._subscribed)
+        for mailbox, _ in self._subscribed.values():
+            mailbox.end(failure)
+        self._up.set()
