@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from postroad.protocols.link.conversation import Heard, LinkConversation, Neighbour
 from postroad.protocols.link.data import Data, decode_data, encode_data
 from postroad.protocols.link.decoder import LinkDecoder
 from postroad.protocols.link.errors import LinkError, Reason
 from postroad.protocols.link.frames import (
+    CUSTODY,
     HEART_BEAT,
     Bye,
     Control,
@@ -19,18 +21,38 @@ from postroad.protocols.link.frames import (
     encode_progress,
     encode_welcome,
 )
+from postroad.protocols.link.handshake import Handshake, Identity, Standing
+from postroad.protocols.link.pulse import Pulse, redial_delay
+from postroad.protocols.link.receiving import LinkReceiver, ReceiverStatistics
+from postroad.protocols.link.sending import Attached, LinkSender, Room, SenderLimits, SenderStatistics, Sent
 
 __all__ = [
+    "CUSTODY",
     "HEART_BEAT",
+    "Attached",
     "Bye",
     "Control",
     "Data",
+    "Handshake",
+    "Heard",
     "HeartBeat",
     "Hello",
+    "Identity",
+    "LinkConversation",
     "LinkDecoder",
     "LinkError",
+    "LinkReceiver",
+    "LinkSender",
+    "Neighbour",
     "Progress",
+    "Pulse",
     "Reason",
+    "ReceiverStatistics",
+    "Room",
+    "SenderLimits",
+    "SenderStatistics",
+    "Sent",
+    "Standing",
     "Welcome",
     "decode_data",
     "encode_bye",
@@ -39,4 +61,5 @@ __all__ = [
     "encode_hello",
     "encode_progress",
     "encode_welcome",
+    "redial_delay",
 ]

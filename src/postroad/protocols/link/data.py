@@ -26,7 +26,16 @@ if TYPE_CHECKING:
     Sets: TypeAlias = NDArray[np.uint64]
     Lines: TypeAlias = NDArray[np.int64]
 
-__all__ = ["DATA_HEAD_BYTES", "ROW_BYTES", "Data", "decode_data", "encode_data", "row_sizes"]
+__all__ = [
+    "DATA_HEAD_BYTES",
+    "ROW_BYTES",
+    "Data",
+    "check_destinations",
+    "decode_data",
+    "encode_checked",
+    "encode_data",
+    "row_sizes",
+]
 
 # Frame number, membership epoch, rows, sets, words per set, reserved.
 _HEAD = struct.Struct("<QQIIII")
@@ -54,9 +63,7 @@ class Data(NamedTuple):
     lines: Lines
 
 
-def encode_data(
-    batch: Batch, rows: Lines, sets: Sets, lines: Lines, epoch: int, number: int, sizes: Lines | None = None
-) -> memoryview:
+def encode_data(batch: Batch, rows: Lines, sets: Sets, lines: Lines, epoch: int, number: int) -> memoryview:
     """Rows of a batch as one frame.
 
     Args:
@@ -66,19 +73,25 @@ def encode_data(
         lines: for each of `rows`, its line in `sets`.
         epoch: the membership epoch.
         number: of the frame.
-        sizes: what `row_sizes` said about these rows, if it was asked before.
 
     Raises:
         LimitError: the frame would be too large, or have too many rows.
         LinkError: a row is not in the batch, or the destinations do not fit.
         MessageError: a row is no legal message.
     """
+    if not 1 <= len(rows) <= MAX_ROWS_PER_FRAME:
+        raise LimitError("the rows of a DATA frame", len(rows), MAX_ROWS_PER_FRAME, "and 1 at least; cut the batch")
+    check_destinations(len(rows), sets, lines)
+    return encode_checked(batch, rows, sets, lines, epoch, number, row_sizes(batch, rows))
+
+
+def encode_checked(
+    batch: Batch, rows: Lines, sets: Sets, lines: Lines, epoch: int, number: int, sizes: Lines
+) -> memoryview:
+    """As `encode_data`, for rows and destinations that are known to be legal, with what `row_sizes` said about them."""
     count = len(rows)
-    _check_destinations(count, sets, lines)
     if len(sets) > count:
         sets, lines = sets[lines], np.arange(count)
-    if sizes is None:
-        sizes = row_sizes(batch, rows)
     lines_at = DATA_HEAD_BYTES + sets.size * 8
     length = lines_at + count * ROW_BYTES + int(sizes.sum())
     head = header(DATA, length) + _HEAD.pack(number, epoch, count, len(sets), sets.shape[1], 0)
@@ -86,17 +99,8 @@ def encode_data(
     whole = frame.data
     whole[:DATA_HEAD_BYTES] = head
     whole[DATA_HEAD_BYTES:lines_at] = sets.astype("<u8", copy=False).tobytes()
-    write_rows(
-        batch.buffer,
-        batch.spans,
-        batch.ids,
-        batch.envelopes,
-        _row_array(rows),
-        _row_array(lines),
-        sizes,
-        frame,
-        lines_at,
-    )
+    columns = (batch.buffer, batch.spans, batch.ids, batch.envelopes)
+    write_rows(*columns, _row_array(rows), _row_array(lines), sizes, frame, lines_at)
     return whole
 
 
@@ -132,12 +136,15 @@ def _refusal(batch: Batch, row: int) -> PostroadError:
     return LinkError(f"row {row} cannot be sent")
 
 
-def _check_destinations(count: int, sets: Sets, lines: Lines) -> None:
-    if not 1 <= count <= MAX_ROWS_PER_FRAME:
-        raise LimitError("the rows of a DATA frame", count, MAX_ROWS_PER_FRAME, "and 1 at least; cut the batch")
+def check_destinations(count: int, sets: Sets, lines: Lines) -> None:
+    """Check the destinations of so many rows; none are needed for none.
+
+    Raises:
+        LinkError: they do not fit the rows, or each other.
+    """
     if sets.ndim != 2 or not 1 <= sets.shape[1] <= MAX_WORDS_PER_SET or len(lines) != count:
         raise LinkError(f"destinations: {len(lines)} lines into sets of shape {sets.shape} for {count} rows")
-    if int(lines.min()) < 0 or int(lines.max()) >= len(sets):
+    if count and (int(lines.min()) < 0 or int(lines.max()) >= len(sets)):
         raise LinkError(f"destinations: the line of a row is outside the {len(sets)} sets")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from postroad.protocols.link.data import Data, decode_data
 from postroad.protocols.link.errors import LinkError
@@ -20,6 +20,9 @@ from postroad.protocols.link.frames import (
     decode_small,
 )
 from postroad.protocols.link.limits import MAX_HANDSHAKE_FRAME_BYTES, MAX_LINK_FRAME_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Frame: TypeAlias = Hello | Welcome | Data | Control | Progress | HeartBeat | Bye
 
@@ -51,50 +54,51 @@ class LinkDecoder:
         return len(self._kept)
 
     def receive(self, data: bytes | bytearray | memoryview) -> list[Frame]:
-        """The frames that are whole now, in order. What is not `bytes` is copied first: its owner may write to it.
+        """The frames that are whole now, in order; see `frames`."""
+        return list(self.frames(data))
+
+    def frames(self, data: bytes | bytearray | memoryview) -> Iterator[Frame]:
+        """The frames that are whole now, one by one: `open` may be called in between. To be taken to the end.
+
+        What is not `bytes` is copied first: its owner may write to it.
 
         Raises:
-            LinkError: the bytes are no frames; nothing of this read counts, and the decoder takes no more.
+            LinkError: the bytes are no frame; the decoder takes no more.
         """
         if self._broken:
             raise LinkError("this link has been refused; open a new connection")
         try:
-            return self._cut(data if isinstance(data, bytes) else bytes(data))
+            yield from self._cut(data if isinstance(data, bytes) else bytes(data))
         except LinkError:
             self._broken = True
             self._kept = bytearray()
             raise
 
-    def _cut(self, data: bytes) -> list[Frame]:
-        frames: list[Frame] = []
+    def _cut(self, data: bytes) -> Iterator[Frame]:
         at = 0
         while self._kept and at < len(data):
-            at = self._gather(data, at, frames)
+            at = self._gather(data, at)
+            if len(self._kept) == self._wanted:
+                # The frame lies over what was kept, which is left to it.
+                whole, self._kept, self._wanted = self._kept, bytearray(), HEADER_BYTES
+                yield _decoded(memoryview(whole))
         view = memoryview(data)
         while len(data) - at >= HEADER_BYTES:
             end = at + self._length(data, at)
             if end > len(data):
                 break
-            frames.append(_decoded(view[at:end]))
+            yield _decoded(view[at:end])
             at = end
         if at < len(data):
             self._kept += view[at:]
             self._wanted = HEADER_BYTES if len(self._kept) < HEADER_BYTES else self._length(self._kept, 0)
-        return frames
 
-    def _gather(self, data: bytes, at: int, frames: list[Frame]) -> int:
+    def _gather(self, data: bytes, at: int) -> int:
         """Add to the frame that is kept what it wants; the offset behind that."""
         end = min(len(data), at + self._wanted - len(self._kept))
         self._kept += memoryview(data)[at:end]
-        if len(self._kept) < self._wanted:
-            return end
-        if self._wanted == HEADER_BYTES:
+        if len(self._kept) == HEADER_BYTES:
             self._wanted = self._length(self._kept, 0)
-        if len(self._kept) == self._wanted:
-            frames.append(_decoded(memoryview(self._kept)))
-            # The frame lies over the old one, which is left to it.
-            self._kept = bytearray()
-            self._wanted = HEADER_BYTES
         return end
 
     def _length(self, data: bytes | bytearray, at: int) -> int:

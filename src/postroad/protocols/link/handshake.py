@@ -1,0 +1,250 @@
+"""How two brokers come to trust each other, and learn what the other has received.
+
+    dialler                                   listener
+    HELLO    who I am, a nonce        ──►     checks it
+    checks it                         ◄──     HELLO    who I am, a nonce
+    WELCOME  proof, where I stand     ──►     checks the proof: the link is open here
+    checks the proof: open here too   ◄──     WELCOME  proof, where I stand
+
+Rule 1: who dials proves first. Whoever connects gets nothing from a listener to try secrets against.
+Rule 2: a proof covers both HELLOs, so nobody in between can change a version, a number or an epoch; and it names the
+        side that makes it, so it cannot be sent back to its maker.
+Rule 3: nothing of what the peer says counts before its proof does.
+Rule 4: a refusal is told to the peer with a BYE (`encode_bye(error.reason, str(error))` while `error.ours`).
+
+Proofs say who opened the connection, not who sends on it later: between machines, use TLS, and give what identifies the
+TLS session as `binding`.
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from postroad.protocols.link.errors import LinkError, Reason
+from postroad.protocols.link.frames import (
+    HMAC_SHA256,
+    LARGEST_COUNT,
+    NO_PROOF,
+    NONCE_BYTES,
+    PROOF_BYTES,
+    UNAUTHENTICATED,
+    Bye,
+    Hello,
+    Welcome,
+    encode_hello,
+    encode_welcome,
+)
+from postroad.protocols.link.limits import (
+    HEART_BEAT_MS,
+    MAX_HEART_BEAT_MS,
+    MAX_NETWORK_NAME_BYTES,
+    MIN_SECRET_BYTES,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
+    from postroad.protocols.link.decoder import Frame
+
+__all__ = ["HIGHEST_VERSION", "LOWEST_VERSION", "Handshake", "Identity", "Standing"]
+
+LOWEST_VERSION = HIGHEST_VERSION = 1
+
+_DIALLER, _LISTENER = b"postroad link, dialler", b"postroad link, listener"
+_LARGEST_NUMBER = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this end is.
+
+    Attributes:
+        broker: its number.
+        epoch: when this process started (ms).
+        network: the name of the network.
+        membership: the epoch of the network's membership.
+        secret: what all brokers of the network share; None to do without, which is for loopback alone.
+        capabilities: bits, such as `CUSTODY`.
+        heart_beat: this end sends something at least every so many ms.
+        binding: bytes that both ends of a TLS session know and nobody else has, such as the hash of its certificate.
+    """
+
+    broker: int
+    epoch: int
+    network: str
+    membership: int = 0
+    secret: bytes | None = field(default=None, repr=False)
+    capabilities: int = 0
+    heart_beat: int = HEART_BEAT_MS
+    binding: bytes = b""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.broker <= _LARGEST_NUMBER:
+            raise LinkError(f"a broker's number is between 1 and {_LARGEST_NUMBER:,}, not {self.broker}")
+        if not (1 <= self.epoch <= LARGEST_COUNT and 0 <= self.membership <= LARGEST_COUNT):
+            raise LinkError(f"process epoch {self.epoch} or membership epoch {self.membership} is out of range")
+        if not 1 <= len(self.network.encode()) <= MAX_NETWORK_NAME_BYTES:
+            raise LinkError(f"the name of a network has 1 to {MAX_NETWORK_NAME_BYTES} bytes")
+        if not 1 <= self.heart_beat <= MAX_HEART_BEAT_MS:
+            raise LinkError(f"a heart-beat is every 1 to {MAX_HEART_BEAT_MS:,} ms, not {self.heart_beat}")
+        if self.secret is not None and len(self.secret) < MIN_SECRET_BYTES:
+            raise LinkError(
+                f"the shared secret has {len(self.secret)} bytes; take {MIN_SECRET_BYTES} random ones or more"
+            )
+
+
+class Standing(NamedTuple):
+    """Where one end stands with a neighbour; see `Welcome`."""
+
+    epoch: int = 0
+    received: int = 0
+    settled: int = 0
+    first: int = 1
+
+
+class Handshake:
+    """One end of one handshake. Send what `begin` and `receive` give; when `done`, the link is open.
+
+    Attributes:
+        peer: the peer's HELLO. Trust it when `done`.
+        theirs: where the peer stands, when `done`.
+        ours: where this end said it stands.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        standing: Callable[[int], Standing],
+        *,
+        dialling: bool,
+        nonce: bytes,
+        expected: Container[int] | None = None,
+    ) -> None:
+        """
+        Args:
+            identity: who this end is.
+            standing: where this end stands with the neighbour of a number; asked at most once.
+            dialling: whether this end opened the connection.
+            nonce: 32 bytes from a good source of randomness, for this handshake alone.
+            expected: the numbers the peer may have; None for any but one's own.
+        """
+        if len(nonce) != NONCE_BYTES:
+            raise LinkError(f"a nonce has {NONCE_BYTES} random bytes, not {len(nonce)}")
+        self._identity = identity
+        self._standing = standing
+        self._dialling = dialling
+        self._expected = expected
+        self._hello = Hello(
+            LOWEST_VERSION,
+            HIGHEST_VERSION,
+            identity.broker,
+            identity.epoch,
+            identity.membership,
+            identity.network,
+            nonce,
+            UNAUTHENTICATED if identity.secret is None else HMAC_SHA256,
+            identity.capabilities,
+            identity.heart_beat,
+        )
+        self.peer: Hello | None = None
+        self.theirs: Standing | None = None
+        self.ours = Standing()
+        self.version = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether both ends have proved who they are."""
+        return self.theirs is not None
+
+    def begin(self) -> bytes:
+        """What to send when the connection is there."""
+        return encode_hello(self._hello) if self._dialling else b""
+
+    def receive(self, frame: Frame) -> bytes:
+        """What to send in answer to a frame.
+
+        Raises:
+            LinkError: there will be no link; the reason says why.
+        """
+        if isinstance(frame, Bye):
+            raise refused(frame)
+        if isinstance(frame, Hello) and self.peer is None:
+            self._check(frame)
+            self.peer = frame
+            return self._welcome(frame) if self._dialling else encode_hello(self._hello)
+        if isinstance(frame, Welcome) and self.peer is not None and not self.done:
+            self._verify(frame, self.peer)
+            answer = b"" if self._dialling else self._welcome(self.peer)
+            self.theirs = Standing(frame.epoch, frame.received, frame.settled, frame.first)
+            return answer
+        wanted = "HELLO" if self.peer is None else "WELCOME"
+        raise LinkError(f"a {type(frame).__name__} frame came where the handshake wants {wanted}")
+
+    def _check(self, peer: Hello) -> None:
+        own = self._hello
+        if peer.network != own.network:
+            raise LinkError(f"broker {peer.broker} is of another network, {peer.network!r}", Reason.NETWORK)
+        self.version = min(peer.highest, own.highest)
+        if self.version < max(peer.lowest, own.lowest):
+            raise LinkError(
+                f"broker {peer.broker} speaks versions {peer.lowest} to {peer.highest} of the link protocol, this one "
+                f"{own.lowest} to {own.highest}; update the older of the two",
+                Reason.VERSION,
+            )
+        if peer.broker == own.broker:
+            raise LinkError(
+                f"both ends are broker {own.broker}; numbers are unique, and no broker links to itself",
+                Reason.OWN_NUMBER,
+            )
+        if self._expected is not None and peer.broker not in self._expected:
+            raise LinkError(f"broker {peer.broker} is not expected on this link", Reason.UNEXPECTED_NUMBER)
+        if peer.authentication != own.authentication:
+            raise LinkError(
+                "one end has a secret and the other has none, or they prove it in different ways; give both the secret "
+                "of the network",
+                Reason.AUTHENTICATION,
+            )
+
+    def _welcome(self, peer: Hello) -> bytes:
+        self.ours = self._standing(peer.broker)
+        welcome = Welcome(self.version, *self.ours)
+        return encode_welcome(replace(welcome, proof=self._proof(welcome, peer, dialler=self._dialling)))
+
+    def _verify(self, welcome: Welcome, peer: Hello) -> None:
+        proof = self._proof(welcome, peer, dialler=not self._dialling)
+        if not hmac.compare_digest(proof, welcome.proof):
+            raise LinkError(
+                f"broker {peer.broker} does not know the secret of network {peer.network!r}; give both the same",
+                Reason.SECRET,
+            )
+        if welcome.version != self.version:
+            raise LinkError(
+                f"broker {peer.broker} chose version {welcome.version}; it is {self.version}", Reason.VERSION
+            )
+
+    def _proof(self, welcome: Welcome, peer: Hello, *, dialler: bool) -> bytes:
+        secret = self._identity.secret
+        if secret is None:
+            return NO_PROOF
+        first, second = (self._hello, peer) if self._dialling else (peer, self._hello)
+        binding = self._identity.binding
+        parts = (
+            _DIALLER if dialler else _LISTENER,
+            struct.pack("<I", len(binding)),
+            binding,
+            encode_hello(first),
+            encode_hello(second),
+            encode_welcome(welcome)[:-PROOF_BYTES],
+        )
+        return hmac.digest(secret, b"".join(parts), "sha256")
+
+
+def refused(bye: Bye) -> LinkError:
+    """What a BYE of the peer means here."""
+    known = bye.reason in tuple(Reason)
+    return LinkError(
+        f"the peer ended the link: {bye.text}", Reason(bye.reason) if known else Reason.REFUSED, ours=False
+    )

@@ -1,0 +1,73 @@
+"""Whether a connection is alive, and when to dial again when it is not."""
+
+from __future__ import annotations
+
+from postroad.protocols.link.limits import LONGEST_REDIAL_MS, MAX_MISSED_BEATS, SHORTEST_REDIAL_MS
+
+__all__ = ["Pulse", "redial_delay"]
+
+
+class Pulse:
+    """The heart-beats of one connection, both ways.
+
+    Args:
+        ours: this end sends something at least every so many ms.
+        theirs: the peer does so; three intervals without a byte, and it is dead.
+        now: ms.
+    """
+
+    def __init__(self, ours: int, theirs: int, now: int) -> None:
+        self._ours = ours
+        self._theirs = theirs
+        self._sent = now
+        self._heard = now
+        self._missed = 0
+
+    @property
+    def dead(self) -> bool:
+        """Whether the peer has missed too many beats."""
+        return self._missed >= MAX_MISSED_BEATS
+
+    @property
+    def due(self) -> int:
+        """When to `tick` next, at the latest (ms)."""
+        return min(self._sent + self._ours, self._heard + self._theirs * (self._missed + 1))
+
+    def sent(self, now: int) -> None:
+        """Something was written."""
+        self._sent = now
+
+    def heard(self, now: int) -> None:
+        """Something was read."""
+        self._heard = now
+        self._missed = 0
+
+    def tick(self, now: int) -> bool:
+        """Whether to send a heart-beat now; it then counts as sent.
+
+        A tick counts one missed beat at most: a process that was asleep itself has missed three itself, and gives the
+        peer the time to be heard.
+        """
+        if now >= self._heard + self._theirs * (self._missed + 1):
+            self._missed += 1
+            # The next beat is missed an interval from now, however late this tick is.
+            self._heard = now - self._theirs * self._missed
+        if now < self._sent + self._ours:
+            return False
+        self._sent = now
+        return True
+
+
+def redial_delay(attempt: int, random: float) -> int:
+    """How many ms to wait before dialling again.
+
+    Doubles with each attempt, from 0.1 to 30 seconds, less up to a half by chance, so that brokers which lost the same
+    neighbour do not all come back at once.
+
+    Args:
+        attempt: failures in a row, from 0.
+        random: in [0, 1).
+    """
+    # 2 ** 16 is beyond the longest delay by far, and no attempt makes a huge number.
+    longest = min(LONGEST_REDIAL_MS, SHORTEST_REDIAL_MS << min(max(attempt, 0), 16))
+    return round(longest * (1 - random / 2))

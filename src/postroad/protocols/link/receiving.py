@@ -1,0 +1,137 @@
+"""`LinkReceiver`: what has come from one neighbour, and what of it is settled. It outlives connections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from postroad.protocols.link.errors import LinkError
+from postroad.protocols.link.frames import Progress
+from postroad.protocols.link.limits import MAX_HELD_FRAMES, PROGRESS_FRAMES, PROGRESS_MS
+
+__all__ = ["LinkReceiver", "ReceiverStatistics"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverStatistics:
+    """Counts since the start; the last two are those of now."""
+
+    received_frames: int
+    repeated_frames: int
+    skipped_frames: int
+    restarts: int
+    unsettled_frames: int
+    settled_early: int
+
+
+class LinkReceiver:
+    """Checks the order of DATA frames from one neighbour, and tells it how far they are received and settled.
+
+    Attributes:
+        epoch: the neighbour's process; 0 before the first handshake.
+        received: its last frame that came.
+        settled: the last up to which all are settled.
+    """
+
+    def __init__(self, *, every_frames: int = PROGRESS_FRAMES, every_ms: int = PROGRESS_MS) -> None:
+        self.epoch = 0
+        self.received = 0
+        self.settled = 0
+        self._custody = False
+        # Settled out of turn: beyond `settled`, at most `received`.
+        self._early: set[int] = set()
+        self._told = Progress(0, 0)
+        self._news_since: int | None = None
+        self._every_frames = every_frames
+        self._every_ms = every_ms
+        self._received_frames = self._repeated = self._skipped = self._restarts = 0
+
+    def attach(self, epoch: int, first: int, *, custody: bool) -> None:
+        """A handshake is done.
+
+        Args:
+            epoch: from the peer's HELLO; another one than before means that it begins anew.
+            first: from its WELCOME; it sends nothing before this frame.
+            custody: whether it asks to settle frames when they are done with; if not, they are settled on receipt.
+        """
+        if epoch != self.epoch:
+            self._restarts += self.epoch != 0
+            self.epoch = epoch
+            self._move_to(first - 1)
+        elif first > self.received + 1:
+            # Given up by the sender and gone another way, together with all before that was not settled.
+            self._skipped += first - 1 - self.received
+            self._move_to(first - 1)
+        self._custody = custody
+        if not custody:
+            self._move_to(self.received)
+        # The peer may know more from our WELCOME; being told twice does no harm.
+        self._told = Progress(0, 0)
+        self._news_since = None
+
+    def _move_to(self, number: int) -> None:
+        self.received = self.settled = number
+        self._early.clear()
+
+    def accept(self, number: int) -> bool:
+        """Whether a DATA frame is new. One that came before is to be dropped.
+
+        Raises:
+            LinkError: frames before it are missing, or too many are not settled.
+        """
+        if number <= self.received:
+            self._repeated += 1
+            return False
+        if number != self.received + 1:
+            raise LinkError(f"DATA {number} came, and {self.received + 1} is next: frames are missing")
+        if self.received - self.settled >= MAX_HELD_FRAMES:
+            raise LinkError(f"more than {MAX_HELD_FRAMES:,} frames are under way and not settled; the peer must wait")
+        self.received = number
+        self._received_frames += 1
+        if not self._custody:
+            self._move_to(number)
+        return True
+
+    def settle(self, epoch: int, number: int) -> None:
+        """This broker, and all it passed the frame on to, are done with a frame; in any order, and once is enough.
+
+        Args:
+            epoch: the neighbour's when the frame came: what is left over from an earlier process of it is ignored.
+            number: of the frame.
+
+        Raises:
+            LinkError: no such frame came.
+        """
+        if epoch != self.epoch or number <= self.settled:
+            return
+        if number > self.received:
+            raise LinkError(f"DATA {number} cannot be settled: {self.received} is the last that came")
+        self._early.add(number)
+        while self.settled + 1 in self._early:
+            self.settled += 1
+            self._early.remove(self.settled)
+
+    def progress(self, now: int) -> Progress | None:
+        """What to tell the peer now, if anything. To be asked after each read and on each tick."""
+        news = Progress(self.received, self.settled)
+        if news == self._told:
+            self._news_since = None
+            return None
+        if self._news_since is None:
+            self._news_since = now
+        fresh = max(news.received - self._told.received, news.settled - self._told.settled)
+        if fresh < self._every_frames and now - self._news_since < self._every_ms:
+            return None
+        self._told = news
+        self._news_since = None
+        return news
+
+    def statistics(self) -> ReceiverStatistics:
+        """Counts."""
+        return ReceiverStatistics(
+            self._received_frames,
+            self._repeated,
+            self._skipped,
+            self._restarts,
+            self.received - self.settled,
+            len(self._early),
+        )

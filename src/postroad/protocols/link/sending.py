@@ -1,0 +1,306 @@
+"""`LinkSender`: what one neighbour has still to receive, or to settle. It outlives connections.
+
+Theory of operation. DATA frames to a neighbour are numbered 1, 2, 3, … and held, as bytes, until the promise allows to
+let them go: under *relay* when the neighbour has received them, under *custody* when it has settled them. After a cut
+the neighbour says exactly what it has received, so what it lacks is sent again and nothing comes twice. A neighbour
+that comes back as another process (another epoch) has forgotten everything: what is held is returned, for the caller to
+route anew and mark as maybe-duplicate.
+
+Each connection begins with the number of the first frame that may come (`first`). Frames before it are done with, or
+were given up and went another way; the receiver does not wait for them. So numbers are never used for two frames that
+one process of the neighbour could see.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from postroad.protocols.link.data import (
+    DATA_HEAD_BYTES,
+    ROW_BYTES,
+    Data,
+    check_destinations,
+    decode_data,
+    encode_checked,
+    row_sizes,
+)
+from postroad.protocols.link.errors import LinkError
+from postroad.protocols.link.handshake import Standing
+from postroad.protocols.link.limits import (
+    MAX_HELD_BYTES,
+    MAX_HELD_FRAMES,
+    MAX_HELD_ROWS,
+    MAX_LINK_FRAME_BYTES,
+    MAX_ROWS_PER_FRAME,
+    TARGET_FRAME_BYTES,
+)
+
+if TYPE_CHECKING:
+    from postroad.messages import Batch
+    from postroad.protocols.link.data import Lines, Sets
+    from postroad.protocols.link.frames import Progress
+
+__all__ = ["Attached", "LinkSender", "Room", "SenderLimits", "SenderStatistics", "Sent"]
+
+
+@dataclass(frozen=True, slots=True)
+class SenderLimits:
+    """How much is held for one neighbour, and how large a frame grows before the next one begins."""
+
+    bytes: int = MAX_HELD_BYTES
+    rows: int = MAX_HELD_ROWS
+    frames: int = MAX_HELD_FRAMES
+    frame_bytes: int = TARGET_FRAME_BYTES
+
+    def __post_init__(self) -> None:
+        if min(self.bytes, self.rows, self.frames, self.frame_bytes) < 1:
+            raise LinkError(f"the limits of a link are 1 or more, not {self}")
+        if self.frame_bytes > MAX_LINK_FRAME_BYTES or self.frames > MAX_HELD_FRAMES:
+            raise LinkError(f"a frame has at most {MAX_LINK_FRAME_BYTES:,} bytes, and {MAX_HELD_FRAMES:,} may be held")
+
+
+class Room(NamedTuple):
+    """What may still be added."""
+
+    bytes: int
+    rows: int
+    frames: int
+
+
+class Sent(NamedTuple):
+    """What became of rows: frames to write now (none without a connection), and how many of the rows are taken."""
+
+    frames: list[memoryview]
+    taken: int
+
+
+class Attached(NamedTuple):
+    """What a new connection calls for: frames to write, and frames that must go another way."""
+
+    resend: list[memoryview]
+    returned: list[Data]
+
+
+@dataclass(frozen=True, slots=True)
+class SenderStatistics:
+    """Counts since the start; `held_…` are those of now."""
+
+    sent_frames: int
+    sent_rows: int
+    resent_frames: int
+    returned_frames: int
+    freed_frames: int
+    refused_rows: int
+    held_frames: int
+    held_rows: int
+    held_bytes: int
+
+
+class _Held(NamedTuple):
+    number: int
+    frame: memoryview
+    rows: int
+
+
+class LinkSender:
+    """Numbers and holds what goes to one neighbour.
+
+    Args:
+        epoch: of this process; numbering belongs to it.
+        custody: hold until settled, not only until received.
+        limits: how much to hold.
+    """
+
+    def __init__(self, epoch: int, *, custody: bool = False, limits: SenderLimits | None = None) -> None:
+        self.custody = custody
+        self._epoch = epoch
+        self._limits = limits or SenderLimits()
+        self._held: deque[_Held] = deque()
+        self._bytes = self._rows = 0
+        self._next = 1
+        self._received = self._settled = 0
+        self._peer_epoch = 0
+        # The last frame that was handed out to be written.
+        self._offered = 0
+        self._attached = False
+        self._sent_frames = self._sent_rows = self._resent = self._returned = self._freed = self._refused = 0
+
+    @property
+    def first(self) -> int:
+        """The first frame that a new connection would carry."""
+        return self._received + 1
+
+    @property
+    def room(self) -> Room:
+        """What may still be added before the limits are reached."""
+        limits = self._limits
+        return Room(limits.bytes - self._bytes, limits.rows - self._rows, limits.frames - len(self._held))
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for a frame of usual size: time to pause those whose messages go this way."""
+        room = self.room
+        return room.bytes < min(self._limits.frame_bytes, self._limits.bytes) or room.rows < 1 or room.frames < 1
+
+    def send(self, batch: Batch, rows: Lines, sets: Sets, lines: Lines, epoch: int) -> Sent:
+        """Number and hold rows of a batch; see `encode_data`. As many of the first rows as there is room for are taken.
+
+        Raises:
+            PostroadError: rows or destinations are not legal; nothing is taken.
+        """
+        check_destinations(len(rows), sets, lines)
+        sizes = row_sizes(batch, rows)
+        frames: list[memoryview] = []
+        taken = 0
+        while taken < len(rows):
+            count = self._fitting(sizes[taken:], len(sets), sets.shape[1] * 8)
+            if count == 0:
+                break
+            part = slice(taken, taken + count)
+            frame = encode_checked(batch, rows[part], sets, lines[part], epoch, self._next, sizes[part])
+            self._hold(frame, count)
+            frames.append(frame)
+            taken += count
+        self._refused += len(rows) - taken
+        if not self._attached:
+            return Sent([], taken)
+        self._offered = self._next - 1
+        return Sent(frames, taken)
+
+    def _fitting(self, sizes: Lines, distinct: int, set_bytes: int) -> int:
+        """How many rows the next frame takes: one at least, if there is room for it at all."""
+        room = self.room
+        if room.frames < 1:
+            return 0
+        most = min(len(sizes), room.rows, MAX_ROWS_PER_FRAME)
+        # A frame has no more sets than rows.
+        all_rows = int(sizes.sum()) + len(sizes) * ROW_BYTES + min(distinct, len(sizes)) * set_bytes
+        limit = min(room.bytes, self._limits.frame_bytes) - DATA_HEAD_BYTES
+        if most == len(sizes) and all_rows <= limit:
+            return most
+        ends = np.cumsum(sizes[:most] + ROW_BYTES) + np.minimum(np.arange(1, most + 1), distinct) * set_bytes
+        count = int(np.searchsorted(ends, limit, side="right"))
+        if count == 0 and most and int(ends[0]) <= room.bytes - DATA_HEAD_BYTES:
+            return 1
+        return count
+
+    def _hold(self, frame: memoryview, rows: int) -> None:
+        self._held.append(_Held(self._next, frame, rows))
+        self._next += 1
+        self._bytes += len(frame)
+        self._rows += rows
+        self._sent_frames += 1
+        self._sent_rows += rows
+
+    def attach(self, peer_epoch: int, theirs: Standing, first: int) -> Attached:
+        """A handshake is done.
+
+        Args:
+            peer_epoch: from the peer's HELLO.
+            theirs: from the peer's WELCOME.
+            first: what this end said in its own WELCOME.
+
+        Raises:
+            LinkError: what the peer says it has was never sent, or `first` is no longer true; nothing changes.
+        """
+        if theirs.epoch == self._epoch and theirs.received > self._offered:
+            raise self._unsent(theirs.received)
+        resend: list[memoryview] = []
+        returned: list[Data] = []
+        if theirs.epoch == self._epoch and self._peer_epoch in (0, peer_epoch):
+            resend = self._continue(theirs, first)
+        elif not self._peer_epoch:
+            resend = self._continue(Standing(), first)
+        else:
+            returned = self._start_anew(first)
+        self._peer_epoch = peer_epoch
+        self._attached = True
+        self._offered = self._next - 1
+        self._resent += len(resend)
+        return Attached(resend, returned)
+
+    def _continue(self, theirs: Standing, first: int) -> list[memoryview]:
+        """The peer remembers this process, or has never met it: the frames it lacks."""
+        received = max(theirs.received, self._received)
+        # The peer goes on behind what it has, or what it was told not to wait for.
+        if received != max(theirs.received, first - 1):
+            raise self._stale(first)
+        self._free(received, max(theirs.settled, self._settled))
+        return [held.frame for held in self._held if held.number > received]
+
+    def _start_anew(self, first: int) -> list[Data]:
+        """The peer has forgotten everything. It waits for `first`, whatever that was to others."""
+        if first != self.first:
+            raise self._stale(first)
+        returned = self._give_back()
+        self._next = first
+        self._settled = self._received
+        return returned
+
+    def _unsent(self, number: int) -> LinkError:
+        return LinkError(
+            f"the peer has DATA {number}, and {self._offered} is the last that was sent to it; the sender of a "
+            "neighbour must be kept as long as the process lives"
+        )
+
+    def _stale(self, first: int) -> LinkError:
+        return LinkError(f"frame {first} was announced as the first, and meanwhile it is {self.first}; dial again")
+
+    def detach(self) -> None:
+        """The connection is gone. What is sent from now on waits for the next one."""
+        self._attached = False
+
+    def progress(self, told: Progress) -> None:
+        """The peer has received, and settled, all frames up to these; older news changes nothing.
+
+        Raises:
+            LinkError: it has what was never sent.
+        """
+        if told.received > self._offered:
+            raise self._unsent(told.received)
+        self._free(max(told.received, self._received), max(told.settled, self._settled))
+
+    def _free(self, received: int, settled: int) -> None:
+        self._received, self._settled = received, settled
+        done = settled if self.custody else received
+        while self._held and self._held[0].number <= done:
+            held = self._held.popleft()
+            self._bytes -= len(held.frame)
+            self._rows -= held.rows
+            self._freed += 1
+
+    def give_up(self) -> list[Data]:
+        """The neighbour is gone for good, or for too long: everything held, to go another way. Only while detached.
+
+        Raises:
+            LinkError: there is a connection; `detach` first.
+        """
+        if self._attached:
+            raise LinkError("frames are given up only when the connection is gone; detach first")
+        self._received = self._settled = self._next - 1
+        return self._give_back()
+
+    def _give_back(self) -> list[Data]:
+        returned = [decode_data(held.frame) for held in self._held]
+        self._returned += len(returned)
+        self._held.clear()
+        self._bytes = self._rows = 0
+        return returned
+
+    def statistics(self) -> SenderStatistics:
+        """Counts."""
+        return SenderStatistics(
+            self._sent_frames,
+            self._sent_rows,
+            self._resent,
+            self._returned,
+            self._freed,
+            self._refused,
+            len(self._held),
+            self._rows,
+            self._bytes,
+        )
