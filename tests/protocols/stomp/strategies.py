@@ -1,8 +1,9 @@
-"""Frames and streams of bytes for property tests."""
+"""Frames and streams of bytes for property tests. Strategies are made once: making one costs more than a draw."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from hypothesis import strategies as st
 
@@ -28,11 +29,13 @@ topics = st.lists(st.text("abé:\\/-", min_size=1, max_size=4), min_size=1, max_
 bodies = st.one_of(st.binary(max_size=40), st.sampled_from([b"", b"\n", b"\0\0", b"x" * 31 + b"\0", b"y" * 100]))
 
 
+@cache
 def names(version: str) -> st.SearchStrategy[str]:
     characters = {"1.0": "ab\\é", "1.1": "ab\\:\n\ré", "1.2": "ab\\:\n\ré"}[version]
     return st.text(characters, min_size=1, max_size=6).filter(lambda name: name not in RESERVED)
 
 
+@cache
 def values(version: str) -> st.SearchStrategy[str]:
     characters = {"1.0": "ab\\:é€ ", "1.1": "ab\\:\n\ré€ ", "1.2": "ab\\:\n\ré€ "}[version]
     found = st.text(characters, max_size=8)
@@ -53,8 +56,14 @@ class Send:
     expiry: int
 
 
+@cache
+def sends(version: str, transaction: str | None = None) -> st.SearchStrategy[Send]:
+    """Any SEND of a version."""
+    return drawn_send(version, transaction)
+
+
 @st.composite
-def sends(draw: st.DrawFn, version: str, transaction: str | None = None) -> Send:
+def drawn_send(draw: st.DrawFn, version: str, transaction: str | None) -> Send:
     topic = draw(topics)
     user = draw(st.lists(st.tuples(names(version), values(version)), max_size=5))
     body = draw(bodies)
@@ -81,6 +90,7 @@ def sends(draw: st.DrawFn, version: str, transaction: str | None = None) -> Send
     return Send(data, topic, user, body, written, 4 if priority is None else priority, expiry or 0)
 
 
+@cache
 def streams(version: str) -> st.SearchStrategy[list[bytes]]:
     """Whole frames of all kinds, with line ends between them."""
     name = st.text("ab1", min_size=1, max_size=3)
@@ -122,6 +132,7 @@ def mutated(draw: st.DrawFn, version: str) -> bytes:
     return bytes(data)
 
 
+@cache
 def junk() -> st.SearchStrategy[bytes]:
     """Pieces of frames in any order."""
     piece = st.sampled_from(

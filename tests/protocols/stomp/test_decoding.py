@@ -48,6 +48,9 @@ def test_decoder_keeps_a_send_of_a_transaction_until_it_is_committed() -> None:
     (event,) = received.events
     assert received.batch is None
     assert isinstance(event, TransactionSend)
+    received = decoder.receive(event.frame + b"SEND\ndestination:/topic/b\n\n\0")
+    assert received.batch is not None
+    assert received.batch.buffer.tobytes() == b"b"
     assert event.transaction == "t"
     committed = decode_frames([event.frame, event.frame], Version.V1_2).batch
     assert committed is not None
