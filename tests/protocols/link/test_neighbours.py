@@ -122,8 +122,19 @@ def test_restarted_peer_gets_nothing_again(theirs: Standing, custody: bool) -> N
 def test_peer_that_forgot_this_process_is_like_a_restarted_one() -> None:
     sender = attached()
     send(sender, b"a")
+    send(sender, b"b")
+    sender.progress(Progress(1, 1))
     found = sender.attach(PEER, Standing(OWN - 1, 5, 5), sender.first)
-    assert [bodies(data) for data in found.returned] == [[b"a"]]
+    assert [bodies(data) for data in found.returned] == [[b"b"]]
+
+
+def test_peer_whose_end_of_the_handshake_was_cut_off_gets_what_it_missed() -> None:
+    """This end was open and sent; the peer never was. It is the same process, and it has nothing."""
+    sender = attached()
+    send(sender, b"a")
+    found = sender.attach(PEER, Standing(), sender.first)
+    assert numbers(found.resend) == [1]
+    assert found.returned == []
 
 
 def test_given_up_frames_are_not_waited_for() -> None:

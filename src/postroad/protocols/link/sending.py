@@ -124,6 +124,8 @@ class LinkSender:
         self._next = 1
         self._received = self._settled = 0
         self._peer_epoch = 0
+        # Whether that process has ever shown that it knows ours.
+        self._known = False
         # The last frame that was handed out to be written.
         self._offered = 0
         self._attached = False
@@ -213,11 +215,13 @@ class LinkSender:
         returned: list[Data] = []
         if theirs.epoch == self._epoch and self._peer_epoch in (0, peer_epoch):
             resend = self._continue(theirs, first)
-        elif not self._peer_epoch:
+        elif self._peer_epoch in (0, peer_epoch) and not self._known:
+            # It has never met us, or its end of all handshakes so far was cut off: it has nothing.
             resend = self._continue(Standing(), first)
         else:
             returned = self._start_anew(first)
         self._peer_epoch = peer_epoch
+        self._known = theirs.epoch == self._epoch
         self._attached = True
         self._offered = self._next - 1
         self._resent += len(resend)
@@ -262,6 +266,7 @@ class LinkSender:
         """
         if told.received > self._offered:
             raise self._unsent(told.received)
+        self._known = True
         self._free(max(told.received, self._received), max(told.settled, self._settled))
 
     def _free(self, received: int, settled: int) -> None:
