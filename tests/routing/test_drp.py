@@ -116,6 +116,19 @@ def test_message_for_an_unreachable_broker_is_held_and_sent_when_there_is_a_way(
     assert network.got(message) == {4: 1}
 
 
+def test_broadcast_on_a_link_that_breaks_waits_for_those_it_cut_off() -> None:
+    network = drp(line(2), broadcast_threshold=0)
+    network.subscribe(2, "a")
+    network.run()
+    (message,) = network.publish(1, ["a"])
+    network.cut(1, 2)
+    network.run()
+    assert network.got(message) == {}
+    network.join(1, 2)
+    network.run()
+    assert network.got(message) == {2: 1}
+
+
 def test_lost_acknowledgement_does_not_deliver_twice() -> None:
     network = drp(ring(4))
     network.subscribe(3, "a")

@@ -27,6 +27,7 @@ from postroad.routing.linkstate import DEFAULT_LIFETIME_MS, DEFAULT_REFRESH_MS, 
 from postroad.routing.partition import OUT, counted, part, partition
 from postroad.routing.sets import Destinations, bits_of, fitted
 from postroad.routing.window import DEFAULT_WINDOW, SeenIds
+from postroad.topology import bit_words
 
 if TYPE_CHECKING:
     from postroad.messages import Batch
@@ -97,8 +98,8 @@ class Drp:
     def reroute(self, batch: Batch, destinations: Destinations, now: int, *, returned: bool) -> Routed:
         """Split again by the ways there are now; never match again.
 
-        A broadcast that a link gave back goes to every broker by a set: brokers that have had their copy would not pass
-        another one on. One that was held has the set of those it could not reach.
+        A broadcast that a link gave back goes to every known broker by a set: brokers that have had their copy would
+        not pass another one on, and for those the break has cut off it can be held. One that was held has a set already.
         """
         destinations.checked(len(batch))
         broadcast = np.asarray((batch.envelopes[:, FLAGS] & BROADCAST) != 0)
@@ -107,7 +108,8 @@ class Drp:
         if broadcast.any():
             batch = with_broadcast(batch, broadcast, False)
             without_set = broadcast & ~np.asarray(destinations.sets.any(axis=1))[destinations.lines]
-            destinations = _for_all(destinations, without_set, self.link_state.routes.reachable)
+            known = self.link_state.known()
+            destinations = _for_all(destinations, without_set, bits_of(known, bit_words(known[-1])))
         everywhere = np.zeros(len(destinations.sets), np.bool_)
         return self._send(batch, destinations, everywhere, np.empty(0, np.int64))
 
@@ -194,7 +196,7 @@ def _with_broadcasts(destinations: Destinations, broadcast: Flags, repeated: Int
     return Destinations(sets, lines), everywhere if broadcast.any() else np.zeros(len(sets), np.bool_)
 
 
-def _for_all(destinations: Destinations, rows: Flags, reachable: Words) -> Destinations:
-    words = max(destinations.sets.shape[1], len(reachable))
-    sets = np.concatenate([fitted(destinations.sets, words), fitted(reachable, words)[np.newaxis]])
+def _for_all(destinations: Destinations, rows: Flags, known: Words) -> Destinations:
+    words = max(destinations.sets.shape[1], len(known))
+    sets = np.concatenate([fitted(destinations.sets, words), fitted(known, words)[np.newaxis]])
     return Destinations(sets, np.where(rows, len(sets) - 1, destinations.lines))
