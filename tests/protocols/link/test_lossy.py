@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.protocols.link.lossy import World
@@ -46,6 +46,7 @@ def test_everything_arrives_once_and_in_order_while_nobody_restarts(
 @pytest.mark.parametrize("custody", [False, True], ids=["relay", "custody"])
 @settings(max_examples=100)
 @given(steps(HARSH))
+@example([("send", 0, 0), ("cut", 1, 0), ("give_up", 0, 0), ("connect", 0, 0), ("exchange", 0, 100_000)])
 def test_everything_arrives_or_comes_back_when_processes_restart(
     custody: bool, actions: list[tuple[str, int, int]]
 ) -> None:

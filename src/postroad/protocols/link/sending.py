@@ -126,7 +126,7 @@ class LinkSender:
         self._peer_epoch = 0
         # Whether that process has ever shown that it knows ours.
         self._known = False
-        # The last frame that was handed out to be written.
+        # The last frame the peer can have: it was handed out to be written, or given up.
         self._offered = 0
         self._attached = False
         self._sent_frames = self._sent_rows = self._resent = self._returned = self._freed = self._refused = 0
@@ -286,7 +286,8 @@ class LinkSender:
         """
         if self._attached:
             raise LinkError("frames are given up only when the connection is gone; detach first")
-        self._received = self._settled = self._next - 1
+        # The next connection tells the peer that it has all of these.
+        self._received = self._settled = self._offered = self._next - 1
         return self._give_back()
 
     def _give_back(self) -> list[Data]:
