@@ -99,7 +99,7 @@ class Drp:
         """Split again by the ways there are now; never match again.
 
         A broadcast that a link gave back goes to every known broker by a set: brokers that have had their copy would
-        not pass another one on, and for those the break has cut off it can be held. One that was held has a set already.
+        not pass another one on, and for those the break has cut off it can be held. One that was held has its set.
         """
         destinations.checked(len(batch))
         broadcast = np.asarray((batch.envelopes[:, FLAGS] & BROADCAST) != 0)
