@@ -1,0 +1,594 @@
+"""A client's conversation with the broker, frame by frame, in virtual time and without sockets."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from postroad.protocols.stomp import Version, encode_frame
+from tests.server.scene import Scene
+
+if TYPE_CHECKING:
+    from tests.server.scene import Talker
+
+ID = "[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{12}-[0-9a-f]{4}"
+
+
+def bodies(talker: Talker) -> list[bytes]:
+    return [frame.body for frame in talker.heard() if frame.command == "MESSAGE"]
+
+
+# --- CONNECT ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("offered", "agreed"), [("1.0", "1.0"), ("1.0,1.1", "1.1"), ("1.2,1.1", "1.2")])
+def test_broker_agrees_on_the_highest_common_version(offered: str, agreed: str) -> None:
+    talker = Scene().talker()
+    connected = talker.ask("CONNECT", {"accept-version": offered, "host": "here"})
+    assert connected.headers["version"] == agreed
+    assert connected.headers["server"] == "postroad"
+    assert connected.headers["session"] == "1"
+
+
+def test_broker_names_its_versions_when_there_is_no_common_one() -> None:
+    talker = Scene().talker()
+    error = talker.ask("CONNECT", {"accept-version": "2.0", "host": "here"})
+    assert (error.command, error.headers["version"]) == ("ERROR", "1.0,1.1,1.2")
+    assert talker.line.is_closed
+
+
+@pytest.mark.parametrize("given", [{}, {"login": "ann"}, {"login": "ann", "passcode": "x"}, {"login": "bob"}])
+def test_broker_refuses_a_wrong_login(given: dict[str, str]) -> None:
+    scene = Scene(users={"ann": "secret"})
+    talker = scene.talker()
+    talker.say("CONNECT", {"accept-version": "1.2", "host": "here", **given})
+    assert talker.error() == "login or passcode is wrong"
+    assert scene.core.sessions() == []
+
+
+def test_broker_lets_a_known_login_in_under_its_name() -> None:
+    scene = Scene(users={"ann": "secret"})
+    scene.client(login="ann", passcode="secret")
+    assert [session.principal for session in scene.core.sessions()] == ["ann"]
+
+
+def test_one_session_too_many_is_refused_with_the_name_of_the_limit() -> None:
+    scene = Scene(limits={"sessions": 1})
+    first, second = scene.client(), scene.talker()
+    second.say("CONNECT", {"accept-version": "1.2", "host": "here"})
+    assert "1 sessions, its limit (sessions)" in second.error()
+    first.subscribe("s", "a")
+
+
+def test_a_connection_that_never_says_connect_is_closed() -> None:
+    scene = Scene(connect_ms=3_000)
+    silent, trickling = scene.talker(), scene.talker()
+    for _ in range(29):
+        scene.wait(100)
+        trickling.conversation.received(b"\n")
+    assert not silent.line.is_closed
+    scene.wait(200)
+    for talker in (silent, trickling):
+        assert talker.error() == "no CONNECT frame within 3,000 ms (limit connect_seconds)"
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"\xff" * 50, b"SEND\n\n\0"]
+)
+def test_garbage_is_answered_with_an_error_and_closes(garbage: bytes) -> None:
+    scene = Scene()
+    talker = scene.talker()
+    talker.conversation.received(garbage)
+    assert talker.error()
+    talker.conversation.received(b"more")
+    assert talker.heard() == []
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def test_messages_between_control_frames_keep_their_place() -> None:
+    scene = Scene()
+    talker = scene.client()
+    read = b"".join(
+        [
+            encode_frame("SEND", {"destination": "/topic/a"}, b"before"),
+            encode_frame("SUBSCRIBE", {"id": "s", "destination": "/topic/a"}),
+            encode_frame("SEND", {"destination": "/topic/a"}, b"between"),
+            encode_frame("UNSUBSCRIBE", {"id": "s"}),
+            encode_frame("SEND", {"destination": "/topic/a"}, b"after"),
+        ]
+    )
+    talker.conversation.received(read)
+    assert bodies(talker) == [b"between"]
+    assert scene.core.statistics().accepted == 3
+
+
+def test_a_receipt_for_a_send_carries_the_id_and_comes_after_the_message_itself() -> None:
+    talker = Scene().client()
+    talker.subscribe("s", "a")
+    talker.send("a", b"x", receipt="r1")
+    message, receipt = talker.heard()
+    assert (message.command, receipt.command) == ("MESSAGE", "RECEIPT")
+    assert receipt.headers == {"receipt-id": "r1", "message-id": message.headers["message-id"]}
+
+
+def test_only_the_sends_that_ask_get_receipts() -> None:
+    talker = Scene().client()
+    frames = [
+        encode_frame("SEND", {"destination": "/topic/a", **({"receipt": f"r{n}"} if n % 2 else {})}) for n in range(5)
+    ]
+    talker.conversation.received(b"".join(frames))
+    assert [frame.headers["receipt-id"] for frame in talker.heard()] == ["r1", "r3"]
+
+
+def test_every_control_frame_gets_the_receipt_it_asks_for() -> None:
+    talker = Scene().client()
+    said = [
+        ("SUBSCRIBE", {"id": "s", "destination": "/topic/a"}),
+        ("UNSUBSCRIBE", {"id": "s"}),
+        ("BEGIN", {"transaction": "t"}),
+        ("ABORT", {"transaction": "t"}),
+        ("DISCONNECT", {}),
+    ]
+    for number, (command, headers) in enumerate(said):
+        answer = talker.ask(command, {**headers, "receipt": f"r{number}"})
+        assert (answer.command, answer.headers["receipt-id"]) == ("RECEIPT", f"r{number}")
+    assert talker.line.is_closed
+
+
+def test_an_expired_message_is_not_delivered() -> None:
+    scene = Scene()
+    reader, writer = scene.client(), scene.client()
+    reader.subscribe("s", "a")
+    writer.send("a", b"late", expires=str(scene.clock.now - 1))
+    writer.send("a", b"fresh", expires=str(scene.clock.now + 1))
+    assert bodies(reader) == [b"fresh"]
+    assert scene.core.statistics().shed_expired == 1
+
+
+# --- subscriptions ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ({"id": "s", "destination": "/queue/a"}, "destinations start with /topic/"),
+        ({"destination": "/topic/a"}, "the header id is missing"),
+        ({"id": "s", "destination": "/topic/a..b"}, "a..b"),
+        ({"id": "s", "destination": "/topic/a", "selector": "price >"}, "price >"),
+        ({"id": "s", "destination": "/topic/a", "ack": "maybe"}, "auto, client, client-individual"),
+        ({"id": "s", "destination": "/topic/a", "overflow": "grow"}, "drop-oldest, push-back, disconnect"),
+    ],
+)
+def test_a_subscription_that_cannot_be_is_refused_with_the_reason(headers: dict[str, str], reason: str) -> None:
+    scene = Scene()
+    talker = scene.client()
+    error = talker.ask("SUBSCRIBE", {**headers, "receipt": "r"})
+    assert error.command == "ERROR"
+    assert error.headers["receipt-id"] == "r"
+    assert reason in error.headers["message"] + error.body.decode()
+    assert talker.line.is_closed
+    assert scene.core.sessions() == []
+
+
+def test_a_refused_subscription_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    talker = Scene().client()
+    with caplog.at_level(logging.INFO, "postroad.server"):
+        talker.say("SUBSCRIBE", {"id": "s", "destination": "/topic/a", "selector": "price >"})
+    refused, gone = caplog.records
+    assert (refused.message, vars(refused)["topic"], vars(refused)["selector"]) == (
+        "subscription refused",
+        "a",
+        "price >",
+    )
+    assert (gone.message, vars(gone)["session"]) == ("disconnected", 1)
+    assert "price >" in vars(refused)["reason"]
+
+
+def test_subscriptions_beyond_the_limit_are_refused_with_its_name() -> None:
+    talker = Scene(limits={"subscriptions_per_session": 1}).client()
+    talker.subscribe("one", "a")
+    talker.say("SUBSCRIBE", {"id": "two", "destination": "/topic/a"})
+    assert "the limit (subscriptions_per_session)" in talker.error()
+
+
+def test_a_client_of_1_0_subscribes_without_an_id() -> None:
+    scene = Scene()
+    talker = scene.client("1.0")
+    talker.say("SUBSCRIBE", {"destination": "/topic/a"})
+    talker.send("a", b"x")
+    (message,) = talker.heard()
+    assert message.body == b"x"
+    assert "subscription" not in message.headers
+    talker.say("UNSUBSCRIBE", {"destination": "/topic/a"})
+    assert scene.core.statistics().subscriptions_now == 0
+
+
+def test_nothing_is_delivered_after_unsubscribe_and_its_key_is_free_again() -> None:
+    talker = Scene().client()
+    talker.subscribe("s", "a")
+    talker.say("UNSUBSCRIBE", {"id": "s"})
+    talker.send("a", b"x")
+    assert talker.heard() == []
+    talker.subscribe("s", "a")
+    talker.send("a", b"y")
+    assert bodies(talker) == [b"y"]
+
+
+def test_unsubscribing_what_is_not_there_is_an_error() -> None:
+    talker = Scene().client()
+    talker.say("UNSUBSCRIBE", {"id": "nothing"})
+    assert talker.error() == "this session has no subscription 'nothing'"
+
+
+# --- acknowledgements -------------------------------------------------------------------------------------------------
+
+
+def acknowledgement(version: str, message: dict[str, str]) -> dict[str, str]:
+    if version == "1.2":
+        return {"id": message["ack"]}
+    return {"message-id": message["message-id"]} | ({} if version == "1.0" else {"subscription": "s"})
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+@pytest.mark.parametrize(("mode", "settled"), [("client", 2), ("client-individual", 1)])
+def test_ack_settles_what_its_mode_says_in_every_version(version: str, mode: str, settled: int) -> None:
+    scene = Scene()
+    talker = scene.client(version)
+    talker.subscribe("s", "a", ack=mode)
+    for body in (b"1", b"2", b"3"):
+        talker.send("a", body)
+    messages = talker.heard()
+    talker.say("ACK", acknowledgement(version, messages[1].headers))
+    assert talker.heard() == []
+    counts = scene.core.statistics()
+    assert (counts.acknowledged, counts.unacknowledged_now) == (settled, 3 - settled)
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.2"])
+def test_nack_settles_and_counts_as_refused(version: str) -> None:
+    scene = Scene()
+    talker = scene.client(version)
+    talker.subscribe("s", "a", ack="client-individual")
+    talker.send("a")
+    (message,) = talker.heard()
+    talker.say("NACK", acknowledgement(version, message.headers))
+    counts = scene.core.statistics()
+    assert (counts.refused, counts.acknowledged, counts.unacknowledged_now) == (1, 0, 0)
+
+
+def test_a_message_acknowledged_twice_is_an_error() -> None:
+    talker = Scene().client()
+    talker.subscribe("s", "a", ack="client")
+    talker.send("a")
+    (message,) = talker.heard()
+    talker.say("ACK", {"id": message.headers["ack"]})
+    talker.say("ACK", {"id": message.headers["ack"]})
+    assert "each counts once" in talker.error()
+
+
+def test_acknowledging_for_a_subscription_that_ended_is_an_error() -> None:
+    talker = Scene().client()
+    talker.subscribe("s", "a", ack="client")
+    talker.send("a")
+    (message,) = talker.heard()
+    talker.say("UNSUBSCRIBE", {"id": "s"})
+    talker.say("ACK", {"id": message.headers["ack"]})
+    assert "does not have (any more)" in talker.error()
+
+
+def test_a_subscriber_that_never_acknowledges_gets_its_window_and_no_more() -> None:
+    scene = Scene(limits={"unacknowledged": 3, "queue_messages": 4})
+    reader, writer = scene.client(), scene.client()
+    reader.subscribe("s", "a", ack="client")
+    for number in range(20):
+        writer.send("a", b"%d" % number)
+    assert bodies(reader) == [b"0", b"1", b"2"]
+    counts = scene.core.statistics()
+    assert (counts.waiting_messages_now, counts.shed_queue_full) == (4, 13)
+
+
+def test_what_waits_for_a_session_that_closes_is_shed_and_counted() -> None:
+    scene = Scene(limits={"unacknowledged": 1})
+    reader, writer = scene.client(), scene.client()
+    reader.subscribe("s", "a", ack="client")
+    for _ in range(5):
+        writer.send("a")
+    reader.conversation.lost("gone")
+    counts = scene.core.statistics()
+    assert (counts.delivered, counts.shed_session_closed) == (1, 4)
+    assert (counts.sessions_now, counts.subscriptions_now, counts.waiting_messages_now) == (1, 0, 0)
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+def test_a_committed_transaction_is_delivered_whole_and_its_receipt_tells_first_id_and_count() -> None:
+    scene = Scene()
+    reader, writer = scene.client(), scene.client()
+    reader.subscribe("s", "a")
+    writer.say("BEGIN", {"transaction": "t"})
+    for body in (b"1", b"2"):
+        writer.send("a", body, transaction="t")
+    assert reader.heard() == []
+    receipt = writer.ask("COMMIT", {"transaction": "t", "receipt": "done"})
+    messages = reader.heard()
+    assert [message.body for message in messages] == [b"1", b"2"]
+    assert receipt.headers == {
+        "receipt-id": "done",
+        "message-id": messages[0].headers["message-id"],
+        "message-count": "2",
+    }
+
+
+def test_an_empty_transaction_commits_nothing() -> None:
+    talker = Scene().client()
+    talker.say("BEGIN", {"transaction": "t"})
+    receipt = talker.ask("COMMIT", {"transaction": "t", "receipt": "done"})
+    assert receipt.headers == {"receipt-id": "done", "message-count": "0"}
+
+
+def test_an_aborted_transaction_leaves_nothing() -> None:
+    scene = Scene()
+    talker = scene.client()
+    talker.subscribe("s", "a", ack="client")
+    talker.send("a")
+    (message,) = talker.heard()
+    talker.say("BEGIN", {"transaction": "t"})
+    talker.send("a", transaction="t")
+    talker.say("ACK", {"id": message.headers["ack"], "transaction": "t"})
+    talker.say("ABORT", {"transaction": "t"})
+    counts = scene.core.statistics()
+    assert (counts.accepted, counts.acknowledged, counts.unacknowledged_now) == (1, 0, 1)
+    assert talker.heard() == []
+
+
+def test_a_disconnect_aborts_what_is_open() -> None:
+    scene = Scene()
+    reader, writer = scene.client(), scene.client()
+    reader.subscribe("s", "a")
+    writer.say("BEGIN", {"transaction": "t"})
+    writer.send("a", transaction="t")
+    writer.say("DISCONNECT")
+    assert reader.heard() == []
+    assert scene.core.statistics().accepted == 0
+
+
+def test_acknowledgements_in_a_transaction_count_when_it_commits() -> None:
+    scene = Scene()
+    talker = scene.client()
+    talker.subscribe("s", "a", ack="client")
+    talker.send("a")
+    (message,) = talker.heard()
+    talker.say("BEGIN", {"transaction": "t"})
+    talker.say("ACK", {"id": message.headers["ack"], "transaction": "t"})
+    assert scene.core.statistics().acknowledged == 0
+    talker.say("COMMIT", {"transaction": "t"})
+    assert scene.core.statistics().acknowledged == 1
+
+
+@pytest.mark.parametrize("command", ["COMMIT", "ABORT"])
+def test_a_transaction_that_was_not_begun_is_an_error(command: str) -> None:
+    talker = Scene().client()
+    talker.say(command, {"transaction": "t"})
+    assert "transaction 't' is not open" in talker.error()
+
+
+def test_a_transaction_begun_twice_is_an_error() -> None:
+    talker = Scene().client()
+    talker.say("BEGIN", {"transaction": "t"})
+    talker.say("BEGIN", {"transaction": "t"})
+    assert "'t' is open already" in talker.error()
+
+
+def test_open_transactions_are_limited_in_number_and_bytes() -> None:
+    many, large = Scene().client(), Scene().client()
+    for number in range(17):
+        many.say("BEGIN", {"transaction": f"t{number}"})
+    assert "the number of open transactions is 17; the limit is 16" in many.error()
+    large.say("BEGIN", {"transaction": "t"})
+    for _ in range(5):
+        large.send("a", b"x" * 4_000_000, transaction="t")
+    assert "what open transactions hold" in large.error()
+
+
+# --- flow -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_queue_that_pushes_back_stops_the_reading_from_its_publisher_until_it_drains() -> None:
+    scene = Scene(limits={"queue_messages": 2})
+    reader, writer = scene.client(), scene.client()
+    reader.subscribe("s", "a", overflow="push-back")
+    reader.conversation.writable(False)
+    for number in range(4):
+        writer.send("a", b"%d" % number)
+    assert not writer.line.is_reading
+    assert reader.heard() == []
+    reader.conversation.writable(True)
+    assert bodies(reader) == [b"0", b"1", b"2", b"3"]
+    assert writer.line.is_reading
+
+
+def test_a_paused_publisher_may_disconnect_and_nobody_resumes_it() -> None:
+    scene = Scene(limits={"queue_messages": 1})
+    reader, writer = scene.client(), scene.client()
+    reader.subscribe("s", "a", overflow="push-back")
+    reader.conversation.writable(False)
+    for _ in range(3):
+        writer.send("a")
+    writer.conversation.lost("gone")
+    reader.conversation.writable(True)
+    assert len(bodies(reader)) == 3
+    assert not writer.line.is_reading
+    assert scene.core.statistics().paused_publishers_now == 0
+
+
+def test_a_subscriber_that_chose_it_is_told_and_closed_when_it_is_too_slow() -> None:
+    scene = Scene(limits={"queue_messages": 2})
+    reader, writer = scene.client(), scene.client()
+    reader.subscribe("s", "a", overflow="disconnect")
+    reader.conversation.writable(False)
+    for _ in range(3):
+        writer.send("a")
+    assert reader.error() == "subscription 's' reads too slowly; its queue is full"
+    assert scene.core.statistics().sessions_now == 1
+    writer.send("a", receipt="r")
+    assert [frame.command for frame in writer.heard()] == ["RECEIPT"]
+
+
+def test_a_publisher_that_would_wait_for_its_own_acknowledgements_is_told_so() -> None:
+    scene = Scene(limits={"queue_messages": 2, "unacknowledged": 1})
+    talker = scene.client()
+    talker.subscribe("s", "a", ack="client", overflow="push-back")
+    for _ in range(4):
+        talker.send("a")
+    assert "publish over another connection" in talker.error()
+
+
+# --- heart-beats ------------------------------------------------------------------------------------------------------
+
+
+def test_broker_beats_as_often_as_was_agreed_and_only_when_it_has_nothing_else_to_say() -> None:
+    scene = Scene(heart_beat_ms=100)
+    talker = scene.client(**{"heart-beat": "0,1000"})
+    scene.wait(3_000)
+    beats = bytes(talker.line.written)
+    assert set(beats) == {ord("\n")}
+    assert 3 <= len(beats) <= 4
+    talker.line.written.clear()
+    for _ in range(10):
+        scene.wait(500)
+        talker.send("a", receipt="r")
+    assert b"\n\0\n\n" not in talker.line.written
+
+
+def test_no_client_can_make_the_broker_beat_more_often_than_it_likes() -> None:
+    scene = Scene(heart_beat_ms=1_000)
+    talker = scene.client(**{"heart-beat": "1,1"})
+    for _ in range(8):
+        scene.wait(500)
+        talker.conversation.received(b"\n")
+    assert len(talker.line.written) <= 6
+
+
+def test_a_client_that_goes_quiet_is_closed_after_twice_its_interval() -> None:
+    scene = Scene(heart_beat_ms=100)
+    talker = scene.client(**{"heart-beat": "1000,0"})
+    for _ in range(5):
+        scene.wait(1_500)
+        talker.conversation.received(b"\n")
+    assert not talker.line.is_closed
+    scene.wait(1_999)
+    assert not talker.line.is_closed
+    scene.wait(2)
+    assert talker.error() == "nothing heard for 2,001 ms; the heart-beat was 1,000 ms"
+
+
+def test_a_client_without_heart_beats_may_be_quiet_for_ever() -> None:
+    scene = Scene()
+    talker = scene.client()
+    scene.wait(100_000_000)
+    assert not talker.line.is_closed
+    assert talker.line.written == b""
+
+
+def test_a_paused_publisher_is_not_blamed_for_its_silence() -> None:
+    scene = Scene(limits={"queue_messages": 1}, heart_beat_ms=100)
+    reader, writer = scene.client(), scene.client(**{"heart-beat": "100,100"})
+    reader.subscribe("s", "a", overflow="push-back")
+    reader.conversation.writable(False)
+    for _ in range(3):
+        writer.send("a")
+    scene.wait(10_000)
+    assert not writer.line.is_closed
+    assert len(writer.line.written) > 90
+    reader.conversation.writable(True)
+    scene.wait(150)
+    assert not writer.line.is_closed
+    scene.wait(100)
+    assert "nothing heard" in writer.error()
+
+
+def test_beats_do_not_pile_up_behind_a_socket_that_takes_nothing() -> None:
+    scene = Scene(heart_beat_ms=100)
+    talker = scene.client(**{"heart-beat": "0,100"})
+    talker.conversation.writable(False)
+    scene.wait(60_000)
+    assert talker.line.written == b""
+    talker.conversation.writable(True)
+    scene.wait(100)
+    assert talker.line.written == b"\n"
+
+
+# --- ends -------------------------------------------------------------------------------------------------------------
+
+
+def test_after_disconnect_nothing_more_is_heard_or_done() -> None:
+    scene = Scene()
+    talker = scene.client()
+    read = encode_frame("DISCONNECT", {"receipt": "bye"}) + encode_frame("SEND", {"destination": "/topic/a"})
+    talker.conversation.received(read)
+    (receipt,) = talker.heard()
+    assert receipt.headers == {"receipt-id": "bye"}
+    assert talker.line.is_closed
+    talker.conversation.received(encode_frame("SEND", {"destination": "/topic/a"}))
+    talker.conversation.writable(True)
+    talker.conversation.lost("the client closed the connection")
+    assert scene.core.statistics().accepted == 0
+    assert scene.core.sessions() == []
+
+
+def test_what_comes_behind_a_mistake_in_the_same_read_is_not_done() -> None:
+    scene = Scene()
+    talker = scene.client()
+    read = encode_frame("UNSUBSCRIBE", {"id": "nothing"}) + encode_frame("SEND", {"destination": "/topic/a"})
+    talker.conversation.received(read)
+    assert talker.error()
+    assert scene.core.statistics().accepted == 0
+
+
+def test_a_defect_closes_its_own_conversation_and_logs_where_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    broken, other = scene.client(), scene.client()
+    other.subscribe("s", "a")
+    try:
+        raise RuntimeError("a defect")
+    except RuntimeError as error:
+        broken.conversation.broke(error)
+    assert broken.error().startswith("internal error")
+    (record,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert record.exc_info is not None
+    assert "a defect" in str(record.exc_info[1])
+    other.send("a", b"x")
+    assert bodies(other) == [b"x"]
+
+
+def test_a_subscriber_whose_line_breaks_does_not_hurt_the_publisher() -> None:
+    scene = Scene()
+    broken, good, writer = scene.client(), scene.client(), scene.client()
+    for reader in (broken, good):
+        reader.subscribe("s", "a")
+
+    def fail(data: bytes | memoryview) -> None:
+        broken.line.write = lambda data: None  # type: ignore[method-assign]
+        raise RuntimeError("a defect")
+
+    broken.line.write = fail  # type: ignore[method-assign]
+    writer.send("a", b"x", receipt="r")
+    assert [frame.command for frame in writer.heard()] == ["RECEIPT"]
+    assert bodies(good) == [b"x"]
+    assert broken.line.is_closed
+    assert scene.core.statistics().sessions_now == 2
+
+
+def test_versions_of_stomp_meet_on_one_topic() -> None:
+    scene = Scene()
+    readers = [scene.client(version) for version in ("1.0", "1.1", "1.2")]
+    for reader in readers:
+        reader.subscribe("s", "a")
+    scene.client().send("a", b"x", note="a\nb")
+    assert [bodies(reader) for reader in readers] == [[b"x"]] * 3
+    assert [reader.reader.version for reader in readers] == [Version.V1_0, Version.V1_1, Version.V1_2]
