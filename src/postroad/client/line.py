@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import re
 import ssl
 import time
@@ -124,7 +125,7 @@ class Line:
         except TimeoutError:
             raise ConnectionLost(f"{address}: no answer within {hello.timeout:g} s") from None
         except OSError as error:
-            raise ConnectionLost(f"{address}: cannot connect ({error.strerror or error})") from error
+            raise ConnectionLost(f"{address}: cannot connect ({_reason(error)})") from error
         return line
 
     async def _greet(self, address: Address, hello: Hello) -> None:
@@ -263,7 +264,7 @@ class Line:
         except TimeoutError:
             error = ConnectionLost(f"nothing heard from the server for {self._silence:g} s, not even a heart-beat")
         except OSError as lost:
-            error = ConnectionLost(f"the connection is lost ({lost.strerror or lost})")
+            error = ConnectionLost(f"the connection is lost ({_reason(lost)})")
         except PostroadError as told:
             error = told
         self._end(error)
@@ -324,6 +325,12 @@ class Line:
                     await future
         finally:
             self.forget([(receipt, future)])
+
+
+def _reason(error: OSError) -> str:
+    # asyncio puts its own text in place of the system's; errors of name resolution have numbers below 0.
+    known = error.errno is not None and error.errno > 0 and not isinstance(error, ssl.SSLError)
+    return os.strerror(error.errno or 0) if known else str(error)
 
 
 def _refusal(frame: Frame) -> ClientError:

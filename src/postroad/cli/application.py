@@ -1,0 +1,71 @@
+"""The program `postroad`: its commands, and how it ends.
+
+Commands import the rooms they need when they run: `postroad --help` must not wait for numba.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from postroad import __version__
+from postroad.cli.brokers import broker
+from postroad.cli.checking import match
+from postroad.cli.networks import plan
+from postroad.cli.publishing import publish
+from postroad.cli.subscribing import subscribe
+from postroad.errors import PostroadError
+
+__all__ = ["EXIT_REFUSED", "main"]
+
+# The code for mistakes in the arguments, too. 1 is for a question whose answer is no, and for a reader that went away.
+EXIT_REFUSED = 2
+
+app = typer.Typer(
+    name="postroad",
+    help="A content-based messaging network that can tell you where every message went.",
+    no_args_is_help=True,
+    add_completion=False,
+    # A PostroadError becomes a line of text below; anything else is a defect, and its plain traceback is what helps.
+    pretty_exceptions_enable=False,
+)
+network = typer.Typer(help="Networks of brokers.", no_args_is_help=True)
+app.command()(broker)
+app.command()(publish)
+app.command()(subscribe)
+app.command()(match)
+app.add_typer(network, name="network")
+network.command()(plan)
+
+
+@network.callback()
+def _network() -> None:
+    """Networks of brokers."""
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"postroad {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _postroad(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A content-based messaging network that can tell you where every message went."""
+
+
+def main() -> None:
+    """Run the command that the arguments name. Ctrl-C ends it with 130, a reader that went away with 1: both quiet."""
+    try:
+        app(prog_name="postroad")
+    except PostroadError as error:
+        typer.echo(f"postroad: {error}", err=True)
+        if details := getattr(error, "details", ""):
+            typer.echo(details, err=True)
+        sys.exit(EXIT_REFUSED)

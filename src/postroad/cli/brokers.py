@@ -1,0 +1,78 @@
+"""`postroad broker`: run one broker."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations when it runs
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroad.cli.output import AsJson, echo_json
+
+if TYPE_CHECKING:
+    from postroad.server import BrokerConfig, Service
+
+__all__ = ["broker"]
+
+
+def broker(
+    config: Annotated[Path | None, typer.Option(help="A TOML file with the settings; options come before it.")] = None,
+    number: Annotated[int | None, typer.Option(help="The broker's number, part of every message id.")] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="The port for STOMP; 0 takes a free one.")] = None,
+    websocket_port: Annotated[int | None, typer.Option(help="The port for STOMP over WebSocket.")] = None,
+    admin_port: Annotated[int | None, typer.Option(help="The port for health, status and metrics.")] = None,
+    data: Annotated[str | None, typer.Option(help="The directory for what must survive a restart.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    event_loop: Annotated[str | None, typer.Option(help="auto (uvloop if installed), uvloop or asyncio.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a broker until SIGTERM or Ctrl-C. Prints one line when clients can connect; logs go to stderr."""
+    from postroad.server import run_broker
+
+    given = {
+        "number": number,
+        "host": host,
+        "port": port,
+        "websocket_port": websocket_port,
+        "admin_port": admin_port,
+        "data": data,
+        "log_level": log_level,
+        "event_loop": event_loop,
+    }
+    chosen = settings(config, {name: value for name, value in given.items() if value is not None})
+
+    def ready(service: Service) -> None:
+        where = addresses(service)
+        if as_json:
+            echo_json({"broker": chosen.number, **where})
+        else:
+            typer.echo(f"broker {chosen.number} is ready: {', '.join(where.values())}")
+
+    raise typer.Exit(run_broker(chosen, ready))
+
+
+def settings(config: Path | None, given: dict[str, Any]) -> BrokerConfig:
+    """The settings of a file, if there is one, and the options before them."""
+    import msgspec
+
+    from postroad.server import BrokerConfig, ConfigError, read_config
+
+    base = BrokerConfig() if config is None else read_config(config)
+    try:
+        return msgspec.convert(msgspec.to_builtins(base) | given, BrokerConfig)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{error}; see `postroad broker --help`") from None
+
+
+def addresses(service: Service) -> dict[str, str]:
+    """What to connect to."""
+    config = service.config
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    secure = "s" if config.tls else ""
+    found = {"stomp": f"stomp{secure}://{host}:{service.port}"}
+    if config.websocket_port is not None:
+        found["websocket"] = f"ws{secure}://{host}:{service.websocket_port}"
+    if config.admin_port is not None:
+        found["admin"] = f"http://127.0.0.1:{service.admin_port}"
+    return found

@@ -1,0 +1,76 @@
+"""The options of all commands that talk to a broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from postroad.errors import PostroadError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from postroad.client import Client
+
+__all__ = ["Attributes", "Ca", "Login", "Passcode", "Reach", "Server", "read_attributes"]
+
+Server = Annotated[
+    str, typer.Option(envvar="POSTROAD_SERVER", help="Where the broker is: stomp://host:port, or stomps://… for TLS.")
+]
+Login = Annotated[str | None, typer.Option(envvar="POSTROAD_LOGIN", help="Who you are, where the broker asks.")]
+Passcode = Annotated[
+    str | None,
+    typer.Option(
+        envvar="POSTROAD_PASSCODE",
+        help="The proof of it. The variable is better: arguments can be seen by all users of the machine.",
+    ),
+]
+Ca = Annotated[str | None, typer.Option(help="A PEM file: who vouches for the broker's certificate.")]
+Attributes = Annotated[
+    list[str] | None, typer.Option("--attribute", "-a", metavar="NAME=VALUE", help="An attribute; may be repeated.")
+]
+
+
+class Reach(NamedTuple):
+    """How to reach a broker."""
+
+    server: str
+    login: str | None
+    passcode: str | None
+    ca: str | None
+
+    def client(self, *, reconnect: bool = False) -> Client:
+        """A client, not connected yet."""
+        from postroad.client import Reconnect, connect
+
+        return connect(
+            self.server,
+            login=self.login,
+            passcode=self.passcode,
+            tls=self._tls(),
+            reconnect=Reconnect() if reconnect else None,
+        )
+
+    def _tls(self) -> ssl.SSLContext | None:
+        import ssl
+
+        if self.ca is None:
+            return None
+        try:
+            return ssl.create_default_context(cafile=self.ca)
+        except OSError as error:
+            raise PostroadError(f"--ca {self.ca}: not a readable PEM file ({error.strerror or error})") from None
+
+
+def read_attributes(texts: list[str] | None) -> dict[str, str]:
+    """The attributes given as NAME=VALUE."""
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise PostroadError(f"--attribute {text!r}: write it as NAME=VALUE")
+        if name in found:
+            raise PostroadError(f"--attribute {text!r}: {name} is given twice")
+        found[name] = value
+    return found

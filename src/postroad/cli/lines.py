@@ -1,0 +1,64 @@
+"""Lines of standard input as they come, without holding up the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from postroad.errors import LimitError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+__all__ = ["input_lines"]
+
+READ_BYTES = 64 * 1024
+# Reads that wait until their lines are sent; a faster writer waits.
+READS_AHEAD = 4
+
+
+async def input_lines(longest: int, descriptor: int = 0) -> AsyncIterator[list[bytes]]:
+    """The lines of each read, without their line ends; the last one also when it has none.
+
+    Raises:
+        LimitError: a line has more bytes than `longest`.
+    """
+    rest = b""
+    async for data in _reads(descriptor):
+        *lines, rest = (rest + data).split(b"\n")
+        if len(rest) > longest:
+            raise LimitError("a line of the input", len(rest), longest, "bytes")
+        if lines:
+            yield lines
+    if rest:
+        yield [rest]
+
+
+async def _reads(descriptor: int) -> AsyncIterator[bytes]:
+    """What a file descriptor gives, read in a thread.
+
+    Neither a pipe transport, which takes no files, nor asyncio's own threads, which are waited for at the end: a
+    terminal gives nothing after Ctrl-C. This thread just ends with the process, and reads without a lock that it could
+    still hold then.
+    """
+    loop = asyncio.get_running_loop()
+    waiting: asyncio.Queue[bytes] = asyncio.Queue(READS_AHEAD)
+
+    def read() -> None:
+        # The loop is gone when the program ended first.
+        with contextlib.suppress(RuntimeError, asyncio.CancelledError):
+            while True:
+                try:
+                    data = os.read(descriptor, READ_BYTES)
+                except OSError:
+                    data = b""
+                asyncio.run_coroutine_threadsafe(waiting.put(data), loop).result()
+                if not data:
+                    return
+
+    threading.Thread(target=read, daemon=True).start()
+    while data := await waiting.get():
+        yield data

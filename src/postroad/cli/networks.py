@@ -1,0 +1,152 @@
+"""`postroad network plan`: write down a network."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003 - typer reads the annotations when it runs
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroad.cli.output import AsJson, echo_json, echo_table
+from postroad.errors import PostroadError
+
+if TYPE_CHECKING:
+    from postroad.topology import Graph, Hierarchy, Plan
+
+__all__ = ["plan"]
+
+DEFAULT_BROKERS = 8
+DEFAULT_CLUSTER = "1,2,2,2"
+
+
+class Shape(StrEnum):
+    """The shapes of networks."""
+
+    TREE = "tree"
+    CLUSTER = "cluster"
+    STAR = "star"
+    RING = "ring"
+    SQUARE = "square"
+    LINE = "line"
+    POWER_LAW = "power-law"
+    WAXMAN = "waxman"
+
+
+class Strategy(StrEnum):
+    """How messages find their way."""
+
+    DRP = "drp"
+    FLOOD = "flood"
+    TREE = "tree"
+    CLUSTER = "cluster"
+
+
+class Promise(StrEnum):
+    """What a crash may lose."""
+
+    RELAY = "relay"
+    CUSTODY = "custody"
+
+
+def plan(
+    shape: Annotated[Shape, typer.Argument(help="How the brokers are linked.")],
+    brokers: Annotated[int | None, typer.Option(min=1, help="How many; 8 by default. A square has 4.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="power-law, waxman: another seed, another network.")] = 1,
+    fan_out: Annotated[int, typer.Option(min=1, help="tree: children of each broker.")] = 4,
+    links_each: Annotated[int, typer.Option(min=1, help="power-law, waxman: links of each broker that joins.")] = 2,
+    sizes: Annotated[
+        str | None,
+        typer.Option(metavar="T,S,U,N", help="cluster: tops, supers per top, units per super, nodes per unit."),
+    ] = None,
+    strategy: Annotated[
+        Strategy | None, typer.Option(help="Routing; by default that of the shape, tree or cluster, else drp.")
+    ] = None,
+    delivery: Annotated[Promise, typer.Option(help="What a crash may lose.")] = Promise.RELAY,
+    host: Annotated[str, typer.Option(help="Where the brokers listen.")] = "127.0.0.1",
+    first_port: Annotated[int, typer.Option(min=1, max=65_535, help="Each takes two ports from here on.")] = 20_000,
+    name: Annotated[str | None, typer.Option(help="The name of the network; by default that of the shape.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The file to write; by default, standard output.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a plan of a network as TOML, to be read, edited and started."""
+    from postroad.topology import Plan
+
+    if strategy is None:
+        strategy = Strategy(shape.value) if shape in (Shape.TREE, Shape.CLUSTER) else Strategy.DRP
+    made = Plan.of(
+        _network(shape, brokers, seed, fan_out, links_each, sizes),
+        name or shape.value,
+        strategy=strategy.value,
+        delivery=delivery.value,
+        host=host,
+        first_port=first_port,
+    )
+    if out is None and not as_json:
+        typer.echo(made.to_toml(), nl=False)
+    if out is not None:
+        _write(out, made.to_toml(), force)
+    if as_json:
+        echo_json(summary(made) | ({} if out is None else {"file": str(out)}))
+    else:
+        echo_table(f"network {made.name}{'' if out is None else f', written to {out}'}", summary(made), err=out is None)
+
+
+def _network(
+    shape: Shape, brokers: int | None, seed: int, fan_out: int, links_each: int, sizes: str | None
+) -> Graph | Hierarchy:
+    from postroad import topology
+
+    if shape is Shape.CLUSTER:
+        if brokers is not None:
+            raise PostroadError(f"a cluster's number of brokers follows from --sizes, such as {DEFAULT_CLUSTER}")
+        return topology.cluster(*_four(sizes or DEFAULT_CLUSTER))
+    if sizes is not None:
+        raise PostroadError(f"--sizes is for a cluster; say how large a {shape.value} is with --brokers")
+    if shape is Shape.SQUARE:
+        if brokers not in (None, 4):
+            raise PostroadError(f"a square has 4 brokers, not {brokers}")
+        return topology.square_with_diagonal()
+    count = brokers or DEFAULT_BROKERS
+    if shape is Shape.TREE:
+        return topology.tree(count, fan_out)
+    if shape is Shape.POWER_LAW:
+        return topology.power_law(count, seed, links_each)
+    if shape is Shape.WAXMAN:
+        return topology.waxman(count, seed, links_each)
+    plain = {Shape.STAR: topology.star, Shape.RING: topology.ring, Shape.LINE: topology.line}
+    return plain[shape](count)
+
+
+def _four(text: str) -> tuple[int, int, int, int]:
+    parts = text.split(",")
+    if len(parts) != 4 or not all(part.isascii() and part.isdigit() for part in parts):
+        raise PostroadError(f"--sizes {text!r}: write four whole numbers, such as {DEFAULT_CLUSTER}")
+    tops, supers, units, nodes = map(int, parts)
+    return tops, supers, units, nodes
+
+
+def _write(path: Path, text: str, force: bool) -> None:
+    try:
+        with path.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise PostroadError(f"{path} is there already; name another file, or write over it with --force") from None
+    except OSError as error:
+        raise PostroadError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def summary(made: Plan) -> dict[str, Any]:
+    """What a plan amounts to."""
+    graph = made.graph()
+    degrees = [len(graph.neighbours(number)) for number in graph.brokers]
+    ports = [port for one in made.brokers for port in (one.port, one.link_port)]
+    return {
+        "strategy": made.strategy,
+        "delivery": made.delivery,
+        "brokers": len(graph.brokers),
+        "links": len(graph.links),
+        "most_links_at_one_broker": max(degrees),
+        "ports": f"{min(ports)} to {max(ports)}",
+    }

@@ -1,0 +1,40 @@
+"""What commands print: plain lines, tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["AsJson", "echo_json", "echo_table", "printable"]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line, instead of text.")]
+
+
+def echo_json(fields: Mapping[str, Any]) -> None:
+    """One object on a line of its own."""
+    typer.echo(json.dumps(fields, ensure_ascii=False))
+
+
+def echo_table(title: str, fields: Mapping[str, Any], *, err: bool = False) -> None:
+    """Names and values as a table; underscores in names are shown as blanks."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, show_header=False, title_justify="left")
+    for name, value in fields.items():
+        table.add_row(name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value))
+    Console(stderr=err).print(table)
+
+
+def printable(text: str) -> str:
+    """Text that cannot move the cursor or change the terminal, whatever a message holds; always on one line."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else _escaped(char) for char in text)
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,98 @@
+"""`postroad subscribe`: show messages in the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroad.cli.connecting import Ca, Login, Passcode, Reach, Server
+from postroad.cli.output import AsJson, echo_json, printable
+
+if TYPE_CHECKING:
+    from postroad.client import ReceivedMessage, Subscription
+
+__all__ = ["subscribe"]
+
+
+class Ack(StrEnum):
+    """How messages are acknowledged."""
+
+    AUTO = "auto"
+    CLIENT = "client"
+    INDIVIDUAL = "client-individual"
+
+
+class Overflow(StrEnum):
+    """What the broker does when this program is too slow."""
+
+    DROP_OLDEST = "drop-oldest"
+    PUSH_BACK = "push-back"
+    DISCONNECT = "disconnect"
+
+
+def subscribe(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic, or a pattern such as quotes.> or *.close.")],
+    where: Annotated[str, typer.Option(help="A selector, such as: price > 20 AND stock = 'S1'.")] = "",
+    count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
+    ack: Annotated[Ack, typer.Option(help="Acknowledge each message when it is printed, or all when sent.")] = Ack.AUTO,
+    overflow: Annotated[Overflow | None, typer.Option(help="What the broker does when this is too slow.")] = None,
+    reconnect: Annotated[bool, typer.Option("--reconnect", help="Connect again when the connection is lost.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not say on stderr when messages can come.")] = False,
+    server: Server = "stomp://127.0.0.1:61613",
+    login: Login = None,
+    passcode: Passcode = None,
+    ca: Ca = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print messages as they come, one a line: topic, attributes, body. Ctrl-C ends it."""
+    reach = Reach(server, login, passcode, ca)
+
+    async def listen() -> None:
+        chosen = None if overflow is None else overflow.value
+        async with (
+            reach.client(reconnect=reconnect) as client,
+            client.subscribe(topic, where, ack=ack.value, overflow=chosen) as subscription,  # type: ignore[arg-type]
+        ):
+            if not quiet:
+                typer.echo(f"subscribed to {topic}{' where ' if where else ''}{where} at {server}", err=True)
+            printed = 0
+            async for message in subscription:
+                _print(message, subscription, as_json)
+                if ack is not Ack.AUTO:
+                    await client.ack(message)
+                printed += 1
+                if printed == count:
+                    break
+
+    asyncio.run(listen())
+
+
+def _print(message: ReceivedMessage, subscription: Subscription, as_json: bool) -> None:
+    if as_json:
+        echo_json(as_object(message))
+    else:
+        # Not `typer.echo`, which flushes each time: a busy stream is written in blocks, the last line at once.
+        sys.stdout.write(as_line(message) + "\n")
+        if not subscription.waiting:
+            sys.stdout.flush()
+
+
+def as_line(message: ReceivedMessage) -> str:
+    """A message for people: topic, name=value for each attribute, body."""
+    parts = [message.topic, *(f"{name}={value}" for name, value in message.attributes.items())]
+    body = message.body.decode("utf-8", "backslashreplace")
+    return " ".join(printable(part) for part in [*parts, body] if part)
+
+
+def as_object(message: ReceivedMessage) -> dict[str, Any]:
+    """A message for programs; a body that is not UTF-8 is given in base 64."""
+    fields = {"id": message.message_id, "topic": message.topic, "attributes": message.attributes}
+    try:
+        return {**fields, "body": message.body.decode()}
+    except UnicodeDecodeError:
+        return {**fields, "body_base64": base64.b64encode(message.body).decode()}
