@@ -15,11 +15,11 @@ from bench.processes import Contender, Launch
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["ECHO", "Echo"]
+__all__ = ["ECHO", "Echo", "main"]
 
 
 def launch(port: int, directory: Path) -> Launch:
-    return Launch([sys.executable, "-m", "bench.peers.echo", str(port)])
+    return Launch([sys.executable, "-c", "from bench.peers.echo import main; main()", str(port)])
 
 
 ECHO = Contender("echo", "raw", launch)
@@ -50,5 +50,6 @@ async def serve(port: int) -> None:
     await server.serve_forever()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """The process: the port to listen on is its first argument."""
     run(serve(int(sys.argv[1])))

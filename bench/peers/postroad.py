@@ -12,11 +12,13 @@ from bench.processes import Contender, Launch
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["POSTROAD", "serve"]
+__all__ = ["POSTROAD", "main"]
 
 
 def launch(port: int, directory: Path) -> Launch:
-    return Launch([sys.executable, "-m", "bench.peers.postroad", str(port), directory / "data"])
+    return Launch(
+        [sys.executable, "-c", "from bench.peers.postroad import main; main()", str(port), directory / "data"]
+    )
 
 
 POSTROAD = Contender("postroad", "stomp", launch, selects=True)
@@ -32,5 +34,6 @@ async def serve(port: int, data: str) -> None:
     await asyncio.Event().wait()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """The process: its arguments are the port to listen on and the directory for data."""
     run(serve(int(sys.argv[1]), sys.argv[2]))

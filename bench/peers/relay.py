@@ -14,7 +14,7 @@ from typing import cast
 from bench.peers.loops import run
 from bench.processes import Contender, Launch
 
-__all__ = ["RELAY", "Relay"]
+__all__ = ["RELAY", "Relay", "main"]
 
 BESIDE = Path(__file__).resolve().parents[3] / "shared" / "examples" / "bare_relay.py"
 
@@ -22,7 +22,7 @@ BESIDE = Path(__file__).resolve().parents[3] / "shared" / "examples" / "bare_rel
 def launch(port: int, directory: Path) -> Launch:
     if BESIDE.is_file():
         return Launch([sys.executable, BESIDE, str(port)])
-    return Launch([sys.executable, "-m", "bench.peers.relay", str(port)])
+    return Launch([sys.executable, "-c", "from bench.peers.relay import main; main()", str(port)])
 
 
 RELAY = Contender("relay", "bare stomp", launch)
@@ -75,5 +75,6 @@ async def serve(port: int) -> None:
     await server.serve_forever()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """The process: the port to listen on is its first argument."""
     run(serve(int(sys.argv[1])))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench.dialects import DIALECTS
-from bench.traffic import HEADER_BLOCKS, MARKER, MATCHING, cycle, header_lines, idle_selectors
+from bench.traffic import HEADER_BLOCKS, MARKER, MATCHING, body, cycle, header_lines, idle_selectors
 
 from postroad.messages import Untyped
 from postroad.selectors import Selector
@@ -48,3 +48,22 @@ def test_frames_of_a_protocol_are_equally_long_with_one_marker_each(name: str, s
 def test_traffic_refuses_frames_of_different_lengths() -> None:
     with pytest.raises(ValueError, match="equally long"):
         cycle(lambda headers, content: headers + content + b"x" * (int(headers[-3:]) % 2), 20)
+
+
+@pytest.mark.parametrize("size", [9, 40, 41, 1_000, 20_000])
+def test_mqtt_packet_says_how_long_it_is(size: int) -> None:
+    packet = DIALECTS["mqtt"].publication("bench.1", header_lines(0), body(0, size))
+    assert packet[0] == 0x30
+    length, place, shift = 0, 1, 0
+    while True:
+        length |= (packet[place] & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if packet[place - 1] < 0x80:
+            break
+    assert packet[place:] == b"\x00\x07bench.1" + header_lines(0) + body(0, size)
+    assert length == len(packet) - place
+
+
+def test_nats_frame_says_how_long_its_payload_is() -> None:
+    line, _, rest = DIALECTS["nats"].publication("bench.1", header_lines(0), body(0, 100)).partition(b"\r\n")
+    assert line == b"PUB bench.1 %d" % (len(rest) - 2)
