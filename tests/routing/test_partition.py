@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -93,3 +95,21 @@ def test_sets_are_cut_and_filled_up() -> None:
 def test_destinations_that_do_not_fit_their_batch_are_refused(sets: np.ndarray, lines: np.ndarray, said: str) -> None:
     with pytest.raises(RoutingError, match=said):
         Destinations(sets, lines).checked(3)
+
+
+def test_links_taken_in_several_turns_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    destinations = Destinations.of([[1, 2, 70], [2, 3], [1, 2, 70]])
+    masks = np.stack([bits_of([number], 2) for number in (1, 2, 3, 70)])
+    everywhere = np.zeros(2, np.bool_)
+
+    def found() -> list[tuple[int, list[int], list[list[int]]]]:
+        return [
+            (link, rows.tolist(), [parts.numbers(row) for row in range(len(rows))])
+            for link, rows, parts in partition(destinations, masks, everywhere)
+        ]
+
+    at_once = found()
+    # By its name: as an attribute of the room, `partition` is the function.
+    monkeypatch.setattr(importlib.import_module("postroad.routing.partition"), "_WORDS_AT_ONCE", 1)
+    assert found() == at_once
+    assert at_once[1] == (1, [0, 1, 2], [[2], [2], [2]])

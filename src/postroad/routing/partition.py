@@ -16,10 +16,12 @@ from postroad.routing.sets import Destinations, fitted
 if TYPE_CHECKING:
     from postroad.routing.sets import Flags, Integers, Words
 
-__all__ = ["OUT", "counted", "part", "partition", "union"]
+__all__ = ["OUT", "counted", "part", "partition"]
 
 # As the line of a row: this row takes no part.
 OUT = -1
+# Words of parts written at once, 8 MiB: a hub with a thousand links takes its links in several turns.
+_WORDS_AT_ONCE = 2**20
 
 
 def partition(
@@ -33,44 +35,49 @@ def partition(
         everywhere: bool[distinct]; sets that go out on every link, with no destinations of their own.
         skipped: the link that gets no rows of those sets: where they came from.
     """
-    words = destinations.sets.shape[1]
-    masks = fitted(masks, words)
-    touched = np.asarray((masks & union(destinations)).any(axis=1)) | everywhere.any()
-    nothing = np.zeros_like(everywhere)
+    sets = np.ascontiguousarray(destinations.sets)
+    chosen = np.ascontiguousarray(destinations.lines)
+    fitting = np.ascontiguousarray(fitted(masks, sets.shape[1]))
+    links = np.empty(len(fitting), np.int64)
+    touched = links[: _touched(sets, fitting, everywhere, skipped, links)]
+    together = max(1, _WORDS_AT_ONCE // max(1, sets.size))
     found: list[tuple[int, Integers, Destinations]] = []
-    for link in np.flatnonzero(touched).tolist():
-        rows, parts = part(destinations, masks[link], nothing if link == skipped else everywhere)
-        if len(rows):
-            found.append((link, rows, parts))
+    for start in range(0, len(touched), together):
+        found += _split_links(sets, chosen, fitting, everywhere, skipped, touched[start : start + together])
     return found
 
 
 def part(destinations: Destinations, mask: Words, everywhere: Flags | None = None) -> tuple[Integers, Destinations]:
     """The rows with a destination in the mask, and those destinations, with equal sets joined."""
-    sets, chosen = destinations
-    distinct, words = sets.shape
     if everywhere is None:
-        everywhere = np.zeros(distinct, np.bool_)
-    parts = np.empty((distinct, words), np.uint64)
-    rows = np.empty(len(chosen), np.int64)
-    lines = np.empty(len(chosen), np.int64)
-    kept, count = _part(
-        np.ascontiguousarray(sets),
-        np.ascontiguousarray(chosen),
-        np.ascontiguousarray(fitted(mask, words)),
-        everywhere,
-        np.full(_table_size(distinct), -1, np.int64),
-        np.empty(distinct, np.int64),
-        parts,
-        rows,
-        lines,
-    )
-    return rows[:count], Destinations(parts[:kept], lines[:count])
+        everywhere = np.zeros(len(destinations.sets), np.bool_)
+    found = partition(destinations, mask[np.newaxis], everywhere)
+    if found:
+        return found[0][1:]
+    return np.empty(0, np.int64), Destinations(destinations.sets[:0], np.empty(0, np.int64))
 
 
-def union(destinations: Destinations) -> Words:
-    """uint64[words]: all destinations together."""
-    return np.asarray(np.bitwise_or.reduce(destinations.sets, axis=0, initial=np.uint64(0)))
+def _split_links(
+    sets: Words, chosen: Integers, masks: Words, everywhere: Flags, skipped: int, links: Integers
+) -> list[tuple[int, Integers, Destinations]]:
+    """Some links in two calls of kernels: one that splits the sets and counts rows, one that writes the rows."""
+    distinct, words = sets.shape
+    parts = np.empty((len(links), distinct, words), np.uint64)
+    line_of = np.empty((len(links), distinct), np.int64)
+    kept = np.empty(len(links), np.int64)
+    ends = np.empty(len(links), np.int64)
+    scratch = np.empty(_table_size(distinct) + distinct, np.int64)
+    total = _split(sets, chosen, masks, everywhere, skipped, links, scratch, line_of, parts, kept, ends)
+    rows = np.empty(total, np.int64)
+    lines = np.empty(total, np.int64)
+    _write(chosen, line_of, ends, rows, lines)
+    found: list[tuple[int, Integers, Destinations]] = []
+    start = 0
+    for place, (link, count, end) in enumerate(zip(links.tolist(), kept.tolist(), ends.tolist(), strict=True)):
+        if end > start:
+            found.append((link, rows[start:end], Destinations(parts[place, :count], lines[start:end])))
+        start = end
+    return found
 
 
 def counted(destinations: Destinations, mask: Words) -> Integers:
@@ -107,39 +114,84 @@ def _line_of(parts: Words, kept: int, table: Integers) -> int:
     return kept
 
 
+@kernel("int64(uint64[:, ::1], uint64[:, ::1], boolean[::1], int64, int64[::1])", allocates=False)
+def _touched(sets: Words, masks: Words, everywhere: Flags, skipped: int, links: Integers) -> int:
+    """Write the links that some set goes to; returns how many there are."""
+    count = 0
+    for link in range(len(masks)):
+        some = False
+        for one in range(len(sets)):
+            if everywhere[one]:
+                some = some or link != skipped
+            for word in range(sets.shape[1]):
+                some = some or sets[one, word] & masks[link, word] != 0
+            if some:
+                break
+        if some:
+            links[count] = link
+            count += 1
+    return count
+
+
 @kernel(
-    "UniTuple(int64, 2)(uint64[:, ::1], int64[::1], uint64[::1], boolean[::1], int64[::1], int64[::1],"
-    " uint64[:, ::1], int64[::1], int64[::1])",
+    "int64(uint64[:, ::1], int64[::1], uint64[:, ::1], boolean[::1], int64, int64[::1], int64[::1],"
+    " int64[:, ::1], uint64[:, :, ::1], int64[::1], int64[::1])",
     allocates=False,
 )
-def _part(
+def _split(
     sets: Words,
     chosen: Integers,
-    mask: Words,
+    masks: Words,
     everywhere: Flags,
-    table: Integers,
+    skipped: int,
+    links: Integers,
+    scratch: Integers,
     line_of: Integers,
     parts: Words,
-    rows: Integers,
-    lines: Integers,
-) -> tuple[int, int]:
-    """Fill `parts`, `rows` and `lines`; returns how many distinct parts and how many rows there are."""
-    kept = 0
-    for one in range(len(sets)):
-        some = everywhere[one]
-        for word in range(sets.shape[1]):
-            bits = np.uint64(0) if everywhere[one] else sets[one, word] & mask[word]
-            parts[kept, word] = bits
-            some = some or bits != 0
-        line_of[one] = -1
-        if some:
-            line_of[one] = _line_of(parts, kept, table)
-            if line_of[one] == kept:
-                kept += 1
-    count = 0
+    kept: Integers,
+    ends: Integers,
+) -> int:
+    """Fill `line_of` and `parts`, and for each link how many parts it has and where its rows end; returns the rows."""
+    table = scratch[: len(scratch) - len(sets)]
+    uses = scratch[len(scratch) - len(sets) :]
+    uses[:] = 0
     for row in range(len(chosen)):
-        if chosen[row] >= 0 and line_of[chosen[row]] >= 0:
-            rows[count] = row
-            lines[count] = line_of[chosen[row]]
-            count += 1
-    return kept, count
+        if chosen[row] >= 0:
+            uses[chosen[row]] += 1
+    total = 0
+    for place in range(len(links)):
+        table[:] = -1
+        count = 0
+        for one in range(len(sets)):
+            line_of[place, one] = -1
+            whole = everywhere[one] and links[place] != skipped
+            # A set that no row has any more is left out of the dictionary.
+            if uses[one] == 0:
+                continue
+            some = whole
+            for word in range(sets.shape[1]):
+                bits = np.uint64(0) if whole else sets[one, word] & masks[links[place], word]
+                parts[place, count, word] = bits
+                some = some or bits != 0
+            if some:
+                line_of[place, one] = _line_of(parts[place], count, table)
+                total += uses[one]
+                if line_of[place, one] == count:
+                    count += 1
+        kept[place] = count
+        ends[place] = total
+    return total
+
+
+@kernel("void(int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[::1])", allocates=False)
+def _write(chosen: Integers, line_of: Integers, ends: Integers, rows: Integers, lines: Integers) -> None:
+    """Write the rows of each link one after the other, and their lines."""
+    at = 0
+    for place in range(len(ends)):
+        if at == ends[place]:
+            continue
+        for row in range(len(chosen)):
+            if chosen[row] >= 0 and line_of[place, chosen[row]] >= 0:
+                rows[at] = row
+                lines[at] = line_of[place, chosen[row]]
+                at += 1
