@@ -45,20 +45,27 @@ async def _reads(descriptor: int) -> AsyncIterator[bytes]:
     still hold then.
     """
     loop = asyncio.get_running_loop()
-    waiting: asyncio.Queue[bytes] = asyncio.Queue(READS_AHEAD)
+    waiting: asyncio.Queue[bytes] = asyncio.Queue()
+    ahead = threading.Semaphore(READS_AHEAD)
+    wanted = True
 
     def read() -> None:
+        data = b"-"
         # The loop is gone when the program ended first.
-        with contextlib.suppress(RuntimeError, asyncio.CancelledError):
-            while True:
+        with contextlib.suppress(RuntimeError):
+            while data and wanted:
                 try:
                     data = os.read(descriptor, READ_BYTES)
                 except OSError:
                     data = b""
-                asyncio.run_coroutine_threadsafe(waiting.put(data), loop).result()
-                if not data:
-                    return
+                loop.call_soon_threadsafe(waiting.put_nowait, data)
+                ahead.acquire()
 
     threading.Thread(target=read, daemon=True).start()
-    while data := await waiting.get():
-        yield data
+    try:
+        while data := await waiting.get():
+            ahead.release()
+            yield data
+    finally:
+        wanted = False
+        ahead.release()
