@@ -15,13 +15,14 @@ from postroad.messages import decode_batch, decode_envelopes, encode_batch, enco
 from postroad.messages.envelope import ENVELOPE_BYTES
 from postroad.protocols.link.errors import LinkError
 from postroad.protocols.link.frames import DATA, HEADER_BYTES, LARGEST_COUNT, header
-from postroad.protocols.link.gathering import measure_rows, write_rows
+from postroad.protocols.link.gathering import LINE_OUTSIDE, measure_rows, read_columns, write_rows
 from postroad.protocols.link.limits import MAX_ROWS_PER_FRAME, MAX_WORDS_PER_SET
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.messages import Batch
+    from postroad.messages.columns import Bytes
 
     Sets: TypeAlias = NDArray[np.uint64]
     Lines: TypeAlias = NDArray[np.int64]
@@ -173,31 +174,29 @@ def decode_data(frame: bytes | bytearray | memoryview) -> Data:
     if size < lines_at + count * ROW_BYTES:
         raise LinkError(f"DATA {number}: {size:,} bytes are too few for {distinct:,} sets and {count:,} rows")
     sets = np.frombuffer(frame, "<u8", distinct * words, DATA_HEAD_BYTES).astype(np.uint64).reshape(distinct, words)
-    lines = np.frombuffer(frame, "<u2", count, lines_at).astype(np.int64)
-    if int(lines.max()) >= distinct:
-        raise LinkError(f"DATA {number}: the line of a row is outside the {distinct:,} sets")
-    return Data(number, epoch, _rows(frame, number, count, lines_at + count * _LINE_BYTES), sets, lines)
+    lines = np.empty(count, np.int64)
+    return Data(number, epoch, _rows(np.frombuffer(frame, np.uint8), number, distinct, lines, lines_at), sets, lines)
 
 
-def _rows(frame: bytes | bytearray | memoryview, number: int, count: int, at: int) -> Batch:
-    """The batch of a frame whose envelopes begin at `at`."""
-    lengths_at = at + count * ENVELOPE_BYTES
-    metadata_at = lengths_at + count * _LENGTH_BYTES
-    lengths = np.frombuffer(frame, "<u4", count, lengths_at).astype(np.int64)
+def _rows(frame: Bytes, number: int, distinct: int, lines: Lines, at: int) -> Batch:
+    """The batch of a frame whose columns begin at `at`; its lines are filled in."""
+    count = len(lines)
+    lengths = np.empty(count, np.int32)
+    metadata, messages = read_columns(frame, at, distinct, lines, lengths)
+    if metadata == LINE_OUTSIDE:
+        raise LinkError(f"DATA {number}: the line of row {messages:,} is outside the {distinct:,} sets")
+    metadata_at = at + count * ROW_BYTES
+    if metadata_at + metadata + messages != len(frame):
+        raise LinkError(f"DATA {number}: its lengths do not add up to its {len(frame):,} bytes")
     try:
-        ids, envelopes, sizes = decode_envelopes(frame, count, at)
-        messages_at = metadata_at + int(sizes.sum(dtype=np.int64))
-        if messages_at + int(lengths.sum()) != len(frame):
-            raise LinkError(f"DATA {number}: its lengths do not add up to its {len(frame):,} bytes")
+        ids, envelopes, sizes = decode_envelopes(frame, count, at + count * _LINE_BYTES)
         return decode_batch(
             frame,
-            lengths.astype(np.int32),
-            start=messages_at,
+            lengths,
+            start=metadata_at + metadata,
             ids=ids,
             envelopes=envelopes,
             metadata=(metadata_at, sizes),
         )
-    except LinkError:
-        raise
     except PostroadError as error:
         raise LinkError(f"DATA {number}: {error}") from None
