@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from postroad.messages import Batch, Draft
 from postroad.protocols.link import (
@@ -26,6 +28,8 @@ from postroad.protocols.link import (
     encode_control,
 )
 from postroad.protocols.link.limits import HANDSHAKE_TIMEOUT_MS
+from tests.messages.strategies import mutations
+from tests.protocols.link.strategies import frames
 
 SETS = np.array([[6]], np.uint64)
 
@@ -182,6 +186,20 @@ def test_idle_connection_beats_and_a_silent_peer_is_left() -> None:
     assert errors[:2] == [None, None]
     assert errors[2] is not None
     assert errors[2].reason == Reason.SILENT
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_whatever_comes_ends_in_frames_or_an_error(data: st.DataObject) -> None:
+    """Frames or an error, never an exception; and what is accepted was sent in order."""
+    one, two = joined()
+    stream = data.draw(frames) if data.draw(st.booleans()) else one.send(b"x") + one.send(b"y")
+    stream = data.draw(mutations(stream)) + data.draw(st.sampled_from([b"", HEART_BEAT]))
+    heard, _ = two.hear(stream)
+    numbers = [frame.number for frame in heard.frames if isinstance(frame, Data)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert two.neighbour.receiver.received == len(numbers)
+    assert two.link.open == (heard.error is None)
 
 
 def test_progress_is_told_and_frees() -> None:

@@ -173,6 +173,16 @@ def test_frames_given_up_during_a_handshake_end_it() -> None:
     assert sender.attach(PEER, Standing(OWN, 0, 0), sender.first) == Attached([], [])
 
 
+def test_progress_on_an_older_connection_does_not_disturb_a_handshake() -> None:
+    sender = attached()
+    for text in (b"a", b"b", b"c"):
+        send(sender, text)
+    first = sender.first
+    sender.progress(Progress(2, 2))
+    found = sender.attach(PEER, Standing(OWN, 1, 1), first)
+    assert numbers(found.resend) == [3]
+
+
 @pytest.mark.parametrize("peer", [PEER, PEER + 1])
 def test_peer_cannot_have_what_was_never_sent(peer: int) -> None:
     sender = attached()

@@ -128,6 +128,8 @@ class LinkSender:
         self._known = False
         # The last frame the peer can have: it was handed out to be written, or given up.
         self._offered = 0
+        # The last frame that was given up.
+        self._given_up = 0
         self._attached = False
         self._sent_frames = self._sent_rows = self._resent = self._returned = self._freed = self._refused = 0
 
@@ -229,10 +231,11 @@ class LinkSender:
 
     def _continue(self, theirs: Standing, first: int) -> list[memoryview]:
         """The peer remembers this process, or has never met it: the frames it lacks."""
-        received = max(theirs.received, self._received)
-        # The peer goes on behind what it has, or what it was told not to wait for.
-        if received != max(theirs.received, first - 1):
+        # The peer goes on behind what it has, or what it was told not to wait for. It would wait in vain for what was
+        # given up since then.
+        if self._given_up > max(theirs.received, first - 1):
             raise self._stale(first)
+        received = max(theirs.received, self._received)
         self._free(received, max(theirs.settled, self._settled))
         return [held.frame for held in self._held if held.number > received]
 
@@ -243,6 +246,7 @@ class LinkSender:
         returned = self._give_back()
         self._next = first
         self._settled = self._received
+        self._given_up = 0
         return returned
 
     def _unsent(self, number: int) -> LinkError:
@@ -287,7 +291,7 @@ class LinkSender:
         if self._attached:
             raise LinkError("frames are given up only when the connection is gone; detach first")
         # The next connection tells the peer that it has all of these.
-        self._received = self._settled = self._offered = self._next - 1
+        self._received = self._settled = self._offered = self._given_up = self._next - 1
         return self._give_back()
 
     def _give_back(self) -> list[Data]:
