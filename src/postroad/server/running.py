@@ -66,6 +66,7 @@ async def _serve(config: BrokerConfig, started: Callable[[Service], None] | None
         for number in SIGNALS:
             loop.remove_signal_handler(number)
     if stopping.cancelled():
+        await service.abort()
         return _ENDED_BY_SIGNAL + received[-1]
     stopping.result()
     return 0

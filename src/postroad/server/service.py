@@ -179,12 +179,18 @@ class Service:
         self._empty.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._empty.wait(), CLOSE_SECONDS)
-        left = list(self._connections.values())
-        for connection in left:
+        left = len(self._connections)
+        await self.abort()
+        return left
+
+    async def abort(self) -> None:
+        """Close every connection and every port at once, whatever is written."""
+        for server in self._servers.values():
+            server.close()
+        for connection in list(self._connections.values()):
             connection.abort()
         # The loop reports their loss in its next turn.
         await asyncio.sleep(0)
-        return len(left)
 
     # --- what connections report -----------------------------------------------------------------------------------
 

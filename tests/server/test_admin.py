@@ -1,0 +1,160 @@
+"""The admin endpoint: what it answers, and what it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from postroad.server import admin
+from tests.server.scene import Client, run, service, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def get(port: int, path: str, head: str = "Host: 127.0.0.1\r\n", method: str = "GET") -> tuple[int, str]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode())
+    answer = (await reader.read()).decode()
+    writer.close()
+    await writer.wait_closed()
+    first, _, body = answer.partition("\r\n\r\n")
+    assert f"Content-Length: {len(body.encode())}\r\n" in first
+    return int(first.split(" ")[1]), body
+
+
+def test_health_ready_and_status_tell_the_state_of_the_broker(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, admin_port=0, number=7) as broker:
+            assert await get(broker.admin_port, "/health") == (200, "ok\n")
+            assert await get(broker.admin_port, "/ready") == (200, "ready\n")
+            client = await Client.connect(broker.port, login="ann")
+            await client.subscribe("mine", "a.>", ack="client", overflow="push-back")
+            client.publish("a.b")
+            client.publish("c", receipt="r")
+            await client.frame()
+            code, body = await get(broker.admin_port, "/status?pretty")
+            told = json.loads(body)
+            assert (code, told["broker"], told["ready"]) == (200, 7, True)
+            assert told["statistics"]["accepted"] == 2
+            assert told["statistics"]["matched_nobody"] == 1
+            assert told["server"]["connections_now"] == 1
+            assert told["limits"]["queue_messages"] == 10_000
+            (session,) = told["sessions"]
+            assert (session["principal"], session["published"]) == ("ann", 2)
+            (subscription,) = session["subscriptions"]
+            assert subscription["key"] == "mine"
+            assert subscription["topic"] == "a.>"
+            assert (subscription["ack"], subscription["overflow"]) == ("client", "push-back")
+            assert (subscription["delivered"], subscription["unacknowledged_now"]) == (1, 1)
+            assert told["left_out"] == {"sessions": 0, "subscriptions": 0}
+            await client.close()
+
+    run(talk)
+
+
+def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, admin_port=0, number=7) as broker:
+            client = await Client.connect(broker.port)
+            client.publish("a", receipt="r")
+            await client.frame()
+            code, body = await get(broker.admin_port, "/metrics")
+            assert code == 200
+            families = {family.name: family for family in text_string_to_metric_families(body)}
+            assert families["postroad_accepted"].type == "counter"
+            assert families["postroad_sessions"].type == "gauge"
+            values = {sample.name: sample for family in families.values() for sample in family.samples}
+            assert values["postroad_accepted_total"].value == 1
+            assert values["postroad_sessions"].value == 1
+            assert values["postroad_connections_turned_away_total"].value == 0
+            assert values["postroad_accepted_total"].labels == {"broker": "7"}
+            await client.close()
+
+    run(talk)
+
+
+def test_metrics_without_their_library_name_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "has", lambda module: False)
+
+    async def talk() -> None:
+        async with service(tmp_path, admin_port=0) as broker:
+            code, body = await get(broker.admin_port, "/metrics")
+            assert (code, "postroad[metrics]" in body) == (501, True)
+
+    run(talk)
+
+
+@pytest.mark.parametrize(
+    ("path", "head", "method", "code"),
+    [
+        ("/", "Host: localhost\r\n", "GET", 404),
+        ("/health", "Host: localhost\r\n", "POST", 405),
+        ("/health", "Host: attacker.example\r\n", "GET", 403),
+        ("/health", "Host: [::1]:80\r\n", "GET", 200),
+        ("/health", "host:LOCALHOST:8161\r\n", "GET", 200),
+        ("/health", "", "GET", 200),
+        ("/health and more", "Host: localhost\r\n", "GET", 400),
+        ("/health", "X: " + "x" * 10_000 + "\r\n", "GET", 431),
+    ],
+)
+def test_other_requests_are_refused_with_a_reason(tmp_path: Path, path: str, head: str, method: str, code: int) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, admin_port=0) as broker:
+            answered, body = await get(broker.admin_port, path, head, method)
+            assert answered == code
+            assert body.strip()
+
+    run(talk)
+
+
+def test_a_request_that_never_ends_is_cut_and_too_many_at_once_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(admin, "MOST_REQUESTS", 2)
+
+    async def talk() -> None:
+        async with service(tmp_path, admin_port=0) as broker:
+            slow = [await asyncio.open_connection("127.0.0.1", broker.admin_port) for _ in range(2)]
+            for _, writer in slow:
+                writer.write(b"GET /health")
+                await writer.drain()
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.admin_port)
+            assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
+            writer.close()
+            for reader, writer in slow:
+                assert await reader.read() == b""
+                writer.close()
+            assert (await get(broker.admin_port, "/health"))[0] == 200
+
+    run(talk)
+
+
+def test_the_endpoint_listens_on_the_loopback_address_whatever_the_host(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, admin_port=0, host="0.0.0.0") as broker:
+            listening = broker._servers["admin"].sockets
+            assert [each.getsockname()[0] for each in listening] == ["127.0.0.1"]
+            assert all(each.family == socket.AF_INET for each in listening)
+
+    run(talk)
+
+
+def test_a_broker_that_stops_says_it_is_not_ready(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, admin_port=0) as broker:
+            client = await Client.connect(broker.port)
+            stopping = asyncio.create_task(broker.stop())
+            await until(lambda: not broker.is_ready)
+            assert await get(broker.admin_port, "/ready") == (503, "not ready\n")
+            assert (await client.frame()).command == "ERROR"
+            await client.close()
+            await stopping
+
+    run(talk)

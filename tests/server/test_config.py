@@ -1,0 +1,105 @@
+"""Settings: what is read, what is refused, and what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from postroad.server import BrokerConfig, ConfigError, ReservationError, Service, TlsConfig, extras, read_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "broker.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_whole_file_is_read(tmp_path: Path) -> None:
+    text = """
+    number = 3
+    host = "0.0.0.0"
+    port = 0
+    websocket_port = 15674
+    websocket_origins = ["https://ours.example"]
+    admin_port = 8161
+    connect_seconds = 2.5
+    log_level = "warning"
+    [users]
+    ann = "secret"
+    [tls]
+    certificate = "cert.pem"
+    key = "key.pem"
+    [limits]
+    sessions = 5
+    """
+    config = read_config(written(tmp_path, text))
+    assert (config.number, config.port, config.websocket_port, config.admin_port) == (3, 0, 15674, 8161)
+    assert config.users == {"ann": "secret"}
+    assert config.tls == TlsConfig(certificate="cert.pem", key="key.pem")
+    assert (config.limits.sessions, config.limits.queue_messages) == (5, 10_000)
+    assert (config.connect_seconds, config.log_level) == (2.5, "warning")
+
+
+def test_an_empty_file_is_a_broker_for_this_machine_only(tmp_path: Path) -> None:
+    config = read_config(written(tmp_path, ""))
+    assert config == BrokerConfig()
+    assert (config.host, config.admin_port, config.websocket_port) == ("127.0.0.1", None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("prot = 1", "prot"),
+        ('port = "high"', r"\$\.port"),
+        ("port = 70000", r"\$\.port"),
+        ('log_level = "loud"', r"\$\.log_level"),
+        ("connect_seconds = 0.0", r"\$\.connect_seconds"),
+        ("[limits]\nsession = 1", r"\$\.limits"),
+        ('[tls]\ncertificate = "a"', "key"),
+        ("port = ", "not TOML"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named_with_its_place(tmp_path: Path, text: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason) as refused:
+        read_config(written(tmp_path, text))
+    assert "broker.toml" in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nothing\.toml: cannot be read"):
+        read_config(tmp_path / "nothing.toml")
+
+
+@pytest.mark.parametrize(
+    ("settings", "extra"),
+    [({"websocket_port": 0}, "websocket"), ({"event_loop": "uvloop"}, "fast")],
+)
+def test_a_setting_whose_library_is_missing_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, object], extra: str
+) -> None:
+    monkeypatch.setattr(extras, "has", lambda module: False)
+    with pytest.raises(ConfigError, match=rf"pip install 'postroad\[{extra}\]'"):
+        Service(BrokerConfig(data=str(tmp_path), **settings))  # type: ignore[arg-type]
+    Service(BrokerConfig(data=str(tmp_path)))
+
+
+def test_the_event_loop_is_uvloop_when_it_is_there_and_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    import uvloop
+
+    assert extras.loop_factory(BrokerConfig()) is uvloop.new_event_loop
+    assert extras.loop_factory(BrokerConfig(event_loop="asyncio")) is asyncio.new_event_loop
+    monkeypatch.setattr(extras, "has", lambda module: False)
+    assert extras.loop_factory(BrokerConfig()) is asyncio.new_event_loop
+
+
+def test_a_data_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "publisher-numbers").write_text("not a number")
+    with pytest.raises(ReservationError, match="publisher-numbers: cannot read"):
+        Service(BrokerConfig(data=str(tmp_path)))
+    with pytest.raises(ReservationError, match="name another data directory"):
+        Service(BrokerConfig(data=str(tmp_path / "publisher-numbers")))

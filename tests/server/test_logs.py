@@ -1,0 +1,130 @@
+"""What the log says, and how often."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from postroad.broker import Limits
+from postroad.server import BrokerConfig, Service, log_to_stderr, watching
+from postroad.server.logs import JsonLines
+from tests.server.scene import Client, Scene, run, service, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def restored_loggers() -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in ("postroad", "asyncio")]
+    kept = [(each, each.handlers[:], each.propagate, each.level) for each in loggers]
+    yield
+    for logger, handlers, propagate, level in kept:
+        logger.handlers[:] = handlers
+        logger.propagate = propagate
+        logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("restored_loggers")
+def test_each_line_is_one_json_object_with_the_fields_that_were_given() -> None:
+    stream = io.StringIO()
+    log_to_stderr("info", stream)
+    log = logging.getLogger("postroad.server")
+    log.info("connected", extra={"session": 7, "peer": "here:1", "odd": object})
+    log.debug("too fine")
+    try:
+        raise ValueError("a defect\nin two lines")
+    except ValueError:
+        log.exception("internal error")
+    first, second = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert (first["level"], first["event"], first["session"], first["peer"]) == ("info", "connected", 7, "here:1")
+    assert first["time"].endswith("+00:00")
+    assert "a defect\nin two lines" in second["traceback"]
+
+
+def test_formatter_keeps_the_names_of_records_out() -> None:
+    record = logging.makeLogRecord({"msg": "x %d", "args": (1,), "levelname": "INFO"})
+    assert set(json.loads(JsonLines().format(record))) == {"time", "level", "event"}
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
+    return [(record.message, vars(record)) for record in caplog.records if record.name == "postroad.server"]
+
+
+def test_connections_and_their_ends_are_logged_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "postroad.server")
+    scene = Scene()
+    polite, rude, wrong = scene.client(login="ann"), scene.client(), scene.client()
+    polite.say("DISCONNECT")
+    rude.conversation.lost("the client closed the connection")
+    wrong.conversation.received(b"NONSENSE\n")
+    told = events(caplog)
+    assert [event for event, _ in told] == ["connected"] * 3 + ["disconnected"] * 3
+    assert (told[0][1]["login"], told[0][1]["version"], told[0][1]["peer"]) == ("ann", "1.2", "test:1")
+    reasons = [fields["reason"] for _, fields in told[3:]]
+    assert reasons[:2] == ["DISCONNECT", "the client closed the connection"]
+    assert "no command" in reasons[2]
+
+
+def test_nobody_reads_a_passcode_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    scene = Scene(users={"ann": "geheim"})
+    scene.client(login="ann", passcode="geheim")
+    wrong = scene.talker()
+    wrong.say("CONNECT", {"accept-version": "1.2", "host": "h", "login": "ann", "passcode": "geheimer"})
+    assert "geheim" not in str([vars(record) for record in caplog.records])
+
+
+def test_slow_subscribers_are_named_once_per_look_with_what_was_shed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "MOST_LINES", 2)
+    running = Service(BrokerConfig(data=str(tmp_path), limits=Limits(queue_messages=2)))
+    scene = Scene()
+    scene.core, scene.station = running.station.core, running.station
+    scene.station.timer = scene.clock
+    readers, writer = [scene.client() for _ in range(4)], scene.client()
+    for number, reader in enumerate(readers):
+        reader.subscribe(f"s{number}", "a")
+        reader.conversation.writable(False)
+    watch = watching.Watch(scene.core, running)
+    for _ in range(2):
+        for _ in range(5):
+            writer.send("a")
+        watch.look()
+    watch.look()
+    told = [(event, fields) for event, fields in events(caplog) if "slow" in event]
+    assert [event for event, _ in told] == ["slow subscriber", "slow subscriber", "more slow subscribers"] * 2
+    first, _, others, again, *_ = (fields for _, fields in told)
+    assert (first["subscription"], first["topic"], first["overflow"]) == ("s0", "a", "drop-oldest")
+    assert (first["waiting"], first["shed"], first["shed_in_all"]) == (2, 3, 3)
+    assert (again["shed"], again["shed_in_all"]) == (5, 8)
+    assert (others["subscriptions"], others["shed"]) == (2, 6)
+
+
+def test_turned_away_connections_and_expired_messages_are_counted_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.05)
+    caplog.set_level(logging.INFO, "postroad.server")
+
+    async def talk() -> None:
+        async with service(tmp_path, limits=Limits(sessions=1)) as broker:
+            client = await Client.connect(broker.port)
+            await client.subscribe("s", "a")
+            client.publish("a", expires="1")
+            for _ in range(3):
+                refused = await Client.open(broker.port)
+                assert (await refused.frame()).command == "ERROR"
+                await refused.close()
+            await until(lambda: {"connections turned away", "messages expired"} <= {each for each, _ in events(caplog)})
+            await client.close()
+
+    run(talk)
+    counts = [fields["count"] for event, fields in events(caplog) if event == "connections turned away"]
+    assert sum(counts) == 3

@@ -1,0 +1,111 @@
+"""TLS on both STOMP ports, with certificates made for the test."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+from websockets.asyncio.client import connect
+
+from postroad.server import BrokerConfig, ConfigError, Service, TlsConfig
+from tests.server.scene import Client, run, service, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Papers:
+    """A certificate for 127.0.0.1 and who vouches for it, as files."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self.authority = trustme.CA()
+        certificate = self.authority.issue_cert("127.0.0.1")
+        self.certificate, self.key, self.ca = (folder / name for name in ("cert.pem", "key.pem", "ca.pem"))
+        certificate.private_key_pem.write_to_path(self.key)
+        for number, blob in enumerate(certificate.cert_chain_pems):
+            blob.write_to_path(self.certificate, append=number > 0)
+        self.authority.cert_pem.write_to_path(self.ca)
+
+    def config(self, client_ca: Path | None = None) -> TlsConfig:
+        ca = None if client_ca is None else str(client_ca)
+        return TlsConfig(certificate=str(self.certificate), key=str(self.key), client_ca=ca)
+
+    def client_context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.ca))
+
+
+def test_messages_go_over_tls_on_tcp_and_websocket(tmp_path: Path) -> None:
+    papers = Papers(tmp_path)
+
+    async def talk() -> None:
+        async with service(tmp_path, tls=papers.config(), websocket_port=0) as broker:
+            context = papers.client_context()
+            client = await Client.connect(broker.port, context)
+            await client.subscribe("s", "a")
+            client.publish("a", b"x" * 300_000)
+            assert (await client.frame()).body == b"x" * 300_000
+            url = f"wss://127.0.0.1:{broker.websocket_port}/"
+            async with connect(url, ssl=context) as socket:
+                await socket.send("CONNECT\naccept-version:1.2\nhost:here\n\n\0")
+                assert str(await socket.recv()).startswith("CONNECTED\n")
+                await socket.send("SEND\ndestination:/topic/a\n\nover both\0")
+                assert (await client.frame()).body == b"over both"
+            client.send("DISCONNECT", receipt="bye")
+            assert (await client.frame()).headers["receipt-id"] == "bye"
+            assert await client.at_end()
+            await client.close()
+            await until(lambda: broker.server_statistics().connections_now == 0)
+
+    run(talk)
+
+
+def test_a_client_without_tls_gets_nothing_and_hurts_nobody(tmp_path: Path) -> None:
+    papers = Papers(tmp_path)
+
+    async def talk() -> None:
+        async with service(tmp_path, tls=papers.config()) as broker:
+            good = await Client.connect(broker.port, papers.client_context())
+            plain = await Client.open(broker.port)
+            plain.send("CONNECT", **{"accept-version": "1.2", "host": "here"})
+            assert b"CONNECTED" not in await plain.reader.read()
+            await plain.close()
+            await good.subscribe("s", "a")
+            await good.close()
+
+    run(talk)
+
+
+def test_a_broker_with_a_client_ca_asks_for_certificates(tmp_path: Path) -> None:
+    papers, others = Papers(tmp_path), Papers(tmp_path / "others")
+
+    async def talk() -> None:
+        async with service(tmp_path, tls=papers.config(client_ca=papers.ca)) as broker:
+            known, stranger, nobody = (papers.client_context() for _ in range(3))
+            papers.authority.issue_cert("client@here.example").configure_cert(known)
+            others.authority.issue_cert("client@here.example").configure_cert(stranger)
+            client = await Client.connect(broker.port, known)
+            for context in (stranger, nobody):
+                with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
+                    await Client.connect(broker.port, context)
+            await client.subscribe("s", "a")
+            assert broker.statistics().sessions_now == 1
+            await client.close()
+
+    run(talk)
+
+
+def test_files_that_are_no_certificates_are_named(tmp_path: Path) -> None:
+    papers, others = Papers(tmp_path / "ours"), Papers(tmp_path / "others")
+    nothing = str(tmp_path / "nothing.pem")
+    wrong = [
+        (TlsConfig(certificate=nothing, key=nothing), "nothing.pem"),
+        (TlsConfig(certificate=str(papers.certificate), key=str(others.key)), "the key belongs to the certificate"),
+        (papers.config(client_ca=tmp_path / "nothing.pem"), "client_ca"),
+        (papers.config(client_ca=papers.key), "client_ca"),
+    ]
+    for tls, reason in wrong:
+        with pytest.raises(ConfigError, match=reason):
+            Service(BrokerConfig(data=str(tmp_path), tls=tls))

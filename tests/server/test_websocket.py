@@ -1,0 +1,248 @@
+"""STOMP over WebSocket, spoken to with the client of the `websockets` library."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Origin, Subprotocol
+
+from postroad.broker import Limits
+from postroad.protocols.stomp import Frame, FrameReader, encode_frame
+from postroad.server.websocket import MESSAGE_BYTES
+from tests.server.scene import Client, run, service, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from websockets.asyncio.client import ClientConnection
+
+HELLO = encode_frame("CONNECT", {"accept-version": "1.2", "host": "here"})
+
+
+class Talk:
+    """Frames over a WebSocket."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.reader = FrameReader()
+        self.waiting: list[Frame] = []
+        self.kinds: list[type] = []
+
+    async def frame(self) -> Frame:
+        while not self.waiting:
+            data = await self.socket.recv()
+            self.kinds.append(type(data))
+            self.waiting += self.reader.receive(data.encode() if isinstance(data, str) else data)
+        return self.waiting.pop(0)
+
+    async def say(self, command: str, body: bytes = b"", binary: bool = False, **headers: str) -> None:
+        data = encode_frame(command, headers, body)
+        await self.socket.send(data if binary else data.decode())
+
+
+def address(port: int) -> str:
+    return f"ws://127.0.0.1:{port}/"
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [(["v10.stomp", "v12.stomp"], "v12.stomp"), (["v11.stomp", "other"], "v11.stomp"), (["v10.stomp"], "v10.stomp")],
+)
+def test_broker_chooses_the_newest_subprotocol(tmp_path: Path, offered: list[str], chosen: str) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, websocket_port=0) as broker:
+            protocols = [Subprotocol(name) for name in offered]
+            async with connect(address(broker.websocket_port), subprotocols=protocols) as socket:
+                assert socket.subprotocol == chosen
+
+    run(talk)
+
+
+def test_a_client_that_offers_no_subprotocol_may_talk_and_one_with_strange_ones_may_not(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, websocket_port=0) as broker:
+            async with connect(address(broker.websocket_port)) as socket:
+                await socket.send(HELLO.decode())
+                assert str(await socket.recv()).startswith("CONNECTED\n")
+            with pytest.raises(InvalidStatus) as refused:
+                await connect(address(broker.websocket_port), subprotocols=[Subprotocol("mqtt")])
+            assert refused.value.response.status_code == 400
+
+    run(talk)
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_messages_go_from_tcp_to_websocket_and_back_in_the_kind_the_client_uses(tmp_path: Path, binary: bool) -> None:
+    async def conversation() -> None:
+        async with service(tmp_path, websocket_port=0) as broker:
+            plain = await Client.connect(broker.port)
+            await plain.subscribe("s", "to.tcp")
+            async with connect(address(broker.websocket_port)) as socket:
+                web = Talk(socket)
+                await web.say("CONNECT", binary=binary, **{"accept-version": "1.2", "host": "here"})
+                assert (await web.frame()).command == "CONNECTED"
+                await web.say("SUBSCRIBE", binary=binary, id="w", destination="/topic/to.web", receipt="r")
+                assert (await web.frame()).command == "RECEIPT"
+                plain.publish("to.web", "grüße".encode())
+                assert (await web.frame()).body == "grüße".encode()
+                assert set(web.kinds) == {bytes if binary else str}
+                await web.say("SEND", b"hello", binary=binary, destination="/topic/to.tcp")
+                assert (await plain.frame()).body == b"hello"
+            await plain.close()
+
+    run(conversation)
+
+
+def test_a_body_that_is_no_text_comes_as_a_binary_message(tmp_path: Path) -> None:
+    async def conversation() -> None:
+        async with service(tmp_path, websocket_port=0) as broker:
+            plain = await Client.connect(broker.port)
+            async with connect(address(broker.websocket_port)) as socket:
+                web = Talk(socket)
+                await socket.send(HELLO.decode())
+                await web.frame()
+                await web.say("SUBSCRIBE", id="w", destination="/topic/a", receipt="r")
+                await web.frame()
+                plain.publish("a", b"\xff\0\n\xfe")
+                assert (await web.frame()).body == b"\xff\0\n\xfe"
+                assert web.kinds[-1] is bytes
+            await plain.close()
+
+    run(conversation)
+
+
+def test_frames_may_be_cut_into_messages_and_fragments_anywhere(tmp_path: Path) -> None:
+    async def conversation() -> None:
+        async with (
+            service(tmp_path, websocket_port=0) as broker,
+            connect(address(broker.websocket_port)) as socket,
+        ):
+            web = Talk(socket)
+            await socket.send([HELLO[:9].decode(), HELLO[9:20].decode()])
+            await socket.send(HELLO[20:])
+            assert (await web.frame()).command == "CONNECTED"
+            await web.say("SUBSCRIBE", id="w", destination="/topic/a")
+            data = b"".join(encode_frame("SEND", {"destination": "/topic/a"}, b"%d" % n) for n in range(20))
+            for place in range(0, len(data), 7):
+                await socket.send(data[place : place + 7])
+            assert [(await web.frame()).body for _ in range(20)] == [b"%d" % n for n in range(20)]
+
+    run(conversation)
+
+
+def test_many_messages_are_sent_in_pieces_that_a_client_takes(tmp_path: Path) -> None:
+    async def conversation() -> None:
+        async with service(tmp_path, websocket_port=0) as broker:
+            plain = await Client.connect(broker.port)
+            async with connect(address(broker.websocket_port), max_size=2 * MESSAGE_BYTES) as socket:
+                web = Talk(socket)
+                await socket.send(HELLO)
+                await web.frame()
+                await web.say("SUBSCRIBE", id="w", destination="/topic/a", receipt="r")
+                await web.frame()
+                for number in range(300):
+                    plain.publish("a", b"%d " % number + b"x" * 3_000)
+                for number in range(300):
+                    assert (await web.frame()).body.startswith(b"%d " % number)
+            await plain.close()
+
+    run(conversation)
+
+
+def test_an_error_comes_before_the_websocket_closes(tmp_path: Path) -> None:
+    async def conversation() -> None:
+        async with service(tmp_path, websocket_port=0) as broker:
+            async with connect(address(broker.websocket_port)) as socket:
+                web = Talk(socket)
+                await socket.send("NONSENSE\n\n\0")
+                assert (await web.frame()).command == "ERROR"
+                with pytest.raises(ConnectionClosed):
+                    await web.frame()
+                assert socket.close_code == 1000
+            await until(lambda: broker.server_statistics().connections_now == 0)
+
+    run(conversation)
+
+
+def test_a_client_that_closes_is_forgotten(tmp_path: Path) -> None:
+    async def conversation() -> None:
+        async with service(tmp_path, websocket_port=0) as broker:
+            async with connect(address(broker.websocket_port)) as socket:
+                await socket.send(HELLO)
+                await socket.recv()
+                await (await socket.ping())
+                assert broker.statistics().sessions_now == 1
+            await until(lambda: broker.server_statistics().connections_now == 0)
+            assert broker.statistics().sessions_now == 0
+
+    run(conversation)
+
+
+def test_pages_from_elsewhere_are_kept_out_when_origins_are_named(tmp_path: Path) -> None:
+    async def conversation() -> None:
+        async with service(tmp_path, websocket_port=0, websocket_origins=["https://ours.example"]) as broker:
+            for origin, lets_in in (("https://ours.example", True), (None, True), ("https://other.example", False)):
+                given = None if origin is None else Origin(origin)
+                if lets_in:
+                    async with connect(address(broker.websocket_port), origin=given):
+                        continue
+                with pytest.raises(InvalidStatus) as refused:
+                    await connect(address(broker.websocket_port), origin=given)
+                assert refused.value.response.status_code == 403
+
+    run(conversation)
+
+
+def test_a_full_broker_answers_503_and_plain_http_gets_an_explanation(tmp_path: Path) -> None:
+    async def conversation() -> None:
+        async with service(tmp_path, websocket_port=0, limits=Limits(sessions=1)) as broker:
+            plain = await Client.open(broker.websocket_port)
+            plain.writer.write(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+            answer = await plain.reader.read()
+            assert answer.startswith(b"HTTP/1.1 426 ")
+            await plain.close()
+            await until(lambda: broker.server_statistics().connections_now == 0)
+            first = await Client.connect(broker.port)
+            with pytest.raises(InvalidStatus) as refused:
+                await connect(address(broker.websocket_port))
+            assert refused.value.response.status_code == 503
+            await first.subscribe("s", "a")
+            await first.close()
+
+    run(conversation)
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\0" * 100, b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 500, b"\r\n\r\n"], ids=["zeros", "headers", "blank"]
+)
+def test_garbage_instead_of_a_handshake_ends_its_connection(tmp_path: Path, garbage: bytes) -> None:
+    async def conversation() -> None:
+        async with service(tmp_path, websocket_port=0, connect_seconds=0.3) as broker:
+            client = await Client.open(broker.websocket_port)
+            client.writer.write(garbage)
+            await client.reader.read()
+            await client.close()
+            await until(lambda: broker.server_statistics().connections_now == 0)
+            assert broker.server_statistics().internal_errors == 0
+
+    run(conversation)
+
+
+def test_a_frame_that_breaks_the_websocket_protocol_ends_its_connection(tmp_path: Path) -> None:
+    async def conversation() -> None:
+        async with service(tmp_path, websocket_port=0) as broker:
+            async with connect(address(broker.websocket_port)) as socket:
+                await socket.send(HELLO)
+                await socket.recv()
+                # A server must refuse a frame that is not masked.
+                socket.transport.write(b"\x81\x03abc")
+                with pytest.raises(ConnectionClosed):
+                    await socket.recv()
+                assert socket.close_code == 1002
+            await until(lambda: broker.server_statistics().connections_now == 0)
+            assert broker.server_statistics().internal_errors == 0
+
+    run(conversation)
