@@ -60,7 +60,10 @@ class Script:
 async def scripted(play: Callable[[Script], Awaitable[None]]) -> AsyncIterator[str]:
     """A server that plays a script with each client; gives its address."""
 
+    plays: set[asyncio.Task[None] | None] = set()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        plays.add(asyncio.current_task())
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             await play(Script(reader, writer))
         writer.close()
@@ -72,6 +75,7 @@ async def scripted(play: Callable[[Script], Awaitable[None]]) -> AsyncIterator[s
         yield f"stomp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
+        await asyncio.gather(*(play for play in plays if play is not None))
         await server.wait_closed()
 
 

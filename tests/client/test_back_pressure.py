@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from postroad.broker import Limits
-from postroad.client import ClientError, connect
+from postroad.client import ClientError, ConnectionLost, connect
 from postroad.client.intake import OVERSHOOT, Intake, Mailbox
 from postroad.client.receiving import ReceivedMessage
 from postroad.messages import Draft
-from tests.client.serving import address, broker, run, until
+from tests.client.serving import Script, address, broker, run, scripted, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,7 @@ def test_connection_held_up_beyond_the_overshoot_is_told_with_the_subscription(t
     async def talk() -> None:
         async with (
             broker(tmp_path) as service,
-            connect(address(service), timeout=0.3) as client,
+            connect(address(service), timeout=1.0) as client,
             client.subscribe("a", queue=1) as subscription,
         ):
             with pytest.raises(ClientError, match="of subscription s1 wait to be taken"):
@@ -116,5 +116,49 @@ def test_intake_opens_again_at_half_and_counts_every_mailbox() -> None:
         assert not intake.is_open
         intake.close()
         assert intake.is_open
+
+    run(talk())
+
+
+def test_publisher_does_not_wait_for_ever_on_a_server_that_takes_nothing() -> None:
+    async def play(script: Script) -> None:
+        await script.frame()
+        script.say("CONNECTED\nversion:1.2\nheart-beat:100,0\n\n\0")
+        script.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await over.wait()
+
+    over = asyncio.Event()
+
+    async def talk() -> None:
+        async with scripted(play) as server:
+            async with connect(server, heart_beat=(0, 100)) as client:
+                with pytest.raises(ConnectionLost, match="nothing heard"):
+                    await client.publish_many(Draft("a", body=bytes(2**20)) for _ in range(1_000))
+            over.set()
+
+    run(talk())
+
+
+def test_publisher_with_a_full_mailbox_learns_that_the_connection_is_lost() -> None:
+    message = "MESSAGE\nsubscription:s1\nmessage-id:x\ndestination:/topic/a\n\n\0"
+
+    async def play(script: Script) -> None:
+        await script.frame()
+        script.say("CONNECTED\nversion:1.2\n\n\0")
+        await script.frame()
+        script.say("RECEIPT\nreceipt-id:1\n\n\0" + message * 2)
+        await script.frame()
+        script.writer.transport.abort()
+
+    async def talk() -> None:
+        async with scripted(play) as server, connect(server) as client:
+            subscription = client.subscribe("a", queue=1)
+            await subscription.start()
+            await until(lambda: subscription.waiting == 2)
+            with pytest.raises(ConnectionLost):
+                await client.publish_many(Draft("a", body=bytes(2**20)) for _ in range(1_000))
+            assert [(await subscription.get()).topic for _ in range(2)] == ["a", "a"]
+            with pytest.raises(ConnectionLost):
+                await subscription.get()
 
     run(talk())

@@ -10,14 +10,19 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["AsJson", "echo_json", "echo_table", "printable"]
+__all__ = ["AsJson", "echo_json", "echo_table", "json_text", "printable"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line, instead of text.")]
 
 
+def json_text(fields: Mapping[str, Any]) -> str:
+    """One object on one line."""
+    return json.dumps(fields, ensure_ascii=False)
+
+
 def echo_json(fields: Mapping[str, Any]) -> None:
-    """One object on a line of its own."""
-    typer.echo(json.dumps(fields, ensure_ascii=False))
+    """Print an object on a line of its own."""
+    typer.echo(json_text(fields))
 
 
 def echo_table(title: str, fields: Mapping[str, Any], *, err: bool = False) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from postroad.cli.connecting import Ca, Login, Passcode, Reach, Server
-from postroad.cli.output import AsJson, echo_json, printable
+from postroad.cli.output import AsJson, json_text, printable
 
 if TYPE_CHECKING:
     from postroad.client import ReceivedMessage, Subscription
@@ -73,13 +73,10 @@ def subscribe(
 
 
 def _print(message: ReceivedMessage, subscription: Subscription, as_json: bool) -> None:
-    if as_json:
-        echo_json(as_object(message))
-    else:
-        # Not `typer.echo`, which flushes each time: a busy stream is written in blocks, the last line at once.
-        sys.stdout.write(as_line(message) + "\n")
-        if not subscription.waiting:
-            sys.stdout.flush()
+    sys.stdout.write((json_text(as_object(message)) if as_json else as_line(message)) + "\n")
+    # Not `typer.echo`, which flushes each time: a busy stream is written in blocks, the last line at once.
+    if not subscription.waiting:
+        sys.stdout.flush()
 
 
 def as_line(message: ReceivedMessage) -> str:

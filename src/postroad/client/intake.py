@@ -112,7 +112,7 @@ class Mailbox:
         """The next message, or None after the last; raises the reason of an end once all before it are taken."""
         while not self._messages:
             if self._error is not None:
-                raise self._error
+                raise self._error.with_traceback(None)
             if self._ended:
                 return None
             self._news.clear()

@@ -30,6 +30,8 @@ __all__ = ["Hello", "Line"]
 READ_BYTES = 64 * 1024
 # How long a closing client waits for the server to confirm that it has got everything.
 CLOSE_SECONDS = 5.0
+# How long a failed write waits for the reason to be read.
+EXPLAIN_SECONDS = 1.0
 # A server is given up when this many of its heart-beats are missing: one may be late.
 HEART_BEAT_GRACE = 2
 # Beating a little early keeps the promise also when the loop is busy.
@@ -172,9 +174,13 @@ class Line:
         self._write(data)
         try:
             await self._writer.drain()
-        except OSError:
-            # The listener says why; it may know more than the socket, such as an ERROR that came before.
-            await self.ended.wait()
+        except OSError as lost:
+            # The listener may know more than the socket, such as an ERROR that came before; but a full mailbox may
+            # keep it from reading on.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(EXPLAIN_SECONDS):
+                    await self.ended.wait()
+            self._end(ConnectionLost(f"the connection is lost ({_reason(lost)})"))
         self._check()
 
     def expect(self) -> tuple[str, asyncio.Future[Frame]]:
@@ -230,7 +236,7 @@ class Line:
     def _check(self) -> None:
         if self.failure is not None:
             self.told = True
-            raise self.failure
+            raise self.failure.with_traceback(None)
         if self._closing:
             raise ClientError("the client is closed; make a new one")
 
@@ -281,14 +287,18 @@ class Line:
             raise _refusal(frame)
 
     def _end(self, error: PostroadError) -> None:
+        if self.ended.is_set():
+            return
         self.failure = error
         self.told = bool(self._pending)
         for future in self._pending.values():
             if not future.done():
                 future.set_exception(error)
-        self._writer.close()
-        for task in self._tasks[1:]:
-            task.cancel()
+        # Not `close`, which first sends what is written: a server that takes nothing would keep writers waiting.
+        self._writer.transport.abort()
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
         self.ended.set()
 
     # --- the end ---------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from postroad.client.errors import ClientError
 from postroad.client.intake import Mailbox
 from postroad.client.sending import TOPIC_PREFIX
+from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -100,7 +101,7 @@ class Subscription:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        with contextlib.suppress(ClientError):
+        with contextlib.suppress(PostroadError):
             await self.unsubscribe()
 
     def __aiter__(self) -> AsyncGenerator[ReceivedMessage, None]:
@@ -115,5 +116,5 @@ class Subscription:
                 yield message
         finally:
             if begun_here:
-                with contextlib.suppress(ClientError):
+                with contextlib.suppress(PostroadError):
                     await self.unsubscribe()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from postroad.client.acknowledging import acknowledgement
 from postroad.client.errors import ClientError
 from postroad.client.sending import send_frame
+from postroad.errors import PostroadError
 from postroad.messages import Draft, MessageId
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Transaction:
         line = self._open()
         if kind is not None:
             # The program's own error is the one to see.
-            with contextlib.suppress(ClientError):
+            with contextlib.suppress(PostroadError):
                 await line.request("ABORT", [("transaction", self.name)])
             return
         receipt = await line.request("COMMIT", [("transaction", self.name)])

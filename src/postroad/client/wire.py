@@ -90,7 +90,7 @@ class Wire:
         await self._up.wait()
         if self._failure is not None:
             self._told = True
-            raise self._failure
+            raise self._failure.with_traceback(None)
         return self._line
 
     async def subscribe(self, mailbox: Mailbox, headers: list[tuple[str, str]]) -> None:
@@ -100,7 +100,7 @@ class Wire:
         try:
             await line.request("SUBSCRIBE", headers)
         except BaseException:
-            del self._subscribed[mailbox.name]
+            self._subscribed.pop(mailbox.name, None)
             raise
 
     async def unsubscribe(self, mailbox: Mailbox) -> None:
