@@ -67,13 +67,23 @@ class WebSocketConnection(StompConnection):
         if self._shut:
             return
         try:
-            self._protocol.receive_data(data)
-            received = self._payload()
-            self._flush()
-            if received:
-                self._conversation.received(received)
+            # Line by line up to the end of the request: a client may send frames right behind it, and those can only
+            # be read when the request is answered.
+            while self._protocol.state is State.CONNECTING and data and not self._shut:
+                line_end = data.find(b"\n") + 1 or len(data)
+                self._take(data[:line_end])
+                data = data[line_end:]
+            if data and not self._shut:
+                self._take(data)
         except Exception as error:
             self._broke(error)
+
+    def _take(self, data: bytes) -> None:
+        self._protocol.receive_data(data)
+        received = self._payload()
+        self._flush()
+        if received:
+            self._conversation.received(received)
 
     def eof_received(self) -> bool | None:
         if not self._shut:
