@@ -21,7 +21,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import numba
 
-__all__ = ["Float", "Int", "Truth", "device", "inlined", "kernel"]
+__all__ = ["Float", "Int", "Truth", "bundle", "device", "inlined", "kernel"]
 
 # Scalars inside kernels, by name only. numba checks them when it compiles; to mypy, Python's numbers and those that
 # arrays hold are different types, and no annotation reconciles the two.
@@ -78,17 +78,39 @@ _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"
 _BORROWED: dict[str, Any] = {**_OPTIONS, "_nrt": False}
 
 
+# The types that signatures may name: numba's own, and bundles.
+_numba_types: Any = numba.types
+_TYPES: dict[str, Any] = dict(vars(_numba_types))
+
+
+def bundle(kind: type[tuple[Any, ...]], fields: str) -> str:
+    """Let signatures name a NamedTuple of arrays; answers the name.
+
+    Args:
+        kind: the class; its fields are arrays.
+        fields: the types of the fields, in numba's notation.
+    """
+    _TYPES[kind.__name__] = _numba_types.NamedTuple(_evaluated(f"({fields},)"), kind)
+    return kind.__name__
+
+
+def _evaluated(notation: str) -> Any:
+    # The notation is Python: `int64[::1]` subscripts a type. It comes from our own sources only.
+    return eval(notation, {"__builtins__": {}}, _TYPES)
+
+
 def kernel(*signatures: str, allocates: bool = True) -> Callable[[Function], Function]:
     """Compile a function over arrays now, for the given signatures, and keep the machine code on disk.
 
     Args:
-        signatures: what it takes and gives, in numba's notation.
+        signatures: what it takes and gives, in numba's notation; bundles go by the names of their classes.
         allocates: whether it makes arrays; one that does not may say so, and runs faster.
     """
     options = _OPTIONS if allocates else _BORROWED
+    types = [_evaluated(signature) for signature in signatures]
 
     def compile_now(function: Function) -> Function:
-        return cast("Function", numba.njit(list(signatures), **options)(function))
+        return cast("Function", numba.njit(types, **options)(function))
 
     return compile_now
 

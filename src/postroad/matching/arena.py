@@ -15,7 +15,7 @@ from postroad.kernels import Int, device
 from postroad.matching.columns import TEXT_HEADS, TEXT_USED, WORD_HEADS, WORDS_USED
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from postroad.matching.bundles import Store
 
 # A free text block keeps the offset of the next one in its own bytes: five, so that no array is too large.
 LEAST_TEXT_CLASS = 3
@@ -31,26 +31,26 @@ def size_class(size: Int) -> Int:
 
 
 @device
-def take_words(words: NDArray[np.int32], counters: NDArray[np.int64], size: Int) -> Int:
+def take_words(store: Store, size: Int) -> Int:
     """A block of at least `size` words, or -1."""
     kind = size_class(size)
-    head = counters[WORD_HEADS + kind]
+    head = store.counters[WORD_HEADS + kind]
     if head >= 0:
-        counters[WORD_HEADS + kind] = words[head]
+        store.counters[WORD_HEADS + kind] = store.words[head]
         return head
-    start = counters[WORDS_USED]
-    if start + (1 << kind) > words.size:
+    start = store.counters[WORDS_USED]
+    if start + (1 << kind) > store.words.size:
         return -1
-    counters[WORDS_USED] = start + (1 << kind)
+    store.counters[WORDS_USED] = start + (1 << kind)
     return start
 
 
 @device
-def free_words(words: NDArray[np.int32], counters: NDArray[np.int64], start: Int, size: Int) -> None:
+def free_words(store: Store, start: Int, size: Int) -> None:
     """Give a block of `size` words back."""
     kind = size_class(size)
-    words[start] = counters[WORD_HEADS + kind]
-    counters[WORD_HEADS + kind] = start
+    store.words[start] = store.counters[WORD_HEADS + kind]
+    store.counters[WORD_HEADS + kind] = start
 
 
 @device
@@ -60,28 +60,28 @@ def text_class(size: Int) -> Int:
 
 
 @device
-def take_text(text: NDArray[np.uint8], counters: NDArray[np.int64], size: Int) -> Int:
+def take_text(store: Store, size: Int) -> Int:
     """A block of at least `size` bytes, or -1."""
     kind = text_class(size)
-    head = counters[TEXT_HEADS + kind]
+    head = store.counters[TEXT_HEADS + kind]
     if head >= 0:
         following = np.int64(0)
         for step in range(5):
-            following |= np.int64(text[head + step]) << (8 * step)
-        counters[TEXT_HEADS + kind] = following - 1
+            following |= np.int64(store.text[head + step]) << (8 * step)
+        store.counters[TEXT_HEADS + kind] = following - 1
         return head
-    start = counters[TEXT_USED]
-    if start + (1 << kind) > text.size:
+    start = store.counters[TEXT_USED]
+    if start + (1 << kind) > store.text.size:
         return -1
-    counters[TEXT_USED] = start + (1 << kind)
+    store.counters[TEXT_USED] = start + (1 << kind)
     return start
 
 
 @device
-def free_text(text: NDArray[np.uint8], counters: NDArray[np.int64], start: Int, size: Int) -> None:
+def free_text(store: Store, start: Int, size: Int) -> None:
     """Give a block of `size` bytes back."""
     kind = text_class(size)
-    following = counters[TEXT_HEADS + kind] + 1
+    following = store.counters[TEXT_HEADS + kind] + 1
     for step in range(5):
-        text[start + step] = (following >> (8 * step)) & 255
-    counters[TEXT_HEADS + kind] = start
+        store.text[start + step] = (following >> (8 * step)) & 255
+    store.counters[TEXT_HEADS + kind] = start

@@ -12,6 +12,7 @@ import numpy as np
 
 from postroad.kernels import Int, Truth, device, kernel
 from postroad.matching.arena import free_words, size_class, take_words
+from postroad.matching.bundles import CHUNKS, STORE
 from postroad.matching.columns import (
     ACCESS,
     ALWAYS,
@@ -50,6 +51,8 @@ from postroad.matching.store import WORDS_FULL, release
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from postroad.matching.bundles import Chunks, Store
+
 # What a constraint may do for a conjunction. A *filter* cannot be looked up, only tested. A *hint* is implied by
 # another constraint: it is worth keeping only if the conjunction is reached through it. *Either* is good for both.
 FILTER, EITHER, HINT = 0, 1, 2
@@ -67,12 +70,12 @@ _ALWAYS_COST = 1 << 40
 
 
 @device
-def access_cost(constraints: NDArray[np.int32], attributes: NDArray[np.int32], constraint: Int) -> Int:
+def access_cost(store: Store, constraint: Int) -> Int:
     """About how many candidates a message would have to look at if one more were reached through this constraint."""
-    row = constraints[constraint]
+    row = store.constraints[constraint]
     kind = row[KIND]
     if kind == RANGE:
-        return _RANGE_COST + _CHUNK_COST * np.int64(attributes[row[ATTRIBUTE], DIRECTORY_COUNT])
+        return _RANGE_COST + _CHUNK_COST * np.int64(store.attributes[row[ATTRIBUTE], DIRECTORY_COUNT])
     if kind == ALWAYS:
         return _ALWAYS_COST
     cost = np.int64(row[COUNT])
@@ -88,144 +91,100 @@ def access_cost(constraints: NDArray[np.int32], attributes: NDArray[np.int32], c
 
 
 @device
-def push_entry(
-    constraints: NDArray[np.int32],
-    words: NDArray[np.int32],
-    counters: NDArray[np.int64],
-    constraint: Int,
-    marked: Int,
-    left: Int,
-    guard: Int,
-) -> Int:
+def push_entry(store: Store, constraint: Int, marked: Int, left: Int, guard: Int) -> Int:
     """Append an entry to a constraint's bucket, for which there is room; answers its position."""
-    row = constraints[constraint]
+    row = store.constraints[constraint]
     count = row[COUNT]
     if count == row[CAPACITY]:
         capacity = max(1, 2 * count)
-        block = take_words(words, counters, ENTRY_WORDS * capacity)
+        block = take_words(store, ENTRY_WORDS * capacity)
         for at in range(ENTRY_WORDS * count):
-            words[block + at] = words[row[BUCKET] + at]
+            store.words[block + at] = store.words[row[BUCKET] + at]
         if count:
-            free_words(words, counters, row[BUCKET], ENTRY_WORDS * row[CAPACITY])
+            free_words(store, row[BUCKET], ENTRY_WORDS * row[CAPACITY])
         row[BUCKET], row[CAPACITY] = block, capacity
     here = row[BUCKET] + ENTRY_WORDS * count
-    words[here], words[here + 1], words[here + 2] = marked, left, guard
+    store.words[here], store.words[here + 1], store.words[here + 2] = marked, left, guard
     row[COUNT] = count + 1
     return count
 
 
 @device
-def pull_entry(
-    constraints: NDArray[np.int32],
-    conjunctions: NDArray[np.int32],
-    words: NDArray[np.int32],
-    counters: NDArray[np.int64],
-    constraint: Int,
-    position: Int,
-) -> None:
+def pull_entry(store: Store, constraint: Int, position: Int) -> None:
     """Take an entry out of a bucket; the last one moves into its place."""
-    row = constraints[constraint]
+    row = store.constraints[constraint]
     row[COUNT] -= 1
     last = row[BUCKET] + ENTRY_WORDS * row[COUNT]
     here = row[BUCKET] + ENTRY_WORDS * position
     if here != last:
         for step in range(ENTRY_WORDS):
-            words[here + step] = words[last + step]
-        conjunctions[words[here] >> ENTRY_SHIFT, POSITION] = position
+            store.words[here + step] = store.words[last + step]
+        store.conjunctions[store.words[here] >> ENTRY_SHIFT, POSITION] = position
     if row[COUNT] == 0:
-        free_words(words, counters, row[BUCKET], ENTRY_WORDS * row[CAPACITY])
+        free_words(store, row[BUCKET], ENTRY_WORDS * row[CAPACITY])
         row[CAPACITY] = 0
 
 
 @device
-def choose_access(
-    constraints: NDArray[np.int32], attributes: NDArray[np.int32], members: NDArray[np.int32], roles: NDArray[np.int32]
-) -> Int:
+def choose_access(store: Store, members: NDArray[np.int32], roles: NDArray[np.int32]) -> Int:
     """The place among the members of the constraint to reach the conjunction through."""
     best, least = -1, np.int64(0)
     for place in range(members.size):
         if roles[place] == FILTER:
             continue
-        cost = access_cost(constraints, attributes, members[place])
+        cost = access_cost(store, members[place])
         if best < 0 or cost < least:
             best, least = place, cost
     return best
 
 
 @device
-def take_conjunction(conjunctions: NDArray[np.int32], counters: NDArray[np.int64]) -> Int:
+def take_conjunction(store: Store) -> Int:
     """The number of a new conjunction; the caller has made sure that there is one."""
-    number = counters[CONJUNCTION_FREE]
+    number = store.counters[CONJUNCTION_FREE]
     if number >= 0:
-        counters[CONJUNCTION_FREE] = conjunctions[number, NEXT]
+        store.counters[CONJUNCTION_FREE] = store.conjunctions[number, NEXT]
     else:
-        number = counters[CONJUNCTIONS_USED]
-        counters[CONJUNCTIONS_USED] += 1
-    counters[CONJUNCTIONS_LIVE] += 1
+        number = store.counters[CONJUNCTIONS_USED]
+        store.counters[CONJUNCTIONS_USED] += 1
+    store.counters[CONJUNCTIONS_LIVE] += 1
     return number
 
 
 @device
-def free_conjunction(conjunctions: NDArray[np.int32], counters: NDArray[np.int64], number: Int) -> None:
+def free_conjunction(store: Store, number: Int) -> None:
     """Give the number of a conjunction back."""
-    conjunctions[number, ACCESS] = -1
-    conjunctions[number, NEXT] = counters[CONJUNCTION_FREE]
-    counters[CONJUNCTION_FREE] = number
-    counters[CONJUNCTIONS_LIVE] -= 1
+    store.conjunctions[number, ACCESS] = -1
+    store.conjunctions[number, NEXT] = store.counters[CONJUNCTION_FREE]
+    store.counters[CONJUNCTION_FREE] = number
+    store.counters[CONJUNCTIONS_LIVE] -= 1
 
 
 @device
-def room_for(
-    constraints: NDArray[np.int32],
-    attributes: NDArray[np.int32],
-    words: NDArray[np.int32],
-    counters: NDArray[np.int64],
-    reached: Int,
-    rest: Int,
-) -> Truth:
+def room_for(store: Store, reached: Int, rest: Int) -> Truth:
     """Whether `words` has room for whatever attaching a conjunction may take: a larger bucket or directory, and the
     list of what is left to test. Known beforehand, nothing has to be undone.
     """
-    bucket = 2 * ENTRY_WORDS * (np.int64(constraints[reached, COUNT]) + 1)
-    directory = 2 * (np.int64(attributes[constraints[reached, ATTRIBUTE], DIRECTORY_COUNT]) + 2)
+    bucket = 2 * ENTRY_WORDS * (np.int64(store.constraints[reached, COUNT]) + 1)
+    directory = 2 * (np.int64(store.attributes[store.constraints[reached, ATTRIBUTE], DIRECTORY_COUNT]) + 2)
     needed = (1 << size_class(bucket)) + (1 << size_class(directory)) + (1 << size_class(rest + MEMBERS))
-    return counters[WORDS_USED] + needed <= words.size
+    return store.counters[WORDS_USED] + needed <= store.words.size
 
 
 @device
-def guard_of(constraints: NDArray[np.int32], members: NDArray[np.int32], count: Int) -> Int:
+def guard_of(store: Store, members: NDArray[np.int32], count: Int) -> Int:
     """An attribute without which some of these constraints cannot hold; 0, the topic, if there is none."""
     for place in range(count):
-        kind = constraints[members[place], KIND]
-        if kind != MISSING and kind != TEST and constraints[members[place], ATTRIBUTE] != TOPIC_ATTRIBUTE:
-            return np.int64(constraints[members[place], ATTRIBUTE])
+        kind = store.constraints[members[place], KIND]
+        if kind != MISSING and kind != TEST and store.constraints[members[place], ATTRIBUTE] != TOPIC_ATTRIBUTE:
+            return np.int64(store.constraints[members[place], ATTRIBUTE])
     return np.int64(TOPIC_ATTRIBUTE)
 
 
-@kernel(
-    "int64(int32[:, ::1], float64[:, ::1], uint64[::1], uint64[::1], uint64[::1], int32[::1], uint8[::1],"
-    " int32[:, ::1], int64[::1], int32[:, ::1], float64[:, ::1], float64[:, ::1], int32[:, ::1], float64[:, ::1],"
-    " int32[::1], uint64[:, ::1], uint64[::1], int32[::1], int32[::1], int32[::1], int64, boolean)",
-    allocates=False,
-)
+@kernel(f"int64({STORE}, {CHUNKS}, int32[::1], int32[::1], int32[::1], int64, boolean)", allocates=False)
 def attach(
-    constraints: NDArray[np.int32],
-    bounds: NDArray[np.float64],
-    keys: NDArray[np.uint64],
-    table: NDArray[np.uint64],
-    lists: NDArray[np.uint64],
-    words: NDArray[np.int32],
-    text: NDArray[np.uint8],
-    attributes: NDArray[np.int32],
-    counters: NDArray[np.int64],
-    conjunctions: NDArray[np.int32],
-    lows: NDArray[np.float64],
-    highs: NDArray[np.float64],
-    entries: NDArray[np.int32],
-    summaries: NDArray[np.float64],
-    sizes: NDArray[np.int32],
-    masks: NDArray[np.uint64],
-    sieve: NDArray[np.uint64],
+    store: Store,
+    chunks: Chunks,
     members: NDArray[np.int32],
     roles: NDArray[np.int32],
     rest: NDArray[np.int32],
@@ -237,143 +196,85 @@ def attach(
     Answers the conjunction's number, or WORDS_FULL with nothing changed. The references of the members pass to it.
     `rest` is room for as many words as there are members.
     """
-    access = choose_access(constraints, attributes, members, roles)
+    access = choose_access(store, members, roles)
     reached = np.int64(members[access])
-    if not room_for(constraints, attributes, words, counters, reached, members.size):
+    if not room_for(store, reached, members.size):
         return WORDS_FULL
     count = 0
     for place in range(members.size):
         if place != access and roles[place] == HINT:
-            release(constraints, keys, table, words, text, attributes, counters, np.int64(members[place]))
+            release(store, np.int64(members[place]))
         elif place != access:
             rest[count] = members[place]
             count += 1
-    guard = guard_of(constraints, rest, count)
+    guard = guard_of(store, rest, count)
     left = np.int64(NOTHING)
     if count == 1:
         left = np.int64(rest[0])
     elif count > 1:
-        left = intern_list(constraints, lists, words, counters, rest, count)
-    number = take_conjunction(conjunctions, counters)
+        left = intern_list(store, rest, count)
+    number = take_conjunction(store)
     marked = number << ENTRY_SHIFT | (MULTIPLE if multiple else 0)
     position = np.int64(0)
-    if constraints[reached, KIND] == RANGE:
-        low, high = bounds[reached, 0], bounds[reached, 1]
-        attribute = constraints[reached, ATTRIBUTE]
-        insert_range(
-            lows, highs, entries, summaries, sizes, attributes, words, counters, attribute, low, high,
-            marked, left, guard,
-        )  # fmt: skip
+    if store.constraints[reached, KIND] == RANGE:
+        low, high = store.bounds[reached, 0], store.bounds[reached, 1]
+        attribute = store.constraints[reached, ATTRIBUTE]
+        insert_range(chunks, store, attribute, low, high, marked, left, guard)  # fmt: skip
     else:
-        position = push_entry(constraints, words, counters, reached, marked, left, guard)
+        position = push_entry(store, reached, marked, left, guard)
         if position == 0:
-            note_piece(masks, sieve, constraints, text, reached)
-    row = conjunctions[number]
+            note_piece(store, reached)
+    row = store.conjunctions[number]
     row[SLOT] = number if slot < 0 else slot
     row[ACCESS], row[POSITION], row[REST] = reached, position, left
     row[NEXT] = -1
     if slot >= 0:
-        row[NEXT] = conjunctions[slot, NEXT]
-        conjunctions[slot, NEXT] = number
+        row[NEXT] = store.conjunctions[slot, NEXT]
+        store.conjunctions[slot, NEXT] = number
     return number
 
 
-@kernel("int64(int32[:, ::1], int64[::1])", allocates=False)
-def attach_nothing(conjunctions: NDArray[np.int32], counters: NDArray[np.int64]) -> Int:
+@kernel(f"int64({STORE})", allocates=False)
+def attach_nothing(store: Store) -> Int:
     """A slot for a subscription that can never match."""
-    number = take_conjunction(conjunctions, counters)
-    row = conjunctions[number]
+    number = take_conjunction(store)
+    row = store.conjunctions[number]
     row[SLOT], row[ACCESS], row[REST], row[NEXT] = number, -1, -1, -1
     return number
 
 
 @device
-def detach_one(
-    constraints: NDArray[np.int32],
-    bounds: NDArray[np.float64],
-    keys: NDArray[np.uint64],
-    table: NDArray[np.uint64],
-    lists: NDArray[np.uint64],
-    words: NDArray[np.int32],
-    text: NDArray[np.uint8],
-    attributes: NDArray[np.int32],
-    counters: NDArray[np.int64],
-    conjunctions: NDArray[np.int32],
-    lows: NDArray[np.float64],
-    highs: NDArray[np.float64],
-    entries: NDArray[np.int32],
-    summaries: NDArray[np.float64],
-    sizes: NDArray[np.int32],
-    number: Int,
-) -> None:
+def detach_one(store: Store, chunks: Chunks, number: Int) -> None:
     """Take one conjunction out of the bucket or the ranges it is reached through, and drop its references."""
-    row = conjunctions[number]
+    row = store.conjunctions[number]
     reached = row[ACCESS]
     if reached < 0:
         return
-    if constraints[reached, KIND] == RANGE:
-        low, high = bounds[reached, 0], bounds[reached, 1]
-        attribute = constraints[reached, ATTRIBUTE]
-        remove_range(lows, highs, entries, summaries, sizes, attributes, words, counters, attribute, low, high, number)
+    if store.constraints[reached, KIND] == RANGE:
+        low, high = store.bounds[reached, 0], store.bounds[reached, 1]
+        attribute = store.constraints[reached, ATTRIBUTE]
+        remove_range(chunks, store, attribute, low, high, number)
     else:
-        pull_entry(constraints, conjunctions, words, counters, reached, row[POSITION])
+        pull_entry(store, reached, row[POSITION])
     left = np.int64(row[REST])
     if left > NOTHING:
-        release(constraints, keys, table, words, text, attributes, counters, left)
+        release(store, left)
     elif left < NOTHING:
         block = list_block(left)
-        words[block + LIST_REFERENCES] -= 1
-        if words[block + LIST_REFERENCES] == 0:
-            for at in range(block + MEMBERS, block + MEMBERS + words[block + SIZE]):
-                release(constraints, keys, table, words, text, attributes, counters, np.int64(words[at]))
-            drop_list(lists, words, counters, block)
-    release(constraints, keys, table, words, text, attributes, counters, np.int64(reached))
+        store.words[block + LIST_REFERENCES] -= 1
+        if store.words[block + LIST_REFERENCES] == 0:
+            for at in range(block + MEMBERS, block + MEMBERS + store.words[block + SIZE]):
+                release(store, np.int64(store.words[at]))
+            drop_list(store, block)
+    release(store, np.int64(reached))
 
 
-@kernel(
-    "void(int32[:, ::1], float64[:, ::1], uint64[::1], uint64[::1], uint64[::1], int32[::1], uint8[::1], int32[:, ::1],"
-    " int64[::1], int32[:, ::1], float64[:, ::1], float64[:, ::1], int32[:, ::1], float64[:, ::1], int32[::1], int64)",
-    allocates=False,
-)
-def detach(
-    constraints: NDArray[np.int32],
-    bounds: NDArray[np.float64],
-    keys: NDArray[np.uint64],
-    table: NDArray[np.uint64],
-    lists: NDArray[np.uint64],
-    words: NDArray[np.int32],
-    text: NDArray[np.uint8],
-    attributes: NDArray[np.int32],
-    counters: NDArray[np.int64],
-    conjunctions: NDArray[np.int32],
-    lows: NDArray[np.float64],
-    highs: NDArray[np.float64],
-    entries: NDArray[np.int32],
-    summaries: NDArray[np.float64],
-    sizes: NDArray[np.int32],
-    slot: int,
-) -> None:
+@kernel(f"void({STORE}, {CHUNKS}, int64)", allocates=False)
+def detach(store: Store, chunks: Chunks, slot: int) -> None:
     """Take a subscription out, with all its conjunctions."""
     number = slot
     while number >= 0:
-        following = conjunctions[number, NEXT]
-        detach_one(
-            constraints,
-            bounds,
-            keys,
-            table,
-            lists,
-            words,
-            text,
-            attributes,
-            counters,
-            conjunctions,
-            lows,
-            highs,
-            entries,
-            summaries,
-            sizes,
-            number,
-        )
-        free_conjunction(conjunctions, counters, number)
+        following = store.conjunctions[number, NEXT]
+        detach_one(store, chunks, number)
+        free_conjunction(store, number)
         number = following

@@ -60,6 +60,8 @@ from postroad.matching.texts import has_prefix, has_substring, has_suffix, is_li
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from postroad.matching.bundles import Reading, Store
+
 
 @device
 def in_exact_range(
@@ -92,91 +94,83 @@ def is_member(words: NDArray[np.int32], start: Int, count: Int, wanted: Int) -> 
 
 
 @inlined
-def holds_quickly(
-    constraints: NDArray[np.int32],
-    bounds: NDArray[np.float64],
-    bits: NDArray[np.int64],
-    words: NDArray[np.int32],
-    values: NDArray[np.int64],
-    numbers: NDArray[np.float64],
-    constraint: Int,
-    kind: Int,
-    stamp: Int,
-) -> Truth:
+def holds_quickly(store: Store, reading: Reading, constraint: Int, kind: Int, stamp: Int) -> Truth:
     """Decide a constraint of a kind up to LAST_QUICK."""
     row = np.uint64(constraint)
-    attribute = np.uint64(constraints[row, ATTRIBUTE])
-    there = values[attribute, STAMP] == stamp
+    attribute = np.uint64(store.constraints[row, ATTRIBUTE])
+    there = reading.values[attribute, STAMP] == stamp
     if not there:
         return kind in (MISSING, ALWAYS)
     if kind == EQUAL_TEXT:
-        return values[attribute, TEXT_HIT] == constraint
+        return reading.values[attribute, TEXT_HIT] == constraint
     if kind == EQUAL_NUMBER:
-        return values[attribute, NUMBER_HIT] == constraint
-    form = values[attribute, FORM]
+        return reading.values[attribute, NUMBER_HIT] == constraint
+    form = reading.values[attribute, FORM]
     if kind == RANGE and not form & IS_INEXACT:
-        number = numbers[attribute]
-        return form & IS_NUMBER != 0 and bounds[row, 0] <= number and number <= bounds[row, 1]
+        number = reading.numbers[attribute]
+        return form & IS_NUMBER != 0 and store.bounds[row, 0] <= number and number <= store.bounds[row, 1]
     if kind in (EXISTS, ALWAYS):
         return True
     if kind == EQUAL_BOOLEAN:
-        return form & (IS_TRUE if constraints[row, FLAGS] else IS_FALSE) != 0
+        return form & (IS_TRUE if store.constraints[row, FLAGS] else IS_FALSE) != 0
     if kind in (IN_TEXT, NOT_EQUAL_TEXT, NOT_IN_TEXT):
         if not form & IS_TEXT:
             return False
-        hit = values[attribute, TEXT_HIT]
-        found = hit >= 0 and is_member(words, constraints[row, WORDS], constraints[row, WORD_COUNT], hit)
+        hit = reading.values[attribute, TEXT_HIT]
+        found = hit >= 0 and is_member(
+            store.words, store.constraints[row, WORDS], store.constraints[row, WORD_COUNT], hit
+        )
         return found == (kind == IN_TEXT)
     if kind == MISSING or not form & IS_NUMBER:
         return False
     integral = form & IS_INTEGRAL != 0
-    integer = values[attribute, BITS]
+    integer = reading.values[attribute, BITS]
     if kind in (RANGE, EXACT_RANGE):
-        flags = np.int64(constraints[row, FLAGS])
-        return in_exact_range(bits, constraint, flags, integral, integer, numbers[attribute])
+        flags = np.int64(store.constraints[row, FLAGS])
+        return in_exact_range(store.bits, constraint, flags, integral, integer, reading.numbers[attribute])
     # NOT_EQUAL_NUMBER: canonical numbers are equal exactly when their bits and their form are.
-    return integer != bits[row, 0] or integral != (bits[row, 1] != 0)
+    return integer != store.bits[row, 0] or integral != (store.bits[row, 1] != 0)
 
 
 @device
 def holds_slowly(
-    constraints: NDArray[np.int32],
-    words: NDArray[np.int32],
-    text: NDArray[np.uint8],
-    values: NDArray[np.int64],
-    numbers: NDArray[np.float64],
-    memory: NDArray[np.int64],
-    stack: NDArray[np.int64],
-    floats: NDArray[np.float64],
-    buffer: NDArray[np.uint8],
-    scratch: NDArray[np.uint8],
-    constraint: Int,
-    stamp: Int,
+    store: Store, reading: Reading, buffer: NDArray[np.uint8], scratch: NDArray[np.uint8], constraint: Int, stamp: Int
 ) -> Truth:
     """Decide a constraint that walks bytes or runs a program; the answer is remembered for the row."""
-    if memory[constraint] >> 1 == stamp:
-        return memory[constraint] & 1 == 1
-    row = constraints[constraint]
+    if reading.memory[constraint] >> 1 == stamp:
+        return reading.memory[constraint] & 1 == 1
+    row = store.constraints[constraint]
     kind = row[KIND]
     at, size = np.int64(row[TEXT]), np.int64(row[TEXT_SIZE])
     result = False
     if kind == TEST:
         end = np.int64(row[WORDS]) + np.int64(row[WORD_COUNT])
         result = run_program(
-            words, np.int64(row[WORDS]), end, text, at, stack, floats, values, numbers, buffer, scratch, stamp
+            store.words,
+            np.int64(row[WORDS]),
+            end,
+            store.text,
+            at,
+            reading.stack,
+            reading.floats,
+            reading.values,
+            reading.numbers,
+            buffer,
+            scratch,
+            stamp,
         )
-    elif values[row[ATTRIBUTE], STAMP] == stamp and values[row[ATTRIBUTE], FORM] & IS_TEXT:
-        source = scratch if values[row[ATTRIBUTE], FORM] & IN_SCRATCH else buffer
-        start, end = values[row[ATTRIBUTE], START], values[row[ATTRIBUTE], END]
+    elif reading.values[row[ATTRIBUTE], STAMP] == stamp and reading.values[row[ATTRIBUTE], FORM] & IS_TEXT:
+        source = scratch if reading.values[row[ATTRIBUTE], FORM] & IN_SCRATCH else buffer
+        start, end = reading.values[row[ATTRIBUTE], START], reading.values[row[ATTRIBUTE], END]
         if kind == PREFIX:
-            result = has_prefix(text, at, size, source, start, end)
+            result = has_prefix(store.text, at, size, source, start, end)
         elif kind == SUFFIX:
-            result = has_suffix(text, at, size, source, start, end)
+            result = has_suffix(store.text, at, size, source, start, end)
         elif kind in (SUBSTRING, GRAM):
-            result = has_substring(text, at, size, source, start, end)
+            result = has_substring(store.text, at, size, source, start, end)
         elif kind == TOPIC:
-            result = topic_matches(text, at, size, source, start, end)
+            result = topic_matches(store.text, at, size, source, start, end)
         elif kind in (LIKE, NOT_LIKE):
-            result = is_like(text, at, size, source, start, end) == (kind == LIKE)
-    memory[constraint] = stamp << 1 | (1 if result else 0)
+            result = is_like(store.text, at, size, source, start, end) == (kind == LIKE)
+    reading.memory[constraint] = stamp << 1 | (1 if result else 0)
     return result

@@ -186,14 +186,12 @@ class SubscriptionIndex:
         progress[:] = 0
         self._hard[0, 0] = 0
         while True:
+            # Bundled in here, the arrays would cost a microsecond more on every call (`bundles.py`).
             scan(
-                batch.buffer, batch.spans, batch.ids, batch.envelopes,
-                tables.constraints, tables.bounds, tables.bits, tables.table, tables.words, tables.text,
-                tables.attributes, tables.masks, tables.sieve, tables.names, tables.counters, tables.conjunctions,
-                tables.shapes, tables.lows, tables.highs, tables.entries, tables.summaries, tables.sizes,
+                batch.buffer, batch.spans, batch.ids, batch.envelopes, *tables.store, *tables.chunks,
                 tables.values, tables.numbers, tables.memory, tables.seen, interner.stack, interner.floats,
-                self._level_hashes, tables.present, self._pending, self._scratch, self._scratch,
-                known, values, self._hard, progress, self._results, offsets,
+                self._level_hashes, tables.present, self._pending, known, values, self._hard,
+                self._scratch, self._scratch, progress, self._results, offsets,
             )  # fmt: skip
             status = progress[STATUS]
             if status == DONE:
@@ -223,7 +221,7 @@ class SubscriptionIndex:
     def _attach(self, disjunction: tuple[Conjunction, ...], topic: TopicPattern | None) -> int:
         if not disjunction:
             self._tables.make_room()
-            return int(attach_nothing(self._tables.conjunctions, self._tables.counters))
+            return int(attach_nothing(self._tables.store))
         alternatives = [part for conjunction in disjunction for part in _fanned_out(conjunction)]
         slot = -1
         try:
@@ -254,22 +252,13 @@ class SubscriptionIndex:
         tables = self._tables
         tables.make_room()
         while True:
-            number = attach(
-                tables.constraints, tables.bounds, tables.keys, tables.table, tables.lists, tables.words, tables.text,
-                tables.attributes, tables.counters, tables.conjunctions, tables.lows, tables.highs, tables.entries,
-                tables.summaries, tables.sizes, tables.masks, tables.sieve, numbers, roles, rest, slot, multiple,
-            )  # fmt: skip
+            number = attach(tables.store, tables.chunks, numbers, roles, rest, slot, multiple)
             if number != WORDS_FULL:
                 return int(number)
             tables.grow_words()
 
     def _detach(self, slot: int) -> None:
-        tables = self._tables
-        detach(
-            tables.constraints, tables.bounds, tables.keys, tables.table, tables.lists, tables.words, tables.text,
-            tables.attributes, tables.counters, tables.conjunctions, tables.lows, tables.highs, tables.entries,
-            tables.summaries, tables.sizes, slot,
-        )  # fmt: skip
+        detach(self._tables.store, self._tables.chunks, slot)
 
 
 def _fanned_out(conjunction: Conjunction) -> list[Conjunction]:

@@ -121,20 +121,17 @@ class Interner:
     def release(self, members: list[int]) -> None:
         """Give references back that no conjunction took over."""
         tables = self.tables
-        release_all(
-            tables.constraints, tables.keys, tables.table, tables.words, tables.text, tables.attributes,
-            tables.counters, np.array(members, np.int32),
-        )  # fmt: skip
+        release_all(tables.store, np.array(members, np.int32))
 
     def tidy(self) -> None:
         """Forget names, lengths and shapes that no constraint uses any more: messages need not be asked for them."""
         tables = self.tables
         used = int(tables.counters[CONSTRAINTS_USED])
-        tidy_pieces(tables.constraints, tables.bits, tables.text, tables.masks, tables.sieve, tables.shapes, used)
+        tidy_pieces(tables.store, used)
         unused = [name for name, number in self._names.items() if not tables.attributes[number, MENTIONS]]
         for name in unused:
             number = self._names.pop(name)
-            drop_name(tables.attributes, tables.text, tables.counters, number)
+            drop_name(tables.store, number)
             self._free_names.append(number)
         if unused:
             self._rebuild_names(len(tables.names))
@@ -158,14 +155,14 @@ class Interner:
     def _put_name(self, name: str, number: int) -> None:
         tables = self.tables
         data = np.frombuffer(name.encode(), np.uint8)
-        while put_name(tables.names, tables.attributes, tables.text, tables.counters, data, number) < 0:
+        while put_name(tables.store, data, number) < 0:
             tables.grow_text()
 
     def _rebuild_names(self, size: int) -> None:
         tables = self.tables
-        tables.names = np.zeros(size, np.uint64)
+        tables.clear_names(size)
         live = np.fromiter(self._names.values(), np.int32, len(self._names))
-        rebuild_names(tables.names, tables.attributes, tables.text, live)
+        rebuild_names(tables.store, live)
 
     def _shape(self, pattern: TopicPattern) -> tuple[int, int, int]:
         levels = pattern.levels
@@ -176,7 +173,7 @@ class Interner:
         signed = stars - (1 << 64) if stars >> 63 else stars
         number = self._shapes.setdefault((count, stars, is_open), len(self._shapes))
         if number >= len(self.tables.shapes):
-            self.tables.shapes = grown(self.tables.shapes, 2 * len(self.tables.shapes))
+            self.tables.grow_shapes()
         self.tables.shapes[number] = (count, signed, is_open, 1)
         self.tables.counters[TOPIC_SHAPES] = len(self._shapes)
         return number, count, signed
@@ -197,10 +194,7 @@ class Interner:
         request = self._request
         request[:] = (kind, attribute, flags, *bits, content)
         while True:
-            number = intern(
-                tables.constraints, tables.bounds, tables.bits, tables.keys, tables.table, tables.words, tables.text,
-                tables.attributes, tables.counters, request, bounds, words, text,
-            )  # fmt: skip
+            number = intern(tables.store, request, bounds, words, text)
             if number == WORDS_FULL:
                 tables.grow_words()
             elif number == TEXT_FULL:

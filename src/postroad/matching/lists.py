@@ -20,6 +20,8 @@ from postroad.matching.hashing import mix
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from postroad.matching.bundles import Store
+
 # Words of a list's block.
 REFERENCES, SIZE, MEMBERS = 0, 1, 2
 
@@ -46,14 +48,14 @@ def members_key(words: NDArray[np.int32], at: Int, count: Int) -> np.uint64:
 
 
 @device
-def sort_members(constraints: NDArray[np.int32], members: NDArray[np.int32], count: Int) -> None:
+def sort_members(store: Store, members: NDArray[np.int32], count: Int) -> None:
     """Order members by kind, whose numbers rise with the cost of the test, then by number."""
     for place in range(1, count):
         member = members[place]
         at = place
         while at > 0:
             other = members[at - 1]
-            kind, other_kind = constraints[member, KIND], constraints[other, KIND]
+            kind, other_kind = store.constraints[member, KIND], store.constraints[other, KIND]
             if other_kind < kind or (other_kind == kind and other <= member):
                 break
             members[at] = other
@@ -72,65 +74,58 @@ def enter_list(lists: NDArray[np.uint64], key: np.uint64, block: Int) -> None:
 
 
 @device
-def intern_list(
-    constraints: NDArray[np.int32],
-    lists: NDArray[np.uint64],
-    words: NDArray[np.int32],
-    counters: NDArray[np.int64],
-    members: NDArray[np.int32],
-    count: Int,
-) -> Int:
+def intern_list(store: Store, members: NDArray[np.int32], count: Int) -> Int:
     """What an entry says to refer to the list of these members; `words` and the table have room for it.
 
     A new list takes the references of the members over; for a resident one they are dropped.
     """
-    sort_members(constraints, members, count)
+    sort_members(store, members, count)
     key = members_key(members, np.int64(0), count)
-    mask = np.uint64(lists.size - 1)
+    mask = np.uint64(store.lists.size - 1)
     at = key & mask
-    while lists[at] != np.uint64(0):
-        block = np.int64(lists[at] & _LOW) - 1
-        if (lists[at] & _TAG) == (key & _TAG) and words[block + SIZE] == count:
+    while store.lists[at] != np.uint64(0):
+        block = np.int64(store.lists[at] & _LOW) - 1
+        if (store.lists[at] & _TAG) == (key & _TAG) and store.words[block + SIZE] == count:
             same = True
             for place in range(count):
-                same = same and words[block + MEMBERS + place] == members[place]
+                same = same and store.words[block + MEMBERS + place] == members[place]
             if same:
-                words[block + REFERENCES] += 1
+                store.words[block + REFERENCES] += 1
                 for place in range(count):
-                    constraints[members[place], CONSTRAINT_REFERENCES] -= 1
+                    store.constraints[members[place], CONSTRAINT_REFERENCES] -= 1
                 return -block - 2
         at = (at + np.uint64(1)) & mask
-    block = take_words(words, counters, count + MEMBERS)
-    words[block + REFERENCES], words[block + SIZE] = 1, count
+    block = take_words(store, count + MEMBERS)
+    store.words[block + REFERENCES], store.words[block + SIZE] = 1, count
     for place in range(count):
-        words[block + MEMBERS + place] = members[place]
-    enter_list(lists, key, block)
-    counters[LISTS_LIVE] += 1
+        store.words[block + MEMBERS + place] = members[place]
+    enter_list(store.lists, key, block)
+    store.counters[LISTS_LIVE] += 1
     return -block - 2
 
 
 @device
-def drop_list(lists: NDArray[np.uint64], words: NDArray[np.int32], counters: NDArray[np.int64], block: Int) -> None:
+def drop_list(store: Store, block: Int) -> None:
     """Take a list that nobody refers to out of the table and free its block; the gap is closed (Knuth, vol. 3,
     algorithm R), for which the keys of the lists behind it are made again from their members.
     """
-    key = members_key(words, block + MEMBERS, np.int64(words[block + SIZE]))
-    mask = np.uint64(lists.size - 1)
+    key = members_key(store.words, block + MEMBERS, np.int64(store.words[block + SIZE]))
+    mask = np.uint64(store.lists.size - 1)
     gap = key & mask
-    while np.int64(lists[gap] & _LOW) - 1 != block:
+    while np.int64(store.lists[gap] & _LOW) - 1 != block:
         gap = (gap + np.uint64(1)) & mask
-    lists[gap] = np.uint64(0)
+    store.lists[gap] = np.uint64(0)
     at = (gap + np.uint64(1)) & mask
-    while lists[at] != np.uint64(0):
-        other = np.int64(lists[at] & _LOW) - 1
-        home = members_key(words, other + MEMBERS, np.int64(words[other + SIZE])) & mask
+    while store.lists[at] != np.uint64(0):
+        other = np.int64(store.lists[at] & _LOW) - 1
+        home = members_key(store.words, other + MEMBERS, np.int64(store.words[other + SIZE])) & mask
         if ((at - home) & mask) >= ((at - gap) & mask):
-            lists[gap] = lists[at]
-            lists[at] = np.uint64(0)
+            store.lists[gap] = store.lists[at]
+            store.lists[at] = np.uint64(0)
             gap = at
         at = (at + np.uint64(1)) & mask
-    free_words(words, counters, block, np.int64(words[block + SIZE]) + MEMBERS)
-    counters[LISTS_LIVE] -= 1
+    free_words(store, block, np.int64(store.words[block + SIZE]) + MEMBERS)
+    store.counters[LISTS_LIVE] -= 1
 
 
 @kernel("void(uint64[::1], uint64[::1], int32[::1])", allocates=False)

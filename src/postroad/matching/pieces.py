@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.kernels import Int, Truth, device, inlined, kernel
+from postroad.matching.bundles import STORE
 from postroad.matching.columns import (
     ATTRIBUTE,
     COUNT,
@@ -32,6 +33,8 @@ from postroad.matching.store import find_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from postroad.matching.bundles import Reading, Store
 
 # 2**18 bits are 32 KiB, about a first-level cache; a million subscriptions of the B-DRP workload fill a third of them.
 SIEVE_WORDS = 4096
@@ -54,16 +57,10 @@ def passes(sieve: NDArray[np.uint64], kind: Int, attribute: Int, source: NDArray
 
 
 @device
-def note_piece(
-    masks: NDArray[np.uint64],
-    sieve: NDArray[np.uint64],
-    constraints: NDArray[np.int32],
-    text: NDArray[np.uint8],
-    constraint: Int,
-) -> None:
+def note_piece(store: Store, constraint: Int) -> None:
     """Note in mask and sieve that conjunctions are reached through a piece; other constraints are left alone."""
-    kind, attribute = np.int64(constraints[constraint, KIND]), np.int64(constraints[constraint, ATTRIBUTE])
-    at, size = np.int64(constraints[constraint, TEXT]), np.int64(constraints[constraint, TEXT_SIZE])
+    kind, attribute = np.int64(store.constraints[constraint, KIND]), np.int64(store.constraints[constraint, ATTRIBUTE])
+    at, size = np.int64(store.constraints[constraint, TEXT]), np.int64(store.constraints[constraint, TEXT_SIZE])
     if kind == PREFIX:
         column = PREFIX_LENGTHS
     elif kind == SUFFIX:
@@ -72,37 +69,25 @@ def note_piece(
         column = GRAM_LENGTHS
     else:
         return
-    masks[attribute, column] |= np.uint64(1) << np.uint64(size)
+    store.masks[attribute, column] |= np.uint64(1) << np.uint64(size)
     if size > 1:
         pair = at + size - 2 if kind == SUFFIX else at
-        place = sieve_place(kind, attribute, text[pair], text[pair + 1])
-        sieve[place >> np.uint64(6)] |= np.uint64(1) << (place & np.uint64(63))
+        place = sieve_place(kind, attribute, store.text[pair], store.text[pair + 1])
+        store.sieve[place >> np.uint64(6)] |= np.uint64(1) << (place & np.uint64(63))
 
 
 @inlined
-def find_piece(
-    constraints: NDArray[np.int32],
-    table: NDArray[np.uint64],
-    text: NDArray[np.uint8],
-    kind: Int,
-    attribute: Int,
-    source: NDArray[np.uint8],
-    at: Int,
-    size: Int,
-) -> Int:
+def find_piece(store: Store, kind: Int, attribute: Int, source: NDArray[np.uint8], at: Int, size: Int) -> Int:
     """The piece that equals source[at:at + size] and that conjunctions are reached through, or -1."""
     key = constraint_key(kind, attribute, hash_bytes(source, at, size), 0, 0)
-    found = find_text(table, constraints, text, key, kind, attribute, source, at, size)
-    return found if found >= 0 and constraints[found, COUNT] > 0 else -1
+    found = find_text(store, key, kind, attribute, source, at, size)
+    return found if found >= 0 and store.constraints[found, COUNT] > 0 else -1
 
 
 @device
 def collect_affixes(
-    constraints: NDArray[np.int32],
-    table: NDArray[np.uint64],
-    text: NDArray[np.uint8],
-    sieve: NDArray[np.uint64],
-    pending: NDArray[np.int32],
+    store: Store,
+    reading: Reading,
     count: Int,
     lengths: np.uint64,
     kind: Int,
@@ -113,16 +98,16 @@ def collect_affixes(
 ) -> Int:
     """Look up the beginnings (or endings) of a text, one for each resident length."""
     length = end - start
-    if length < 2 or not passes(sieve, kind, attribute, source, start if kind == PREFIX else end - 2):
+    if length < 2 or not passes(store.sieve, kind, attribute, source, start if kind == PREFIX else end - 2):
         lengths &= np.uint64(2)
     size = np.int64(1)
     lengths >>= np.uint64(1)
     while lengths and size <= length:
         if lengths & np.uint64(1):
             at = start if kind == PREFIX else end - size
-            found = find_piece(constraints, table, text, kind, attribute, source, at, size)
+            found = find_piece(store, kind, attribute, source, at, size)
             if found >= 0:
-                pending[count] = found
+                reading.pending[count] = found
                 count += 1
         lengths >>= np.uint64(1)
         size += 1
@@ -131,12 +116,8 @@ def collect_affixes(
 
 @device
 def collect_grams(
-    constraints: NDArray[np.int32],
-    table: NDArray[np.uint64],
-    text: NDArray[np.uint8],
-    sieve: NDArray[np.uint64],
-    memory: NDArray[np.int64],
-    pending: NDArray[np.int32],
+    store: Store,
+    reading: Reading,
     count: Int,
     lengths: np.uint64,
     attribute: Int,
@@ -150,40 +131,32 @@ def collect_grams(
     """
     for at in range(start, end):
         left = lengths
-        if at + 1 == end or not passes(sieve, GRAM, attribute, source, at):
+        if at + 1 == end or not passes(store.sieve, GRAM, attribute, source, at):
             left &= np.uint64(2)
         size = np.int64(1)
         left >>= np.uint64(1)
         while left and at + size <= end:
             if left & np.uint64(1):
-                found = find_piece(constraints, table, text, GRAM, attribute, source, at, size)
-                if found >= 0 and memory[found] != stamp << 1 | 1:
-                    if count == pending.size:
+                found = find_piece(store, GRAM, attribute, source, at, size)
+                if found >= 0 and reading.memory[found] != stamp << 1 | 1:
+                    if count == reading.pending.size:
                         return -1
-                    memory[found] = stamp << 1 | 1
-                    pending[count] = found
+                    reading.memory[found] = stamp << 1 | 1
+                    reading.pending[count] = found
                     count += 1
             left >>= np.uint64(1)
             size += 1
     return count
 
 
-@kernel("void(int32[:, ::1], int64[:, ::1], uint8[::1], uint64[:, ::1], uint64[::1], int64[:, ::1], int64)")
-def tidy_pieces(
-    constraints: NDArray[np.int32],
-    bits: NDArray[np.int64],
-    text: NDArray[np.uint8],
-    masks: NDArray[np.uint64],
-    sieve: NDArray[np.uint64],
-    shapes: NDArray[np.int64],
-    used: int,
-) -> None:
+@kernel(f"void({STORE}, int64)")
+def tidy_pieces(store: Store, used: int) -> None:
     """Note anew which pieces and which shapes of topic patterns are resident."""
-    masks[:] = np.uint64(0)
-    sieve[:] = np.uint64(0)
-    shapes[:, SHAPE_USES] = 0
+    store.masks[:] = np.uint64(0)
+    store.sieve[:] = np.uint64(0)
+    store.shapes[:, SHAPE_USES] = 0
     for number in range(used):
-        if constraints[number, KIND] == TOPIC:
-            shapes[bits[number, 0], SHAPE_USES] = 1
-        elif constraints[number, COUNT] > 0:
-            note_piece(masks, sieve, constraints, text, number)
+        if store.constraints[number, KIND] == TOPIC:
+            store.shapes[store.bits[number, 0], SHAPE_USES] = 1
+        elif store.constraints[number, COUNT] > 0:
+            note_piece(store, number)

@@ -34,8 +34,7 @@ from postroad.matching.columns import (
 from postroad.matching.lists import NOTHING
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from postroad.matching.bundles import Chunks, Store
 
 
 @device
@@ -50,22 +49,21 @@ def item_before(low: float, high: float, conjunction: Int, other_low: float, oth
 
 @device
 def find_chunk(
-    lows: NDArray[np.float64],
-    highs: NDArray[np.float64],
-    entries: NDArray[np.int32],
-    words: NDArray[np.int32],
-    directory: Int,
-    count: Int,
-    low: float,
-    high: float,
-    conjunction: Int,
+    chunks: Chunks, store: Store, directory: Int, count: Int, low: float, high: float, conjunction: Int
 ) -> Int:
     """The place in the directory of the last chunk whose first item is not after the given one (0 if none is)."""
     first, last = 0, count
     while last - first > 1:
         middle = (first + last) // 2
-        chunk = words[directory + middle]
-        if item_before(low, high, conjunction, lows[chunk, 0], highs[chunk, 0], entries[chunk, 0] >> ENTRY_SHIFT):
+        chunk = store.words[directory + middle]
+        if item_before(
+            low,
+            high,
+            conjunction,
+            chunks.lows[chunk, 0],
+            chunks.highs[chunk, 0],
+            chunks.entries[chunk, 0] >> ENTRY_SHIFT,
+        ):
             last = middle
         else:
             first = middle
@@ -73,24 +71,15 @@ def find_chunk(
 
 
 @device
-def find_item(
-    lows: NDArray[np.float64],
-    highs: NDArray[np.float64],
-    entries: NDArray[np.int32],
-    chunk: Int,
-    count: Int,
-    low: float,
-    high: float,
-    conjunction: Int,
-) -> Int:
+def find_item(chunks: Chunks, chunk: Int, count: Int, low: float, high: float, conjunction: Int) -> Int:
     """The place in a chunk of the first item that is not before the given one."""
     first, last = 0, count
     while first < last:
         middle = (first + last) // 2
         if item_before(
-            lows[chunk, middle],
-            highs[chunk, middle],
-            entries[chunk, ENTRY_WORDS * middle] >> ENTRY_SHIFT,
+            chunks.lows[chunk, middle],
+            chunks.highs[chunk, middle],
+            chunks.entries[chunk, ENTRY_WORDS * middle] >> ENTRY_SHIFT,
             low,
             high,
             conjunction,
@@ -102,208 +91,157 @@ def find_item(
 
 
 @device
-def summarise(
-    lows: NDArray[np.float64],
-    highs: NDArray[np.float64],
-    entries: NDArray[np.int32],
-    summaries: NDArray[np.float64],
-    sizes: NDArray[np.int32],
-    chunk: Int,
-) -> None:
+def summarise(chunks: Chunks, chunk: Int) -> None:
     """Make a chunk's summary anew."""
-    count = sizes[chunk]
-    least, most = highs[chunk, 0], highs[chunk, 0]
+    count = chunks.sizes[chunk]
+    least, most = chunks.highs[chunk, 0], chunks.highs[chunk, 0]
     intricate = 0
     for item in range(count):
-        least = min(least, highs[chunk, item])
-        most = max(most, highs[chunk, item])
-        if entries[chunk, ENTRY_WORDS * item] & MULTIPLE or entries[chunk, ENTRY_WORDS * item + 1] != NOTHING:
+        least = min(least, chunks.highs[chunk, item])
+        most = max(most, chunks.highs[chunk, item])
+        if (
+            chunks.entries[chunk, ENTRY_WORDS * item] & MULTIPLE
+            or chunks.entries[chunk, ENTRY_WORDS * item + 1] != NOTHING
+        ):
             intricate += 1
-    summaries[chunk, LEAST_LOW] = lows[chunk, 0]
-    summaries[chunk, MOST_LOW] = lows[chunk, count - 1]
-    summaries[chunk, LEAST_HIGH] = least
-    summaries[chunk, MOST_HIGH] = most
-    summaries[chunk, INTRICATE] = intricate
+    chunks.summaries[chunk, LEAST_LOW] = chunks.lows[chunk, 0]
+    chunks.summaries[chunk, MOST_LOW] = chunks.lows[chunk, count - 1]
+    chunks.summaries[chunk, LEAST_HIGH] = least
+    chunks.summaries[chunk, MOST_HIGH] = most
+    chunks.summaries[chunk, INTRICATE] = intricate
 
 
 @device
-def take_chunk(sizes: NDArray[np.int32], counters: NDArray[np.int64]) -> Int:
+def take_chunk(chunks: Chunks, store: Store) -> Int:
     """An empty chunk; the caller has made sure that there is one."""
-    chunk = counters[CHUNK_FREE]
+    chunk = store.counters[CHUNK_FREE]
     if chunk >= 0:
-        counters[CHUNK_FREE] = -sizes[chunk] - 2
+        store.counters[CHUNK_FREE] = -chunks.sizes[chunk] - 2
     else:
-        chunk = counters[CHUNKS_USED]
-        counters[CHUNKS_USED] += 1
-    sizes[chunk] = 0
+        chunk = store.counters[CHUNKS_USED]
+        store.counters[CHUNKS_USED] += 1
+    chunks.sizes[chunk] = 0
     return chunk
 
 
 @device
-def free_chunk(sizes: NDArray[np.int32], counters: NDArray[np.int64], chunk: Int) -> None:
+def free_chunk(chunks: Chunks, store: Store, chunk: Int) -> None:
     """Give an empty chunk back; its size field links the free list (negative, so that it is never taken for a size)."""
-    sizes[chunk] = -counters[CHUNK_FREE] - 2
-    counters[CHUNK_FREE] = chunk
+    chunks.sizes[chunk] = -store.counters[CHUNK_FREE] - 2
+    store.counters[CHUNK_FREE] = chunk
 
 
 @device
-def enlist_chunk(
-    attributes: NDArray[np.int32],
-    words: NDArray[np.int32],
-    counters: NDArray[np.int64],
-    attribute: Int,
-    place: Int,
-    chunk: Int,
-) -> None:
+def enlist_chunk(store: Store, attribute: Int, place: Int, chunk: Int) -> None:
     """Put a chunk at a place of the attribute's directory, for which `words` has room."""
-    row = attributes[attribute]
+    row = store.attributes[attribute]
     count = row[DIRECTORY_COUNT]
     if count == row[DIRECTORY_CAPACITY]:
         capacity = max(4, 2 * count)
-        block = take_words(words, counters, capacity)
+        block = take_words(store, capacity)
         for at in range(count):
-            words[block + at] = words[row[DIRECTORY] + at]
+            store.words[block + at] = store.words[row[DIRECTORY] + at]
         if count:
-            free_words(words, counters, row[DIRECTORY], row[DIRECTORY_CAPACITY])
+            free_words(store, row[DIRECTORY], row[DIRECTORY_CAPACITY])
         row[DIRECTORY] = block
         row[DIRECTORY_CAPACITY] = capacity
     start = row[DIRECTORY]
     for at in range(count, place, -1):
-        words[start + at] = words[start + at - 1]
-    words[start + place] = chunk
+        store.words[start + at] = store.words[start + at - 1]
+    store.words[start + place] = chunk
     row[DIRECTORY_COUNT] = count + 1
 
 
 @device
-def delist_chunk(
-    attributes: NDArray[np.int32],
-    words: NDArray[np.int32],
-    counters: NDArray[np.int64],
-    attribute: Int,
-    place: Int,
-) -> None:
+def delist_chunk(store: Store, attribute: Int, place: Int) -> None:
     """Take the chunk at a place out of the attribute's directory."""
-    row = attributes[attribute]
+    row = store.attributes[attribute]
     row[DIRECTORY_COUNT] -= 1
     for at in range(place, row[DIRECTORY_COUNT]):
-        words[row[DIRECTORY] + at] = words[row[DIRECTORY] + at + 1]
+        store.words[row[DIRECTORY] + at] = store.words[row[DIRECTORY] + at + 1]
     if row[DIRECTORY_COUNT] == 0:
-        free_words(words, counters, row[DIRECTORY], row[DIRECTORY_CAPACITY])
+        free_words(store, row[DIRECTORY], row[DIRECTORY_CAPACITY])
         row[DIRECTORY_CAPACITY] = 0
 
 
 @device
-def split_chunk(
-    lows: NDArray[np.float64],
-    highs: NDArray[np.float64],
-    entries: NDArray[np.int32],
-    summaries: NDArray[np.float64],
-    sizes: NDArray[np.int32],
-    old: Int,
-    new: Int,
-) -> None:
+def split_chunk(chunks: Chunks, old: Int, new: Int) -> None:
     """Move the upper half of a full chunk into an empty one."""
     half = CHUNK // 2
     for item in range(CHUNK - half):
-        lows[new, item] = lows[old, half + item]
-        highs[new, item] = highs[old, half + item]
+        chunks.lows[new, item] = chunks.lows[old, half + item]
+        chunks.highs[new, item] = chunks.highs[old, half + item]
     for word in range(ENTRY_WORDS * (CHUNK - half)):
-        entries[new, word] = entries[old, ENTRY_WORDS * half + word]
-    sizes[new] = CHUNK - half
-    sizes[old] = half
-    summarise(lows, highs, entries, summaries, sizes, old)
-    summarise(lows, highs, entries, summaries, sizes, new)
+        chunks.entries[new, word] = chunks.entries[old, ENTRY_WORDS * half + word]
+    chunks.sizes[new] = CHUNK - half
+    chunks.sizes[old] = half
+    summarise(chunks, old)
+    summarise(chunks, new)
 
 
 @device
 def insert_range(
-    lows: NDArray[np.float64],
-    highs: NDArray[np.float64],
-    entries: NDArray[np.int32],
-    summaries: NDArray[np.float64],
-    sizes: NDArray[np.int32],
-    attributes: NDArray[np.int32],
-    words: NDArray[np.int32],
-    counters: NDArray[np.int64],
-    attribute: Int,
-    low: float,
-    high: float,
-    marked: Int,
-    left: Int,
-    guard: Int,
+    chunks: Chunks, store: Store, attribute: Int, low: float, high: float, marked: Int, left: Int, guard: Int
 ) -> None:
     """Add an item. The caller has made sure of a free chunk and of room in `words` for a larger directory."""
     conjunction = marked >> ENTRY_SHIFT
-    if attributes[attribute, DIRECTORY_COUNT] == 0:
-        enlist_chunk(attributes, words, counters, attribute, 0, take_chunk(sizes, counters))
-    start = attributes[attribute, DIRECTORY]
-    place = find_chunk(
-        lows, highs, entries, words, start, attributes[attribute, DIRECTORY_COUNT], low, high, conjunction
-    )
-    chunk = words[start + place]
-    if sizes[chunk] == CHUNK:
-        new = take_chunk(sizes, counters)
-        enlist_chunk(attributes, words, counters, attribute, place + 1, new)
-        split_chunk(lows, highs, entries, summaries, sizes, chunk, new)
-        if not item_before(low, high, conjunction, lows[new, 0], highs[new, 0], entries[new, 0] >> ENTRY_SHIFT):
+    if store.attributes[attribute, DIRECTORY_COUNT] == 0:
+        enlist_chunk(store, attribute, 0, take_chunk(chunks, store))
+    start = store.attributes[attribute, DIRECTORY]
+    place = find_chunk(chunks, store, start, store.attributes[attribute, DIRECTORY_COUNT], low, high, conjunction)
+    chunk = store.words[start + place]
+    if chunks.sizes[chunk] == CHUNK:
+        new = take_chunk(chunks, store)
+        enlist_chunk(store, attribute, place + 1, new)
+        split_chunk(chunks, chunk, new)
+        if not item_before(
+            low, high, conjunction, chunks.lows[new, 0], chunks.highs[new, 0], chunks.entries[new, 0] >> ENTRY_SHIFT
+        ):
             chunk = new
-    at = find_item(lows, highs, entries, chunk, sizes[chunk], low, high, conjunction)
-    for item in range(sizes[chunk], at, -1):
-        lows[chunk, item] = lows[chunk, item - 1]
-        highs[chunk, item] = highs[chunk, item - 1]
+    at = find_item(chunks, chunk, chunks.sizes[chunk], low, high, conjunction)
+    for item in range(chunks.sizes[chunk], at, -1):
+        chunks.lows[chunk, item] = chunks.lows[chunk, item - 1]
+        chunks.highs[chunk, item] = chunks.highs[chunk, item - 1]
         for word in range(ENTRY_WORDS * item, ENTRY_WORDS * (item + 1)):
-            entries[chunk, word] = entries[chunk, word - ENTRY_WORDS]
-    lows[chunk, at], highs[chunk, at] = low, high
+            chunks.entries[chunk, word] = chunks.entries[chunk, word - ENTRY_WORDS]
+    chunks.lows[chunk, at], chunks.highs[chunk, at] = low, high
     first = ENTRY_WORDS * at
-    entries[chunk, first], entries[chunk, first + 1], entries[chunk, first + 2] = marked, left, guard
-    sizes[chunk] += 1
-    summarise(lows, highs, entries, summaries, sizes, chunk)
-
-
-@device
-def remove_range(
-    lows: NDArray[np.float64],
-    highs: NDArray[np.float64],
-    entries: NDArray[np.int32],
-    summaries: NDArray[np.float64],
-    sizes: NDArray[np.int32],
-    attributes: NDArray[np.int32],
-    words: NDArray[np.int32],
-    counters: NDArray[np.int64],
-    attribute: Int,
-    low: float,
-    high: float,
-    conjunction: Int,
-) -> None:
-    """Take the item of a conjunction out; it is there."""
-    start = attributes[attribute, DIRECTORY]
-    place = find_chunk(
-        lows, highs, entries, words, start, attributes[attribute, DIRECTORY_COUNT], low, high, conjunction
+    chunks.entries[chunk, first], chunks.entries[chunk, first + 1], chunks.entries[chunk, first + 2] = (
+        marked,
+        left,
+        guard,
     )
-    chunk = words[start + place]
-    at = find_item(lows, highs, entries, chunk, sizes[chunk], low, high, conjunction)
-    for item in range(at, sizes[chunk] - 1):
-        lows[chunk, item] = lows[chunk, item + 1]
-        highs[chunk, item] = highs[chunk, item + 1]
-        for word in range(ENTRY_WORDS * item, ENTRY_WORDS * (item + 1)):
-            entries[chunk, word] = entries[chunk, word + ENTRY_WORDS]
-    sizes[chunk] -= 1
-    if sizes[chunk]:
-        summarise(lows, highs, entries, summaries, sizes, chunk)
-    else:
-        delist_chunk(attributes, words, counters, attribute, place)
-        free_chunk(sizes, counters, chunk)
+    chunks.sizes[chunk] += 1
+    summarise(chunks, chunk)
 
 
 @device
-def chunks_up_to(
-    summaries: NDArray[np.float64], words: NDArray[np.int32], directory: Int, count: Int, value: float
-) -> Int:
+def remove_range(chunks: Chunks, store: Store, attribute: Int, low: float, high: float, conjunction: Int) -> None:
+    """Take the item of a conjunction out; it is there."""
+    start = store.attributes[attribute, DIRECTORY]
+    place = find_chunk(chunks, store, start, store.attributes[attribute, DIRECTORY_COUNT], low, high, conjunction)
+    chunk = store.words[start + place]
+    at = find_item(chunks, chunk, chunks.sizes[chunk], low, high, conjunction)
+    for item in range(at, chunks.sizes[chunk] - 1):
+        chunks.lows[chunk, item] = chunks.lows[chunk, item + 1]
+        chunks.highs[chunk, item] = chunks.highs[chunk, item + 1]
+        for word in range(ENTRY_WORDS * item, ENTRY_WORDS * (item + 1)):
+            chunks.entries[chunk, word] = chunks.entries[chunk, word + ENTRY_WORDS]
+    chunks.sizes[chunk] -= 1
+    if chunks.sizes[chunk]:
+        summarise(chunks, chunk)
+    else:
+        delist_chunk(store, attribute, place)
+        free_chunk(chunks, store, chunk)
+
+
+@device
+def chunks_up_to(chunks: Chunks, store: Store, directory: Int, count: Int, value: float) -> Int:
     """How many chunks of a directory begin at or below a value."""
     first, last = 0, count
     while first < last:
         middle = (first + last) // 2
-        if summaries[words[directory + middle], LEAST_LOW] <= value:
+        if chunks.summaries[store.words[directory + middle], LEAST_LOW] <= value:
             first = middle + 1
         else:
             last = middle

@@ -52,6 +52,8 @@ from postroad.messages.values import Tag
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from postroad.matching.bundles import Reading, Store
+
 _TEXT, _UNTYPED, _INTEGER = int(Tag.TEXT), int(Tag.UNTYPED), int(Tag.INTEGER)
 _FLOAT, _BOOLEAN = int(Tag.FLOAT), int(Tag.BOOLEAN)
 
@@ -67,23 +69,18 @@ _INTEGER_LIMIT = 2.0**63
 
 
 @inlined
-def find_attribute(
-    names: NDArray[np.uint64],
-    attributes: NDArray[np.int32],
-    text: NDArray[np.uint8],
-    buffer: NDArray[np.uint8],
-    start: Int,
-    size: Int,
-) -> Int:
+def find_attribute(store: Store, buffer: NDArray[np.uint8], start: Int, size: Int) -> Int:
     """The number of the attribute with this name, or -1 if no resident constraint mentions it."""
     key = name_key(buffer, start, size)
-    mask = np.uint64(names.size - 1)
+    mask = np.uint64(store.names.size - 1)
     at = key & mask
     tag = key & _TAG
-    while names[at] != np.uint64(0):
-        if (names[at] & _TAG) == tag:
-            found = np.uint64(names[at] & _LOW) - np.uint64(1)
-            if attributes[found, NAME_SIZE] == size and same_bytes(text, attributes[found, NAME], buffer, start, size):
+    while store.names[at] != np.uint64(0):
+        if (store.names[at] & _TAG) == tag:
+            found = np.uint64(store.names[at] & _LOW) - np.uint64(1)
+            if store.attributes[found, NAME_SIZE] == size and same_bytes(
+                store.text, store.attributes[found, NAME], buffer, start, size
+            ):
                 return np.int64(found)
         at = (at + np.uint64(1)) & mask
     return -1
@@ -99,43 +96,23 @@ def canonical_float(value: float) -> tuple[Int, Int]:
 
 @inlined
 def put_text(
-    values: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    constraints: NDArray[np.int32],
-    table: NDArray[np.uint64],
-    text: NDArray[np.uint8],
-    source: NDArray[np.uint8],
-    attribute: Int,
-    form: Int,
-    start: Int,
-    end: Int,
+    reading: Reading, store: Store, source: NDArray[np.uint8], attribute: Int, form: Int, start: Int, end: Int
 ) -> None:
     """Note a text value, and the resident equality that asks for it."""
     row = np.uint64(attribute)
-    values[row, FORM] = form
-    values[row, START] = start
-    values[row, END] = end
+    reading.values[row, FORM] = form
+    reading.values[row, START] = start
+    reading.values[row, END] = end
     hit = np.int64(-1)
-    if attributes[row, TEXT_QUESTIONS] > 0:
+    if store.attributes[row, TEXT_QUESTIONS] > 0:
         key = constraint_key(EQUAL_TEXT, attribute, hash_bytes(source, start, end - start), 0, 0)
-        hit = find_text(table, constraints, text, key, EQUAL_TEXT, attribute, source, start, end - start)
-    values[row, TEXT_HIT] = hit
-    values[row, NUMBER_HIT] = -1
+        hit = find_text(store, key, EQUAL_TEXT, attribute, source, start, end - start)
+    reading.values[row, TEXT_HIT] = hit
+    reading.values[row, NUMBER_HIT] = -1
 
 
 @inlined
-def put_number(
-    values: NDArray[np.int64],
-    numbers: NDArray[np.float64],
-    attributes: NDArray[np.int32],
-    constraints: NDArray[np.int32],
-    bits: NDArray[np.int64],
-    table: NDArray[np.uint64],
-    attribute: Int,
-    form: Int,
-    integer: Int,
-    number: float,
-) -> None:
+def put_number(reading: Reading, store: Store, attribute: Int, form: Int, integer: Int, number: float) -> None:
     """Note a number (`form` says whether its own type is float), and the resident equality that asks for it.
 
     The text fields are left alone: untyped text is a number beside what it already is.
@@ -148,14 +125,14 @@ def put_number(
         number = np.float64(integer)
         if (integer > _EXACT or integer < -_EXACT) and (number >= _INTEGER_LIMIT or np.int64(number) != integer):
             form |= IS_INEXACT
-    values[row, FORM] = form | IS_NUMBER | (IS_INTEGRAL if integral else 0)
-    values[row, BITS] = integer
-    numbers[row] = number
+    reading.values[row, FORM] = form | IS_NUMBER | (IS_INTEGRAL if integral else 0)
+    reading.values[row, BITS] = integer
+    reading.numbers[row] = number
     hit = np.int64(-1)
-    if attributes[row, NUMBER_EQUALITIES] > 0:
+    if store.attributes[row, NUMBER_EQUALITIES] > 0:
         key = constraint_key(EQUAL_NUMBER, attribute, hash_bytes(NO_BYTES, 0, 0), integer, integral)
-        hit = find_number(table, constraints, bits, key, attribute, integer, integral)
-    values[row, NUMBER_HIT] = hit
+        hit = find_number(store, key, attribute, integer, integral)
+    reading.values[row, NUMBER_HIT] = hit
 
 
 # The content of a constraint without text.
@@ -173,122 +150,70 @@ def resolve_hard(known: NDArray[np.int64], known_values: NDArray[np.float64], st
 
 @device
 def put_untyped_number(
-    values: NDArray[np.int64],
-    numbers: NDArray[np.float64],
-    attributes: NDArray[np.int32],
-    constraints: NDArray[np.int32],
-    bits: NDArray[np.int64],
-    table: NDArray[np.uint64],
-    buffer: NDArray[np.uint8],
-    known: NDArray[np.int64],
-    known_values: NDArray[np.float64],
-    hard: NDArray[np.int64],
-    attribute: Int,
-    start: Int,
-    end: Int,
+    reading: Reading, store: Store, buffer: NDArray[np.uint8], attribute: Int, start: Int, end: Int
 ) -> None:
     """Note untyped text as a number as well, when it is one; a hard one is listed for Python to settle."""
     kind, integer, number = parse_number(buffer, start, end)
     if kind == NOT_A_NUMBER:
         return
-    form = values[attribute, FORM]
+    form = reading.values[attribute, FORM]
     if kind == HARD:
-        settled, number = resolve_hard(known, known_values, start)
+        settled, number = resolve_hard(reading.known, reading.known_values, start)
         if not settled:
-            count = hard[0, 0]
-            if count + 1 < hard.shape[0]:
-                hard[0, 0] = count + 1
-                hard[count + 1, 0], hard[count + 1, 1] = start, end
+            count = reading.hard[0, 0]
+            if count + 1 < reading.hard.shape[0]:
+                reading.hard[0, 0] = count + 1
+                reading.hard[count + 1, 0], reading.hard[count + 1, 1] = start, end
             return
         if np.isnan(number):
             return
     if kind != INTEGER:
         form |= IS_FLOAT
-    put_number(values, numbers, attributes, constraints, bits, table, attribute, form, integer, number)
+    put_number(reading, store, attribute, form, integer, number)
 
 
 @inlined
 def read_typed(
-    names: NDArray[np.uint64],
-    attributes: NDArray[np.int32],
-    constraints: NDArray[np.int32],
-    bits: NDArray[np.int64],
-    table: NDArray[np.uint64],
-    text: NDArray[np.uint8],
-    values: NDArray[np.int64],
-    numbers: NDArray[np.float64],
-    known: NDArray[np.int64],
-    known_values: NDArray[np.float64],
-    hard: NDArray[np.int64],
-    present: NDArray[np.int32],
-    count: Int,
-    buffer: NDArray[np.uint8],
-    start: Int,
-    end: Int,
-    stamp: Int,
+    store: Store, reading: Reading, count: Int, buffer: NDArray[np.uint8], start: Int, end: Int, stamp: Int
 ) -> Int:
     """Read the attribute block; answers how many known attributes the row has so far."""
     at = start
     while at < end:
         tag, name, here, at = entry_at(buffer, at)
-        attribute = find_attribute(names, attributes, text, buffer, name, here - name)
-        if attribute < 0 or values[np.uint64(attribute), STAMP] == stamp:
+        attribute = find_attribute(store, buffer, name, here - name)
+        if attribute < 0 or reading.values[np.uint64(attribute), STAMP] == stamp:
             continue
         row = np.uint64(attribute)
-        values[row, STAMP] = stamp
-        present[count] = attribute
+        reading.values[row, STAMP] = stamp
+        reading.present[count] = attribute
         count += 1
         if tag == _TEXT:
-            put_text(values, attributes, constraints, table, text, buffer, attribute, IS_TEXT, here, at)
+            put_text(reading, store, buffer, attribute, IS_TEXT, here, at)
         elif tag in (_INTEGER, _FLOAT):
             word = np.int64(integer_at(buffer, here))
             form = np.int64(0) if tag == _INTEGER else np.int64(IS_FLOAT)
-            values[row, TEXT_HIT] = -1
-            put_number(
-                values,
-                numbers,
-                attributes,
-                constraints,
-                bits,
-                table,
-                attribute,
-                form,
-                word,
-                np.int64(word).view(np.float64),
-            )
+            reading.values[row, TEXT_HIT] = -1
+            put_number(reading, store, attribute, form, word, np.int64(word).view(np.float64))
         elif tag == _UNTYPED:
             form = np.int64(IS_TEXT | IS_UNTYPED)
-            put_text(values, attributes, constraints, table, text, buffer, attribute, form, here, at)
-            if attributes[row, NUMBER_QUESTIONS] > 0:
-                put_untyped_number(
-                    values, numbers, attributes, constraints, bits, table, buffer,
-                    known, known_values, hard, attribute, here, at,
-                )  # fmt: skip
+            put_text(reading, store, buffer, attribute, form, here, at)
+            if store.attributes[row, NUMBER_QUESTIONS] > 0:
+                put_untyped_number(reading, store, buffer, attribute, here, at)
         else:
             # A boolean, or bytes, of which a selector can only ask whether they are there.
             form = np.int64(0)
             if tag == _BOOLEAN:
                 form = np.int64(IS_TRUE) if buffer[np.uint64(here)] else np.int64(IS_FALSE)
-            values[row, FORM] = form
-            values[row, TEXT_HIT] = -1
-            values[row, NUMBER_HIT] = -1
+            reading.values[row, FORM] = form
+            reading.values[row, TEXT_HIT] = -1
+            reading.values[row, NUMBER_HIT] = -1
     return count
 
 
 @inlined
 def read_headers(
-    names: NDArray[np.uint64],
-    attributes: NDArray[np.int32],
-    constraints: NDArray[np.int32],
-    bits: NDArray[np.int64],
-    table: NDArray[np.uint64],
-    text: NDArray[np.uint8],
-    values: NDArray[np.int64],
-    numbers: NDArray[np.float64],
-    known: NDArray[np.int64],
-    known_values: NDArray[np.float64],
-    hard: NDArray[np.int64],
-    present: NDArray[np.int32],
+    store: Store,
+    reading: Reading,
     count: Int,
     buffer: NDArray[np.uint8],
     scratch: NDArray[np.uint8],
@@ -307,11 +232,11 @@ def read_headers(
         here = colon + 1
         at = stop + 1
         # An escape in the name stands for a character that no selector's name can hold.
-        attribute = find_attribute(names, attributes, text, buffer, name, colon - name)
-        if attribute < 0 or values[np.uint64(attribute), STAMP] == stamp:
+        attribute = find_attribute(store, buffer, name, colon - name)
+        if attribute < 0 or reading.values[np.uint64(attribute), STAMP] == stamp:
             continue
-        values[np.uint64(attribute), STAMP] = stamp
-        present[count] = attribute
+        reading.values[np.uint64(attribute), STAMP] = stamp
+        reading.present[count] = attribute
         count += 1
         form = np.int64(IS_TEXT | IS_UNTYPED)
         if escaped:
@@ -319,28 +244,19 @@ def read_headers(
                 return -1
             finish: Int = unescape_into(buffer, here, stop, scratch, used)
             form |= IN_SCRATCH
-            put_text(values, attributes, constraints, table, text, scratch, attribute, form, used, finish)
+            put_text(reading, store, scratch, attribute, form, used, finish)
             used = finish
             continue
-        put_text(values, attributes, constraints, table, text, buffer, attribute, form, here, stop)
-        if attributes[np.uint64(attribute), NUMBER_QUESTIONS] > 0:
-            put_untyped_number(
-                values, numbers, attributes, constraints, bits, table, buffer,
-                known, known_values, hard, attribute, here, stop,
-            )  # fmt: skip
+        put_text(reading, store, buffer, attribute, form, here, stop)
+        if store.attributes[np.uint64(attribute), NUMBER_QUESTIONS] > 0:
+            put_untyped_number(reading, store, buffer, attribute, here, stop)
     return count
 
 
 @device
 def read_derived(
-    attributes: NDArray[np.int32],
-    constraints: NDArray[np.int32],
-    bits: NDArray[np.int64],
-    table: NDArray[np.uint64],
-    text: NDArray[np.uint8],
-    values: NDArray[np.int64],
-    numbers: NDArray[np.float64],
-    present: NDArray[np.int32],
+    store: Store,
+    reading: Reading,
     count: Int,
     scratch: NDArray[np.uint8],
     upper: np.uint64,
@@ -350,36 +266,26 @@ def read_derived(
 ) -> Int:
     """The JMS names that come from the envelope: JMSPriority, JMSTimestamp, JMSMessageID."""
     for attribute in (PRIORITY_ATTRIBUTE, TIMESTAMP_ATTRIBUTE, MESSAGE_ID_ATTRIBUTE):
-        if attributes[attribute, MENTIONS] == 0:
+        if store.attributes[attribute, MENTIONS] == 0:
             continue
-        values[attribute, STAMP] = stamp
-        present[count] = attribute
+        reading.values[attribute, STAMP] = stamp
+        reading.present[count] = attribute
         count += 1
         if attribute == MESSAGE_ID_ATTRIBUTE:
             put_id_text(upper, lower, scratch, 0)
             form = np.int64(IS_TEXT | IN_SCRATCH)
-            put_text(values, attributes, constraints, table, text, scratch, attribute, form, 0, ID_TEXT_BYTES)
+            put_text(reading, store, scratch, attribute, form, 0, ID_TEXT_BYTES)
         else:
             number = priority if attribute == PRIORITY_ATTRIBUTE else np.int64(lower >> np.uint64(16))
-            values[attribute, TEXT_HIT] = -1
-            put_number(values, numbers, attributes, constraints, bits, table, attribute, 0, number, 0.0)
+            reading.values[attribute, TEXT_HIT] = -1
+            put_number(reading, store, attribute, 0, number, 0.0)
     return count
 
 
 @inlined
 def read_row(
-    names: NDArray[np.uint64],
-    attributes: NDArray[np.int32],
-    constraints: NDArray[np.int32],
-    bits: NDArray[np.int64],
-    table: NDArray[np.uint64],
-    text: NDArray[np.uint8],
-    values: NDArray[np.int64],
-    numbers: NDArray[np.float64],
-    known: NDArray[np.int64],
-    known_values: NDArray[np.float64],
-    hard: NDArray[np.int64],
-    present: NDArray[np.int32],
+    store: Store,
+    reading: Reading,
     buffer: NDArray[np.uint8],
     scratch: NDArray[np.uint8],
     spans: NDArray[np.int32],
@@ -393,24 +299,17 @@ def read_row(
 
     Answers their number, or -1 when the scratch buffer is too small.
     """
-    values[TOPIC_ATTRIBUTE, STAMP] = stamp
+    reading.values[TOPIC_ATTRIBUTE, STAMP] = stamp
     start, end = np.int64(spans[row, TOPIC]), np.int64(spans[row, TOPIC + 1])
-    put_text(values, attributes, constraints, table, text, buffer, TOPIC_ATTRIBUTE, IS_TEXT, start, end)
-    present[0] = TOPIC_ATTRIBUTE
+    put_text(reading, store, buffer, TOPIC_ATTRIBUTE, IS_TEXT, start, end)
+    reading.present[0] = TOPIC_ATTRIBUTE
     count = np.int64(1)
     if derived:
-        count = read_derived(
-            attributes, constraints, bits, table, text, values, numbers, present, count,
-            scratch, ids[row, 0], ids[row, 1], envelopes[row, PRIORITY], stamp,
-        )  # fmt: skip
+        count = read_derived(store, reading, count, scratch, ids[row, 0], ids[row, 1], envelopes[row, PRIORITY], stamp)
     count = read_typed(
-        names, attributes, constraints, bits, table, text, values, numbers, known, known_values, hard,
-        present, count, buffer, np.int64(spans[row, ATTRIBUTES]), np.int64(spans[row, ATTRIBUTES + 1]), stamp,
-    )  # fmt: skip
+        store, reading, count, buffer, np.int64(spans[row, ATTRIBUTES]), np.int64(spans[row, ATTRIBUTES + 1]), stamp
+    )
     start, end = np.int64(spans[row, HEADERS]), np.int64(spans[row, HEADERS + 1])
     if start < end:
-        count = read_headers(
-            names, attributes, constraints, bits, table, text, values, numbers, known, known_values, hard,
-            present, count, buffer, scratch, start, end, stamp,
-        )  # fmt: skip
+        count = read_headers(store, reading, count, buffer, scratch, start, end, stamp)
     return count

@@ -8,6 +8,7 @@ import numpy as np
 
 from postroad.kernels import Int, device, kernel
 from postroad.matching.arena import free_text, take_text
+from postroad.matching.bundles import STORE
 from postroad.matching.columns import (
     MAX_LEVELS,
     NAME,
@@ -20,52 +21,45 @@ from postroad.messages.columns import BUFFER
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from postroad.matching.bundles import Store
+
 
 @device
-def enter_name(names: NDArray[np.uint64], attributes: NDArray[np.int32], text: NDArray[np.uint8], number: Int) -> None:
+def enter_name(store: Store, number: Int) -> None:
     """Put an attribute into the table of names, which always has room."""
-    key = name_key(text, np.int64(attributes[number, NAME]), np.int64(attributes[number, NAME_SIZE]))
-    mask = np.uint64(names.size - 1)
+    key = name_key(store.text, np.int64(store.attributes[number, NAME]), np.int64(store.attributes[number, NAME_SIZE]))
+    mask = np.uint64(store.names.size - 1)
     at = key & mask
-    while names[at] != np.uint64(0):
+    while store.names[at] != np.uint64(0):
         at = (at + np.uint64(1)) & mask
-    names[at] = (key & np.uint64(0xFFFFFFFF00000000)) | np.uint64(number + 1)
+    store.names[at] = (key & np.uint64(0xFFFFFFFF00000000)) | np.uint64(number + 1)
 
 
-@kernel(f"int64(uint64[::1], int32[:, ::1], uint8[::1], int64[::1], {BUFFER}, int64)", allocates=False)
-def put_name(
-    names: NDArray[np.uint64],
-    attributes: NDArray[np.int32],
-    text: NDArray[np.uint8],
-    counters: NDArray[np.int64],
-    name: NDArray[np.uint8],
-    number: int,
-) -> int:
+@kernel(f"int64({STORE}, {BUFFER}, int64)", allocates=False)
+def put_name(store: Store, name: NDArray[np.uint8], number: int) -> int:
     """Give an attribute its name; -1 if `text` is full and nothing was done."""
-    block = take_text(text, counters, name.size)
+    block = take_text(store, name.size)
     if block < 0:
         return -1
     for step in range(name.size):
-        text[block + step] = name[step]
-    attributes[number, NAME], attributes[number, NAME_SIZE] = block, name.size
-    enter_name(names, attributes, text, number)
+        store.text[block + step] = name[step]
+    store.attributes[number, NAME], store.attributes[number, NAME_SIZE] = block, name.size
+    enter_name(store, number)
     return 0
 
 
-@kernel("void(int32[:, ::1], uint8[::1], int64[::1], int64)", allocates=False)
-def drop_name(attributes: NDArray[np.int32], text: NDArray[np.uint8], counters: NDArray[np.int64], number: int) -> None:
+@kernel(f"void({STORE}, int64)", allocates=False)
+def drop_name(store: Store, number: int) -> None:
     """Give the bytes of a name back; the table of names is rebuilt afterwards."""
-    free_text(text, counters, np.int64(attributes[number, NAME]), np.int64(attributes[number, NAME_SIZE]))
-    attributes[number, NAME_SIZE] = 0
+    free_text(store, np.int64(store.attributes[number, NAME]), np.int64(store.attributes[number, NAME_SIZE]))
+    store.attributes[number, NAME_SIZE] = 0
 
 
-@kernel("void(uint64[::1], int32[:, ::1], uint8[::1], int32[::1])", allocates=False)
-def rebuild_names(
-    names: NDArray[np.uint64], attributes: NDArray[np.int32], text: NDArray[np.uint8], live: NDArray[np.int32]
-) -> None:
+@kernel(f"void({STORE}, int32[::1])", allocates=False)
+def rebuild_names(store: Store, live: NDArray[np.int32]) -> None:
     """Fill an empty table of names with the given attributes."""
     for number in live:
-        enter_name(names, attributes, text, np.int64(number))
+        enter_name(store, np.int64(number))
 
 
 @kernel(f"int64({BUFFER}, int64, int64, int64)")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from postroad.matching.bundles import Chunks, Store
 from postroad.matching.columns import (
     ALWAYS_CONSTRAINT,
     ATTRIBUTE_COLUMNS,
@@ -85,6 +86,12 @@ class Tables:
         self.counters[TEXT_HEADS : TEXT_HEADS + 32] = -1
         self.grow_attributes(2 * RESERVED_ATTRIBUTES)
         self.grow_chunks(4)
+        self._bundle()
+
+    def _bundle(self) -> None:
+        """Bundle the arrays anew; every change of an array ends here."""
+        self.store = Store(*(getattr(self, name) for name in Store._fields))
+        self.chunks = Chunks(*(getattr(self, name) for name in Chunks._fields))
 
     def grow_attributes(self, rows: int) -> None:
         """Room for more attributes."""
@@ -95,6 +102,7 @@ class Tables:
         self.values = grown(self.values, rows)
         self.numbers = grown(self.numbers, rows)
         self.present = grown(self.present, rows)
+        self._bundle()
 
     def grow_chunks(self, rows: int) -> None:
         """Room for more range chunks."""
@@ -103,6 +111,7 @@ class Tables:
         self.entries = grown(self.entries, rows)
         self.summaries = grown(self.summaries, rows)
         self.sizes = grown(self.sizes, rows)
+        self._bundle()
 
     def make_room(self) -> None:
         """Room for one more constraint, conjunction, list and range chunk: kernels ask for words and text only."""
@@ -113,9 +122,11 @@ class Tables:
             rows = _more(len(self.conjunctions))
             self.conjunctions = grown(self.conjunctions, rows)
             self.seen = grown(self.seen, rows)
+            self._bundle()
         if 4 * (counters[LISTS_LIVE] + 1) > 3 * len(self.lists):
             old, self.lists = self.lists, np.zeros(2 * len(self.lists), np.uint64)
             rebuild_lists(self.lists, old, self.words)
+            self._bundle()
         if counters[CHUNK_FREE] < 0 and counters[CHUNKS_USED] == len(self.sizes):
             self.grow_chunks(_more(len(self.sizes)))
 
@@ -133,14 +144,27 @@ class Tables:
         if size != len(self.table):
             self.table = np.zeros(size, np.uint64)
             rebuild_table(self.table, self.keys, self.constraints, int(self.counters[CONSTRAINTS_USED]))
+        self._bundle()
 
     def grow_words(self) -> None:
         """Room for more words."""
         self.words = grown(self.words, _more(len(self.words)))
+        self._bundle()
 
     def grow_text(self) -> None:
         """Room for more bytes of text."""
         self.text = grown(self.text, _more(len(self.text)))
+        self._bundle()
+
+    def grow_shapes(self) -> None:
+        """Room for more shapes of topic patterns."""
+        self.shapes = grown(self.shapes, 2 * len(self.shapes))
+        self._bundle()
+
+    def clear_names(self, size: int) -> None:
+        """An empty table of names, of a power of two."""
+        self.names = np.zeros(size, np.uint64)
+        self._bundle()
 
     @property
     def live_constraints(self) -> int:
