@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -103,3 +105,29 @@ def test_a_data_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         Service(BrokerConfig(data=str(tmp_path)))
     with pytest.raises(ReservationError, match="name another data directory"):
         Service(BrokerConfig(data=str(tmp_path / "publisher-numbers")))
+
+
+WITHOUT_EXTRAS = """
+import asyncio, sys
+sys.modules.update(dict.fromkeys(["websockets", "uvloop", "prometheus_client"]))
+from postroad.server import BrokerConfig, Service
+from postroad.server.extras import loop_factory
+
+async def serve():
+    service = Service(BrokerConfig(port=0, admin_port=0, data=sys.argv[1]))
+    await service.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
+    writer.write(b"CONNECT\\naccept-version:1.2\\nhost:here\\n\\n\\0DISCONNECT\\n\\n\\0")
+    print((await reader.readline()).decode(), end="")
+    writer.close()
+    await service.stop()
+
+with asyncio.Runner(loop_factory=loop_factory(BrokerConfig())) as runner:
+    runner.run(serve())
+"""
+
+
+def test_a_plain_install_runs_a_broker(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_EXTRAS, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "CONNECTED\n", "")

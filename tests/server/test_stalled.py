@@ -8,8 +8,10 @@ import tracemalloc
 from typing import TYPE_CHECKING
 
 from postroad.broker import Limits
+from postroad.protocols.stomp import encode_frame
+from postroad.server import BrokerConfig, Service
 from postroad.server.conversation import Conversation
-from postroad.server.tcp import HIGH_WATER
+from postroad.server.tcp import HIGH_WATER, StompConnection
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
@@ -116,5 +118,56 @@ def test_conversations_are_freed_when_their_connections_end(tmp_path: Path) -> N
             await asyncio.sleep(0)
             gc.collect()
             assert [each for each in gc.get_objects() if isinstance(each, Conversation)] == []
+
+    run(talk)
+
+
+class FakeTransport(asyncio.Transport):
+    """Takes everything; the test says when it is full."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def abort(self) -> None:
+        pass
+
+
+def test_a_socket_that_is_full_again_before_its_turn_comes_gets_nothing_more(tmp_path: Path) -> None:
+    """Between a socket's call for more and its turn, what others sent may have filled it again."""
+
+    async def talk() -> None:
+        broker = Service(BrokerConfig(data=str(tmp_path)))
+        slow, writer = (StompConnection(broker) for _ in range(2))
+        transports = [FakeTransport(), FakeTransport()]
+        for connection, transport in zip((slow, writer), transports, strict=True):
+            connection.connection_made(transport)
+            connection.data_received(encode_frame("CONNECT", {"accept-version": "1.2", "host": "here"}))
+        slow.data_received(encode_frame("SUBSCRIBE", {"id": "s", "destination": "/topic/a"}))
+        send = encode_frame("SEND", {"destination": "/topic/a"}, b"body")
+        transports[0].written.clear()
+        slow.pause_writing()
+        writer.data_received(send)
+        slow.resume_writing()
+        slow.pause_writing()
+        await asyncio.sleep(0)
+        writer.data_received(send)
+        assert transports[0].written == b""
+        assert broker.statistics().waiting_messages_now == 2
+        slow.resume_writing()
+        await asyncio.sleep(0)
+        assert transports[0].written.count(b"MESSAGE\n") == 2
+        for connection in (slow, writer):
+            connection.connection_lost(None)
+        assert broker.server_statistics().connections_now == 0
 
     run(talk)

@@ -130,7 +130,7 @@ class StompConnection(asyncio.Protocol):
         if self._shut or transport.is_closing():
             return
         self._shut = True
-        self._close_handle = self._loop.call_later(CLOSE_SECONDS, transport.abort)
+        self._abort_soon()
         if not transport.can_write_eof():
             transport.close()
             return
@@ -140,6 +140,10 @@ class StompConnection(asyncio.Protocol):
         except OSError:
             # The other side is gone; the loop would notice at the next read or write.
             transport.abort()
+
+    def _abort_soon(self) -> None:
+        if self._close_handle is None:
+            self._close_handle = self._loop.call_later(CLOSE_SECONDS, self._transport.abort)
 
     def abort(self) -> None:
         """Close at once, whatever is written."""

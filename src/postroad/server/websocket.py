@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from websockets.exceptions import NegotiationError
 from websockets.frames import Frame, Opcode
-from websockets.http11 import Request
+from websockets.http11 import Request, Response
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Origin, Subprotocol
@@ -62,10 +62,13 @@ class WebSocketConnection(StompConnection):
         )
         # Clients in browsers want text; a client that sends binary messages gets such ones.
         self._binary = False
+        self._heard = False
+        self._refused = False
 
     def data_received(self, data: bytes) -> None:
         if self._shut:
             return
+        self._heard = True
         try:
             # Line by line up to the end of the request: a client may send frames right behind it, and those can only
             # be read when the request is answered.
@@ -95,7 +98,8 @@ class WebSocketConnection(StompConnection):
         pieces: list[bytes] = []
         for event in self._protocol.events_received():
             if isinstance(event, Request):
-                self._protocol.send_response(self._protocol.accept(event))
+                answer = self._refusal() if self._refused else self._protocol.accept(event)
+                self._protocol.send_response(answer)
             elif isinstance(event, Frame) and event.opcode in _DATA:
                 if event.opcode is not Opcode.CONT:
                     self._binary = event.opcode is Opcode.BINARY
@@ -122,13 +126,21 @@ class WebSocketConnection(StompConnection):
     def close(self) -> None:
         if self._shut:
             return
+        if self._protocol.state is State.CONNECTING and not self._heard:
+            # No client expects an answer before it has asked.
+            self._refused = True
+            self._abort_soon()
+            return
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(1000)
         elif self._protocol.state is State.CONNECTING:
-            text = "The broker cannot take this connection: it is full, it is stopping, or the request came too late.\n"
-            self._protocol.send_response(self._protocol.reject(503, text))
+            self._protocol.send_response(self._refusal())
         self._flush()
         super().close()
+
+    def _refusal(self) -> Response:
+        text = "The broker cannot take this connection: it is full, it is stopping, or the request came too late.\n"
+        return self._protocol.reject(503, text)
 
 
 def _is_text(data: bytes) -> bool:
