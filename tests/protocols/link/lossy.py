@@ -126,9 +126,10 @@ class World:
             self.write(side, heard.output)
 
     def exchange(self, side: int, size: int) -> None:
-        """Bytes go to and fro, so that handshakes get done."""
+        """Bytes go to and fro while time passes, so that handshakes get done and progress is told."""
         for step in range(4):
             self.deliver((side + step) % 2, size + 100)
+            self.tick((side + step) % 2, 11)
 
     def cut(self, side: int, size: int = 0) -> None:
         """The connection goes. A last piece may still arrive at one end; the rest is lost."""

@@ -79,6 +79,20 @@ def test_frame_of_a_decoded_frame_is_the_same(parcel: Any) -> None:
     assert bytes(encode_data(found.batch, rows, found.sets, found.lines, found.epoch, found.number)) == data
 
 
+@given(parcels(), st.permutations(range(5)))
+def test_parts_of_a_message_may_lie_anywhere(parcel: Any, order: list[int]) -> None:
+    """As after a STOMP read: topic, attributes, headers, body and metadata in any order, with other bytes between."""
+    batch, *rest = parcel
+    buffer, spans = bytearray(b"#"), batch.spans.copy()
+    for row in range(len(batch)):
+        for part in order:
+            start, end = batch.spans[row, 2 * part : 2 * part + 2].tolist()
+            spans[row, 2 * part : 2 * part + 2] = len(buffer), len(buffer) + end - start
+            buffer += batch.buffer[start:end].tobytes() + b"#"
+    scattered = Batch(np.frombuffer(bytes(buffer), np.uint8), spans, batch.ids, batch.envelopes)
+    assert bytes(encode_data(scattered, *rest)) == bytes(encode_data(*parcel))
+
+
 @given(hellos)
 def test_hello_comes_back(hello: Any) -> None:
     assert one(encode_hello(hello)) == hello

@@ -34,10 +34,10 @@ def bodies(data: Any) -> list[bytes]:
     return [message.body for message in data.batch]
 
 
-def send(sender: LinkSender, *texts: bytes) -> Any:
+def send(sender: LinkSender, *texts: bytes, sets: Any = SETS) -> Any:
     batch = Batch.build([Draft("a.b", body=text) for text in texts])
     rows = np.arange(len(batch))
-    return sender.send(batch, rows, SETS, rows % 2, 7)
+    return sender.send(batch, rows, sets, rows % 2, 7)
 
 
 def attached(**more: Any) -> LinkSender:
@@ -214,15 +214,20 @@ def test_long_batches_are_cut_into_frames() -> None:
     st.integers(1, 12),
     st.integers(1, 5),
     st.integers(1, 800),
+    st.integers(1, 40),
     st.booleans(),
 )
 def test_limits_hold_and_taken_rows_are_the_first(
-    sizes: list[int], most_bytes: int, rows: int, frames: int, frame_bytes: int, twice: bool
+    sizes: list[int], most_bytes: int, rows: int, frames: int, frame_bytes: int, words: int, twice: bool
 ) -> None:
     sender = attached(limits=SenderLimits(most_bytes, rows, frames, frame_bytes))
     texts = [b"x" * size for size in sizes]
+    sets = np.zeros((2, words), np.uint64)
     for _ in range(1 + twice):
-        sent = send(sender, *texts)
+        sent = send(sender, *texts, sets=sets)
+        assert [
+            len(frame) for frame in sent.frames if len(frame) > frame_bytes and len(decode_data(frame).batch) > 1
+        ] == []
         assert [text for frame in sent.frames for text in bodies(decode_data(frame))] == texts[: sent.taken]
         found = sender.statistics()
         assert found.held_bytes <= most_bytes
@@ -230,8 +235,8 @@ def test_limits_hold_and_taken_rows_are_the_first(
         assert found.held_frames <= frames
         assert sender.room == Room(most_bytes - found.held_bytes, rows - found.held_rows, frames - found.held_frames)
         if sent.taken < len(texts):
-            assert send(sender, texts[sent.taken]).taken == 0
-            assert sender.full or sender.room.bytes < 150 + len(texts[sent.taken])
+            assert send(sender, texts[sent.taken], sets=sets).taken == 0
+            assert sender.full or sender.room.bytes < 150 + 8 * words + len(texts[sent.taken])
 
 
 def test_sender_refuses_wrong_rows_before_it_takes_any() -> None:
