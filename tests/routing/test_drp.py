@@ -162,6 +162,20 @@ def test_hop_limit_ends_a_loop_between_brokers_that_disagree() -> None:
     assert routed.exhausted.destinations.numbers(0) == [3]
 
 
+def test_repeated_message_goes_on_to_its_other_destinations() -> None:
+    strategy = Drp(1, 0, lambda batch: Destinations.nowhere(len(batch)))
+    for link in (2, 3):
+        strategy.link_up(link, 1, 0)
+        strategy.control(LinkRecord(link, 0, 9, 0, ((1, 1),)), link, 0)
+    batch = Batch.build([Draft("a", id=MessageId(1, 2, 1, 1))])
+    first = strategy.relay(batch, Destinations.of([[1]]), 2, 0)
+    assert (first.local.tolist(), first.parcels) == ([0], [])
+    again = strategy.relay(batch, Destinations.of([[1, 3]]), 2, 0)
+    assert (again.local.tolist(), again.duplicates) == ([], 1)
+    assert [(parcel.link, parcel.destinations.numbers(0)) for parcel in again.parcels] == [(3, [3])]
+    assert strategy.statistics()["reached"] == 2
+
+
 def test_unknown_destination_is_reported() -> None:
     strategy = Drp(1, 0, lambda batch: Destinations.of([[1, 2, 900]]))
     routed = strategy.publish(Batch.build([("a",)]), 0)

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from postroad.routing import Drp, Interest, LinkRecord, LinkState, RoutingError, Topics
+from postroad.routing import Digest, Drp, Interest, LinkRecord, LinkState, RoutingError, Topics
 from postroad.topology import Graph, line, ring, routes
 from tests.routing.network import Network, drp
 
@@ -161,6 +161,40 @@ def test_old_record_from_a_slow_way_changes_nothing() -> None:
     assert state.receive(LinkRecord(3, 1, 1, 0, ((2, 4),)), 2, 0).retry
     assert state.graph()[2] == {1: 1, 3: 4}
     assert state.receive(LinkRecord(4, 1, 1, 10**6, ()), 2, 0).retry is False
+
+
+@pytest.mark.parametrize("clock_error", [-50_000, 0, 900_000])
+def test_broker_started_again_with_a_wrong_clock_is_believed(clock_error: int) -> None:
+    network = drp(line(3), 1)
+    network.subscribe(3, "a")
+    network.run()
+    network.stop(3)
+    network.run()
+    network.start(3, network.now + clock_error)
+    network.join(2, 3)
+    network.subscribe(3, "b")
+    network.run()
+    check_converged(network)
+    assert network.nodes[1].others[3] == ["b"]
+
+
+def test_interest_of_an_earlier_life_is_forgotten_with_the_first_record_of_the_next() -> None:
+    state = LinkState(1, 0)
+    state.neighbour_up(2, 1, 0)
+    state.receive(LinkRecord(2, 5, 1, 0, ((1, 1),)), 2, 0)
+    assert state.receive(Interest(2, 5, 3, b"x"), 2, 0).interests == [(2, b"x")]
+    assert state.receive(LinkRecord(2, 5, 2, 0, ((1, 1),)), 2, 0).interests == []
+    assert state.receive(LinkRecord(2, 6, 0, 0, ((1, 1),)), 2, 0).interests == [(2, None)]
+    assert state.receive(Interest(2, 5, 4, b"late"), 2, 0).interests == []
+
+
+def test_record_grows_older_while_it_is_held() -> None:
+    state = LinkState(1, 0)
+    state.neighbour_up(2, 1, 0)
+    state.receive(LinkRecord(3, 5, 1, 7_000, ((2, 1),)), 2, 0)
+    state.neighbour_up(4, 1, 50_000)
+    answer = state.receive(Digest(()), 4, 60_000).frames
+    assert [frame.age for _, frame in answer if isinstance(frame, LinkRecord) and frame.broker == 3] == [67_000]
 
 
 def test_frames_from_a_link_that_is_down_are_ignored() -> None:

@@ -63,6 +63,7 @@ class LinkState:
         if lifetime_ms <= refresh_ms:
             raise RoutingError(f"records that live {lifetime_ms} ms die between refreshes every {refresh_ms} ms")
         self.number = number
+        self._started = now
         self._refresh = refresh_ms
         self._lifetime = lifetime_ms
         self._neighbours: dict[int, int] = {}
@@ -189,20 +190,27 @@ class LinkState:
         return self._to(self._neighbours, self._own)
 
     def _reclaim(self, frame: LinkRecord | Interest, now: int) -> Reaction:
-        """An earlier life of this broker is newer than this one: count on from there."""
+        """An earlier life of this broker is newer than this one: count on from there.
+
+        From the start time at least: of the numbers that the earlier life gave out, this may not be the last, and a
+        record with the same number as an unknown one would be refused where that one is held.
+        """
         if isinstance(frame, LinkRecord):
             if (frame.epoch, frame.sequence) <= (self._own.epoch, self._own.sequence):
                 return NOTHING
-            self._own = LinkRecord(self.number, frame.epoch, frame.sequence, 0, ())
+            self._own = LinkRecord(self.number, frame.epoch, max(frame.sequence, self._started), 0, ())
             return self._issue(now) + self._issue_interest(frame.epoch, 0)
+        held = self._interests[self.number]
+        if (frame.epoch, frame.version) == (held.epoch, held.version) and frame.summary == held.summary:
+            return NOTHING
         return self._issue_interest(frame.epoch, frame.version)
 
     def _issue_interest(self, epoch: int, version: int) -> Reaction:
         """What is wanted here, under a number above the given one, to all neighbours; nothing if it already is."""
         held = self._interests[self.number]
-        if (epoch, version) <= (held.epoch, held.version):
+        if (epoch, version) < (held.epoch, held.version):
             return NOTHING
-        self._interests[self.number] = Interest(self.number, epoch, version + 1, held.summary)
+        self._interests[self.number] = Interest(self.number, epoch, max(version, self._started) + 1, held.summary)
         return self._to(self._neighbours, self._interests[self.number])
 
     def _take_links(self, record: LinkRecord, link: int, now: int) -> Reaction:
