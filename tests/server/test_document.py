@@ -1,0 +1,82 @@
+"""docs/server-behaviour.md tells the truth: its settings, limits and examples are those of the code."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from postroad.broker import BrokerStatistics, Limits, OverflowPolicy
+from postroad.server import BrokerConfig, ServerStatistics, read_config
+from postroad.server.status import SessionStatus, Status, SubscriptionStatus
+from tests.server.scene import Scene
+from tests.structure.markdown import blocks
+from tests.structure.repository import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DOCUMENT = ROOT / "docs" / "server-behaviour.md"
+BLOCKS = blocks(DOCUMENT)
+
+# Has a document of its own.
+ELSEWHERE = {"network"}
+
+
+def rows(heading: str) -> dict[str, str]:
+    """First column -> second column of the table under a heading."""
+    section = DOCUMENT.read_text("utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    cells = [line.split("|") for line in section.splitlines() if line.startswith("| `")]
+    return {row[1].strip(" `"): row[2].strip() for row in cells}
+
+
+def test_every_setting_has_a_row_with_its_default() -> None:
+    config = BrokerConfig()
+    told = rows("Settings")
+    assert set(told) == set(BrokerConfig.__struct_fields__) - ELSEWHERE
+    for name, default in told.items():
+        value = getattr(config, name)
+        if name == "limits":
+            continue
+        assert default == ("none" if value is None else f"`{json.dumps(value)}`"), name
+
+
+def test_every_limit_has_a_row_with_its_default() -> None:
+    limits = msgspec.structs.asdict(Limits())
+    assert rows("Limits") == {name: f"{value:,}" for name, value in limits.items()}
+
+
+def test_the_example_of_settings_is_read(tmp_path: Path) -> None:
+    (example,) = [block for block in BLOCKS if block.language == "toml"]
+    path = tmp_path / "broker.toml"
+    path.write_text(example.text)
+    config = read_config(path)
+    assert (config.number, config.limits.queue_messages, config.users) == (7, 50_000, {"ann": "secret"})
+
+
+def test_the_example_of_status_has_the_fields_of_the_code() -> None:
+    (example,) = [block for block in BLOCKS if block.language == "json"]
+    told: dict[str, Any] = json.loads(example.text)
+    assert set(told) == set(Status.__struct_fields__)
+    assert set(told["statistics"]) == set(BrokerStatistics.__struct_fields__)
+    assert set(told["server"]) == set(ServerStatistics.__struct_fields__)
+    assert told["limits"] == msgspec.structs.asdict(Limits())
+    assert set(told["sessions"][0]) == set(SessionStatus.__struct_fields__)
+    assert set(told["sessions"][0]["subscriptions"][0]) == set(SubscriptionStatus.__struct_fields__)
+
+
+def test_the_example_of_a_subscription_is_taken() -> None:
+    (example,) = [block for block in BLOCKS if block.text.startswith("SUBSCRIBE")]
+    scene = Scene()
+    talker = scene.client()
+    talker.conversation.received(example.text.encode() + b"\n\0")
+    assert talker.heard() == []
+    (session,) = scene.core.sessions()
+    (subscription,) = session.subscriptions.values()
+    assert (subscription.topic, subscription.policy.value) == ("orders.>", "push-back")
+
+
+def test_every_overflow_policy_is_explained() -> None:
+    told = rows("Flow control: a subscriber that reads too slowly")
+    assert list(told) == ["overflow", *(policy.value for policy in OverflowPolicy)]
