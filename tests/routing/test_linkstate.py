@@ -178,6 +178,17 @@ def test_broker_started_again_with_a_wrong_clock_is_believed(clock_error: int) -
     assert network.nodes[1].others[3] == ["b"]
 
 
+def test_numbers_of_an_earlier_life_that_are_unknown_here_are_passed_too() -> None:
+    """Started at 1,000, while a life that started at 2,000 gave out more numbers than this neighbour has seen."""
+    state = LinkState(1, 1_000)
+    state.neighbour_up(2, 1, 1_000)
+    links, interest = state.receive(LinkRecord(1, 2_000, 3, 0, ()), 2, 1_000).frames
+    assert isinstance(links[1], LinkRecord)
+    assert isinstance(interest[1], Interest)
+    assert (links[1].epoch, interest[1].epoch) == (2_000, 2_000)
+    assert min(links[1].sequence, interest[1].version) > 1_000
+
+
 def test_interest_of_an_earlier_life_is_forgotten_with_the_first_record_of_the_next() -> None:
     state = LinkState(1, 0)
     state.neighbour_up(2, 1, 0)

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroad.errors import LimitError
-from postroad.routing import Attach, Digest, RoutingError, Topics, Tree
+from postroad.messages import Batch, Draft, MessageId
+from postroad.routing import Attach, Destinations, Digest, RoutingError, Topics, Tree
 from postroad.routing import topics as topics_module
 from postroad.topology import Station
 from postroad.topology import tree as plan_tree
@@ -189,6 +190,18 @@ def test_broker_that_leaves_is_not_waited_for() -> None:
     network._react(node, node.strategy.leave(network.now))
     network.run()
     assert network.nodes[2].strategy.statistics()["patterns"] == 0
+
+
+def test_messages_from_a_link_that_is_not_part_of_the_tree_end_there() -> None:
+    root = Tree(1, 0, Station(), matcher)
+    for link in (2, 3):
+        root.link_up(link, 1, 0)
+    root.control(Attach(0, False, 2, ("a",)), 2, 0)
+    batch = Batch.build([Draft("a", id=MessageId(1, 3, 1, 1))])
+    refused = root.relay(batch, Destinations.nowhere(1), 3, 0)
+    assert (refused.parcels, refused.local.tolist(), refused.duplicates) == ([], [], 1)
+    root.control(Attach(0, False, 3, ()), 3, 0)
+    assert [parcel.link for parcel in root.relay(batch, Destinations.nowhere(1), 3, 0).parcels] == [2]
 
 
 def test_link_that_wants_too_many_topics_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
