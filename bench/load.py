@@ -24,9 +24,9 @@ from bench.traffic import MATCHING, cycle, idle_selectors
 
 __all__ = ["Job", "Outcome", "main", "run"]
 
-# More than any read or write that a kernel hands over at once on loopback.
+# More than any read or write that a kernel hands over at once on loopback: a write is what the socket takes.
 READ_BYTES = 512 * 1024
-WRITE_BYTES = 128 * 1024
+WRITE_BYTES = 512 * 1024
 # Messages under way at most. A default queue of Postroad holds 10,000, and nobody shall drop anything here.
 WINDOW = 8_192
 # How long the last messages may take after the sending ends, and the setting up of subscriptions.
@@ -54,6 +54,7 @@ class Job:
         rate: messages a second to send; 0 sends as much as gets through.
         warm_up, seconds: how long before the measurement, and how long it lasts.
         window: messages under way at most.
+        write: bytes that a publisher hands to its socket at once, at most.
     """
 
     dialect: str
@@ -69,6 +70,7 @@ class Job:
     warm_up: float = 0.5
     seconds: float = 1.5
     window: int = WINDOW
+    write: int = WRITE_BYTES
 
 
 @dataclass(frozen=True)
@@ -230,7 +232,7 @@ class _Flood:
             credit -= lane.begun - begun
 
     def _write(self, writer: socket.socket, lane: Lane, messages: int) -> None:
-        data = lane.following(messages, WRITE_BYTES)
+        data = lane.following(messages, self._job.write)
         if data:
             lane.bytes_sent += _written(writer, data)
 
