@@ -193,3 +193,58 @@ def test_empty_transaction_has_no_first_id(tmp_path: Path) -> None:
             assert (transaction.first_id, transaction.count) == (None, 0)
 
     run(talk())
+
+
+def test_subscribing_that_is_cancelled_leaves_no_subscription_behind(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with broker(tmp_path) as service, connect(address(service)) as client:
+            task = asyncio.create_task(client.subscribe("a").start())
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await client.publish("b", receipt=True)
+            assert service.statistics().subscriptions_now == 0
+
+    run(talk())
+
+
+def test_subscriber_chooses_what_happens_when_it_is_too_slow(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with broker(tmp_path) as service, connect(address(service)) as client:
+            async with client.subscribe("a", overflow="push-back"):
+                pass
+            with pytest.raises(ClientError, match="choose one of"):
+                await client.subscribe("a", overflow="explode").start()  # type: ignore[arg-type]
+
+    run(talk())
+
+
+def test_message_refused_in_a_transaction_counts_when_it_commits(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with (
+            broker(tmp_path) as service,
+            connect(address(service)) as client,
+            client.subscribe("a", ack="client-individual") as subscription,
+        ):
+            await client.publish("a")
+            message = await subscription.get()
+            transaction = client.transaction()
+            with pytest.raises(ClientError, match="has not begun"):
+                await transaction.nack(message)
+            async with transaction:
+                await transaction.nack(message)
+                await client.publish("b", receipt=True)
+                assert service.statistics().refused == 0
+            assert service.statistics().refused == 1
+            with pytest.raises(ClientError, match="used once"):
+                await transaction.__aenter__()
+
+    run(talk())
+
+
+def test_queue_without_room_is_refused() -> None:
+    async def talk() -> None:
+        with pytest.raises(ClientError, match="1 message or more"):
+            connect("stomp://127.0.0.1").subscribe("a", queue=0)
+
+    run(talk())

@@ -164,7 +164,7 @@ def test_idle_client_beats_as_often_as_the_server_wants() -> None:
     assert heard == [b"\n"] * 4
 
 
-def test_client_knows_the_skew_when_the_server_says_its_time(tmp_path: Path) -> None:
+def test_client_knows_the_skew_when_the_server_says_its_time() -> None:
     async def play(script: Script) -> None:
         await script.frame()
         script.say("CONNECTED\nversion:1.2\nserver-time:1\n\n\0")
@@ -188,3 +188,78 @@ def test_skew_is_measured_from_the_middle_of_the_round_trip(text: str | None, sk
     assert clock.skew_ms == skew
     assert clock.error_ms == (0 if skew is None else 50)
     assert clock.broker_time(5) == (None if skew is None else 5 + skew)
+
+
+def test_subscription_ended_during_an_outage_is_not_made_again(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with broker(tmp_path) as service:
+            port = service.port
+            client = connect(address(service), reconnect=QUICK)
+            await client.__aenter__()
+            kept, ended = client.subscribe("a"), client.subscribe("a")
+            await kept.start()
+            await ended.start()
+        leaving = asyncio.create_task(ended.unsubscribe())
+        await asyncio.sleep(0.02)
+        async with broker(tmp_path, port=port) as service:
+            await leaving
+            assert await client.publish("a", receipt=True) == (await kept.get()).id
+            assert service.statistics().subscriptions_now == 1
+            assert service.server_statistics().connections == 1
+            await client.__aexit__(None)
+
+    run(talk())
+
+
+@pytest.mark.parametrize("refuses", ["CONNECT", "SUBSCRIBE"])
+def test_refusal_ends_the_attempts_to_reconnect(refuses: str) -> None:
+    connections = 0
+
+    async def play(script: Script) -> None:
+        nonlocal connections
+        connections += 1
+        for command, answer in (
+            ("CONNECT", "CONNECTED\nversion:1.2\n\n\0"),
+            ("SUBSCRIBE", "RECEIPT\nreceipt-id:1\n\n\0"),
+        ):
+            assert (await script.frame()).startswith(command)
+            refused = connections > 1 and command == refuses
+            script.say("ERROR\nmessage:not you again\n\n\0" if refused else answer)
+            if refused:
+                break
+
+    async def talk() -> None:
+        async with scripted(play) as server, connect(server, reconnect=QUICK) as client:
+            subscription = client.subscribe("a")
+            await subscription.start()
+            with pytest.raises(ClientError, match="not you again"):
+                await subscription.get()
+
+    run(talk())
+    assert connections == 2
+
+
+def test_connection_lost_again_while_subscribing_again_is_one_more_attempt() -> None:
+    connections = 0
+
+    async def play(script: Script) -> None:
+        nonlocal connections
+        connections += 1
+        await script.frame()
+        script.say("CONNECTED\nversion:1.2\n\n\0")
+        await script.frame()
+        if connections == 2:
+            return
+        script.say("RECEIPT\nreceipt-id:1\n\n\0")
+        if connections == 3:
+            script.say("MESSAGE\nsubscription:s1\nmessage-id:x\ndestination:/topic/a\n\nat last\0")
+            await script.dismiss()
+
+    async def talk() -> None:
+        async with scripted(play) as server, connect(server, reconnect=QUICK) as client:
+            subscription = client.subscribe("a")
+            await subscription.start()
+            assert (await subscription.get()).text == "at last"
+
+    run(talk())
+    assert connections == 3

@@ -183,6 +183,11 @@ class Line:
             self._end(ConnectionLost(f"the connection is lost ({_reason(lost)})"))
         self._check()
 
+    def post(self, command: str, pairs: Sequence[tuple[str, str]]) -> None:
+        """Send a small frame without waiting for anything; after the end, do nothing."""
+        if self.failure is None and not self._closing:
+            self._write(encode_frame(command, pairs))
+
     def expect(self) -> tuple[str, asyncio.Future[Frame]]:
         """A receipt to ask for, and where it will come."""
         self._check()

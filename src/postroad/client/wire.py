@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,15 @@ if TYPE_CHECKING:
 __all__ = ["Wire"]
 
 log = logging.getLogger("postroad.client")
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    """A subscription: where its messages go, how it is asked for, and on which connection it was asked for last."""
+
+    mailbox: Mailbox
+    headers: list[tuple[str, str]]
+    line: Line
 
 
 class Wire:
@@ -44,7 +54,7 @@ class Wire:
         self._failure: PostroadError | None = None
         self._told = False
         self._keeper: asyncio.Task[None] | None = None
-        self._subscribed: dict[str, tuple[Mailbox, list[tuple[str, str]]]] = {}
+        self._subscribed: dict[str, _Entry] = {}
 
     async def open(self) -> None:
         """Connect for the first time; this is tried once, whatever the policy, so that a wrong address shows."""
@@ -59,8 +69,8 @@ class Wire:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
-        for mailbox, _ in self._subscribed.values():
-            mailbox.end(None)
+        for entry in self._subscribed.values():
+            entry.mailbox.end(None)
         unseen = self._unseen()
         self._failure = ClientError("the client is closed; make a new one")
         self._up.set()
@@ -96,20 +106,25 @@ class Wire:
     async def subscribe(self, mailbox: Mailbox, headers: list[tuple[str, str]]) -> None:
         """Subscribe, and do so again on each later connection. The mailbox gets what arrives."""
         line = await self.line()
-        self._subscribed[mailbox.name] = (mailbox, headers)
+        self._subscribed[mailbox.name] = _Entry(mailbox, headers, line)
         try:
             await line.request("SUBSCRIBE", headers)
         except BaseException:
             self._subscribed.pop(mailbox.name, None)
+            # Cancelled while it waited, perhaps: the server has got, or will get, the wish all the same.
+            line.post("UNSUBSCRIBE", [("id", mailbox.name)])
             raise
 
     async def unsubscribe(self, mailbox: Mailbox) -> None:
         """Want no more of it."""
-        if self._subscribed.pop(mailbox.name, None) is None:
+        entry = self._subscribed.pop(mailbox.name, None)
+        if entry is None:
             return
-        # Without a connection there is nothing to undo: the server has forgotten the subscription with it.
         with contextlib.suppress(ConnectionLost):
-            await (await self.line()).request("UNSUBSCRIBE", [("id", mailbox.name)])
+            line = await self.line()
+            # With a lost connection the server has forgotten the subscription, and nothing is to be undone.
+            if entry.line is line:
+                await line.request("UNSUBSCRIBE", [("id", mailbox.name)])
 
     # --- connections -----------------------------------------------------------------------------------------------
 
@@ -121,7 +136,7 @@ class Wire:
         found = self._subscribed.get(frame.headers.get("subscription", ""))
         # What was on its way when the program unsubscribed belongs to nobody.
         if found is not None:
-            found[0].put(ReceivedMessage.of(frame, connection))
+            found.mailbox.put(ReceivedMessage.of(frame, connection))
 
     async def _keep(self) -> None:
         """Wait for the end of each connection, and make the next."""
@@ -153,24 +168,29 @@ class Wire:
             except PostroadError as refused:
                 return refused
             try:
-                for _, headers in list(self._subscribed.values()):
-                    await line.request("SUBSCRIBE", headers)
-            except BaseException as error:
-                with contextlib.suppress(PostroadError):
-                    await line.close()
-                if not isinstance(error, ConnectionLost):
-                    if isinstance(error, PostroadError):
-                        return error
-                    raise
-                failure = error
+                await self._subscribe_again(line)
+            except ConnectionLost as lost:
+                failure = lost
                 continue
+            except PostroadError as refused:
+                return refused
             self._line = line
             return None
         return ConnectionLost(f"{failure}; gave up after {policy.attempts} attempts to reconnect")
 
+    async def _subscribe_again(self, line: Line) -> None:
+        try:
+            for entry in list(self._subscribed.values()):
+                await line.request("SUBSCRIBE", entry.headers)
+                entry.line = line
+        except BaseException:
+            with contextlib.suppress(PostroadError):
+                await line.close()
+            raise
+
     def _give_up(self, failure: PostroadError) -> None:
         self._failure = failure
         self._told = bool(self._subscribed)
-        for mailbox, _ in self._subscribed.values():
-            mailbox.end(failure)
+        for entry in self._subscribed.values():
+            entry.mailbox.end(failure)
         self._up.set()
