@@ -174,6 +174,10 @@ class Relay:
             self._give_up()
         return outbox
 
+    def leave(self, now: int) -> Outbox:
+        """The broker is about to go, in order: tell the others."""
+        return self._react(self.strategy.leave(now), now)
+
     def _react(self, reaction: Reaction, now: int) -> Outbox:
         outbox = Outbox()
         self._apply(reaction, outbox, now)

@@ -10,6 +10,7 @@ import msgspec
 
 from postroad.broker import Limits
 from postroad.errors import PostroadError
+from postroad.server.network import NetworkConfig  # noqa: TC001  # msgspec reads it at run time
 
 __all__ = ["BrokerConfig", "ConfigError", "TlsConfig", "read_config"]
 
@@ -52,6 +53,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         connect_seconds: how long a new connection may take until its CONNECT has come.
         log_level: what is logged: this and worse.
         event_loop: "auto" takes uvloop when it is installed.
+        network: the other brokers; none without.
     """
 
     number: Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)] = 1
@@ -68,6 +70,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     connect_seconds: Annotated[float, msgspec.Meta(gt=0)] = 10.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     event_loop: Literal["auto", "uvloop", "asyncio"] = "auto"
+    network: NetworkConfig | None = None
 
 
 def read_config(path: Path) -> BrokerConfig:

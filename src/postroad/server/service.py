@@ -8,12 +8,16 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroad.broker import Broker, PublisherNumbers
+from postroad.broker import Broker, PublisherNumbers, Relay
 from postroad.errors import PostroadError
+from postroad.routing.drp import Drp
+from postroad.routing.flood import Flood
 from postroad.server.admin import Admin
 from postroad.server.conversation import Conversation, Terms
 from postroad.server.counts import ServerStatistics
 from postroad.server.extras import check_extras
+from postroad.server.links import LinkConnection, Links
+from postroad.server.network import NetworkStrategy, check_network
 from postroad.server.reservation import Reservation
 from postroad.server.station import Station, steady_clock, wall_clock
 from postroad.server.status import status
@@ -25,7 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from postroad.broker import BrokerStatistics
+    from postroad.routing.contract import Interested, Strategy
     from postroad.server.config import BrokerConfig
+    from postroad.server.network import NetworkConfig
 
 __all__ = ["ListenError", "Service"]
 
@@ -63,6 +69,7 @@ class Service:
         reservation = Reservation(Path(config.data))
         core = Broker(config.number, PublisherNumbers(reservation.reserve), config.limits)
         self._station = Station(core, wall_clock, self.timer)
+        self._links = None if config.network is None else self._linked(core, config.network)
         self._connections: dict[Conversation, StompConnection] = {}
         self._empty = asyncio.Event()
         self._servers: dict[str, asyncio.Server] = {}
@@ -71,6 +78,20 @@ class Service:
         self._watching: asyncio.Task[None] | None = None
         self._stopping = False
         self._opened = self._turned_away = self._internal_errors = 0
+
+    def _linked(self, core: Broker, network: NetworkConfig) -> Links:
+        check_network(network)
+        number = self.config.number
+
+        def strategy(interested: Interested) -> Strategy:
+            if network.strategy is NetworkStrategy.FLOOD:
+                return Flood(number, wall_clock())
+            return Drp(number, wall_clock(), interested)
+
+        relay = Relay(core, strategy)
+        links = Links(number, relay, network, self._station.carry_out, wall_clock, self.timer)
+        self._station.links = links
+        return links
 
     # --- what it is ------------------------------------------------------------------------------------------------
 
@@ -88,6 +109,16 @@ class Service:
     def websocket_port(self) -> int:
         """The port for STOMP over WebSocket."""
         return self._port("websocket")
+
+    @property
+    def link_port(self) -> int:
+        """The port for links from other brokers."""
+        return self._port("link")
+
+    @property
+    def links(self) -> Links | None:
+        """The links to other brokers, if it belongs to a network."""
+        return self._links
 
     @property
     def admin_port(self) -> int:
@@ -132,6 +163,9 @@ class Service:
                 from postroad.server.websocket import WebSocketConnection
 
                 await self._listen("websocket", "websocket_port", config.websocket_port, WebSocketConnection)
+            if config.network is not None and self._links is not None:
+                self._servers["link"] = await self._listen_for_links(self._links, config.network)
+                self._links.start()
             await self._listen("stomp", "port", config.port, StompConnection)
         except ListenError:
             await self.stop()
@@ -153,12 +187,22 @@ class Service:
 
         self._servers[name] = await _listening(setting, port, listen)
 
+    async def _listen_for_links(self, links: Links, network: NetworkConfig) -> asyncio.Server:
+        async def listen(port: int) -> asyncio.Server:
+            return await asyncio.get_running_loop().create_server(
+                lambda: LinkConnection(links, dialling=False), network.host, port
+            )
+
+        return await _listening("network.port", network.port, listen)
+
     async def stop(self) -> None:
         """Tell every client, close every connection, and stop."""
         self._stopping = True
+        if self._links is not None:
+            await self._links.stop()
         if self._watching is not None:
             self._watching.cancel()
-        for name in ("stomp", "websocket"):
+        for name in ("stomp", "websocket", "link"):
             if name in self._servers:
                 self._servers[name].close()
         for conversation, connection in list(self._connections.items()):

@@ -59,6 +59,13 @@ class Reader(Protocol):
         """Writing to it failed in a way that only a defect explains: close it."""
 
 
+class Sender(Protocol):
+    """The links to other brokers, as the station sees them."""
+
+    def send(self, outbox: Outbox) -> None:
+        """Send the control frames and parcels of an outbox."""
+
+
 class Station:
     """The core and its connections.
 
@@ -74,6 +81,7 @@ class Station:
         self.core = core
         self.clock = clock
         self.timer = timer
+        self.links: Sender | None = None
         self._readers: dict[int, Reader] = {}
 
     def join(self, session: int, reader: Reader) -> None:
@@ -88,6 +96,8 @@ class Station:
         """Write, pause, resume and close as the core said. Each connection gets one write."""
         if outbox.deliveries:
             self._write(outbox.deliveries)
+        if self.links is not None and (outbox.parcels or outbox.frames):
+            self.links.send(outbox)
         for session in outbox.pauses:
             if reader := self._readers.get(session):
                 reader.pause_reading()

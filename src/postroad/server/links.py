@@ -1,0 +1,304 @@
+"""Links to other brokers: dial, accept, and move bytes between sockets and the link protocol.
+
+Of two brokers that name each other, the one with the lower number dials. A connection that goes is dialled again, after
+a pause that grows; what was not received yet is sent again on the next one. After `GIVE_UP_MS` without one it is taken
+back and goes another way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+from typing import TYPE_CHECKING, cast
+
+from postroad.errors import PostroadError
+from postroad.protocols import link
+from postroad.routing.frames import decode_frame, encode_frame
+from postroad.routing.sets import Destinations
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+    from postroad.broker import Outbox, Relay, Sending
+    from postroad.server.network import Neighbouring, NetworkConfig
+
+__all__ = ["GIVE_UP_MS", "LinkConnection", "Links"]
+
+log = logging.getLogger("postroad.links")
+
+# How long what a lost neighbour has not received waits for its return before it goes another way: three heart-beats.
+GIVE_UP_MS = 3_000
+# How often links are looked after.
+TICK_SECONDS = 0.1
+# The only kind of control frame there is: one of routing.
+ROUTING = 1
+
+
+class Links:
+    """All links of one broker.
+
+    Args:
+        number: this broker.
+        relay: the core joined with a strategy.
+        config: the network this broker belongs to.
+        carry_out: does what the core says.
+        clock: the time in milliseconds since 1970, UTC, for messages.
+        timer: milliseconds that only go forward, for connections.
+        tls: how to wrap connections that are dialled; None for none.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        relay: Relay,
+        config: NetworkConfig,
+        carry_out: Callable[[Outbox], None],
+        clock: Callable[[], int],
+        timer: Callable[[], int],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.number = number
+        self.timer = timer
+        self._relay = relay
+        self._config = config
+        self._carry_out = carry_out
+        self._clock = clock
+        self._tls = tls
+        self._epoch = clock()
+        secret = config.secret
+        self._identity = link.Identity(
+            number, self._epoch, config.name, secret=None if secret is None else secret.encode()
+        )
+        self._known = {neighbour.number: neighbour for neighbour in config.neighbours}
+        self._neighbours: dict[int, link.Neighbour] = {}
+        self._connections: dict[link.LinkConversation, LinkConnection] = {}
+        self._lost_at: dict[int, int] = {}
+        self._up: set[int] = set()
+        self._dialling: list[asyncio.Task[None]] = []
+        self._ticker: asyncio.Task[None] | None = None
+        self._shed = 0
+
+    # --- start and stop --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Dial the neighbours with higher numbers; the others dial here."""
+        for neighbour in self._config.neighbours:
+            if neighbour.number > self.number:
+                self._dialling.append(asyncio.create_task(self._keep_dialling(neighbour)))
+        self._ticker = asyncio.create_task(self._tick_for_ever())
+
+    async def stop(self) -> None:
+        """Say goodbye to every neighbour."""
+        for task in (*self._dialling, *([] if self._ticker is None else [self._ticker])):
+            task.cancel()
+        self.carry(self._relay.leave(self._clock()))
+        for conversation, connection in list(self._connections.items()):
+            connection.write(conversation.bye(link.Reason.CLOSING, "this broker is stopping"))
+            connection.close()
+        await asyncio.sleep(0)
+
+    async def _keep_dialling(self, neighbour: Neighbouring) -> None:
+        attempt = 0
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                _, connection = await loop.create_connection(
+                    lambda: LinkConnection(self, dialling=True), neighbour.host, neighbour.port, ssl=self._tls
+                )
+                attempt = 0 if await connection.gone.wait() and connection.was_open else attempt + 1
+            except OSError as error:
+                if attempt == 0:
+                    log.info("neighbour not there", extra={"neighbour": neighbour.number, "reason": str(error)})
+                attempt += 1
+            await asyncio.sleep(link.redial_delay(attempt, random.random()) / 1_000)
+
+    # --- connections -----------------------------------------------------------------------------------------------
+
+    def conversation(self, connection: LinkConnection, dialling: bool) -> link.LinkConversation:
+        """A new connection, dialled or accepted."""
+        made = link.LinkConversation(
+            self._identity,
+            self._neighbour,
+            dialling=dialling,
+            nonce=secrets.token_bytes(32),
+            now=self.timer(),
+            expected=self._known,
+        )
+        self._connections[made] = connection
+        return made
+
+    def _neighbour(self, number: int) -> link.Neighbour:
+        if number not in self._neighbours:
+            self._neighbours[number] = link.Neighbour(link.LinkSender(self._epoch), link.LinkReceiver())
+        return self._neighbours[number]
+
+    def heard(self, conversation: link.LinkConversation, heard: link.Heard) -> None:
+        """A read, or a tick, brought this."""
+        connection = self._connections[conversation]
+        for data in heard.output:
+            connection.write(data)
+        if heard.opened:
+            self._opened(conversation, heard)
+        for frame in heard.frames:
+            self._take(conversation, frame)
+        if heard.error is not None:
+            log.warning("link closed", extra={"reason": str(heard.error)})
+            connection.close()
+
+    def _opened(self, conversation: link.LinkConversation, heard: link.Heard) -> None:
+        number = _peer(conversation)
+        self._lost_at.pop(number, None)
+        if heard.replaced is not None and heard.replaced in self._connections:
+            self._connections[heard.replaced].close()
+        log.info("link up", extra={"neighbour": number})
+        now = self._clock()
+        if number not in self._up:
+            self._up.add(number)
+            self.carry(self._relay.link_up(number, self._known[number].cost, now))
+        self._reroute(heard.returned)
+
+    def _take(self, conversation: link.LinkConversation, frame: link.Data | link.Control) -> None:
+        number = _peer(conversation)
+        now = self._clock()
+        try:
+            if isinstance(frame, link.Control):
+                self.carry(self._relay.control(decode_frame(frame.payload), number, now))
+                return
+            self.carry(self._relay.receive(frame.batch, Destinations(frame.sets, frame.lines), number, now))
+            receiver = self._neighbours[number].receiver
+            receiver.settle(receiver.epoch, frame.number)
+        except PostroadError as error:
+            log.warning("neighbour refused", extra={"neighbour": number, "reason": str(error)})
+            self._connections[conversation].write(conversation.bye(link.Reason.FAULT, str(error)[:200]))
+            self._connections[conversation].close()
+
+    def lost(self, conversation: link.LinkConversation) -> None:
+        """A connection is gone."""
+        was_open = conversation.open
+        number = _peer(conversation) if conversation.neighbour is not None else 0
+        conversation.closed()
+        del self._connections[conversation]
+        if number and (was_open or self._neighbours[number].current is None):
+            self._lost_at.setdefault(number, self.timer())
+            if number in self._up:
+                self._up.discard(number)
+                log.info("link down", extra={"neighbour": number})
+                self.carry(self._relay.link_down(number, self._clock()))
+
+    # --- what the core sends ---------------------------------------------------------------------------------------
+
+    def carry(self, outbox: Outbox) -> None:
+        """Do what the core says, with clients and with links."""
+        self._carry_out(outbox)
+
+    def send(self, outbox: Outbox) -> None:
+        """Send the control frames and parcels of an outbox."""
+        now = self.timer()
+        for number, frame in outbox.frames:
+            conversation = self._current(number)
+            if conversation is not None:
+                data = conversation.control(ROUTING, encode_frame(frame), now)
+                self._connections[conversation].write(data)
+        for sending in outbox.parcels:
+            self._send(sending, now)
+
+    def _current(self, number: int) -> link.LinkConversation | None:
+        neighbour = self._neighbours.get(number)
+        current = None if neighbour is None else neighbour.current
+        return current if current in self._connections else None
+
+    def _send(self, sending: Sending, now: int) -> None:
+        conversation = self._current(sending.link)
+        destinations = sending.destinations
+        sets, lines = destinations.sets, destinations.lines
+        if conversation is not None:
+            sent = conversation.send(sending.batch, sending.rows, sets, lines, 0, now)
+            connection = self._connections[conversation]
+            for data in sent.frames:
+                connection.write(data)
+        else:
+            sent = self._neighbour(sending.link).sender.send(sending.batch, sending.rows, sets, lines, 0)
+            self._lost_at.setdefault(sending.link, now)
+        if sent.taken < len(sending.rows):
+            # The buffer of the link is full. Links never wait for each other, so what does not fit is shed.
+            self._shed += len(sending.rows) - sent.taken
+            log.warning("link full", extra={"neighbour": sending.link, "shed": len(sending.rows) - sent.taken})
+
+    def _reroute(self, returned: list[link.Data]) -> None:
+        now = self._clock()
+        for data in returned:
+            self.carry(self._relay.returned(data.batch, Destinations(data.sets, data.lines), now))
+
+    # --- time ------------------------------------------------------------------------------------------------------
+
+    async def _tick_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            self.tick()
+
+    def tick(self) -> None:
+        """Heart-beats, routing's own time, and neighbours that stay away."""
+        now = self.timer()
+        for conversation in list(self._connections):
+            if conversation in self._connections and (conversation.open or conversation.neighbour is None):
+                self.heard(conversation, conversation.tick(now))
+        self.carry(self._relay.tick(self._clock()))
+        for number, since in list(self._lost_at.items()):
+            if now - since >= GIVE_UP_MS and self._current(number) is None:
+                del self._lost_at[number]
+                self._reroute(self._neighbour(number).sender.give_up())
+
+    def statistics(self) -> dict[str, int]:
+        """Counts for people and for metrics."""
+        return {"links_up": len(self._up), "links_known": len(self._known), "shed_link_full": self._shed}
+
+
+def _peer(conversation: link.LinkConversation) -> int:
+    assert conversation.peer is not None
+    return conversation.peer.broker
+
+
+class LinkConnection(asyncio.Protocol):
+    """One connection to a neighbour.
+
+    Attributes:
+        gone: set when the connection is over.
+        was_open: whether its handshake was ever done.
+    """
+
+    def __init__(self, links: Links, *, dialling: bool) -> None:
+        self._links = links
+        self._dialling = dialling
+        self._transport: asyncio.Transport | None = None
+        self._conversation: link.LinkConversation | None = None
+        self.gone = asyncio.Event()
+        self.was_open = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._conversation = self._links.conversation(self, self._dialling)
+        self.write(self._conversation.begin())
+
+    def data_received(self, data: bytes) -> None:
+        conversation = self._conversation
+        assert conversation is not None
+        heard = conversation.receive(data, self._links.timer())
+        self.was_open = self.was_open or heard.opened
+        self._links.heard(conversation, heard)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._conversation is not None:
+            self._links.lost(self._conversation)
+        self.gone.set()
+
+    def write(self, data: bytes | memoryview) -> None:
+        assert self._transport is not None
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def close(self) -> None:
+        assert self._transport is not None
+        self._transport.close()

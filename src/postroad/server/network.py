@@ -1,0 +1,71 @@
+"""The settings of a broker that belongs to a network."""
+
+from __future__ import annotations
+
+import ipaddress
+from enum import Enum
+
+import msgspec
+
+from postroad.errors import PostroadError
+from postroad.topology import DEFAULT_COST
+
+__all__ = ["Neighbouring", "NetworkConfig", "NetworkStrategy", "check_network"]
+
+
+class NetworkStrategy(Enum):
+    """How messages find their way."""
+
+    DRP = "drp"
+    FLOOD = "flood"
+
+
+class Neighbouring(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A broker at the other end of a link."""
+
+    number: int
+    host: str = "127.0.0.1"
+    port: int
+    cost: int = DEFAULT_COST
+
+
+class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A network of brokers.
+
+    Attributes:
+        name: brokers of another name are refused.
+        host: the address to listen on for links.
+        port: the port for links; 0 takes a free one.
+        secret: what all brokers share; needed unless all are on this machine.
+        strategy: how messages find their way.
+        neighbours: the brokers that this one is linked with.
+    """
+
+    name: str = "postroad"
+    host: str = "127.0.0.1"
+    port: int = 0
+    secret: str | None = None
+    strategy: NetworkStrategy = NetworkStrategy.DRP
+    neighbours: list[Neighbouring] = []
+
+
+def check_network(config: NetworkConfig) -> None:
+    """Nobody joins without a secret, except on loopback.
+
+    Raises:
+        PostroadError: an address is not this machine's own, and there is no secret.
+    """
+    if config.secret is not None:
+        return
+    for host in (config.host, *(neighbour.host for neighbour in config.neighbours)):
+        if not _is_loopback(host):
+            raise PostroadError(f"network: {host} is another machine, so links need a secret; set network.secret")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
