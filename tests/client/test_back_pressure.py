@@ -146,7 +146,9 @@ def test_publisher_with_a_full_mailbox_learns_that_the_connection_is_lost() -> N
         await script.frame()
         script.say("CONNECTED\nversion:1.2\n\n\0")
         await script.frame()
-        script.say("RECEIPT\nreceipt-id:1\n\n\0" + message * 2)
+        script.say("RECEIPT\nreceipt-id:1\n\n\0")
+        await script.frame()
+        script.say(message * 2)
         await script.frame()
         script.writer.transport.abort()
 
@@ -154,6 +156,7 @@ def test_publisher_with_a_full_mailbox_learns_that_the_connection_is_lost() -> N
         async with scripted(play) as server, connect(server) as client:
             subscription = client.subscribe("a", queue=1)
             await subscription.start()
+            await client.publish("go")
             await until(lambda: subscription.waiting == 2)
             with pytest.raises(ConnectionLost):
                 await client.publish_many(Draft("a", body=bytes(2**20)) for _ in range(1_000))
