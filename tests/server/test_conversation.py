@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from postroad.protocols.stomp import Version, encode_frame
+from postroad.server.conversation import MAX_UNREAD_REPLY_BYTES, UNREAD_REPLY_MS
 from tests.server.scene import Scene
 
 if TYPE_CHECKING:
@@ -446,6 +447,38 @@ def test_a_publisher_that_would_wait_for_its_own_acknowledgements_is_told_so() -
     for _ in range(4):
         talker.send("a")
     assert "publish over another connection" in talker.error()
+
+
+def test_a_client_that_sends_for_receipts_and_does_not_read_them_is_not_read_from_and_then_given_up() -> None:
+    scene = Scene()
+    talker, patient = scene.client(), scene.client()
+    for each in (talker, patient):
+        each.conversation.writable(False)
+        while each.line.is_reading:
+            each.send("a", receipt="r" * 1_000)
+        assert len(each.line.written) < MAX_UNREAD_REPLY_BYTES + 2_000
+    scene.wait(UNREAD_REPLY_MS - 1)
+    patient.conversation.writable(True)
+    assert patient.line.is_reading
+    scene.wait(1)
+    assert talker.error().startswith("this client sends and does not read")
+    assert not patient.line.is_closed
+    scene.wait(10 * UNREAD_REPLY_MS)
+    assert not patient.line.is_closed
+
+
+def test_a_publisher_stays_paused_for_the_queue_when_it_reads_its_receipts_again() -> None:
+    scene = Scene(limits={"queue_messages": 1})
+    reader, writer = scene.client(), scene.client()
+    reader.subscribe("s", "a", overflow="push-back")
+    reader.conversation.writable(False)
+    writer.conversation.writable(False)
+    for _ in range(1_100):
+        writer.send("a", receipt="r" * 1_000)
+    writer.conversation.writable(True)
+    assert not writer.line.is_reading
+    reader.conversation.writable(True)
+    assert writer.line.is_reading
 
 
 # --- heart-beats ------------------------------------------------------------------------------------------------------

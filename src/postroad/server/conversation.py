@@ -35,6 +35,12 @@ log = logging.getLogger("postroad.server")
 # The header of SUBSCRIBE that chooses what happens when the subscription's queue is full.
 OVERFLOW_HEADER = "overflow"
 
+# Receipts that wait behind a full socket because their client sends and does not read. With more than this the broker
+# reads no further from it: as much again as waits in the socket's own buffer.
+MAX_UNREAD_REPLY_BYTES = 1024 * 1024
+# How long it then has to read some: a client that only sends before it reads would otherwise wait for ever, as we do.
+UNREAD_REPLY_MS = 30_000
+
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for every conversation of a broker.
@@ -98,6 +104,8 @@ class Conversation:
         now = self._timer()
         self._beats = HeartBeats(now)
         self._connect_by = now + terms.connect_ms
+        self._unread_replies = 0
+        self._give_up_at: int | None = None
         line.wake_at(self._connect_by)
 
     # --- what the station asks -------------------------------------------------------------------------------------
@@ -117,6 +125,9 @@ class Conversation:
         self._line.pause_reading()
 
     def resume_reading(self) -> None:
+        session = self._session
+        if self._give_up_at is not None or (session is not None and session.pushed_back_by):
+            return
         self._beats.deaf = False
         self._beats.heard = self._timer()
         self._line.resume_reading()
@@ -151,6 +162,10 @@ class Conversation:
             return
         core = self._station.core
         if yes:
+            self._unread_replies = 0
+            if self._give_up_at is not None:
+                self._give_up_at = None
+                self.resume_reading()
             self._station.carry_out(core.drained(self._session, self._station.clock()))
         else:
             core.congested(self._session)
@@ -178,6 +193,9 @@ class Conversation:
         if self._session is None and now >= self._connect_by:
             self._fail(f"no CONNECT frame within {self._terms.connect_ms:,} ms (limit connect_seconds)")
             return
+        if self._give_up_at is not None and now >= self._give_up_at:
+            self._fail(f"this client sends and does not read: {self._unread_replies:,} bytes of replies wait for it")
+            return
         beats = self._beats
         # Whatever waits in a congested socket is as good as a beat, and beats would pile up behind it.
         if beats.must_beat(now):
@@ -190,9 +208,12 @@ class Conversation:
         self._wake()
 
     def _wake(self) -> None:
+        if self._closed:
+            return
         due = self._connect_by if self._session is None else self._beats.due()
-        if due is not None and not self._closed:
-            self._line.wake_at(due)
+        times = [time for time in (due, self._give_up_at) if time is not None]
+        if times:
+            self._line.wake_at(min(times))
 
     # --- messages --------------------------------------------------------------------------------------------------
 
@@ -207,11 +228,12 @@ class Conversation:
             self._send(confirmed.data)
 
     def _accept(self, batch: Batch) -> bool:
-        assert self._session is not None
-        outbox = self._station.core.receive(batch, self._session, self._station.clock())
+        session = self._session
+        assert session is not None
+        outbox = self._station.core.receive(batch, session, self._station.clock())
         self._station.carry_out(outbox)
         if outbox.refused:
-            self._fail(f"{self._session.principal or 'anonymous'} may not publish to this topic")
+            self._fail(f"{session.principal or 'anonymous'} may not publish to this topic")
         return not outbox.refused
 
     # --- control frames --------------------------------------------------------------------------------------------
@@ -370,6 +392,16 @@ class Conversation:
         if not self._closed:
             self._beats.sent = self._timer()
             self._line.write(data)
+            if self._session is not None and self._session.congested:
+                self._hold(len(data))
+
+    def _hold(self, size: int) -> None:
+        """The client has not read what was sent before: count what is added to it, and stop reading when it is much."""
+        self._unread_replies += size
+        if self._unread_replies > MAX_UNREAD_REPLY_BYTES and self._give_up_at is None:
+            self._give_up_at = self._timer() + UNREAD_REPLY_MS
+            self.pause_reading()
+            self._wake()
 
 
 def _overflow(headers: Mapping[str, str]) -> OverflowPolicy:

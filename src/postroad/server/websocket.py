@@ -30,6 +30,7 @@ MESSAGE_BYTES = 64 * 1024
 
 _DATA = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 _FRAME_END = b"\0\n"
+_PONG = b"\x8a"
 
 # The library logs every connection; ours does that already, with more to say.
 _library_log = logging.getLogger("postroad.server.websocket")
@@ -108,6 +109,9 @@ class WebSocketConnection(StompConnection):
 
     def _flush(self) -> None:
         for data in self._protocol.data_to_send():
+            if self._stalled and data[:1] == _PONG:
+                # A client that sends pings and reads nothing would make them pile up; RFC 6455 asks for the last only.
+                continue
             if data:
                 super().write(data)
             else:
