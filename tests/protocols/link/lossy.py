@@ -126,7 +126,7 @@ class World:
             self.write(side, heard.output)
 
     def exchange(self, side: int, size: int) -> None:
-        """Bytes go to and fro while time passes, so that handshakes get done and progress is told."""
+        """Bytes go both ways while time passes, so that handshakes get done and progress is told."""
         for step in range(4):
             self.deliver((side + step) % 2, size + 100)
             self.tick((side + step) % 2, 11)
