@@ -136,6 +136,11 @@ class Talker:
         return last.headers["message"]
 
 
+def bodies(talker: Talker) -> list[bytes]:
+    """The bodies of the messages that came since the last look."""
+    return [frame.body for frame in talker.heard() if frame.command == "MESSAGE"]
+
+
 # --- with sockets -----------------------------------------------------------------------------------------------------
 
 
