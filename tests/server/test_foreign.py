@@ -137,10 +137,10 @@ def test_stomp_py_hears_why_it_is_refused(tmp_path: Path) -> None:
 
 def test_stomp_py_keeps_its_heart_beats(tmp_path: Path) -> None:
     def talk(broker: Service) -> None:
-        connection, heard = opened(broker, "1.2", heartbeats=(200, 200))
+        connection, heard = opened(broker, "1.2", heartbeats=(600, 600))
         connection.subscribe("/topic/a", id="1")
         # Several intervals without a word: neither side gives the other up.
-        assert not heard.gone.wait(1.2)
+        assert not heard.gone.wait(2.0)
         connection.send("/topic/a", "still here")
         assert next_of(heard.messages).body == "still here"
         closed(connection, heard)

@@ -192,8 +192,8 @@ def test_a_connection_that_says_nothing_is_closed_in_time(tmp_path: Path) -> Non
 
 def test_heart_beats_go_both_ways_over_a_socket(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with service(tmp_path, heart_beat_ms=50) as broker:
-            client = await Client.connect(broker.port, **{"heart-beat": "50,50"})
+        async with service(tmp_path, heart_beat_ms=400) as broker:
+            client = await Client.connect(broker.port, **{"heart-beat": "400,400"})
             for _ in range(3):
                 client.writer.write(b"\n")
                 assert set(await client.reader.read(100)) == {ord("\n")}
