@@ -70,7 +70,7 @@ RESERVED_ATTRIBUTES = 4
 # --- counters: int64[.] ----------------------------------------------------------------------------------------------
 WORDS_USED, TEXT_USED, CONSTRAINTS_USED, CONSTRAINT_FREE, CONSTRAINTS_LIVE = 0, 1, 2, 3, 4
 CONJUNCTIONS_USED, CONJUNCTION_FREE, CONJUNCTIONS_LIVE, CHUNKS_USED, CHUNK_FREE, ROW_STAMP = 5, 6, 7, 8, 9, 10
-ALWAYS_CONSTRAINT, TOPIC_SHAPES, LISTS_LIVE = 11, 12, 13
+ALWAYS_CONSTRAINT, TOPIC_SHAPES, LISTS_LIVE, NAMES_LIVE = 11, 12, 13, 14
 WORD_HEADS = 16  # 32 free-list heads of `words`, by size class
 TEXT_HEADS = 48  # 32 free-list heads of `text`
 COUNTERS = 80

@@ -13,6 +13,7 @@ from postroad.matching.columns import (
     CONSTRAINTS_USED,
     MENTIONS,
     MESSAGE_ID_ATTRIBUTE,
+    NAMES_LIVE,
     PRIORITY_ATTRIBUTE,
     RESERVED_ATTRIBUTES,
     TIMESTAMP_ATTRIBUTE,
@@ -133,6 +134,7 @@ class Interner:
             number = self._names.pop(name)
             drop_name(tables.store, number)
             self._free_names.append(number)
+        tables.counters[NAMES_LIVE] = len(self._names)
         if unused:
             self._rebuild_names(len(tables.names))
 
@@ -150,6 +152,7 @@ class Interner:
             self._rebuild_names(2 * len(tables.names))
         self._put_name(name, number)
         self._names[name] = number
+        tables.counters[NAMES_LIVE] = len(self._names)
         return number
 
     def _put_name(self, name: str, number: int) -> None:

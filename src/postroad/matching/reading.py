@@ -31,6 +31,7 @@ from postroad.matching.columns import (
     MESSAGE_ID_ATTRIBUTE,
     NAME,
     NAME_SIZE,
+    NAMES_LIVE,
     NUMBER_EQUALITIES,
     NUMBER_HIT,
     NUMBER_QUESTIONS,
@@ -306,6 +307,9 @@ def read_row(
     count = np.int64(1)
     if derived:
         count = read_derived(store, reading, count, scratch, ids[row, 0], ids[row, 1], envelopes[row, PRIORITY], stamp)
+    # Where subscriptions go by topic alone, no attribute is looked at.
+    if store.counters[NAMES_LIVE] == 0:
+        return count
     count = read_typed(
         store, reading, count, buffer, np.int64(spans[row, ATTRIBUTES]), np.int64(spans[row, ATTRIBUTES + 1]), stamp
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from postroad.server.extras import check_extras, loop_factory
 from postroad.server.logs import log_to_stderr
+from postroad.server.memory import keep_freed_memory
 from postroad.server.service import Service
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def run_broker(config: BrokerConfig, started: Callable[[Service], None] | None =
     """
     check_extras(config)
     log_to_stderr(config.log_level)
+    keep_freed_memory()
     with asyncio.Runner(loop_factory=loop_factory(config)) as runner:
         return runner.run(_serve(config, started))
 
