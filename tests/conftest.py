@@ -7,12 +7,17 @@ then prints the `@reproduce_failure` line that replays it.
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     import pytest
+
+# A shell starts what it puts into the background with SIGINT ignored, and ignored signals are inherited: the programs
+# that tests start would not hear Ctrl-C. A signal with a handler is set back to its default in them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 THOROUGH_FACTOR = 20
 DEFAULT_EXAMPLES = 100
