@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 
+from postroad.messages.limits import MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS
 from postroad.selectors.errors import TopicError
 
 __all__ = ["MAX_TOPIC_LENGTH", "MAX_TOPIC_LEVELS", "TopicPattern", "check_topic"]
 
-# Bytes in UTF-8. An encoded message could carry 65,535; names that people choose are far shorter, and brokers keep the
-# topics they see.
-MAX_TOPIC_LENGTH = 1_024
-# Levels. Matching walks them one by one.
-MAX_TOPIC_LEVELS = 64
+# Bytes in UTF-8, and levels: a pattern longer than any topic could match nothing.
+MAX_TOPIC_LENGTH = MAX_TOPIC_BYTES
 
 _BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
