@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-from postroad.messages.limits import MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS
+# The limits of topics themselves: a pattern longer than any topic could match nothing.
+from postroad.messages.limits import MAX_TOPIC_BYTES as MAX_TOPIC_LENGTH
+from postroad.messages.limits import MAX_TOPIC_LEVELS
 from postroad.selectors.errors import TopicError
 
 __all__ = ["MAX_TOPIC_LENGTH", "MAX_TOPIC_LEVELS", "TopicPattern", "check_topic"]
-
-# Bytes in UTF-8, and levels: a pattern longer than any topic could match nothing.
-MAX_TOPIC_LENGTH = MAX_TOPIC_BYTES
 
 _BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
