@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroad.broker import AckMode, Broker, BrokerError, Limits, OverflowPolicy, PublisherNumbers
+from postroad.broker import AckMode, Broker, BrokerError, Limits, NoRecorder, OverflowPolicy, PublisherNumbers
 from postroad.messages import Batch, MessageId
 from postroad.messages.columns import EXPIRY
 from postroad.security import Refusal
@@ -282,22 +282,15 @@ def test_every_match_is_delivered_once_in_order_or_shed_and_counted(
         assert len(got) + subscriptions[n].shed == len(wanted[n])
 
 
-class Shed:
+class Shed(NoRecorder):
     """A recorder that keeps what was shed and why."""
 
     def __init__(self) -> None:
         self.shed_rows: list[tuple[str, list[int]]] = []
 
-    def accepted(self, batch: Batch, now: int) -> None:
-        pass
-
-    def delivered(self, batch: Batch, rows: object, subscription: int, now: int) -> None:
-        pass
-
-    def acknowledged(self, head: int, tail: int, subscription: int, positive: bool, now: int) -> None:
-        pass
-
-    def shed(self, batch: Batch, rows: NDArray[np.int32], subscription: int, reason: str, now: int) -> None:
+    def shed(
+        self, batch: Batch, rows: NDArray[np.int32] | NDArray[np.int64], subscription: int, reason: str, now: int
+    ) -> None:
         self.shed_rows.append((reason, [int(batch.message(row).body) for row in rows.tolist()]))
 
 

@@ -59,7 +59,7 @@ class Broker:
         self.limits = limits or Limits()
         self._numbers = numbers
         self._policy = policy or AllowAll()
-        self._recorder = recorder or NoRecorder()
+        self.recorder = recorder or NoRecorder()
         self.index = SubscriptionIndex()
         self.relay: Relay | None = None
         self._grouping = Grouping()
@@ -106,6 +106,7 @@ class Broker:
         selector: str = "",
         ack_mode: AckMode = AckMode.AUTO,
         policy: OverflowPolicy = OverflowPolicy.DROP_OLDEST,
+        now: int = 0,
     ) -> Subscription:
         """Add a subscription to a session.
 
@@ -134,6 +135,8 @@ class Broker:
             session.must_acknowledge += 1
         if self.relay is not None:
             self.relay.subscribed(subscription.number, topic, allowed)
+        text = "" if allowed is None else str(allowed)
+        self.recorder.subscribed(subscription.number, session.principal, topic, text, now)
         return subscription
 
     def unsubscribe(self, session: Session, key: str, now: int) -> Outbox:
@@ -158,9 +161,10 @@ class Broker:
         self._overflowed.discard(subscription)
         if self.relay is not None:
             self.relay.unsubscribed(subscription.number)
+        self.recorder.unsubscribed(subscription.number, now)
         for segment in subscription.waiting.shed(0, 0):
             self._shed_closed += len(segment.rows)
-            self._recorder.shed(segment.batch, segment.rows, subscription.number, reason, now)
+            self.recorder.shed(segment.batch, segment.rows, subscription.number, reason, now)
         self._release_publishers(subscription, outbox)
 
     # --- the way of a message ----------------------------------------------------------------------------------------
@@ -181,7 +185,7 @@ class Broker:
             whole.ids[allowed] = batch.ids
         if not len(batch):
             return outbox
-        self._recorder.accepted(batch, now)
+        self.recorder.accepted(batch, now)
         self._accepted += len(batch)
         source.published += len(batch)
         if self.relay is None:
@@ -216,7 +220,9 @@ class Broker:
 
     def _identify(self, batch: Batch, source: Session, now: int) -> None:
         if source.publisher is None:
-            source.publisher = IdGenerator(self._numbers.take(), self.number)
+            number = self._numbers.take()
+            source.publisher = IdGenerator(number, self.number)
+            self.recorder.publishes(number, source.principal, now)
         batch.ids[:] = source.publisher.take(now, len(batch))
         batch.envelopes[:, SOURCE] = self.number
 
@@ -282,7 +288,7 @@ class Broker:
         expired = rows[late]
         subscription.expired += len(expired)
         self._shed_expired += len(expired)
-        self._recorder.shed(batch, expired, subscription.number, "expired", now)
+        self.recorder.shed(batch, expired, subscription.number, "expired", now)
         fresh: NDArray[np.int32] = rows[~late]
         return fresh
 
@@ -302,7 +308,7 @@ class Broker:
         for segment in subscription.waiting.shed(self.limits.queue_messages, self.limits.queue_bytes):
             subscription.shed += len(segment.rows)
             self._shed_full += len(segment.rows)
-            self._recorder.shed(segment.batch, segment.rows, subscription.number, "queue full", now)
+            self.recorder.shed(segment.batch, segment.rows, subscription.number, "queue full", now)
 
     def _deliver(
         self, subscription: Subscription, batch: Batch, rows: NDArray[np.int32], outbox: Outbox, now: int
@@ -310,7 +316,7 @@ class Broker:
         outbox.deliveries.append(Delivery(subscription, batch, rows))
         subscription.delivered += len(rows)
         self._delivered += len(rows)
-        self._recorder.delivered(batch, rows, subscription.number, now)
+        self.recorder.delivered(batch, rows, subscription.number, now)
         if subscription.ack_mode is not AckMode.AUTO:
             heads, tails = batch.ids[rows, 0].tolist(), batch.ids[rows, 1].tolist()
             subscription.unacknowledged.update(
@@ -409,7 +415,7 @@ class Broker:
             subscription.refused += 1
             self._refused += 1
         head, tail = message >> _WORD, message & (2**_WORD - 1)
-        self._recorder.acknowledged(head, tail, subscription.number, positive, now)
+        self.recorder.acknowledged(head, tail, subscription.number, positive, now)
 
     # --- what it holds -----------------------------------------------------------------------------------------------
 

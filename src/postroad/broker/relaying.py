@@ -104,6 +104,7 @@ class Relay:
         outbox = Outbox()
         routed = self.strategy.relay(batch, destinations, link, now)
         self._duplicates += routed.duplicates
+        self._core.recorder.arrived(batch, link, now)
         if len(routed.local):
             whole = len(routed.local) == len(routed.batch)
             here = routed.batch if whole else routed.batch.take(routed.local)
@@ -129,9 +130,12 @@ class Relay:
         sent = 0
         for parcel in routed.parcels:
             outbox.parcels.append(Sending(parcel.link, routed.batch, parcel.rows, parcel.destinations))
+            self._core.recorder.relayed(routed.batch, parcel.rows, parcel.link, now)
             sent += len(parcel.rows)
         if routed.exhausted is not None:
-            self._exhausted += len(routed.exhausted.rows)
+            lost = routed.exhausted.rows
+            self._exhausted += len(lost)
+            self._core.recorder.dropped(routed.batch, lost, 0, "hop limit", now)
         if routed.held is not None:
             self._hold(routed.batch, routed.held, now)
         return sent
@@ -140,12 +144,14 @@ class Relay:
         self._held.append(_Held(batch.take(parcel.rows), parcel.destinations, now + HELD_MS))
         self._held_messages += len(parcel.rows)
         while self._held_messages > MAX_HELD:
-            self._give_up()
+            self._give_up(now)
 
-    def _give_up(self) -> None:
+    def _give_up(self, now: int) -> None:
         gone = self._held.popleft()
         self._held_messages -= len(gone.batch)
         self._unreachable += len(gone.batch)
+        rows = np.arange(len(gone.batch), dtype=np.int64)
+        self._core.recorder.dropped(gone.batch, rows, 0, "unreachable", now)
 
     # --- what brokers tell each other ------------------------------------------------------------------------------
 
@@ -155,10 +161,12 @@ class Relay:
 
     def link_up(self, link: int, cost: int, now: int) -> Outbox:
         """A link to another broker works."""
+        self._core.recorder.linked(link, cost, now)
         return self._react(self.strategy.link_up(link, cost, now), now)
 
     def link_down(self, link: int, now: int) -> Outbox:
         """A link is gone."""
+        self._core.recorder.unlinked(link, now)
         return self._react(self.strategy.link_down(link, now), now)
 
     def tick(self, now: int) -> Outbox:
@@ -171,7 +179,7 @@ class Relay:
             self._apply(self.strategy.interest(change, now), outbox, now)
         self._apply(self.strategy.tick(now), outbox, now)
         while self._held and self._held[0].until <= now:
-            self._give_up()
+            self._give_up(now)
         return outbox
 
     def leave(self, now: int) -> Outbox:

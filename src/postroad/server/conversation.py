@@ -301,7 +301,13 @@ class Conversation:
         assert self._session is not None
         key = event.id if event.id is not None else event.destination
         subscription = self._station.core.subscribe(
-            self._session, key, event.topic, event.selector or "", AckMode(event.ack), _overflow(event.headers)
+            self._session,
+            key,
+            event.topic,
+            event.selector or "",
+            AckMode(event.ack),
+            _overflow(event.headers),
+            self._station.clock(),
         )
         acknowledges = subscription.ack_mode is not AckMode.AUTO and self.version is Version.V1_2
         prefix = stomp.message_prefix(event.id, self.version)

@@ -100,7 +100,9 @@ class SimulatedNetwork:
     def subscribe(self, broker: int, name: str, topic: str, selector: str = "") -> Subscription:
         """A subscriber at a broker; what it gets stands in `delivered[name]`."""
         session = self._sessions[broker]
-        return self._cores[broker].subscribe(session, name, topic, selector, AckMode.AUTO, OverflowPolicy.DROP_OLDEST)
+        return self._cores[broker].subscribe(
+            session, name, topic, selector, AckMode.AUTO, OverflowPolicy.DROP_OLDEST, self.now
+        )
 
     def unsubscribe(self, broker: int, name: str) -> None:
         """A subscriber leaves."""
