@@ -53,6 +53,7 @@ def test_health_ready_and_status_tell_the_state_of_the_broker(tmp_path: Path) ->
             assert (subscription["ack"], subscription["overflow"]) == ("client", "push-back")
             assert (subscription["delivered"], subscription["unacknowledged_now"]) == (1, 1)
             assert told["left_out"] == {"sessions": 0, "subscriptions": 0}
+            assert told["network"] is None
             await client.close()
 
     run(talk)

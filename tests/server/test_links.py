@@ -12,6 +12,7 @@ import pytest
 from postroad.errors import PostroadError
 from postroad.server import BrokerConfig, Service
 from postroad.server.network import Neighbouring, NetworkConfig, NetworkStrategy, check_network
+from postroad.server.status import status
 from postroad.topology import Graph, line, ring
 from tests.server.scene import Client, run, until
 
@@ -117,6 +118,14 @@ def test_messages_go_the_other_way_round_when_a_broker_stops_and_it_is_used_agai
             assert (await far.frame()).body == b"two"
             await network.start(2)
             await network.converged()
+            told = status(network.services[2]).network
+            assert told is not None
+            assert (told.name, told.strategy, told.links["links_up"], told.routing["reached"]) == (
+                "postroad",
+                "drp",
+                2,
+                3,
+            )
             newcomer = await Client.connect(network.services[2].port)
             newcomer.publish("quotes", b"three")
             assert (await far.frame()).body == b"three"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from postroad.server.counts import ServerStatistics
     from postroad.server.service import Service
 
-__all__ = ["SessionStatus", "Status", "SubscriptionStatus", "status"]
+__all__ = ["NetworkStatus", "SessionStatus", "Status", "SubscriptionStatus", "status"]
 
 # The answer stays within some megabytes; the counts are of all, whatever is left out here.
 MOST_SESSIONS = 1_000
@@ -52,6 +52,24 @@ class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions: list[SubscriptionStatus]
 
 
+class NetworkStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The broker's part in its network.
+
+    Attributes:
+        name: of the network.
+        strategy: how messages find their way.
+        links: counts of the links.
+        relay: counts of the messages that went over them.
+        routing: what the strategy says of itself; with `drp`, `reached` counts the other brokers within reach.
+    """
+
+    name: str
+    strategy: str
+    links: dict[str, int]
+    relay: dict[str, int]
+    routing: dict[str, int]
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """One broker. `left_out` counts the sessions and subscriptions that are not listed."""
 
@@ -64,6 +82,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     sessions: list[SessionStatus]
     left_out: dict[str, int]
+    network: NetworkStatus | None
 
 
 def status(service: Service) -> Status:
@@ -88,6 +107,20 @@ def status(service: Service) -> Status:
             "sessions": statistics.sessions_now - len(sessions),
             "subscriptions": statistics.subscriptions_now - (MOST_SUBSCRIPTIONS - room),
         },
+        network=_network(service),
+    )
+
+
+def _network(service: Service) -> NetworkStatus | None:
+    config, links, relay = service.config.network, service.links, service.station.core.relay
+    if config is None or links is None or relay is None:
+        return None
+    return NetworkStatus(
+        name=config.name,
+        strategy=config.strategy.value,
+        links=links.statistics(),
+        relay=relay.statistics()._asdict(),
+        routing=relay.strategy.statistics(),
     )
 
 
