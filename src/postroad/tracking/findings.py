@@ -1,0 +1,74 @@
+"""What one broker's record says of one message: the evidence that a reconstruction is made of."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["Drop", "Findings", "Gap", "Hit"]
+
+
+class Hit(NamedTuple):
+    """A positive answer.
+
+    Attributes:
+        number: the neighbour or subscriber it is about; 0 where it is about the broker itself.
+        doubt: the probability that an id that never was here gets this answer; 0 for an exact record.
+        time_from: the window of id times of the record that answered.
+        time_to: its end.
+    """
+
+    number: int
+    doubt: float
+    time_from: int
+    time_to: int
+
+
+class Drop(NamedTuple):
+    """A message that went no further, from the exact record of these."""
+
+    subscriber: int
+    link: int
+    reason: str
+    at: int
+
+
+class Gap(NamedTuple):
+    """A time for which the broker's record is not complete, by the broker's clock."""
+
+    since: int
+    until: int
+    reason: str
+
+
+class Findings(NamedTuple):
+    """All that one broker knows of one id.
+
+    Attributes:
+        broker: whose record it is.
+        published: it entered the network here.
+        routed: it came here from another broker.
+        arrived_from: the neighbours it came from.
+        next_hops: the neighbours it was handed to.
+        delivered: the subscribers whose sockets got it.
+        acknowledged: the subscribers that acknowledged it.
+        refused: the subscribers that refused it.
+        dropped: where it went no further, exactly.
+        gaps: times around the id's own for which the record is not complete: a "no" is no proof then.
+        retained_since: the record before this time is deleted; 0 when nothing is.
+        neighbours: the links that this broker had at the time.
+        probes: filters probed and rows looked up, for accounting.
+    """
+
+    broker: int
+    published: Hit | None
+    routed: Hit | None
+    arrived_from: tuple[Hit, ...]
+    next_hops: tuple[Hit, ...]
+    delivered: tuple[Hit, ...]
+    acknowledged: tuple[Hit, ...]
+    refused: tuple[Hit, ...]
+    dropped: tuple[Drop, ...]
+    gaps: tuple[Gap, ...]
+    retained_since: int
+    neighbours: tuple[int, ...]
+    probes: int

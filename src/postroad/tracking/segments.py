@@ -1,0 +1,194 @@
+"""What recorders hand over to be kept: columns, one named tuple for each table of the trail.
+
+A recorder decides what to store and gives it out in these; where and how it is stored is the trail's business. Numbers
+that are unsigned elsewhere (publishers, brokers) are signed 64-bit integers here, because readers of the trail know no
+others. docs/trail.md says what each column means.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Shorts = NDArray[np.int32]
+
+__all__ = [
+    "ADDENDUM",
+    "HERE",
+    "Aliases",
+    "Attachments",
+    "FilterSegment",
+    "HistoryKind",
+    "Latencies",
+    "LinkChanges",
+    "Lists",
+    "Names",
+    "Passages",
+    "Segment",
+    "Shed",
+    "Timings",
+]
+
+# `Passages.arrived_from`: the message entered the network at this broker.
+HERE = 0
+# `Passages.arrived_from`: the row adds to an earlier row of the same message, for instance a late acknowledgement.
+ADDENDUM = -1
+
+
+class Lists(NamedTuple):
+    """One ascending list of numbers (unsigned 32-bit) for each row: row i has numbers[offsets[i]:offsets[i + 1]]."""
+
+    offsets: Ints
+    numbers: Ints
+
+
+class Passages(NamedTuple):
+    """The exact record: one row for each message that passed this broker.
+
+    Rows are sorted by (origin, time, publisher, counter). Several rows of one message at one broker mean their union.
+    """
+
+    origin: Ints
+    time: Ints
+    publisher: Ints
+    counter: Shorts
+    arrived_from: Ints
+    next_hops: Lists
+    subscribers: Lists
+    acknowledged: Lists
+    refused: Lists
+
+
+class HistoryKind:
+    """What the keys of a filter mean."""
+
+    PUBLISHED = 1  # id: entered here
+    ROUTED = 2  # id: came from another broker
+    FORWARDED = 3  # (id, neighbour): handed to the link to a neighbour
+    DELIVERED = 4  # (id, subscriber): handed to a subscriber's socket
+    ACKNOWLEDGED = 5  # (id, subscriber)
+    REFUSED = 6  # (id, subscriber)
+    ARRIVED = 7  # (id, neighbour): came over the link from a neighbour
+
+
+class FilterSegment(NamedTuple):
+    """One sealed filter of one history.
+
+    Attributes:
+        kind: one of `HistoryKind`.
+        origin: the broker in the ids.
+        subject: a neighbour or subscriber where the history is of one alone (keys are then plain ids), else 0.
+        time_from: the earliest id time in it that widened its range; later than `time_to` when only `singles` count.
+        time_to: the latest.
+        singles: id times outside the range: late ids and those out of tolerance.
+        opened: when the first id came in, by the broker's clock.
+        sealed: when the last could have come in.
+        entries: ids in it.
+        capacity: ids it was made for.
+        method: "bloom", "ribbon" or "fuse".
+        bits: m, the size in bits.
+        hashes: k, probes per id.
+        seed: of the construction, where one is needed.
+        ones: bits set, for the error rate it really has (Bloom); 0 for others.
+        data: the filter itself, in the canonical bytes of docs/formats.md.
+        keys: the 64-bit hashes it was made of, where the recorder keeps them for merging later.
+    """
+
+    kind: int
+    origin: int
+    subject: int
+    time_from: int
+    time_to: int
+    singles: Ints
+    opened: int
+    sealed: int
+    entries: int
+    capacity: int
+    method: str
+    bits: int
+    hashes: int
+    seed: int
+    ones: int
+    data: bytes
+    keys: NDArray[np.uint64] | None = None
+
+
+class Shed(NamedTuple):
+    """Messages that went no further, exactly: a subscriber's queue (subscriber > 0), or on the way to other brokers."""
+
+    origin: Ints
+    time: Ints
+    publisher: Ints
+    counter: Shorts
+    subscriber: Ints
+    link: Ints
+    reason: list[str]
+    at: Ints
+
+
+class Attachments(NamedTuple):
+    """Who was subscribed when: `begins` is 1 when a subscription begins, 0 when it ends."""
+
+    subscriber: Ints
+    at: Ints
+    begins: Shorts
+    principal: list[str]
+    topic: list[str]
+    selector: list[str]
+
+
+class LinkChanges(NamedTuple):
+    """The topology over time, as this broker saw it: `up` is 1 when the link works from then on, 0 when not."""
+
+    neighbour: Ints
+    at: Ints
+    up: Shorts
+    cost: Shorts
+
+
+class Names(NamedTuple):
+    """Who stands behind a number: `kind` is "publisher" (subscribers are in `Attachments`)."""
+
+    kind: list[str]
+    number: Ints
+    at: Ints
+    name: list[str]
+
+
+class Aliases(NamedTuple):
+    """Foreign ids of messages that entered here."""
+
+    alias: list[str]
+    origin: Ints
+    time: Ints
+    publisher: Ints
+    counter: Shorts
+
+
+class Timings(NamedTuple):
+    """What sampled batches cost this broker."""
+
+    at: Ints
+    messages: Shorts
+    subscriptions: Shorts
+    copies: Shorts
+    nanoseconds: Ints
+
+
+class Latencies(NamedTuple):
+    """Counts of deliveries by latency (handed to the socket, less the id's time): a sketch that adds up.
+
+    Bucket i holds latencies in (GROWTH ** (i - 1), GROWTH ** i] ms; bucket 0 all up to 1 ms.
+    """
+
+    since: Ints
+    until: Ints
+    bucket: Shorts
+    deliveries: Ints
+
+
+Segment = Passages | FilterSegment | Shed | Attachments | LinkChanges | Names | Aliases | Timings | Latencies
