@@ -246,6 +246,7 @@ class Broker:
             self._deliver(subscription, batch, rows[:room], outbox, now)
             rows = rows[room:]
         subscription.waiting.push(batch, rows)
+        self.recorder.queued(batch, rows, subscription.number, now)
         if self._is_full(subscription):
             self._overflow(subscription, source, outbox, now)
 

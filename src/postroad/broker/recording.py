@@ -35,6 +35,9 @@ class Recorder(Protocol):
     def relayed(self, batch: Batch, rows: Rows, link: int, now: int) -> None:
         """The rows were handed to the link to a neighbour."""
 
+    def queued(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
+        """The rows matched a subscription that cannot take them yet: they wait in its queue."""
+
     def delivered(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
         """The rows were handed to the socket of a subscription."""
 
@@ -73,6 +76,9 @@ class NoRecorder:
         pass
 
     def relayed(self, batch: Batch, rows: Rows, link: int, now: int) -> None:
+        pass
+
+    def queued(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
         pass
 
     def delivered(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:

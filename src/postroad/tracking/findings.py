@@ -52,6 +52,7 @@ class Findings(NamedTuple):
         delivered: the subscribers whose sockets got it.
         acknowledged: the subscribers that acknowledged it.
         refused: the subscribers that refused it.
+        queued: the subscribers in whose queues it had to wait; it may still wait there.
         dropped: where it went no further, exactly.
         gaps: times around the id's own for which the record is not complete: a "no" is no proof then.
         retained_since: the record before this time is deleted; 0 when nothing is.
@@ -67,6 +68,7 @@ class Findings(NamedTuple):
     delivered: tuple[Hit, ...]
     acknowledged: tuple[Hit, ...]
     refused: tuple[Hit, ...]
+    queued: tuple[Hit, ...]
     dropped: tuple[Drop, ...]
     gaps: tuple[Gap, ...]
     retained_since: int

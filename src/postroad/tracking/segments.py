@@ -61,6 +61,7 @@ class Passages(NamedTuple):
     subscribers: Lists
     acknowledged: Lists
     refused: Lists
+    queued: Lists
 
 
 class HistoryKind:
@@ -73,6 +74,7 @@ class HistoryKind:
     ACKNOWLEDGED = 5  # (id, subscriber)
     REFUSED = 6  # (id, subscriber)
     ARRIVED = 7  # (id, neighbour): came over the link from a neighbour
+    QUEUED = 8  # (id, subscriber): had to wait in a subscriber's queue
 
 
 class FilterSegment(NamedTuple):
