@@ -84,7 +84,7 @@ async def subscriber(service: Service, **headers: str) -> Client:
     return client
 
 
-@pytest.mark.parametrize("strategy", list(NetworkStrategy))
+@pytest.mark.parametrize("strategy", [NetworkStrategy.DRP, NetworkStrategy.FLOOD])
 def test_a_message_reaches_subscribers_at_other_brokers_by_content(tmp_path: Path, strategy: NetworkStrategy) -> None:
     async def talk() -> None:
         async with live(line(3), tmp_path, strategy, "a secret that all brokers share") as network:

@@ -11,6 +11,7 @@ from postroad.broker.recording import NoRecorder, Recorder
 from postroad.broker.relaying import Relay, RelayStatistics
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.statistics import BrokerStatistics
+from postroad.broker.strategies import make_strategy
 
 __all__ = [
     "AckMode",
@@ -29,4 +30,5 @@ __all__ = [
     "Sending",
     "Session",
     "Subscription",
+    "make_strategy",
 ]

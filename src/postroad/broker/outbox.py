@@ -44,9 +44,21 @@ class Outbox:
         refused: how many rows of a received batch the policy did not let in.
         parcels: what to send over links to other brokers, in order.
         frames: control frames to send over links, in order; before the parcels.
+        connects: brokers to keep a link with from now on, beyond those of the plan.
+        disconnects: brokers to keep no such link with any more.
     """
 
-    __slots__ = ("closes", "deliveries", "frames", "parcels", "pauses", "refused", "resumes")
+    __slots__ = (
+        "closes",
+        "connects",
+        "deliveries",
+        "disconnects",
+        "frames",
+        "parcels",
+        "pauses",
+        "refused",
+        "resumes",
+    )
 
     def __init__(self) -> None:
         self.deliveries: list[Delivery] = []
@@ -56,6 +68,13 @@ class Outbox:
         self.refused = 0
         self.parcels: list[Sending] = []
         self.frames: list[tuple[int, Frame]] = []
+        self.connects: list[int] = []
+        self.disconnects: list[int] = []
+
+    @property
+    def concerns_links(self) -> bool:
+        """Whether there is anything to do beside clients' connections."""
+        return bool(self.parcels or self.frames or self.connects or self.disconnects)
 
     def __bool__(self) -> bool:
-        return bool(self.deliveries or self.pauses or self.resumes or self.closes or self.parcels or self.frames)
+        return bool(self.deliveries or self.pauses or self.resumes or self.closes or self.concerns_links)

@@ -89,10 +89,10 @@ class Relay:
         if split is None:
             split = self._matched(routed.batch)
         self._core.hand_out(routed.batch, split.offsets, split.slots, source, outbox, now)
-        nobody_here = split.offsets[1:] == split.offsets[:-1]
-        somebody = np.asarray(split.destinations.sets.any(axis=1))
-        nobody_there = ~somebody[split.destinations.lines]
-        self._core.count_unmatched(int((nobody_here & nobody_there).sum()))
+        unwanted = split.offsets[1:] == split.offsets[:-1]
+        for parcel in (*routed.parcels, *(() if routed.held is None else (routed.held,))):
+            unwanted[parcel.rows] = False
+        self._core.count_unmatched(int(unwanted.sum()))
         self._sent += self._send(routed, outbox, now)
 
     def receive(self, batch: Batch, destinations: Destinations, link: int, now: int) -> Outbox:
@@ -193,6 +193,8 @@ class Relay:
 
     def _apply(self, reaction: Reaction, outbox: Outbox, now: int) -> None:
         outbox.frames += reaction.frames
+        outbox.connects += reaction.connect
+        outbox.disconnects += reaction.disconnect
         for broker, summary in reaction.interests:
             self._interests.replace(broker, summary)
         if reaction.retry:

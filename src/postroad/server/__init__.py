@@ -5,6 +5,7 @@ from __future__ import annotations
 from postroad.server.config import BrokerConfig, ConfigError, TlsConfig, read_config
 from postroad.server.counts import ServerStatistics
 from postroad.server.logs import log_to_stderr
+from postroad.server.planning import broker_config
 from postroad.server.reservation import ReservationError
 from postroad.server.running import run_broker
 from postroad.server.service import ListenError, Service
@@ -17,6 +18,7 @@ __all__ = [
     "ServerStatistics",
     "Service",
     "TlsConfig",
+    "broker_config",
     "log_to_stderr",
     "read_config",
     "run_broker",

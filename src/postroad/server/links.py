@@ -70,14 +70,18 @@ class Links:
         self._epoch = clock()
         secret = config.secret
         self._identity = link.Identity(
-            number, self._epoch, config.name, secret=None if secret is None else secret.encode()
+            number,
+            self._epoch,
+            config.name,
+            secret=None if secret is None else secret.encode(),
+            heart_beat=config.settings.heartbeat_ms,
         )
         self._known = {neighbour.number: neighbour for neighbour in config.neighbours}
         self._neighbours: dict[int, link.Neighbour] = {}
         self._connections: dict[link.LinkConversation, LinkConnection] = {}
         self._lost_at: dict[int, int] = {}
         self._up: set[int] = set()
-        self._dialling: list[asyncio.Task[None]] = []
+        self._dialling: dict[int, asyncio.Task[None]] = {}
         self._ticker: asyncio.Task[None] | None = None
         self._shed = 0
 
@@ -86,13 +90,13 @@ class Links:
     def start(self) -> None:
         """Dial the neighbours with higher numbers; the others dial here."""
         for neighbour in self._config.neighbours:
-            if neighbour.number > self.number:
-                self._dialling.append(asyncio.create_task(self._keep_dialling(neighbour)))
+            if neighbour.number > self.number and not neighbour.standby:
+                self._dial(neighbour)
         self._ticker = asyncio.create_task(self._tick_for_ever())
 
     async def stop(self) -> None:
         """Say goodbye to every neighbour."""
-        for task in (*self._dialling, *([] if self._ticker is None else [self._ticker])):
+        for task in (*self._dialling.values(), *([] if self._ticker is None else [self._ticker])):
             task.cancel()
         self.carry(self._relay.leave(self._clock()))
         for conversation, connection in list(self._connections.items()):
@@ -100,15 +104,41 @@ class Links:
             connection.close()
         await asyncio.sleep(0)
 
+    def _dial(self, neighbour: Neighbouring) -> None:
+        if neighbour.number not in self._dialling:
+            self._dialling[neighbour.number] = asyncio.create_task(self._keep_dialling(neighbour))
+
+    def _connect(self, number: int) -> None:
+        """Keep a link that only failures call for. The plan's own links are kept anyway, by one of their ends."""
+        neighbour = self._known.get(number)
+        if neighbour is None:
+            log.warning("no address", extra={"neighbour": number})
+        elif neighbour.standby:
+            self._dial(neighbour)
+
+    def _disconnect(self, number: int) -> None:
+        """Give up a link that failures called for."""
+        neighbour = self._known.get(number)
+        if neighbour is None or not neighbour.standby:
+            return
+        if (task := self._dialling.pop(number, None)) is not None:
+            task.cancel()
+        if (conversation := self._current(number)) is not None:
+            connection = self._connections[conversation]
+            connection.write(conversation.bye(link.Reason.CLOSING, "this link is not needed any more"))
+            connection.close()
+
     async def _keep_dialling(self, neighbour: Neighbouring) -> None:
         attempt = 0
         loop = asyncio.get_running_loop()
         while True:
             try:
-                _, connection = await loop.create_connection(
-                    lambda: LinkConnection(self, dialling=True), neighbour.host, neighbour.port, ssl=self._tls
-                )
-                attempt = 0 if await connection.gone.wait() and connection.was_open else attempt + 1
+                # When the other end has dialled meanwhile, a second connection would only replace that one.
+                if self._current(neighbour.number) is None:
+                    _, connection = await loop.create_connection(
+                        lambda: LinkConnection(self, dialling=True), neighbour.host, neighbour.port, ssl=self._tls
+                    )
+                    attempt = 0 if await connection.gone.wait() and connection.was_open else attempt + 1
             except OSError as error:
                 if attempt == 0:
                     log.info("neighbour not there", extra={"neighbour": neighbour.number, "reason": str(error)})
@@ -195,8 +225,10 @@ class Links:
         self._carry_out(outbox)
 
     def send(self, outbox: Outbox) -> None:
-        """Send the control frames and parcels of an outbox."""
+        """Send the control frames and parcels of an outbox, and dial or hang up as it says."""
         now = self.timer()
+        for number in outbox.connects:
+            self._connect(number)
         for number, frame in outbox.frames:
             conversation = self._current(number)
             if conversation is not None:
@@ -204,6 +236,8 @@ class Links:
                 self._connections[conversation].write(data)
         for sending in outbox.parcels:
             self._send(sending, now)
+        for number in outbox.disconnects:
+            self._disconnect(number)
 
     def _current(self, number: int) -> link.LinkConversation | None:
         neighbour = self._neighbours.get(number)

@@ -8,7 +8,7 @@ from enum import Enum
 import msgspec
 
 from postroad.errors import PostroadError
-from postroad.topology import DEFAULT_COST
+from postroad.topology import DEFAULT_COST, Delivery, Settings, Station
 
 __all__ = ["Neighbouring", "NetworkConfig", "NetworkStrategy", "check_network"]
 
@@ -18,15 +18,26 @@ class NetworkStrategy(Enum):
 
     DRP = "drp"
     FLOOD = "flood"
+    TREE = "tree"
+    CLUSTER = "cluster"
 
 
 class Neighbouring(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A broker at the other end of a link."""
+    """A broker at the other end of a link.
+
+    Attributes:
+        number: its number.
+        host: where it listens for links.
+        port: on which port.
+        cost: the lower, the more the link is used.
+        standby: the link is made only when another broker failed (`tree`, `cluster`).
+    """
 
     number: int
     host: str = "127.0.0.1"
     port: int
     cost: int = DEFAULT_COST
+    standby: bool = False
 
 
 class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -38,7 +49,10 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         port: the port for links; 0 takes a free one.
         secret: what all brokers share; needed unless all are on this machine.
         strategy: how messages find their way.
-        neighbours: the brokers that this one is linked with.
+        delivery: what a crash may lose.
+        settings: what all brokers of the network agree on.
+        station: this broker's place (`tree`, `cluster`).
+        neighbours: the brokers that this one is linked with, or may come to be.
     """
 
     name: str = "postroad"
@@ -46,6 +60,9 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     port: int = 0
     secret: str | None = None
     strategy: NetworkStrategy = NetworkStrategy.DRP
+    delivery: Delivery = "relay"
+    settings: Settings = Settings()
+    station: Station = Station()
     neighbours: list[Neighbouring] = []
 
 

@@ -8,16 +8,14 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroad.broker import Broker, PublisherNumbers, Relay
+from postroad.broker import Broker, PublisherNumbers, Relay, make_strategy
 from postroad.errors import PostroadError
-from postroad.routing.drp import Drp
-from postroad.routing.flood import Flood
 from postroad.server.admin import Admin
 from postroad.server.conversation import Conversation, Terms
 from postroad.server.counts import ServerStatistics
 from postroad.server.extras import check_extras
 from postroad.server.links import LinkConnection, Links
-from postroad.server.network import NetworkStrategy, check_network
+from postroad.server.network import check_network
 from postroad.server.reservation import Reservation
 from postroad.server.station import Station, steady_clock, wall_clock
 from postroad.server.status import status
@@ -84,9 +82,14 @@ class Service:
         number = self.config.number
 
         def strategy(interested: Interested) -> Strategy:
-            if network.strategy is NetworkStrategy.FLOOD:
-                return Flood(number, wall_clock())
-            return Drp(number, wall_clock(), interested)
+            return make_strategy(
+                network.strategy.value,
+                number,
+                wall_clock(),
+                interested,
+                station=network.station,
+                settings=network.settings,
+            )
 
         relay = Relay(core, strategy)
         links = Links(number, relay, network, self._station.carry_out, wall_clock, self.timer)

@@ -63,7 +63,7 @@ class Sender(Protocol):
     """The links to other brokers, as the station sees them."""
 
     def send(self, outbox: Outbox) -> None:
-        """Send the control frames and parcels of an outbox."""
+        """Send the control frames and parcels of an outbox, and dial or hang up as it says."""
 
 
 class Station:
@@ -96,7 +96,7 @@ class Station:
         """Write, pause, resume and close as the core said. Each connection gets one write."""
         if outbox.deliveries:
             self._write(outbox.deliveries)
-        if self.links is not None and (outbox.parcels or outbox.frames):
+        if self.links is not None and outbox.concerns_links:
             self.links.send(outbox)
         for session in outbox.pauses:
             if reader := self._readers.get(session):

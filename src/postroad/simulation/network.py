@@ -13,6 +13,7 @@ from postroad.messages import Batch
 from postroad.routing.frames import decode_frame, encode_frame
 from postroad.simulation.events import Timeline
 from postroad.simulation.links import Direction
+from postroad.topology import DEFAULT_COST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -71,10 +72,12 @@ class SimulatedNetwork:
         self._relays: dict[int, Relay] = {}
         self._sessions: dict[int, Session] = {}
         self._directions: dict[tuple[int, int], Direction] = {}
+        self._wanted: dict[int, set[int]] = defaultdict(set)
+        self._random = random
+        self._delay_ms = delay_ms
+        self._bytes_per_ms = bytes_per_ms
         for one, other in graph.links:
-            delay = random.randint(*delay_ms)
-            for way in ((one, other), (other, one)):
-                self._directions[way] = Direction(self.timeline, delay, bytes_per_ms)
+            self._lay(one, other)
         for number in graph.brokers:
             self.start(number)
 
@@ -130,14 +133,14 @@ class SimulatedNetwork:
         self._cores[broker] = core
         self._sessions[broker] = core.attached("")
         self._tick(broker, core)
-        for neighbour in self.graph.neighbours(broker):
+        for neighbour in self._neighbours(broker):
             if neighbour in self._cores:
                 self.join(broker, neighbour)
 
     def crash(self, broker: int) -> None:
         """A broker is gone at once, with its clients and all it held."""
         del self._cores[broker], self._relays[broker], self._sessions[broker]
-        for neighbour in self.graph.neighbours(broker):
+        for neighbour in self._neighbours(broker):
             self._directions[broker, neighbour].cut()
             if self._directions[neighbour, broker].up:
                 self._lose(neighbour, broker)
@@ -147,13 +150,44 @@ class SimulatedNetwork:
         for here, there in ((one, other), (other, one)):
             self._directions[here, there].raise_()
         for here, there in ((one, other), (other, one)):
-            cost = self.graph.neighbours(here)[there]
+            cost = self.graph.neighbours(here).get(there, DEFAULT_COST)
             self._carry_out(here, self._relays[here].link_up(there, cost, self.now))
 
     def cut(self, one: int, other: int) -> None:
         """The link between two brokers is gone; both notice."""
         for here, there in ((one, other), (other, one)):
             self._lose(here, there)
+
+    def _lay(self, one: int, other: int) -> None:
+        delay = self._random.randint(*self._delay_ms)
+        for way in ((one, other), (other, one)):
+            self._directions[way] = Direction(self.timeline, delay, self._bytes_per_ms)
+
+    def _neighbours(self, broker: int) -> list[int]:
+        return sorted({*self.graph.neighbours(broker), *self._wanted[broker]})
+
+    def _connect(self, here: int, there: int) -> None:
+        """A broker wants a link beyond those of the graph; it comes up as soon as both ends run."""
+        if there in self._neighbours(here):
+            return
+        self._wanted[here].add(there)
+        self._wanted[there].add(here)
+        if (here, there) not in self._directions:
+            self._lay(here, there)
+
+        def come_up() -> None:
+            wanted = there in self._wanted[here] and {here, there} <= self._cores.keys()
+            if wanted and not self._directions[here, there].up:
+                self.join(here, there)
+
+        self.timeline.at(self.now + self._random.randint(*self._delay_ms), come_up)
+
+    def _disconnect(self, here: int, there: int) -> None:
+        if there in self._wanted[here]:
+            self._wanted[here].discard(there)
+            self._wanted[there].discard(here)
+            if self._directions[here, there].up:
+                self.cut(here, there)
 
     def _lose(self, here: int, there: int) -> None:
         unconfirmed = self._directions[here, there].cut()
@@ -178,6 +212,10 @@ class SimulatedNetwork:
             self._send_frame(broker, link, frame)
         for sending in outbox.parcels:
             self._send(broker, sending)
+        for number in outbox.connects:
+            self._connect(broker, number)
+        for number in outbox.disconnects:
+            self._disconnect(broker, number)
 
     def _send_frame(self, here: int, there: int, frame: Frame) -> None:
         direction = self._directions[here, there]

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from postroad.topology.errors import TopologyError
 from postroad.topology.shapes import check_count, equal_costs
 
@@ -21,8 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Hierarchy", "Station", "cluster", "tree"]
 
 
-@dataclass(frozen=True)
-class Station:
+class Station(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One broker's place.
 
     Attributes:
@@ -48,6 +49,13 @@ class Hierarchy:
         tops = {number: one for number, one in self.stations.items() if not one.parents}
         links |= {(number, peer) for number, one in tops.items() for peer in one.peers if number < peer}
         return equal_costs(len(self.stations), links)
+
+    def related(self, number: int) -> list[int]:
+        """The brokers that this one may come to be linked with, whoever fails, in order."""
+        above = set(self.stations[number].parents)
+        below = {other for other, station in self.stations.items() if number in station.parents}
+        leaders = {other for other, one in self.stations.items() if not one.parents or one.deputises_for is not None}
+        return sorted((above | below | (leaders if number in leaders else set())) - {number})
 
     def children(self, number: int) -> list[int]:
         """The brokers whose first parent this is."""

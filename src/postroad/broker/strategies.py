@@ -1,0 +1,71 @@
+"""The strategy that a plan names, for one broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.routing.cluster import Cluster
+from postroad.routing.drp import Drp
+from postroad.routing.flood import Flood
+from postroad.routing.tree import Tree
+from postroad.selectors import TopicPattern
+from postroad.topology import Settings, Station
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from postroad.routing.contract import Interested, Strategy
+    from postroad.topology import Strategies
+
+__all__ = ["make_strategy"]
+
+
+def make_strategy(
+    kind: Strategies,
+    number: int,
+    now: int,
+    interested: Interested,
+    *,
+    station: Station | None = None,
+    settings: Settings | None = None,
+) -> Strategy:
+    """One broker's way of routing.
+
+    Args:
+        kind: the strategy's name in plans.
+        number: this broker.
+        now: when it starts, in ms.
+        interested: which brokers want each row of a batch (`drp`).
+        station: its place (`tree`, `cluster`).
+        settings: what the network agreed on.
+    """
+    settings = settings or Settings()
+    station = station or Station()
+    if kind == "drp":
+        return Drp(
+            number,
+            now,
+            interested,
+            broadcast_threshold=settings.broadcast_threshold,
+            window=settings.window,
+            refresh_ms=settings.refresh_ms,
+            lifetime_ms=settings.lifetime_ms,
+        )
+    if kind == "flood":
+        return Flood(number, now, window=settings.window)
+    silence = settings.heartbeat_ms * settings.missed_heartbeats
+    made = Tree if kind == "tree" else Cluster
+    # Both ends of a lost link must have noticed, and as much again to attach; a parent is tried for two heart-beats.
+    return made(
+        number,
+        now,
+        station,
+        _matcher,
+        window=settings.window,
+        grace_ms=2 * silence,
+        patience_ms=2 * settings.heartbeat_ms,
+    )
+
+
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    return TopicPattern.parse(pattern).matches
