@@ -5,7 +5,7 @@ from __future__ import annotations
 from postroad.broker.core import Broker
 from postroad.broker.errors import BrokerError
 from postroad.broker.limits import Limits
-from postroad.broker.numbers import PublisherNumbers
+from postroad.broker.numbers import PublisherNumbers, SubscriptionNumbers
 from postroad.broker.outbox import Delivery, Outbox, Sending
 from postroad.broker.recording import NoRecorder, Recorder
 from postroad.broker.relaying import Relay, RelayStatistics
@@ -30,5 +30,6 @@ __all__ = [
     "Sending",
     "Session",
     "Subscription",
+    "SubscriptionNumbers",
     "make_strategy",
 ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from postroad.broker.errors import BrokerError
 from postroad.broker.grouping import Grouping
 from postroad.broker.limits import Limits
+from postroad.broker.numbers import SubscriptionNumbers
 from postroad.broker.outbox import Delivery, Outbox
 from postroad.broker.recording import NoRecorder
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
@@ -45,6 +46,7 @@ class Broker:
         limits: what the broker keeps at most.
         policy: who may do what.
         recorder: keeps the record.
+        subscription_numbers: hands out subscription numbers; counts from 1 without.
     """
 
     def __init__(
@@ -54,10 +56,12 @@ class Broker:
         limits: Limits | None = None,
         policy: Policy | None = None,
         recorder: Recorder | None = None,
+        subscription_numbers: SubscriptionNumbers | None = None,
     ) -> None:
         self.number = number
         self.limits = limits or Limits()
         self._numbers = numbers
+        self._subscription_numbers = subscription_numbers or SubscriptionNumbers()
         self._policy = policy or AllowAll()
         self.recorder = recorder or NoRecorder()
         self.index = SubscriptionIndex()
@@ -66,7 +70,6 @@ class Broker:
         self._sessions: dict[int, Session] = {}
         self._by_slot: list[Subscription | None] = []
         self._next_session = 1
-        self._next_subscription = 1
         self._accepted = self._delivered = self._matched_nobody = 0
         self._shed_full = self._shed_closed = self._shed_expired = self._acknowledged = self._refused = 0
         self._overflowed: set[Subscription] = set()
@@ -124,9 +127,8 @@ class Broker:
         allowed = self._policy.may_subscribe(session.principal, topic, wanted)
         if isinstance(allowed, Refusal):
             raise BrokerError(f"subscription to {topic!r} refused: {allowed.reason}")
-        subscription = Subscription(self._next_subscription, session, key, topic, ack_mode, policy)
+        subscription = Subscription(self._subscription_numbers.take(), session, key, topic, ack_mode, policy)
         subscription.slot = self.index.add(subscription.number, allowed, pattern)
-        self._next_subscription += 1
         if subscription.slot >= len(self._by_slot):
             self._by_slot.extend([None] * (subscription.slot + 1 - len(self._by_slot)))
         self._by_slot[subscription.slot] = subscription

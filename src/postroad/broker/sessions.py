@@ -37,7 +37,7 @@ class Subscription:
     """One subscription of a session.
 
     Attributes:
-        number: unique in this broker while it runs; what records name.
+        number: never another's at this broker, also after a restart; what records name.
         session: the session it belongs to.
         key: the client's own name for it, unique in its session.
         waiting: messages that matched and are not sent yet.

@@ -9,11 +9,13 @@ from postroad.messages.encoding import encode, encode_batch, encode_metadata
 from postroad.messages.envelope import decode_envelopes, encode_envelopes
 from postroad.messages.errors import DecodeError, MessageError
 from postroad.messages.identity import IdGenerator, IdStatistics, MessageId
+from postroad.messages.lookup import AttributeTexts, attribute_texts
 from postroad.messages.message import Message
 from postroad.messages.numbers import number_of, parse_number
 from postroad.messages.values import Tag, Untyped, Value
 
 __all__ = [
+    "AttributeTexts",
     "Batch",
     "DecodeError",
     "Draft",
@@ -25,6 +27,7 @@ __all__ = [
     "Tag",
     "Untyped",
     "Value",
+    "attribute_texts",
     "check_batch",
     "decode_batch",
     "decode_envelopes",

@@ -1,11 +1,10 @@
-"""Publisher numbers on disk: a block is reserved before its first number is handed out."""
+"""Numbers on disk: a block is reserved before its first number is handed out."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
-from postroad.broker.numbers import BLOCK
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
@@ -13,31 +12,44 @@ if TYPE_CHECKING:
 
 __all__ = ["Reservation", "ReservationError"]
 
-_NAME = "publisher-numbers"
-
 
 class ReservationError(PostroadError):
-    """The data directory cannot keep publisher numbers."""
+    """The data directory cannot keep the numbers that are taken."""
 
 
 class Reservation:
-    """The file that says which publisher numbers are taken. Written whole, flushed, then renamed into place."""
+    """A file that says which numbers of a kind are taken. Written whole, flushed, then renamed into place.
 
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / _NAME
+    Args:
+        directory: where it is; made if missing.
+        kind: what the numbers are for, such as "publisher"; names the file.
+        block: how many numbers are reserved at once.
+
+    Raises:
+        ReservationError: it cannot be read.
+    """
+
+    def __init__(self, directory: Path, kind: str, block: int) -> None:
+        self._kind = kind
+        self._block = block
+        self._path = directory / f"{kind}-numbers"
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._next = int(self._path.read_text("ascii")) if self._path.exists() else 1
         except (OSError, ValueError) as error:
             raise ReservationError(
-                f"{self._path}: cannot read the next publisher number ({error}); name another data directory,"
+                f"{self._path}: cannot read the next {kind} number ({error}); name another data directory,"
                 " or mend the file: it holds one whole number"
             ) from error
 
     def reserve(self) -> int:
-        """Reserve a block; answers its first number."""
+        """Reserve a block; answers its first number.
+
+        Raises:
+            ReservationError: it cannot be written.
+        """
         first = self._next
-        following = first + BLOCK
+        following = first + self._block
         scratch = self._path.with_suffix(".new")
         try:
             with scratch.open("w", encoding="ascii") as file:
@@ -45,9 +57,19 @@ class Reservation:
                 file.flush()
                 os.fsync(file.fileno())
             scratch.replace(self._path)
+            _flush_directory(self._path.parent)
         except OSError as error:
             raise ReservationError(
-                f"{self._path}: cannot reserve publisher numbers ({error}); make the data directory writable"
+                f"{self._path}: cannot reserve {self._kind} numbers ({error}); make the data directory writable"
             ) from error
         self._next = following
         return first
+
+
+def _flush_directory(directory: Path) -> None:
+    """A power cut could undo the renaming otherwise, and a number be handed out again."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -8,7 +8,8 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroad.broker import Broker, PublisherNumbers, Relay, make_strategy
+from postroad.broker import Broker, PublisherNumbers, Relay, SubscriptionNumbers, make_strategy
+from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
 from postroad.errors import PostroadError
 from postroad.server.admin import Admin
 from postroad.server.conversation import Conversation, Terms
@@ -64,8 +65,14 @@ class Service:
             heart_beat_ms=config.heart_beat_ms,
             connect_ms=int(config.connect_seconds * 1_000),
         )
-        reservation = Reservation(Path(config.data))
-        core = Broker(config.number, PublisherNumbers(reservation.reserve), config.limits)
+        publishers = Reservation(Path(config.data), "publisher", BLOCK)
+        subscriptions = Reservation(Path(config.data), "subscription", SUBSCRIPTION_BLOCK)
+        core = Broker(
+            config.number,
+            PublisherNumbers(publishers.reserve),
+            config.limits,
+            subscription_numbers=SubscriptionNumbers(subscriptions.reserve),
+        )
         self._station = Station(core, wall_clock, self.timer)
         self._links = None if config.network is None else self._linked(core, config.network)
         self._connections: dict[Conversation, StompConnection] = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from postroad.broker import AckMode, Broker, OverflowPolicy, PublisherNumbers, Relay
-from postroad.broker.numbers import BLOCK
+from postroad.broker import AckMode, Broker, OverflowPolicy, PublisherNumbers, Relay, SubscriptionNumbers
+from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
 from postroad.broker.queues import copied_out
 from postroad.errors import PostroadError
 from postroad.messages import Batch
@@ -128,7 +128,9 @@ class SimulatedNetwork:
         if broker in self._cores:
             raise PostroadError(f"broker {broker} is running")
         run, self._starts[broker] = self._starts[broker], self._starts[broker] + 1
-        core = Broker(broker, PublisherNumbers(lambda: 1 + run * BLOCK), self._limits)
+        numbers = PublisherNumbers(lambda: 1 + run * BLOCK)
+        subscriptions = SubscriptionNumbers(lambda: 1 + run * SUBSCRIPTION_BLOCK)
+        core = Broker(broker, numbers, self._limits, subscription_numbers=subscriptions)
         self._relays[broker] = Relay(core, lambda interested: self._strategy(broker, self.now, interested))
         self._cores[broker] = core
         self._sessions[broker] = core.attached("")

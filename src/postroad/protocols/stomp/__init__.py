@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from postroad.protocols.stomp.acknowledging import ack_text, parse_ack
+from postroad.protocols.stomp.assigned import given_id_text, read_ids
 from postroad.protocols.stomp.client import Frame, FrameReader, StompError, encode_frame
 from postroad.protocols.stomp.decoding import Received, StompDecoder, decode_frames
 from postroad.protocols.stomp.events import (
@@ -54,8 +55,10 @@ __all__ = [
     "decode_frames",
     "encode_frame",
     "error_frame",
+    "given_id_text",
     "message_prefix",
     "parse_ack",
+    "read_ids",
     "receipt_frame",
     "render_receipts",
     "render_rows",

@@ -1,0 +1,75 @@
+"""Ids that senders gave to their messages: read from the `message-id` headers of a batch, all rows in one kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.kernels import Int, device, kernel
+from postroad.messages.columns import BUFFER
+from postroad.messages.reading import ID_TEXT_BYTES
+
+if TYPE_CHECKING:
+    from postroad.messages import Batch
+    from postroad.messages.columns import Bytes, Ids
+    from postroad.protocols.stomp.columns import Columns
+
+__all__ = ["given_id_text", "read_ids"]
+
+_ZERO, _NINE, _LETTER_A, _LETTER_F, _DASH = ord("0"), ord("9"), ord("a"), ord("f"), ord("-")
+
+# How much of something that is no id an error shows.
+_SHOWN_BYTES = 60
+
+
+@device
+def _digit(byte: Int) -> Int:
+    if _ZERO <= byte <= _NINE:
+        return np.int64(byte) - _ZERO
+    if _LETTER_A <= byte <= _LETTER_F:
+        return np.int64(byte) - _LETTER_A + 10
+    return -1
+
+
+@kernel(f"int64({BUFFER}, int32[:, ::1], uint64[:, ::1])", allocates=False)
+def _read(buffer: Bytes, texts: Columns, ids: Ids) -> Int:
+    """Fill the ids of rows up to the first whose text is no id; answers how many."""
+    for row in range(len(texts)):
+        at, end = np.int64(texts[row, 0]), np.int64(texts[row, 1])
+        if at < 0 or end - at != ID_TEXT_BYTES:
+            return row
+        head, tail = np.uint64(0), np.uint64(0)
+        for number in range(32):
+            if number in (8, 16, 28):
+                if buffer[at] != _DASH:
+                    return row
+                at += 1
+            digit = _digit(buffer[at])
+            if digit < 0:
+                return row
+            if number < 16:
+                head = head << np.uint64(4) | np.uint64(digit)
+            else:
+                tail = tail << np.uint64(4) | np.uint64(digit)
+            at += 1
+        ids[row, 0], ids[row, 1] = head, tail
+    return len(texts)
+
+
+def read_ids(batch: Batch, message_ids: Columns) -> int:
+    """Set the ids of a batch from what its senders gave, up to the first row that gave none; answers how many rows.
+
+    Args:
+        batch: the batch of a `Received`, or some rows of it over the same buffer.
+        message_ids: the `message_ids` of the same rows.
+    """
+    return int(_read(batch.buffer, np.ascontiguousarray(message_ids), batch.ids))
+
+
+def given_id_text(batch: Batch, message_ids: Columns, row: int) -> str | None:
+    """What stands in the `message-id` header of a row, as far as an error should show it; None without one."""
+    start, end = message_ids[row].tolist()
+    if start < 0:
+        return None
+    return batch.buffer[start : min(end, start + _SHOWN_BYTES)].tobytes().decode("utf-8", "replace")
