@@ -1,6 +1,12 @@
 """Where messages went: recorders, histories, and the reconstruction of a journey. What to store, not where."""
 
+from __future__ import annotations
+
+from postroad.tracking.chronicle import Chapter, Chronicle
+from postroad.tracking.contract import Job, Recorder, TrackingRecorder, TrackingStatistics
 from postroad.tracking.findings import Drop, Findings, Gap, Hit
+from postroad.tracking.latency import LATENCY_BUCKETS, LATENCY_GROWTH, LatencySketch, bucket_limits
+from postroad.tracking.presence import Presence
 from postroad.tracking.reconstruction import Exploration, Journey, LostHop, PrunedHop, Reconstruction, Stop
 from postroad.tracking.segments import (
     ADDENDUM,
@@ -12,6 +18,7 @@ from postroad.tracking.segments import (
     Latencies,
     LinkChanges,
     Lists,
+    LogRecords,
     Names,
     Passages,
     Segment,
@@ -23,8 +30,12 @@ from postroad.tracking.verdicts import Verdict
 __all__ = [
     "ADDENDUM",
     "HERE",
+    "LATENCY_BUCKETS",
+    "LATENCY_GROWTH",
     "Aliases",
     "Attachments",
+    "Chapter",
+    "Chronicle",
     "Drop",
     "Exploration",
     "FilterSegment",
@@ -32,18 +43,26 @@ __all__ = [
     "Gap",
     "HistoryKind",
     "Hit",
+    "Job",
     "Journey",
     "Latencies",
+    "LatencySketch",
     "LinkChanges",
     "Lists",
+    "LogRecords",
     "LostHop",
     "Names",
     "Passages",
+    "Presence",
     "PrunedHop",
     "Reconstruction",
+    "Recorder",
     "Segment",
     "Shed",
     "Stop",
     "Timings",
+    "TrackingRecorder",
+    "TrackingStatistics",
     "Verdict",
+    "bucket_limits",
 ]

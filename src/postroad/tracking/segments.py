@@ -26,6 +26,7 @@ __all__ = [
     "Latencies",
     "LinkChanges",
     "Lists",
+    "LogRecords",
     "Names",
     "Passages",
     "Segment",
@@ -119,6 +120,20 @@ class FilterSegment(NamedTuple):
     keys: NDArray[np.uint64] | None = None
 
 
+class LogRecords(NamedTuple):
+    """The plain log: one row for each thing that happened to a message, in the order it happened.
+
+    `kind` is one of `HistoryKind`; `subject` is the neighbour or subscriber it is about, or 0.
+    """
+
+    kind: Shorts
+    subject: Ints
+    origin: Ints
+    time: Ints
+    publisher: Ints
+    counter: Shorts
+
+
 class Shed(NamedTuple):
     """Messages that went no further, exactly: a subscriber's queue (subscriber > 0), or on the way to other brokers."""
 
@@ -193,4 +208,6 @@ class Latencies(NamedTuple):
     deliveries: Ints
 
 
-Segment = Passages | FilterSegment | Shed | Attachments | LinkChanges | Names | Aliases | Timings | Latencies
+Segment = (
+    Passages | FilterSegment | LogRecords | Shed | Attachments | LinkChanges | Names | Aliases | Timings | Latencies
+)

@@ -1,0 +1,229 @@
+"""What every recorder keeps alike, exactly: who was there, what went no further, names, aliases, timings, latencies.
+
+These are few against the messages. A chronicle collects them in chapters: the open one takes what is told; a closed one
+belongs to a job, and stays askable until the job is released.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.tracking.findings import Drop
+from postroad.tracking.latency import LatencySketch
+from postroad.tracking.presence import Presence
+from postroad.tracking.segments import Aliases, Attachments, Latencies, LinkChanges, Names, Shed, Timings
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from postroad.messages import Batch
+    from postroad.tracking.contract import Rows
+    from postroad.tracking.segments import Segment
+
+__all__ = ["Chapter", "Chronicle"]
+
+# Python's objects of one line, as a rough measure for the memory budget: a tuple, its numbers, a short text.
+_LINE_BYTES = 200
+_TIME_SHIFT = np.uint64(16)
+_LOW_WORD = np.uint64(0xFFFFFFFF)
+_COUNTER = np.uint64(0xFFFF)
+
+Fields = tuple["NDArray[np.int64]", "NDArray[np.int64]", "NDArray[np.int64]", "NDArray[np.int32]"]
+
+
+def id_fields(ids: NDArray[np.uint64]) -> Fields:
+    """Origin, time, publisher and counter of ids, as the trail's tables have them."""
+    heads, tails = ids[:, 0], ids[:, 1]
+    origin = (heads & _LOW_WORD).astype(np.int64)
+    return (
+        origin,
+        (tails >> _TIME_SHIFT).astype(np.int64),
+        (heads >> np.uint64(32)).astype(np.int64),
+        (tails & _COUNTER).astype(np.int32),
+    )
+
+
+@dataclass(slots=True)
+class Chapter:
+    """What was told between two handings over. `segments()` is heavy work for a thread; nothing changes it any more."""
+
+    since: int
+    until: int = 0
+    lines: int = 0
+    shed_ids: list[NDArray[np.uint64]] = field(default_factory=list)
+    # For each entry of `shed_ids`: subscriber, link, reason, when.
+    shed_causes: list[tuple[int, int, str, int]] = field(default_factory=list)
+    attachments: list[tuple[int, int, int, str, str, str]] = field(default_factory=list)
+    links: list[tuple[int, int, int, int]] = field(default_factory=list)
+    names: list[tuple[str, int, int, str]] = field(default_factory=list)
+    aliases: list[tuple[str, int, int]] = field(default_factory=list)
+    timings: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    delays: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def drops(self, head: int, tail: int) -> list[Drop]:
+        """Where a message went no further."""
+        return [
+            Drop(*cause)
+            for ids, cause in zip(self.shed_ids, self.shed_causes, strict=True)
+            if ((ids[:, 0] == np.uint64(head)) & (ids[:, 1] == np.uint64(tail))).any()
+        ]
+
+    def segments(self) -> list[Segment]:
+        """The tables of the chapter; those without rows are left out."""
+        found: list[Segment] = []
+        if self.shed_ids:
+            found.append(self._shed())
+        if self.attachments:
+            number, at, begins, principal, topic, selector = zip(*self.attachments, strict=True)
+            found.append(
+                Attachments(_longs(number), _longs(at), _ints(begins), list(principal), list(topic), list(selector))
+            )
+        if self.links:
+            neighbour, at, up, cost = zip(*self.links, strict=True)
+            found.append(LinkChanges(_longs(neighbour), _longs(at), _ints(up), _ints(cost)))
+        if self.names:
+            kind, number, at, name = zip(*self.names, strict=True)
+            found.append(Names(list(kind), _longs(number), _longs(at), list(name)))
+        if self.aliases:
+            alias, heads, tails = zip(*self.aliases, strict=True)
+            ids = np.array([heads, tails], np.uint64).T
+            found.append(Aliases(list(alias), *id_fields(ids)))
+        if self.timings:
+            at, messages, subscriptions, copies, nanoseconds = zip(*self.timings, strict=True)
+            found.append(Timings(_longs(at), _ints(messages), _ints(subscriptions), _ints(copies), _longs(nanoseconds)))
+        found.extend(self._latencies())
+        return found
+
+    def _shed(self) -> Shed:
+        counts = [len(ids) for ids in self.shed_ids]
+        subscriber, link, reason, at = zip(*self.shed_causes, strict=True)
+        origin, time, publisher, counter = id_fields(np.concatenate(self.shed_ids))
+        reasons = [text for text, count in zip(reason, counts, strict=True) for _ in range(count)]
+        columns = (np.repeat(_longs(column), counts) for column in (subscriber, link, at))
+        subscribers, links, times = columns
+        return Shed(origin, time, publisher, counter, subscribers, links, reasons, times)
+
+    def _latencies(self) -> list[Segment]:
+        buckets = np.flatnonzero(self.delays)
+        if not len(buckets):
+            return []
+        since, until = np.full(len(buckets), self.since), np.full(len(buckets), self.until)
+        return [Latencies(since, until, buckets.astype(np.int32), self.delays[buckets])]
+
+
+def _longs(values: tuple[int, ...]) -> NDArray[np.int64]:
+    return np.array(values, np.int64)
+
+
+def _ints(values: tuple[int, ...]) -> NDArray[np.int32]:
+    return np.minimum(np.array(values, np.int64), np.iinfo(np.int32).max).astype(np.int32)
+
+
+class Chronicle:
+    """The exact side of a recorder: its methods are those of `TrackingRecorder` that every recorder does alike."""
+
+    def __init__(self, since: int) -> None:
+        """Begin a chronicle at a time of the broker's clock."""
+        self.subscribers = Presence()
+        self.neighbours = Presence()
+        self._open = Chapter(since)
+        self._closed: dict[int, Chapter] = {}
+        self._sketch = LatencySketch()
+        self._shed_bytes = 0
+
+    def shed(self, batch: Batch, rows: Rows, subscription: int, reason: str, now: int) -> None:
+        """Rows that never reached a subscription."""
+        self._went_no_further(batch, rows, (subscription, 0, reason, now))
+
+    def dropped(self, batch: Batch, rows: Rows, link: int, reason: str, now: int) -> None:
+        """Rows that never reached other brokers."""
+        self._went_no_further(batch, rows, (0, link, reason, now))
+
+    def _went_no_further(self, batch: Batch, rows: Rows, cause: tuple[int, int, str, int]) -> None:
+        if len(rows):
+            self._open.shed_ids.append(batch.ids[rows])
+            self._open.shed_causes.append(cause)
+            self._open.lines += 1
+            self._shed_bytes += 16 * len(rows)
+
+    def publishes(self, publisher: int, principal: str, now: int) -> None:
+        """A new publisher number."""
+        self._open.names.append(("publisher", publisher, now, principal))
+        self._open.lines += 1
+
+    def subscribed(self, subscription: int, principal: str, topic: str, selector: str, now: int) -> None:
+        """A subscription begins."""
+        self.subscribers.begin(subscription, now)
+        self._open.attachments.append((subscription, now, 1, principal, topic, selector))
+        self._open.lines += 1
+
+    def unsubscribed(self, subscription: int, now: int) -> None:
+        """A subscription ends."""
+        self.subscribers.end(subscription, now)
+        self._open.attachments.append((subscription, now, 0, "", "", ""))
+        self._open.lines += 1
+
+    def linked(self, link: int, cost: int, now: int) -> None:
+        """A link works."""
+        self.neighbours.begin(link, now)
+        self._open.links.append((link, now, 1, cost))
+        self._open.lines += 1
+
+    def unlinked(self, link: int, now: int) -> None:
+        """A link is gone."""
+        self.neighbours.end(link, now)
+        self._open.links.append((link, now, 0, 0))
+        self._open.lines += 1
+
+    def aliased(self, alias: str, head: int, tail: int, now: int) -> None:
+        """A foreign id."""
+        self._open.aliases.append((alias, head, tail))
+        self._open.lines += 1
+
+    def timed(self, messages: int, subscriptions: int, copies: int, nanoseconds: int, now: int) -> None:
+        """What a batch cost."""
+        self._open.timings.append((now, messages, subscriptions, copies, nanoseconds))
+        self._open.lines += 1
+
+    def delayed(self, batch: Batch, rows: Rows, now: int) -> None:
+        """Count the latencies of rows that were handed to a socket."""
+        self._sketch.add(batch.ids, rows, now)
+
+    def close(self, job: int, now: int) -> Chapter:
+        """Hand the open chapter over to a job, and begin the next."""
+        chapter = self._open
+        chapter.until = now
+        chapter.delays = self._sketch.take()
+        self._closed[job] = chapter
+        self._open = Chapter(now)
+        return chapter
+
+    def release(self, job: int) -> None:
+        """Forget the chapter of a job."""
+        chapter = self._closed.pop(job, None)
+        if chapter is not None:
+            self._shed_bytes -= sum(16 * len(ids) for ids in chapter.shed_ids)
+
+    def forget(self, before: int) -> None:
+        """Let go of stays that ended before a time, as no question about open histories reaches back so far."""
+        self.subscribers.forget(before)
+        self.neighbours.forget(before)
+
+    def drops(self, head: int, tail: int) -> tuple[Drop, ...]:
+        """Where a message went no further, from all chapters that are not released."""
+        chapters = [*self._closed.values(), self._open]
+        return tuple(drop for chapter in chapters for drop in chapter.drops(head, tail))
+
+    @property
+    def empty(self) -> bool:
+        """Whether the open chapter has nothing to hand over but latencies."""
+        return self._open.lines == 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of the chapters that are open, or closed and not released."""
+        lines = self._open.lines + sum(chapter.lines for chapter in self._closed.values())
+        return self._shed_bytes + _LINE_BYTES * lines

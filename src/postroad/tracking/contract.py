@@ -1,0 +1,139 @@
+"""The contracts of tracking: what a recorder is told, and what it hands over.
+
+The broker tells the truth as it happens: accepted when a batch has its ids, arrived and relayed at links, delivered
+when rows are handed to a socket, shed or dropped when they go no further. A recorder decides what to keep. What is
+ready to be kept it hands over as *jobs*: taking them is cheap and belongs on the event loop; running one is heavy,
+needs nothing that the recorder still changes, and belongs on a thread.
+
+```
+for job in recorder.due(now):            # on the loop, some times a second
+    segments = job.make()                # on a thread
+    ...                                  # store them, commit job.through
+    recorder.release(job.number)         # on the loop again
+```
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from postroad.messages import Batch, MessageId
+    from postroad.tracking.findings import Findings
+    from postroad.tracking.segments import Segment
+
+    Rows = NDArray[np.int32] | NDArray[np.int64]
+
+__all__ = ["Job", "Recorder", "TrackingRecorder", "TrackingStatistics"]
+
+
+class Recorder(Protocol):
+    """What the broker reports. Calls come in the order things happened, each with the broker's own time in ms.
+
+    A batch belongs to the broker: a recorder copies what it keeps of it before the call returns.
+    """
+
+    def accepted(self, batch: Batch, now: int) -> None:
+        """The rows entered the network here, and have their ids."""
+
+    def arrived(self, batch: Batch, link: int, now: int) -> None:
+        """The rows came from a neighbour; after a fault perhaps not for the first time."""
+
+    def relayed(self, batch: Batch, rows: Rows, link: int, now: int) -> None:
+        """The rows were handed to the link to a neighbour."""
+
+    def queued(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
+        """The rows matched a subscription that cannot take them yet: they wait in its queue."""
+
+    def delivered(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
+        """The rows were handed to the socket of a subscription."""
+
+    def acknowledged(self, head: int, tail: int, subscription: int, positive: bool, now: int) -> None:
+        """A subscriber acknowledged one message (or refused it)."""
+
+    def shed(self, batch: Batch, rows: Rows, subscription: int, reason: str, now: int) -> None:
+        """The rows were dropped before they reached a subscription."""
+
+    def dropped(self, batch: Batch, rows: Rows, link: int, reason: str, now: int) -> None:
+        """The rows were dropped on their way to other brokers; `link` is 0 where no link was the cause."""
+
+    def publishes(self, publisher: int, principal: str, now: int) -> None:
+        """A session publishes under a new publisher number."""
+
+    def subscribed(self, subscription: int, principal: str, topic: str, selector: str, now: int) -> None:
+        """A subscription begins; its number is never used for another."""
+
+    def unsubscribed(self, subscription: int, now: int) -> None:
+        """A subscription ends."""
+
+    def linked(self, link: int, cost: int, now: int) -> None:
+        """A link to a neighbour works."""
+
+    def unlinked(self, link: int, now: int) -> None:
+        """A link to a neighbour is gone."""
+
+
+class Job(NamedTuple):
+    """Work that turns a part of the record into what is stored.
+
+    Attributes:
+        number: of the job at its recorder, rising by one.
+        make: the work, once and on any thread; it shares nothing that changes with the recorder.
+        through: all that the recorder was told of up to this time (the broker's clock, ms, included) is in this job or
+            in earlier ones. It never falls from one job to the next.
+    """
+
+    number: int
+    make: Callable[[], list[Segment]]
+    through: int
+
+
+class TrackingStatistics(NamedTuple):
+    """What a recorder holds and did.
+
+    Attributes:
+        recorded: elementary records (publish, route, forward, deliver, ...) so far.
+        open_histories: histories (or blocks) that take records now.
+        open_entries: records in them.
+        held_bytes: memory of all that is open, or handed over and not released.
+        jobs: jobs handed over so far.
+        pending_jobs: those not released.
+        singles: records of late ids and of ids out of tolerance so far.
+        early_seals: how often the memory budget sealed before time or size did.
+    """
+
+    recorded: int
+    open_histories: int
+    open_entries: int
+    held_bytes: int
+    jobs: int
+    pending_jobs: int
+    singles: int
+    early_seals: int
+
+
+class TrackingRecorder(Recorder, Protocol):
+    """A recorder that keeps something. Nothing here blocks or reads a clock; all calls come from one thread."""
+
+    def aliased(self, alias: str, head: int, tail: int, now: int) -> None:
+        """A message that entered here bears a foreign id."""
+
+    def timed(self, messages: int, subscriptions: int, copies: int, nanoseconds: int, now: int) -> None:
+        """A sampled batch took this long: what it was matched against, and how many copies it made."""
+
+    def due(self, now: int, force: bool = False) -> list[Job]:
+        """What is ready to be stored; with `force`, all there is. Jobs are to be stored in this order."""
+
+    def release(self, number: int) -> None:
+        """The job's segments are stored (or given up): the recorder forgets what they were made of."""
+
+    def findings(self, identity: MessageId, now: int) -> Findings:
+        """What is known of an id from all that is open, or handed over and not released."""
+
+    def statistics(self) -> TrackingStatistics:
+        """What it holds and did."""

@@ -1,0 +1,61 @@
+"""Who was there when: the times between which subscriptions or links existed."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["MAX_ENDED", "Presence"]
+
+# Ended stays that are remembered, at about 100 bytes each: 10 MB. The trail has them all; here they only serve
+# questions about what is not in the trail yet.
+MAX_ENDED = 100_000
+
+
+class _Stay(NamedTuple):
+    number: int
+    since: int
+    until: int
+
+
+class Presence:
+    """Begins and ends of numbered things, each told in the order they happened."""
+
+    def __init__(self) -> None:
+        self._here: dict[int, int] = {}
+        self._ended: deque[_Stay] = deque(maxlen=MAX_ENDED)
+
+    @classmethod
+    def of(cls, changes: Iterable[tuple[int, int, int]]) -> Presence:
+        """From rows (number, at, begins) of a table, in order of time."""
+        presence = cls()
+        for number, at, begins in changes:
+            (presence.begin if begins else presence.end)(number, at)
+        return presence
+
+    def begin(self, number: int, at: int) -> None:
+        """It is there from now on. A second beginning, as after a restart that told no end, changes nothing."""
+        self._here.setdefault(number, at)
+
+    def end(self, number: int, at: int) -> None:
+        """It is there no longer."""
+        since = self._here.pop(number, None)
+        if since is not None:
+            self._ended.append(_Stay(number, since, at))
+
+    def between(self, since: int, until: int) -> tuple[int, ...]:
+        """The numbers that were there at any time from `since` to `until`, both included, in ascending order."""
+        found = {number for number, begun in self._here.items() if begun <= until}
+        found.update(stay.number for stay in self._ended if stay.since <= until and stay.until >= since)
+        return tuple(sorted(found))
+
+    def forget(self, before: int) -> None:
+        """Let go of what ended before a time."""
+        while self._ended and self._ended[0].until < before:
+            self._ended.popleft()
+
+    def __len__(self) -> int:
+        return len(self._here)

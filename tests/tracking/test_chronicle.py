@@ -1,0 +1,132 @@
+"""What every recorder keeps alike: chapters, presence, latencies."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from postroad.messages import Batch, IdGenerator
+from postroad.tracking import (
+    LATENCY_BUCKETS,
+    LATENCY_GROWTH,
+    Aliases,
+    Attachments,
+    Chronicle,
+    Drop,
+    Latencies,
+    LatencySketch,
+    LinkChanges,
+    Names,
+    Presence,
+    Shed,
+    Timings,
+)
+
+NOW = 1_700_000_000_000
+
+
+def batch_of(count: int, publisher: int = 7, broker: int = 3, now: int = NOW) -> Batch:
+    batch = Batch.build([("t",)] * count)
+    batch.ids[:] = IdGenerator(publisher, broker).take(now, count)
+    return batch
+
+
+def test_chapter_hands_over_every_table_it_was_told_of() -> None:
+    chronicle = Chronicle(NOW)
+    batch = batch_of(3)
+    chronicle.publishes(7, "ann", NOW)
+    chronicle.subscribed(1, "bob", "a.b", "x = 1", NOW)
+    chronicle.unsubscribed(1, NOW + 5)
+    chronicle.linked(9, 2, NOW)
+    chronicle.aliased("uuid", int(batch.ids[1, 0]), int(batch.ids[1, 1]), NOW)
+    chronicle.timed(10, 20, 30, 400, NOW)
+    chronicle.shed(batch, np.array([0, 2]), 1, "queue full", NOW + 1)
+    chronicle.dropped(batch, np.array([1]), 9, "hop limit", NOW + 2)
+    chronicle.delayed(batch, np.array([0, 1, 2]), NOW + 100)
+    tables = {type(segment): segment for segment in chronicle.close(1, NOW + 10).segments()}
+    assert set(tables) == {Shed, Attachments, LinkChanges, Names, Aliases, Timings, Latencies}
+    shed = tables[Shed]
+    assert isinstance(shed, Shed)
+    assert shed.counter.tolist() == [0, 2, 1]
+    assert shed.origin.tolist() == [3, 3, 3]
+    assert shed.publisher.tolist() == [7, 7, 7]
+    assert shed.subscriber.tolist() == [1, 1, 0]
+    assert shed.link.tolist() == [0, 0, 9]
+    assert shed.reason == ["queue full", "queue full", "hop limit"]
+    assert shed.at.tolist() == [NOW + 1, NOW + 1, NOW + 2]
+    attachments = tables[Attachments]
+    assert isinstance(attachments, Attachments)
+    assert attachments.begins.tolist() == [1, 0]
+    aliases = tables[Aliases]
+    assert isinstance(aliases, Aliases)
+    assert (aliases.alias, aliases.counter.tolist(), aliases.time.tolist()) == (["uuid"], [1], [NOW])
+    latencies = tables[Latencies]
+    assert isinstance(latencies, Latencies)
+    assert latencies.deliveries.tolist() == [3]
+
+
+def test_chapter_without_lines_hands_over_nothing() -> None:
+    chronicle = Chronicle(NOW)
+    assert chronicle.empty
+    assert chronicle.close(1, NOW).segments() == []
+
+
+def test_drops_stay_askable_until_their_job_is_released() -> None:
+    chronicle = Chronicle(NOW)
+    batch = batch_of(2)
+    head, tail = int(batch.ids[1, 0]), int(batch.ids[1, 1])
+    chronicle.shed(batch, np.array([1]), 4, "expired", NOW)
+    chronicle.close(1, NOW)
+    assert chronicle.drops(head, tail) == (Drop(4, 0, "expired", NOW),)
+    assert chronicle.drops(head, tail - 1) == ()
+    assert chronicle.held_bytes > 0
+    chronicle.release(1)
+    assert chronicle.drops(head, tail) == ()
+    assert chronicle.held_bytes == 0
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5), st.booleans())), st.integers(0, 60), st.integers(0, 60))
+@settings(max_examples=200)
+def test_presence_tells_who_was_there_between_two_times(steps: list[tuple[int, int, bool]], one: int, two: int) -> None:
+    changes, at = [], 0
+    for number, gap, begins in steps:
+        at += gap
+        changes.append((number, at, int(begins)))
+    since, until = sorted((one, two))
+    expected = set()
+    for number in range(1, 5):
+        begun: int | None = None
+        for other, time, begins in [*changes, (number, 10**9, 0)]:
+            if other != number:
+                continue
+            if begins and begun is None:
+                begun = time
+            elif not begins and begun is not None:
+                if begun <= until and time >= since:
+                    expected.add(number)
+                begun = None
+    assert Presence.of(changes).between(since, until) == tuple(sorted(expected))
+
+
+def test_presence_forgets_what_ended_long_ago() -> None:
+    presence = Presence.of([(1, 10, 1), (1, 20, 0), (2, 10, 1), (2, 30, 0), (3, 10, 1)])
+    presence.forget(25)
+    assert presence.between(0, 100) == (2, 3)
+    assert len(presence) == 1
+
+
+@given(st.lists(st.integers(-5, 10**9), min_size=1))
+def test_latencies_fall_into_the_buckets_their_limits_promise(delays: list[int]) -> None:
+    sketch = LatencySketch()
+    now = 2 * 10**9
+    ids = np.array([[1, (now - delay) << 16] for delay in delays], np.uint64)
+    sketch.add(ids, np.arange(len(ids)), now)
+    expected = np.zeros(LATENCY_BUCKETS, np.int64)
+    for delay in delays:
+        bucket = 0
+        while delay > LATENCY_GROWTH**bucket:
+            bucket += 1
+        expected[bucket] += 1
+    assert sketch.take().tolist() == expected.tolist()
+    assert not sketch.take().any()
