@@ -1,0 +1,59 @@
+"""A broker's answer about one message, with the names behind its numbers, as bytes that travel between brokers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from postroad.errors import PostroadError
+from postroad.tracking.findings import Findings  # noqa: TC001  # msgspec reads it at run time
+
+__all__ = ["Answer", "AnswerError", "Subscriber", "decode_answer", "encode_answer"]
+
+
+class AnswerError(PostroadError):
+    """The bytes are no answer."""
+
+
+class Subscriber(NamedTuple):
+    """Who stands behind a subscriber's number."""
+
+    number: int
+    principal: str
+    topic: str
+    selector: str
+
+
+class Answer(NamedTuple):
+    """What one broker says of one message.
+
+    Attributes:
+        findings: its record.
+        publisher: the name behind the id's publisher number; None where it is not known here.
+        subscribers: those named in the findings, as far as they are known.
+    """
+
+    findings: Findings
+    publisher: str | None
+    subscribers: tuple[Subscriber, ...]
+
+
+_DECODER = msgspec.msgpack.Decoder(Answer)
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """The answer as MessagePack."""
+    return msgspec.msgpack.encode(answer)
+
+
+def decode_answer(data: bytes) -> Answer:
+    """The answer in these bytes.
+
+    Raises:
+        AnswerError: there is none.
+    """
+    try:
+        return _DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise AnswerError(f"not an answer about a message: {error}") from error
