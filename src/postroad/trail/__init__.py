@@ -1,0 +1,57 @@
+"""The record on disk: Parquet tables, the manifests that say what counts, and their readers and writers."""
+
+from postroad.trail.columns import DAY_MS, by_date, date_text, tabulate
+from postroad.trail.coverage import FOREVER, Hole, Run, gaps_within
+from postroad.trail.errors import (
+    TrailConflictError,
+    TrailDamageError,
+    TrailError,
+    TrailVersionError,
+    TrailWriteError,
+)
+from postroad.trail.files import FileEntry, Group, describe_file, file_path, write_file
+from postroad.trail.ledger import Ledger
+from postroad.trail.packing import NUMBER_BYTES, pack_lists, pack_words, unpack, unpack_lists
+from postroad.trail.pinned import Pinned, Reads, pin
+from postroad.trail.schemas import SCHEMAS, TABLES, VERSION, Table, metadata, table_named
+from postroad.trail.standing import STANDING
+from postroad.trail.writer import Prepared, TrailWriter
+
+__all__ = [
+    "DAY_MS",
+    "FOREVER",
+    "NUMBER_BYTES",
+    "SCHEMAS",
+    "STANDING",
+    "TABLES",
+    "VERSION",
+    "FileEntry",
+    "Group",
+    "Hole",
+    "Ledger",
+    "Pinned",
+    "Prepared",
+    "Reads",
+    "Run",
+    "Table",
+    "TrailConflictError",
+    "TrailDamageError",
+    "TrailError",
+    "TrailVersionError",
+    "TrailWriteError",
+    "TrailWriter",
+    "by_date",
+    "date_text",
+    "describe_file",
+    "file_path",
+    "gaps_within",
+    "metadata",
+    "pack_lists",
+    "pack_words",
+    "pin",
+    "table_named",
+    "tabulate",
+    "unpack",
+    "unpack_lists",
+    "write_file",
+]

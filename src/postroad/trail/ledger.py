@@ -1,0 +1,192 @@
+"""Changing a broker's manifest: one change at a time, each made from the latest, none lost.
+
+Writers do not lock. A change takes the next number; if another writer took it meanwhile, the change is made again from
+theirs.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from postroad.trail.columns import DAY_MS
+from postroad.trail.coverage import FOREVER, Hole, Run
+from postroad.trail.durable import create_once
+from postroad.trail.errors import TrailConflictError, TrailDamageError, TrailError, TrailWriteError
+from postroad.trail.manifest import (
+    Change,
+    Checkpoint,
+    Doomed,
+    Part,
+    Removal,
+    change_name,
+    checkpoint_name,
+    encoded,
+    manifest_folder,
+    numbers,
+)
+from postroad.trail.parts import WIDE, days_of, read_part, write_part
+from postroad.trail.pinned import DAMAGED_MANIFEST, Pinned, pin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from postroad.trail.files import FileEntry
+
+__all__ = ["CHECKPOINT_EVERY", "Ledger"]
+
+# A reader of one id reads all changes since the last checkpoint, and a checkpoint rewrites the parts of the days that
+# changed: at one commit a minute this is half an hour of changes, some tens of kilobytes.
+CHECKPOINT_EVERY = 32
+# Others commit about once a minute; whoever loses this often in a row is in a loop with somebody.
+MAX_ATTEMPTS = 100
+
+
+class Ledger:
+    """The manifest of one broker, to change it. One thread uses it at a time; processes may compete."""
+
+    def __init__(self, root: Path, broker: int) -> None:
+        self.root = root
+        self.broker = broker
+        self.folder = manifest_folder(root, broker)
+
+    def pin(self) -> Pinned:
+        """The latest state."""
+        return pin(self.root, self.broker)
+
+    def open_run(self, now: int) -> Run:
+        """Begin a run; its number is that of the manifest that begins it, so no two runs share one.
+
+        Raises:
+            TrailWriteError: the disk does not take it.
+            TrailError: a later Postroad wrote here.
+        """
+        state = self.pin()
+        _refuse_later(state)
+        change = self._commit(lambda number: Change(number, now, run=Run(number, now, now)))
+        assert change.run is not None
+        return change.run
+
+    def append(
+        self,
+        at: int,
+        added: Iterable[FileEntry] = (),
+        run: Run | None = None,
+        holes: Iterable[Hole] = (),
+    ) -> Change:
+        """Add files, and say what the record covers. Costs what it adds, however large the trail is.
+
+        Raises:
+            TrailWriteError: the disk does not take it; nothing changed.
+            TrailConflictError: others changed the manifest all the time.
+        """
+        files, gaps = tuple(added), tuple(holes)
+        return self._commit(lambda number: Change(number, at, added=files, run=run, holes=gaps))
+
+    def replace(
+        self, at: int, removed: Iterable[str], added: Iterable[FileEntry] = (), retained_since: int = 0
+    ) -> Change:
+        """Take files out, and put others in, in one step: for compaction and retention.
+
+        Raises:
+            TrailConflictError: a file to take out does not count any more.
+            TrailWriteError: the disk does not take it; nothing changed.
+        """
+        paths, files = sorted(set(removed)), tuple(added)
+
+        def make(number: int) -> Change:
+            live = {entry.path: entry for entry in self.pin().all_entries()[0]}
+            missing = [path for path in paths if path not in live]
+            if missing:
+                raise TrailConflictError(f"{missing[0]} is not in the manifest any more; start again from the latest")
+            removals = tuple(Removal(path, days_of(live[path])) for path in paths)
+            return Change(number, at, added=files, removed=removals, retained_since=retained_since)
+
+        return self._commit(make)
+
+    def _commit(self, make: Callable[[int], Change]) -> Change:
+        for _ in range(MAX_ATTEMPTS):
+            change = make(self.head() + 1)
+            if create_once(self.folder / change_name(change.number), encoded(change)):
+                return change
+        raise TrailConflictError(f"{self.folder}: others changed the manifest {MAX_ATTEMPTS} times meanwhile")
+
+    def head(self) -> int:
+        """The number of the latest manifest; 0 when there is none."""
+        changed, checkpoints = numbers(self.folder)
+        return max([*changed[-1:], *checkpoints[-1:], 0])
+
+    def is_due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+        changed, checkpoints = numbers(self.folder)
+        return len(changed) > 0 and changed[-1] - max([*checkpoints[-1:], 0]) >= CHECKPOINT_EVERY
+
+    def checkpoint(self, at: int) -> Checkpoint:
+        """Sum up all changes so far. Rewrites the parts of the days that changed, and nothing else.
+
+        Raises:
+            TrailWriteError: the disk does not take it; nothing changed.
+        """
+        state = self.pin()
+        _refuse_later(state)
+        base = state.checkpoint
+        parts = {part.day: part for part in (base.parts if base else ())}
+        holes = list(state.holes)
+        for day, (added, gone) in _touched(state).items():
+            known, lost = self._known(parts.get(day))
+            holes += lost
+            live = [entry for entry in [*known, *added] if entry.path not in gone]
+            written = write_part(self.folder, state.number, day, live)
+            if written is None:
+                parts.pop(day, None)
+            else:
+                parts[day] = written
+        found = Checkpoint(
+            number=state.number,
+            at=at,
+            runs=tuple(run for run in state.runs if run.through >= state.retained_since),
+            holes=tuple(hole for hole in holes if hole.until >= state.retained_since),
+            retained_since=state.retained_since,
+            parts=tuple(parts[day] for day in sorted(parts)),
+            doomed=self._doomed(state),
+        )
+        # Whoever else made a checkpoint of this number made it from the same changes.
+        create_once(self.folder / checkpoint_name(state.number), encoded(found))
+        return found
+
+    def _known(self, part: Part | None) -> tuple[list[FileEntry], list[Hole]]:
+        if part is None:
+            return [], []
+        try:
+            return read_part(self.folder, part)[0], []
+        except TrailDamageError as error:
+            # What cannot be read just now is not damaged: no checkpoint until it can.
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno not in (None, errno.ENOENT):
+                raise TrailWriteError(self.folder / part.path, error.problem) from error
+            since, until = (0, FOREVER) if part.day == WIDE else (part.day * DAY_MS, (part.day + 1) * DAY_MS)
+            return [], [Hole(since, until, DAMAGED_MANIFEST)]
+
+    def _doomed(self, state: Pinned) -> tuple[Doomed, ...]:
+        earlier = state.checkpoint.doomed if state.checkpoint else ()
+        new = [Doomed(gone.path, change.at) for change in state.changes for gone in change.removed]
+        return tuple(doomed for doomed in [*earlier, *new] if (self.root / doomed.path).exists())
+
+
+def _refuse_later(state: Pinned) -> None:
+    if state.later_version:
+        raise TrailError(f"{state.folder} has manifests of a later Postroad; run that one, or choose another directory")
+
+
+def _touched(state: Pinned) -> dict[int, tuple[list[FileEntry], set[str]]]:
+    """The days that changes since the checkpoint touched: files added, and paths removed."""
+    days: dict[int, tuple[list[FileEntry], set[str]]] = defaultdict(lambda: ([], set()))
+    for change in state.changes:
+        for entry in change.added:
+            for day in days_of(entry):
+                days[day][0].append(entry)
+        for gone in change.removed:
+            for day in gone.days:
+                days[day][1].add(gone.path)
+    return days

@@ -1,0 +1,169 @@
+"""Manifests: which files count. Numbered changes, and now and then a checkpoint that sums up all before it.
+
+A change (`<number>.json`) says what one commit added and removed, so that a commit costs what it changes. A checkpoint
+(`<number>.checkpoint.json`) says the coverage and names one *part* for each day: a Parquet file with the entries of all
+files that have something of that day. A reader of one id reads the checkpoint, the parts of a day or two, and the
+changes since: as much for a trail of years as for one of days.
+
+Both kinds begin with a line that has the format's version and a checksum of the rest.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from postroad.trail.coverage import Hole, Run  # noqa: TC001 (msgspec reads the types of fields)
+from postroad.trail.errors import TrailDamageError, TrailVersionError
+from postroad.trail.files import FileEntry  # noqa: TC001
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = [
+    "CHANGE",
+    "CHECKPOINT",
+    "Change",
+    "Checkpoint",
+    "Doomed",
+    "Part",
+    "Removal",
+    "change_name",
+    "checkpoint_name",
+    "decoded",
+    "encoded",
+    "manifest_folder",
+    "numbers",
+]
+
+MANIFEST_VERSION = 1
+CHANGE = ".json"
+CHECKPOINT = ".checkpoint.json"
+_DIGITS = 12
+_MAGIC = b"postroad-manifest"
+
+
+class Removal(msgspec.Struct, array_like=True, frozen=True):
+    """A file that no longer counts, and the days under which parts name it."""
+
+    path: str
+    days: tuple[int, ...]
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one commit changed.
+
+    Attributes:
+        number: of the manifest it makes.
+        at: when, in Unix ms.
+        added: files that count from now on.
+        removed: files that do not any more; they are deleted after a grace period.
+        run: the new state of the run that wrote it.
+        holes: times for which the record turned out not to be complete.
+        retained_since: id times before this are deleted.
+    """
+
+    number: int
+    at: int
+    added: tuple[FileEntry, ...] = ()
+    removed: tuple[Removal, ...] = ()
+    run: Run | None = None
+    holes: tuple[Hole, ...] = ()
+    retained_since: int = 0
+
+
+class Part(msgspec.Struct, array_like=True, frozen=True):
+    """A file of entries, under the folder of the manifests.
+
+    Attributes:
+        day: days since 1970; `WIDE` for entries that span many.
+        path: from the folder of the manifests.
+        numbers: the range of numbers for each table that keeps one.
+    """
+
+    day: int
+    path: str
+    entries: int
+    size: int
+    numbers: dict[str, tuple[int, int]]
+
+
+class Doomed(msgspec.Struct, array_like=True, frozen=True):
+    """A file to delete once nobody can be reading it."""
+
+    path: str
+    since: int
+
+
+class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The sum of all changes up to a number."""
+
+    number: int
+    at: int
+    runs: tuple[Run, ...] = ()
+    holes: tuple[Hole, ...] = ()
+    retained_since: int = 0
+    parts: tuple[Part, ...] = ()
+    doomed: tuple[Doomed, ...] = ()
+
+
+Kind = TypeVar("Kind", Change, Checkpoint)
+
+
+def manifest_folder(root: Path, broker: int) -> Path:
+    """Where the manifests of a broker are."""
+    return root / "manifests" / f"broker={broker}"
+
+
+def change_name(number: int) -> str:
+    return f"{number:0{_DIGITS}d}{CHANGE}"
+
+
+def checkpoint_name(number: int) -> str:
+    return f"{number:0{_DIGITS}d}{CHECKPOINT}"
+
+
+def numbers(folder: Path) -> tuple[list[int], list[int]]:
+    """The numbers of the changes and of the checkpoints in a folder, ascending; empty when there is no folder."""
+    changes, checkpoints = [], []
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return [], []
+    for name in names:
+        digits, dot, ending = name.partition(".")
+        if len(digits) == _DIGITS and digits.isdecimal():
+            if dot + ending == CHANGE:
+                changes.append(int(digits))
+            elif dot + ending == CHECKPOINT:
+                checkpoints.append(int(digits))
+    return sorted(changes), sorted(checkpoints)
+
+
+def encoded(manifest: Change | Checkpoint) -> bytes:
+    """The bytes of a manifest file."""
+    body = msgspec.json.encode(manifest)
+    return b"%s %d %08x\n%s\n" % (_MAGIC, MANIFEST_VERSION, zlib.crc32(body), body)
+
+
+def decoded(data: bytes, kind: type[Kind], path: Path) -> Kind:
+    """Read a manifest file.
+
+    Raises:
+        TrailDamageError: it is damaged, or of a later version.
+    """
+    line, _, rest = data.partition(b"\n")
+    words = line.split(b" ")
+    if len(words) != 3 or words[0] != _MAGIC or not words[1].isdigit():
+        raise TrailDamageError(path, "not a manifest")
+    if int(words[1]) > MANIFEST_VERSION:
+        raise TrailVersionError(path, f"of version {int(words[1])}; this Postroad reads {MANIFEST_VERSION}")
+    body = rest.removesuffix(b"\n")
+    if b"%08x" % zlib.crc32(body) != words[2]:
+        raise TrailDamageError(path, "the checksum is wrong: damaged or cut off")
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise TrailDamageError(path, f"not a manifest: {error}") from error

@@ -1,0 +1,166 @@
+"""Parts of a checkpoint: the entries of all files that have something of one day, as a Parquet file.
+
+Rows are sorted by (table, origin, time), in small row groups with statistics, so that a reader of one id takes out a
+group or two. A file whose times span several days is named in the part of each; one that spans more than `MANY_DAYS`
+(a clock was wrong for a while) in the part `WIDE`, which every reader looks at.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from postroad.trail.columns import DAY_MS, date_text
+from postroad.trail.durable import replace_file
+from postroad.trail.errors import TrailDamageError
+from postroad.trail.files import FileEntry, Group
+from postroad.trail.manifest import Part
+from postroad.trail.schemas import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+__all__ = ["MANY_DAYS", "WIDE", "days_of", "read_part", "write_part"]
+
+WIDE = -1
+MANY_DAYS = 7
+PART_FOLDER = "parts"
+_GROUP_ROWS = 4_096
+
+_SCHEMA = pa.schema(
+    [
+        ("table", pa.string()),
+        ("origin", pa.int64()),
+        ("time_from", pa.int64()),
+        ("time_to", pa.int64()),
+        ("number_from", pa.int64()),
+        ("number_to", pa.int64()),
+        ("group", pa.int32()),
+        ("group_rows", pa.int64()),
+        ("path", pa.string()),
+        ("day", pa.int32()),
+        ("rows", pa.int64()),
+        ("size", pa.int64()),
+        ("footer_crc", pa.int64()),
+    ]
+)
+
+
+def days_of(entry: FileEntry) -> tuple[int, ...]:
+    """The parts that name a file."""
+    days: set[int] = {entry.day}
+    for group in entry.groups:
+        days.update(_days(group))
+    return tuple(sorted(days))
+
+
+def _days(group: Group) -> range:
+    first, last = group.time_from // DAY_MS, group.time_to // DAY_MS
+    return range(WIDE, WIDE + 1) if last - first >= MANY_DAYS else range(first, last + 1)
+
+
+def write_part(folder: Path, number: int, day: int, entries: Iterable[FileEntry]) -> Part | None:
+    """Write the part of one day; none when no entry has anything of it."""
+    rows = [
+        (entry.table, *_row(group), entry.path, entry.day, entry.rows, entry.size, entry.footer_crc)
+        for entry in entries
+        for group in entry.groups
+        if day in _days(group)
+    ]
+    if not rows:
+        return None
+    rows.sort()
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), _SCHEMA, strict=True)]
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        pa.Table.from_arrays(columns, schema=_SCHEMA),
+        sink,
+        row_group_size=_GROUP_ROWS,
+        version="2.6",
+        compression="zstd",
+        store_schema=False,
+        write_page_checksum=True,
+    )
+    data = memoryview(sink.getvalue())
+    name = "wide" if day == WIDE else date_text(day)
+    path = f"{PART_FOLDER}/{name}-{number:012d}.parquet"
+    replace_file(folder / path, data)
+    return Part(day, path, len(rows), len(data), _number_ranges(rows))
+
+
+def _row(group: Group) -> tuple[int, ...]:
+    return (
+        group.origin,
+        group.time_from,
+        group.time_to,
+        group.number_from,
+        group.number_to,
+        group.index,
+        group.rows,
+    )
+
+
+def _number_ranges(rows: Sequence[tuple[Any, ...]]) -> dict[str, tuple[int, int]]:
+    ranges: dict[str, tuple[int, int]] = {}
+    for name, _, _, _, low, high, *_ in rows:
+        if TABLES[name].number:
+            known = ranges.get(name, (low, high))
+            ranges[name] = (min(known[0], low), max(known[1], high))
+    return ranges
+
+
+def read_part(
+    folder: Path, part: Part, table: str | None = None, origin: int | None = None
+) -> tuple[list[FileEntry], int]:
+    """The entries of a part, of one table and origin if asked for, and how many bytes were read for them.
+
+    Raises:
+        TrailDamageError: the part is gone or damaged.
+    """
+    path = folder / part.path
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise TrailDamageError(path, error.strerror or error) from error
+    if len(data) != part.size:
+        raise TrailDamageError(path, f"has {len(data):,} bytes instead of {part.size:,}")
+    try:
+        file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
+        groups = [
+            index for index in range(file.num_row_groups) if _wanted(file.metadata.row_group(index), table, origin)
+        ]
+        rows = file.read_row_groups(groups)
+    except (OSError, pa.ArrowException) as error:
+        raise TrailDamageError(path, error) from error
+    keep = np.ones(rows.num_rows, np.bool_)
+    if table is not None:
+        keep &= pc.equal(rows.column("table"), table).to_numpy()
+    if origin is not None:
+        keep &= rows.column("origin").to_numpy() == origin
+    return _entries(rows.filter(pa.array(keep))), len(data)
+
+
+def _wanted(group: Any, table: str | None, origin: int | None) -> bool:
+    tables, origins = group.column(0).statistics, group.column(1).statistics
+    if table is not None and not tables.min <= table <= tables.max:
+        return False
+    return origin is None or bool(origins.min <= origin <= origins.max)
+
+
+def _entries(rows: Any) -> list[FileEntry]:
+    found: dict[str, FileEntry] = {}
+    groups: dict[str, list[Group]] = {}
+    for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        table, origin, time_from, time_to, low, high, index, count, path, day, total, size, crc = row
+        if table not in TABLES:
+            continue  # of a later Postroad: its files cannot be read here anyway
+        found[path] = FileEntry(path, table, day, total, size, crc, ())
+        groups.setdefault(path, []).append(Group(index, origin, time_from, time_to, count, low, high))
+    return [msgspec.structs.replace(entry, groups=tuple(groups[path])) for path, entry in found.items()]

@@ -1,0 +1,226 @@
+"""One state of a broker's manifest, pinned: what a reader sees stays the same while writers go on.
+
+What is damaged is named in `warnings` and becomes a hole in the coverage: never an error, never a confident no.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from postroad.trail.columns import DAY_MS
+from postroad.trail.coverage import FOREVER, Hole, Run, joined
+from postroad.trail.errors import TrailDamageError, TrailVersionError
+from postroad.trail.files import FileEntry
+from postroad.trail.manifest import (
+    Change,
+    Checkpoint,
+    Kind,
+    Part,
+    change_name,
+    checkpoint_name,
+    decoded,
+    manifest_folder,
+    numbers,
+)
+from postroad.trail.parts import WIDE, read_part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from postroad.trail.files import Group
+
+__all__ = ["DAMAGED_MANIFEST", "Pinned", "Reads", "pin"]
+
+DAMAGED_MANIFEST = "a manifest is missing or damaged"
+
+
+class Reads:
+    """What reading cost: files opened and bytes read from them."""
+
+    __slots__ = ("bytes", "files")
+
+    def __init__(self) -> None:
+        self.files = 0
+        self.bytes = 0
+
+    def count(self, size: int) -> None:
+        self.files += 1
+        self.bytes += size
+
+
+class Pinned(NamedTuple):
+    """A broker's manifest at one number.
+
+    Attributes:
+        broker: whose.
+        folder: of its manifests.
+        number: 0 when there is no manifest.
+        checkpoint: the last readable one, if any.
+        changes: those after it, in order.
+        runs: the lives of the broker.
+        holes: times for which the record is not complete, with those that damage made.
+        retained_since: id times before this are deleted.
+        warnings: what was damaged, by name.
+        later_version: a later Postroad wrote some of the manifests.
+    """
+
+    broker: int
+    folder: Path
+    number: int
+    checkpoint: Checkpoint | None
+    changes: tuple[Change, ...]
+    runs: tuple[Run, ...]
+    holes: tuple[Hole, ...]
+    retained_since: int
+    warnings: list[str]
+    later_version: bool
+
+    def removed(self) -> set[str]:
+        """Files that the checkpoint still names and a later change took out."""
+        return {gone.path for change in self.changes for gone in change.removed}
+
+    def entries(
+        self, table: str, origin: int | None, since: int, until: int, reads: Reads | None = None
+    ) -> tuple[list[FileEntry], list[Hole]]:
+        """Files with something of the table, the origin and the id times; and holes where a part was damaged.
+
+        The groups of each entry are those that fit.
+        """
+        gone = self.removed()
+        found, holes = self._from_parts(self._parts_between(since, until), table, origin, reads)
+        named = [*found, *(entry for change in self.changes for entry in change.added if entry.table == table)]
+        fitting: dict[str, FileEntry] = {}
+        for entry in named:
+            if entry.path in gone:
+                continue
+            groups = [
+                group
+                for group in entry.groups
+                if (origin is None or group.origin == origin) and group.time_from <= until and group.time_to >= since
+            ]
+            if groups:
+                fitting[entry.path] = _merged(fitting.get(entry.path), entry, groups)
+        return list(fitting.values()), holes
+
+    def numbered(self, table: str, number: int, reads: Reads | None = None) -> list[FileEntry]:
+        """Files of a table whose range of numbers has this one, the latest first."""
+        parts = [
+            part
+            for part in (self.checkpoint.parts if self.checkpoint else ())
+            if table in part.numbers and part.numbers[table][0] <= number <= part.numbers[table][1]
+        ]
+        gone = self.removed()
+        found, _ = self._from_parts(parts, table, None, reads)
+        named = [*found, *(entry for change in self.changes for entry in change.added if entry.table == table)]
+        fitting: dict[str, FileEntry] = {}
+        for entry in named:
+            groups = [group for group in entry.groups if group.number_from <= number <= group.number_to]
+            if groups and entry.path not in gone:
+                fitting[entry.path] = _merged(fitting.get(entry.path), entry, groups)
+        return sorted(fitting.values(), key=lambda entry: -entry.time_to)
+
+    def all_entries(self, table: str | None = None, reads: Reads | None = None) -> tuple[list[FileEntry], list[Hole]]:
+        """Every file that counts, whole. Reads the whole manifest: for jobs over all of the trail."""
+        gone = self.removed()
+        found, holes = self._from_parts(self.checkpoint.parts if self.checkpoint else (), table, None, reads)
+        live: dict[str, FileEntry] = {}
+        for entry in [*found, *(entry for change in self.changes for entry in change.added)]:
+            if entry.path not in gone and table in (None, entry.table):
+                live[entry.path] = _merged(live.get(entry.path), entry, entry.groups)
+        return list(live.values()), holes
+
+    def _parts_between(self, since: int, until: int) -> list[Part]:
+        if self.checkpoint is None:
+            return []
+        first, last = since // DAY_MS, until // DAY_MS
+        return [part for part in self.checkpoint.parts if part.day == WIDE or first <= part.day <= last]
+
+    def _from_parts(
+        self, parts: Iterable[Part], table: str | None, origin: int | None, reads: Reads | None
+    ) -> tuple[list[FileEntry], list[Hole]]:
+        found: list[FileEntry] = []
+        holes: list[Hole] = []
+        for part in parts:
+            try:
+                entries, size = read_part(self.folder, part, table, origin)
+            except TrailDamageError as error:
+                if str(error) not in self.warnings:
+                    self.warnings.append(str(error))
+                since, until = (0, FOREVER) if part.day == WIDE else (part.day * DAY_MS, (part.day + 1) * DAY_MS)
+                holes.append(Hole(since, until, DAMAGED_MANIFEST))
+                continue
+            found += entries
+            if reads is not None:
+                reads.count(size)
+        return found, holes
+
+
+def _merged(known: FileEntry | None, entry: FileEntry, groups: Iterable[Group]) -> FileEntry:
+    """An entry with the given groups, and those known already: parts of several days name different ones."""
+    have = {*(known.groups if known else ()), *groups}
+    ordered = tuple(sorted(have, key=lambda group: (group.index, group.origin, group.time_from)))
+    return FileEntry(entry.path, entry.table, entry.day, entry.rows, entry.size, entry.footer_crc, ordered)
+
+
+def pin(root: Path, broker: int, reads: Reads | None = None) -> Pinned:
+    """The latest state of a broker's manifest that can be read."""
+    folder = manifest_folder(root, broker)
+    troubles: list[TrailDamageError] = []
+    changed, checkpoints = numbers(folder)
+    checkpoint = _latest_checkpoint(folder, checkpoints, troubles, reads)
+    after = checkpoint.number if checkpoint else 0
+    head = max([*changed[-1:], *checkpoints[-1:], 0])
+    changes: list[Change] = []
+    broken: list[int] = []  # how many changes stood before each break
+    for number in range(after + 1, head + 1):
+        change = _read(folder / change_name(number), Change, troubles, reads)
+        if change is not None:
+            changes.append(change)
+        elif not broken or broken[-1] != len(changes):
+            broken.append(len(changes))
+    runs = checkpoint.runs if checkpoint else ()
+    holes = list(checkpoint.holes if checkpoint else ())
+    retained = checkpoint.retained_since if checkpoint else 0
+    for place, change in enumerate(changes):
+        if place in broken:
+            holes.append(_hole_before(runs, changes[place:]))
+        if change.run is not None:
+            runs = joined(runs, change.run)
+        holes += change.holes
+        retained = max(retained, change.retained_since)
+    warnings = [str(trouble) for trouble in troubles]
+    later = any(isinstance(trouble, TrailVersionError) for trouble in troubles)
+    return Pinned(broker, folder, head, checkpoint, tuple(changes), runs, tuple(holes), retained, warnings, later)
+
+
+def _hole_before(runs: tuple[Run, ...], later: list[Change]) -> Hole:
+    """What a lost change may have covered: from where the record stood before it to where it stands after."""
+    since = max((run.through for run in runs), default=0)
+    until = next((change.run.through for change in later if change.run is not None), FOREVER)
+    return Hole(since, max(since, until), DAMAGED_MANIFEST)
+
+
+def _latest_checkpoint(
+    folder: Path, checkpoints: list[int], troubles: list[TrailDamageError], reads: Reads | None
+) -> Checkpoint | None:
+    for number in reversed(checkpoints):
+        found = _read(folder / checkpoint_name(number), Checkpoint, troubles, reads)
+        if found is not None:
+            return found
+    return None
+
+
+def _read(path: Path, kind: type[Kind], troubles: list[TrailDamageError], reads: Reads | None) -> Kind | None:
+    try:
+        data = path.read_bytes()
+        found = decoded(data, kind, path)
+    except OSError as error:
+        troubles.append(TrailDamageError(path, error.strerror or error))
+        return None
+    except TrailDamageError as error:
+        troubles.append(error)
+        return None
+    if reads is not None:
+        reads.count(len(data))
+    return found

@@ -1,0 +1,127 @@
+"""What a writer leaves on disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from postroad.tracking import LinkChanges
+from postroad.trail import (
+    DAY_MS,
+    SCHEMAS,
+    STANDING,
+    TABLES,
+    Hole,
+    TrailError,
+    TrailWriteError,
+    TrailWriter,
+    describe_file,
+    pin,
+    unpack,
+)
+from tests.trail.samples import HOUR, NOON, a_filter, everything, passages, short, wide
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_every_segment_becomes_a_file_of_its_table_with_the_declared_schema(tmp_path: Path) -> None:
+    files = TrailWriter(tmp_path, 4, NOON - HOUR).write(everything(), NOON + HOUR)
+    assert {entry.table for entry in files} == set(TABLES) - {"journeys", "records"}
+    for entry in files:
+        file = pq.ParquetFile(tmp_path / entry.path)
+        assert file.schema_arrow.names == SCHEMAS[entry.table].names
+        assert [field.type for field in file.schema_arrow] == [field.type for field in SCHEMAS[entry.table]]
+        meta = file.metadata.metadata
+        assert (meta[b"postroad.version"], meta[b"postroad.broker"]) == (b"1", b"4")
+        assert meta[b"postroad.table"] == entry.table.encode()
+        assert entry.path.startswith(f"{entry.table}/broker=4/date=2023-11-14/")
+        assert entry.size == (tmp_path / entry.path).stat().st_size
+
+
+def test_packed_lists_are_big_endian_and_null_when_empty(tmp_path: Path) -> None:
+    files = TrailWriter(tmp_path, 4, NOON).write(everything(), NOON)
+    rows = pq.read_table(tmp_path / next(entry.path for entry in files if entry.table == "passages")).to_pylist()
+    assert rows[0]["next_hops"] == b"\0\0\0\2\0\0\0\3"
+    assert rows[0]["subscribers"] is None
+    assert unpack(rows[1]["subscribers"]) == (70_000,)
+
+
+def test_rows_go_to_the_date_of_the_time_in_their_id(tmp_path: Path) -> None:
+    late = passages([(1, NOON - DAY_MS, 7, 0), (1, NOON, 7, 0)])
+    files = TrailWriter(tmp_path, 4, NOON).write([late], NOON)
+    assert sorted(entry.path.split("/")[2] for entry in files) == ["date=2023-11-13", "date=2023-11-14"]
+
+
+def test_ids_beyond_the_year_9999_are_written_too(tmp_path: Path) -> None:
+    (file,) = TrailWriter(tmp_path, 4, NOON).write([passages([(1, 2**48 - 1, 7, 0)])], NOON)
+    assert "date=10889-08-02" in file.path
+
+
+def test_segments_of_one_commit_are_merged_in_order(tmp_path: Path) -> None:
+    parts = [passages([(2, NOON, 7, 0), (2, NOON, 8, 0)]), passages([(1, NOON + 9, 7, 0)])]
+    (file,) = TrailWriter(tmp_path, 4, NOON).write(parts, NOON)
+    assert pq.read_table(tmp_path / file.path).column("origin").to_pylist() == [1, 2, 2]
+    assert [(group.origin, group.time_from, group.time_to, group.rows) for group in file.groups] == [
+        (1, NOON + 9, NOON + 9, 1),
+        (2, NOON, NOON, 2),
+    ]
+
+
+def test_late_ids_of_a_filter_do_not_widen_the_range_of_its_file(tmp_path: Path) -> None:
+    (file,) = TrailWriter(tmp_path, 4, NOON).write([a_filter(singles=[NOON - 3 * DAY_MS])], NOON)
+    assert sorted((group.time_from, group.time_to) for group in file.groups) == [
+        (NOON - 3 * DAY_MS, NOON - 3 * DAY_MS),
+        (NOON, NOON + 10),
+    ]
+
+
+def test_a_filter_of_late_ids_alone_belongs_to_the_date_of_the_first(tmp_path: Path) -> None:
+    alone = a_filter(time_from=1, time_to=0, singles=[NOON - DAY_MS])
+    (file,) = TrailWriter(tmp_path, 4, NOON).write([alone], NOON)
+    assert file.day == NOON // DAY_MS - 1
+
+
+def test_a_file_of_another_writer_is_described_as_our_own(tmp_path: Path) -> None:
+    for entry in TrailWriter(tmp_path, 4, NOON).write(everything(), NOON):
+        assert describe_file(tmp_path, entry.path, entry.table, entry.day) == entry
+
+
+def test_a_commit_that_fails_counts_for_nothing_and_can_be_made_again(tmp_path: Path) -> None:
+    writer = TrailWriter(tmp_path, 4, NOON)
+    prepared = writer.prepare(everything(), NOON + 5)
+    (tmp_path / "shed").write_text("in the way")
+    with pytest.raises(TrailWriteError, match="shed"):
+        writer.commit(prepared)
+    assert pin(tmp_path, 4).all_entries()[0] == []
+    assert list(tmp_path.glob("passages/**/*.parquet")) == []
+    (tmp_path / "shed").unlink()
+    writer.commit(prepared)
+    assert len(pin(tmp_path, 4).all_entries()[0]) == 9
+    assert pin(tmp_path, 4).runs[0].through == NOON + 5
+
+
+def test_rows_that_were_given_up_leave_a_hole(tmp_path: Path) -> None:
+    writer = TrailWriter(tmp_path, 4, NOON)
+    writer.drop(writer.prepare(everything(), NOON + 5), "disk full")
+    writer.write([], NOON + 9)
+    assert pin(tmp_path, 4).holes == (Hole(NOON, NOON + 5, "disk full"),)
+
+
+def test_the_record_cannot_go_back(tmp_path: Path) -> None:
+    writer = TrailWriter(tmp_path, 4, NOON)
+    with pytest.raises(TrailError, match="go back"):
+        writer.write([], NOON - 1)
+
+
+def test_the_first_commit_of_a_day_repeats_the_links_that_stand(tmp_path: Path) -> None:
+    writer = TrailWriter(tmp_path, 4, NOON)
+    writer.write([LinkChanges(wide([2, 3]), wide([NOON, NOON]), short([1, 1]), short([1, 1]))], NOON)
+    midnight = (NOON // DAY_MS + 1) * DAY_MS
+    files = writer.write([LinkChanges(wide([2]), wide([midnight - 1]), short([0]), short([0]))], midnight + HOUR)
+    (new,) = (entry for entry in files if entry.day == midnight // DAY_MS)
+    assert pq.read_table(tmp_path / new.path).to_pylist() == [
+        {"neighbour": 3, "at": midnight, "up": STANDING, "cost": 1}
+    ]
