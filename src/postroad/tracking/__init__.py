@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from postroad.tracking.answers import Answer, AnswerError, Subscriber, decode_answer, encode_answer
 from postroad.tracking.chronicle import Chapter, Chronicle
 from postroad.tracking.contract import Job, Recorder, TrackingRecorder, TrackingStatistics
 from postroad.tracking.findings import Drop, Findings, Gap, Hit
@@ -25,6 +26,7 @@ from postroad.tracking.segments import (
     Shed,
     Timings,
 )
+from postroad.tracking.telling import Told, journey_document, told
 from postroad.tracking.verdicts import Verdict
 
 __all__ = [
@@ -33,6 +35,8 @@ __all__ = [
     "LATENCY_BUCKETS",
     "LATENCY_GROWTH",
     "Aliases",
+    "Answer",
+    "AnswerError",
     "Attachments",
     "Chapter",
     "Chronicle",
@@ -60,9 +64,15 @@ __all__ = [
     "Segment",
     "Shed",
     "Stop",
+    "Subscriber",
     "Timings",
+    "Told",
     "TrackingRecorder",
     "TrackingStatistics",
     "Verdict",
     "bucket_limits",
+    "decode_answer",
+    "encode_answer",
+    "journey_document",
+    "told",
 ]

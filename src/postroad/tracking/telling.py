@@ -1,0 +1,90 @@
+"""A journey in words and numbers that people and programs read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from postroad.messages import MessageId
+    from postroad.tracking.answers import Answer, Subscriber
+    from postroad.tracking.findings import Hit
+    from postroad.tracking.reconstruction import Journey, Stop
+
+__all__ = ["Told", "journey_document", "told"]
+
+
+class Told(NamedTuple):
+    """A journey and the names in it.
+
+    Attributes:
+        journey: where the message went.
+        publisher: the name behind the publisher's number; None where it is not known.
+        subscribers: (broker, number) -> who that is, as far as it is known.
+    """
+
+    journey: Journey
+    publisher: str | None
+    subscribers: Mapping[tuple[int, int], Subscriber]
+
+
+def told(journey: Journey, answers: Iterable[Answer]) -> Told:
+    """The journey with the names that the answers know."""
+    publisher = None
+    subscribers: dict[tuple[int, int], Subscriber] = {}
+    for answer in answers:
+        broker = answer.findings.broker
+        if broker == journey.id.broker and answer.publisher is not None:
+            publisher = answer.publisher
+        subscribers |= {(broker, one.number): one for one in answer.subscribers}
+    return Told(journey, publisher, subscribers)
+
+
+def journey_document(story: Told) -> dict[str, Any]:
+    """The journey as JSON has it."""
+    journey = story.journey
+    return {
+        "id": str(journey.id),
+        "verdict": journey.verdict.value,
+        "certainty": journey.certainty,
+        "origin": _origin(journey.id, story.publisher),
+        "stops": [_stop(stop, story) for stop in journey.stops],
+        "lost": [hop._asdict() for hop in journey.lost],
+        "pruned": [hop._asdict() for hop in journey.pruned],
+        "gaps": [{"broker": broker, **gap._asdict()} for broker, gap in journey.gaps],
+        "silent": list(journey.silent),
+        "queries": journey.queries,
+        "probes": journey.probes,
+    }
+
+
+def _origin(id: MessageId, publisher: str | None) -> dict[str, Any]:
+    return {"broker": id.broker, "publisher": id.publisher, "name": publisher, "time": id.time, "counter": id.counter}
+
+
+def _stop(stop: Stop, story: Told) -> dict[str, Any]:
+    findings = stop.findings
+    acknowledged = {hit.number for hit in findings.acknowledged}
+    refused = {hit.number for hit in findings.refused}
+    taken = {hit.number for hit in findings.delivered}
+    return {
+        "broker": stop.broker,
+        "from": stop.parent,
+        "depth": stop.depth,
+        "doubt": stop.doubt,
+        "window": list(stop.window),
+        "delivered": [
+            _subscriber(stop, hit, story)
+            | {"acknowledged": hit.number in acknowledged, "refused": hit.number in refused}
+            for hit in findings.delivered
+        ],
+        "waiting": [_subscriber(stop, hit, story) for hit in findings.queued if hit.number not in taken],
+        "dropped": [drop._asdict() for drop in findings.dropped],
+    }
+
+
+def _subscriber(stop: Stop, hit: Hit, story: Told) -> dict[str, Any]:
+    known = story.subscribers.get((stop.broker, hit.number))
+    named = {} if known is None else {"name": known.principal, "topic": known.topic, "selector": known.selector}
+    return {"subscriber": hit.number, "doubt": hit.doubt, **named}
