@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroad.messages import Batch
+from postroad.tracking.journaling import Journaled, JournalEntryError, retell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NUMBER = st.integers(1, 2**32 - 1)
+NOW = st.integers(0, 2**47)
+IDS = st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)), min_size=1, max_size=5)
+
+
+class Listener:
+    """Writes down each call as text: batches by their ids, rows by the ids they choose."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def call(*arguments: Any) -> None:
+            self.calls.append((name, *_plain(list(arguments))))
+
+        return call
+
+
+def _plain(arguments: list[Any]) -> list[Any]:
+    if arguments and isinstance(arguments[0], Batch):
+        ids = arguments[0].ids
+        if len(arguments) > 1 and isinstance(arguments[1], np.ndarray):
+            ids = ids[arguments.pop(1)]
+        arguments[0] = ids.tolist()
+    return arguments
+
+
+def batch_of(ids: list[tuple[int, int]]) -> Batch:
+    batch = Batch.build([("t", {"a": 1})] * len(ids))
+    batch.ids[:] = np.array(ids, np.uint64)
+    return batch
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[str, tuple[Any, ...]]:
+    name = draw(
+        st.sampled_from(
+            [
+                "accepted",
+                "arrived",
+                "relayed",
+                "queued",
+                "delivered",
+                "acknowledged",
+                "shed",
+                "dropped",
+                "publishes",
+                "subscribed",
+                "unsubscribed",
+                "linked",
+                "unlinked",
+                "aliased",
+            ]
+        )
+    )
+    text, number, now = draw(st.text(max_size=10)), draw(NUMBER), draw(NOW)
+    ids = draw(IDS)
+    batch, (head, tail) = batch_of(ids), ids[0]
+    rows = np.array(draw(st.lists(st.integers(0, len(ids) - 1), min_size=1, unique=True)), np.int32)
+    arguments: dict[str, tuple[Any, ...]] = {
+        "accepted": (batch, now),
+        "arrived": (batch, number, now),
+        "acknowledged": (head, tail, number, draw(st.booleans()), now),
+        "shed": (batch, rows, number, text, now),
+        "dropped": (batch, rows, number, text, now),
+        "publishes": (number, text, now),
+        "subscribed": (number, text, text + "t", text + "s", now),
+        "unsubscribed": (number, now),
+        "linked": (number, 7, now),
+        "unlinked": (number, now),
+        "aliased": (text, head, tail, now),
+    }
+    return name, arguments.get(name, (batch, rows, number, now))
+
+
+@given(st.lists(calls(), max_size=10))
+def test_what_a_journal_tells_again_is_what_was_told(told: list[tuple[str, tuple[Any, ...]]]) -> None:
+    entries: list[bytes] = []
+    times: list[int] = []
+
+    def append(entry: bytes, now: int) -> int:
+        entries.append(entry)
+        times.append(now)
+        return len(entries)
+
+    first, second = Listener(), Listener()
+    journaled = Journaled(first, append)  # type: ignore[arg-type]
+    for name, arguments in told:
+        getattr(journaled, name)(*arguments)
+        assert journaled.position == len(entries)
+    assert [retell(entry, second) for entry in entries] == times  # type: ignore[arg-type]
+    assert first.calls == second.calls
+    assert len(first.calls) == len(told)
+
+
+@given(st.binary(max_size=60))
+def test_an_entry_that_says_nothing_is_refused_or_told(data: bytes) -> None:
+    try:
+        retell(data, Listener())  # type: ignore[arg-type]
+    except JournalEntryError as error:
+        assert "journal entry" in str(error)  # noqa: PT017
+
+
+def test_a_cut_entry_is_refused() -> None:
+    entries: list[bytes] = []
+    journaled = Journaled(Listener(), lambda entry, now: entries.append(entry) or 1)  # type: ignore[arg-type, func-returns-value]
+    journaled.accepted(batch_of([(1, 2), (3, 4)]), 5)
+    with pytest.raises(JournalEntryError, match="2 ids"):
+        retell(entries[0][:-1], Listener())  # type: ignore[arg-type]
