@@ -5,6 +5,7 @@ from __future__ import annotations
 from postroad.tracking.answers import Answer, AnswerError, Subscriber, decode_answer, encode_answer
 from postroad.tracking.chronicle import Chapter, Chronicle
 from postroad.tracking.contract import Job, Recorder, TrackingRecorder, TrackingStatistics
+from postroad.tracking.exact import ExactRecorder
 from postroad.tracking.findings import Drop, Findings, Gap, Hit
 from postroad.tracking.latency import LATENCY_BUCKETS, LATENCY_GROWTH, LatencySketch, bucket_limits
 from postroad.tracking.presence import Presence
@@ -41,6 +42,7 @@ __all__ = [
     "Chapter",
     "Chronicle",
     "Drop",
+    "ExactRecorder",
     "Exploration",
     "FilterSegment",
     "Findings",

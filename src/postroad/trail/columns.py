@@ -17,6 +17,7 @@ from postroad.tracking import (
     Latencies,
     LinkChanges,
     Lists,
+    LogRecords,
     Names,
     Passages,
     Segment,
@@ -46,6 +47,7 @@ _COLUMNAR: dict[type[Any], str] = {
     Aliases: "aliases",
     Timings: "timings",
     Latencies: "latencies",
+    LogRecords: "records",
 }
 
 

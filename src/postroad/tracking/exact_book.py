@@ -1,0 +1,182 @@
+"""The open part of the exact record: what was told, in the order and the portions in which it was told.
+
+Nothing here is done per message: ids of a batch are copied as a block, and what happens to the rows of a batch later is
+one *entry*, whether it was one row or all. Rows are put in order and lists are filled in when the book is sealed.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.tracking.segments import ADDENDUM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from postroad.tracking.contract import Rows
+
+__all__ = [
+    "ACKNOWLEDGED",
+    "BLOCK_FIELDS",
+    "DELIVERED",
+    "ENTRY_FIELDS",
+    "KINDS",
+    "NOTE_FIELDS",
+    "QUEUED",
+    "REFUSED",
+    "RELAYED",
+    "WHOLE",
+    "Book",
+]
+
+# What an entry says, in the order of the lists of `Passages`.
+RELAYED, DELIVERED, ACKNOWLEDGED, REFUSED, QUEUED = range(5)
+KINDS = 5
+
+# `first`: the entry is about all rows of its block.
+WHOLE = -1
+
+BLOCK_FIELDS = 3  # start, count, came from
+ENTRY_FIELDS = 5  # kind, number, start of the block, first of the rows (or WHOLE), how many
+NOTE_FIELDS = 3  # head, tail, kind << 32 | number: about one message whose block is not known
+
+_CHUNK_ROWS = 1 << 16  # 1 MiB of ids: few enough chunks, and a book of one message is small enough
+_ROWS_AT_FIRST = 1 << 12
+# A queue gives the rows of a batch out in portions, while other batches come in. Batches in flight are few: what is
+# older than these is still recorded, with the ids copied a second time.
+_RECENT_BATCHES = 64
+
+
+class Book:
+    """Blocks of ids, entries about their rows, and notes about single messages."""
+
+    def __init__(self, since: int) -> None:
+        self.since = since
+        self.blocks = array("q")
+        self.entries = array("q")
+        self.notes = array("Q")
+        self.count = 0  # ids in all blocks
+        self.records = 0
+        self._chunks: list[NDArray[np.uint64]] = [np.empty((_CHUNK_ROWS, 2), np.uint64)]
+        self._filled: list[int] = []  # rows used of the chunks that are full
+        self._used = 0
+        self._capacity = _CHUNK_ROWS
+        self._rows = np.empty(_ROWS_AT_FIRST, np.int32)
+        self._rows_used = 0
+        # Batches by the identity of their ids, which are held so that the identity stays theirs.
+        self._recent: dict[int, tuple[NDArray[np.uint64], int]] = {}
+
+    def take(self, ids: NDArray[np.uint64], came_from: int) -> None:
+        """The ids of a batch that came in."""
+        recent = self._recent
+        if len(recent) >= _RECENT_BATCHES:
+            del recent[next(iter(recent))]
+        key = id(ids)
+        recent.pop(key, None)
+        recent[key] = (ids, self._copy(ids, came_from))
+        self.records += len(ids)
+
+    def _copy(self, ids: NDArray[np.uint64], came_from: int) -> int:
+        size = len(ids)
+        chunk = self._chunks[-1]
+        if self._used + size > len(chunk):
+            self._filled.append(self._used)
+            chunk = np.empty((max(_CHUNK_ROWS, size), 2), np.uint64)
+            self._chunks.append(chunk)
+            self._capacity += len(chunk)
+            self._used = 0
+        chunk[self._used : self._used + size] = ids
+        self._used += size
+        start = self.count
+        self.count += size
+        self.blocks.extend((start, size, came_from))
+        return start
+
+    def enter(self, ids: NDArray[np.uint64], rows: Rows, kind: int, number: int) -> None:
+        """Something happened to rows of a batch."""
+        size = len(rows)
+        if not size:
+            return
+        self.records += size
+        known = self._recent.get(id(ids))
+        if known is None:
+            start = self._copy(ids[rows], ADDENDUM)
+            self.entries.extend((kind, number, start, WHOLE, size))
+        elif size == len(ids):
+            self.entries.extend((kind, number, known[1], WHOLE, size))
+        else:
+            first = self._rows_used
+            if first + size > len(self._rows):
+                self._grow(first + size)
+            self._rows[first : first + size] = rows
+            self._rows_used = first + size
+            self.entries.extend((kind, number, known[1], first, size))
+
+    def _grow(self, size: int) -> None:
+        larger = np.empty(max(size, 2 * len(self._rows)), np.int32)
+        larger[: self._rows_used] = self._rows[: self._rows_used]
+        self._rows = larger
+
+    def note(self, head: int, tail: int, kind: int, number: int) -> None:
+        """Something happened to one message."""
+        self.notes.extend((head, tail, kind << 32 | number))
+        self.records += 1
+
+    def close(self) -> None:
+        """Nothing more comes in: let go of the batches."""
+        self._recent.clear()
+
+    @property
+    def empty(self) -> bool:
+        return not self.blocks and not self.notes
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of the book, without that of batches still in flight."""
+        arrays = (len(self.blocks) + len(self.entries) + len(self.notes)) * 8
+        return self._capacity * 16 + len(self._rows) * 4 + arrays
+
+    @property
+    def rows(self) -> NDArray[np.int32]:
+        return self._rows[: self._rows_used]
+
+    def ids(self) -> NDArray[np.uint64]:
+        """The ids of all blocks, end to end."""
+        filled = [*self._filled, self._used]
+        return np.concatenate([chunk[:used] for chunk, used in zip(self._chunks, filled, strict=True)])
+
+    def tables(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
+        """Blocks, entries and notes, one row each. Copies: an array that lends its memory could not grow."""
+        return (
+            np.array(self.blocks, np.int64).reshape(-1, BLOCK_FIELDS),
+            np.array(self.entries, np.int64).reshape(-1, ENTRY_FIELDS),
+            np.array(self.notes, np.uint64).reshape(-1, NOTE_FIELDS),
+        )
+
+    def about(self, head: int, tail: int) -> Iterator[tuple[int, int]]:
+        """All that the book has on one id: (came from, 0) as (-1, number), and (kind, number) of each entry."""
+        ids = self.ids()
+        blocks, entries, notes = self.tables()
+        places = np.flatnonzero((ids[:, 0] == np.uint64(head)) & (ids[:, 1] == np.uint64(tail)))
+        if len(places):
+            holding = np.searchsorted(blocks[:, 0], places, side="right") - 1
+            for came_from in blocks[holding, 2].tolist():
+                yield -1, came_from
+            yield from self._entries_about(entries, blocks[holding, 0], set(places.tolist()))
+        for code in notes[(notes[:, 0] == np.uint64(head)) & (notes[:, 1] == np.uint64(tail)), 2].tolist():
+            yield code >> 32, code & 0xFFFFFFFF
+
+    def _entries_about(
+        self, entries: NDArray[np.int64], starts: NDArray[np.int64], places: set[int]
+    ) -> Iterator[tuple[int, int]]:
+        for kind, number, start, first, size in entries[np.isin(entries[:, 2], starts)].tolist():
+            inside = (
+                range(start, start + size) if first == WHOLE else (self.rows[first : first + size] + start).tolist()
+            )
+            if not places.isdisjoint(inside):
+                yield kind, number

@@ -1,0 +1,184 @@
+"""Sealing a book: one row for each message, in order, with its lists filled in. Heavy work, for a thread.
+
+Three steps. Ids are put in order of (origin, time, publisher, counter). Equal ids are folded into one row, or several
+where the message came from several neighbours. Entries, in order of their numbers, are dealt out to the rows: each list
+is then ascending without being sorted, and doubles stand next to each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from postroad.kernels import Int, Truth, kernel
+from postroad.tracking.exact_book import ENTRY_FIELDS, KINDS, WHOLE
+from postroad.tracking.segments import ADDENDUM, Lists, Passages
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from postroad.tracking.exact_book import Book
+
+    Words = NDArray[np.uint64]
+    Ints = NDArray[np.int64]
+
+__all__ = ["seal"]
+
+_NUMBER = np.uint64(0xFFFFFFFF)
+
+
+@kernel("boolean(uint64[:, ::1])", allocates=False)
+def _in_order(ids: Words) -> Truth:
+    """Whether ids rise by (origin, time, publisher, counter): as one publisher's do, and those of one link mostly."""
+    for row in range(1, len(ids)):
+        origin, before = ids[row, 0] & _NUMBER, ids[row - 1, 0] & _NUMBER
+        if origin != before:
+            if origin < before:
+                return False
+            continue
+        time, earlier = ids[row, 1] >> np.uint64(16), ids[row - 1, 1] >> np.uint64(16)
+        if time < earlier:
+            return False
+        if time == earlier and (
+            ids[row, 0] < ids[row - 1, 0] or (ids[row, 0] == ids[row - 1, 0] and ids[row, 1] < ids[row - 1, 1])
+        ):
+            return False
+    return True
+
+
+@kernel("int64(uint64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[::1])", allocates=False)
+def _fold(ids: Words, came_from: Ints, order: Ints, out: Ints, row_of: Ints) -> Int:
+    """One row for each id, in order, and one more for each further neighbour it came from; answers how many.
+
+    Args:
+        ids: as they came.
+        came_from: for each, or ADDENDUM.
+        order: sorts the ids.
+        out: takes place and came_from of each row.
+        row_of: takes the first row of each id, by place.
+    """
+    rows = np.int64(0)
+    first = np.int64(0)
+    before = np.int64(-1)
+    for index in range(len(order)):
+        place = order[index]
+        came = came_from[place]
+        same = before >= 0 and ids[place, 0] == ids[before, 0] and ids[place, 1] == ids[before, 1]
+        before = place
+        if not same:
+            first = rows
+        known = False
+        if same:
+            known = came == ADDENDUM
+            for other in range(first, rows):
+                if out[other, 1] == came:
+                    known = True
+            if not known and out[first, 1] == ADDENDUM:
+                out[first, 1] = came
+                known = True
+        if not known:
+            out[rows, 0] = place
+            out[rows, 1] = came
+            rows += 1
+        row_of[place] = first
+    return rows
+
+
+@kernel("void(int64[:, ::1], int32[::1], int64, int64[::1], int64[::1], int64[::1])", allocates=False)
+def _measure(entries: Ints, rows: NDArray[np.int32], kind: Int, row_of: Ints, last: Ints, lengths: Ints) -> None:
+    """How long the list of each row is."""
+    for index in range(len(entries)):
+        if entries[index, 0] != kind:
+            continue
+        number, start, first, size = entries[index, 1], entries[index, 2], entries[index, 3], entries[index, 4]
+        for step in range(size):
+            row = row_of[start + (step if first == WHOLE else rows[first + step])]
+            if last[row] != number:
+                last[row] = number
+                lengths[row] += 1
+
+
+@kernel("void(int64[:, ::1], int32[::1], int64, int64[::1], int64[::1], int64[::1], int64[::1])", allocates=False)
+def _deal(
+    entries: Ints, rows: NDArray[np.int32], kind: Int, row_of: Ints, last: Ints, ends: Ints, numbers: Ints
+) -> None:
+    """Put the numbers into the lists; `ends` moves from the start of each list to its end."""
+    for index in range(len(entries)):
+        if entries[index, 0] != kind:
+            continue
+        number, start, first, size = entries[index, 1], entries[index, 2], entries[index, 3], entries[index, 4]
+        for step in range(size):
+            row = row_of[start + (step if first == WHOLE else rows[first + step])]
+            if last[row] != number:
+                last[row] = number
+                numbers[ends[row]] = number
+                ends[row] += 1
+
+
+class _Told(NamedTuple):
+    """A book as arrays: all ids with where they came from, and all entries in order of their numbers."""
+
+    ids: Words
+    came_from: Ints
+    entries: Ints
+
+
+def _told(book: Book) -> _Told:
+    blocks, entries, notes = book.tables()
+    ids = book.ids()
+    came_from = np.repeat(blocks[:, 2], blocks[:, 1])
+    if len(notes):
+        # A note is a block of one id, and an entry about it.
+        more = np.empty((len(notes), ENTRY_FIELDS), np.int64)
+        more[:, 0] = notes[:, 2] >> np.uint64(32)
+        more[:, 1] = notes[:, 2] & _NUMBER
+        more[:, 2] = len(ids) + np.arange(len(notes))
+        more[:, 3] = WHOLE
+        more[:, 4] = 1
+        entries = np.concatenate([entries, more])
+        ids = np.concatenate([ids, notes[:, :2]])
+        came_from = np.concatenate([came_from, np.full(len(notes), ADDENDUM, np.int64)])
+    by_number = np.argsort(entries[:, 1], kind="stable")
+    return _Told(np.ascontiguousarray(ids), came_from, np.ascontiguousarray(entries[by_number]))
+
+
+def _order(ids: Words) -> Ints:
+    if _in_order(ids):
+        return np.arange(len(ids), dtype=np.int64)
+    sender = (ids[:, 0] >> np.uint64(32)) << np.uint64(16) | ids[:, 1] & np.uint64(0xFFFF)
+    return np.lexsort((sender, ids[:, 1] >> np.uint64(16), ids[:, 0] & _NUMBER)).astype(np.int64, copy=False)
+
+
+def seal(book: Book) -> Passages | None:
+    """The rows of a book; none when it is empty."""
+    if book.empty:
+        return None
+    told = _told(book)
+    out = np.empty((len(told.ids), 2), np.int64)
+    row_of = np.empty(len(told.ids), np.int64)
+    count = _fold(told.ids, told.came_from, _order(told.ids), out, row_of)
+    chosen = told.ids[out[:count, 0]]
+    lists = [_lists(told.entries, book.rows, kind, row_of, count) for kind in range(KINDS)]
+    return Passages(
+        (chosen[:, 0] & _NUMBER).astype(np.int64),
+        (chosen[:, 1] >> np.uint64(16)).astype(np.int64),
+        (chosen[:, 0] >> np.uint64(32)).astype(np.int64),
+        (chosen[:, 1] & np.uint64(0xFFFF)).astype(np.int32),
+        np.ascontiguousarray(out[:count, 1]),
+        *lists,
+    )
+
+
+def _lists(entries: Ints, rows: NDArray[np.int32], kind: int, row_of: Ints, count: int) -> Lists:
+    offsets = np.zeros(count + 1, np.int64)
+    if not (entries[:, 0] == kind).any():
+        return Lists(offsets, np.empty(0, np.int64))
+    last = np.full(count, -1, np.int64)
+    _measure(entries, rows, kind, row_of, last, offsets[1:])
+    np.cumsum(offsets, out=offsets)
+    last[:] = -1
+    ends = offsets[:-1].copy()
+    numbers = np.empty(int(offsets[-1]), np.int64)
+    _deal(entries, rows, kind, row_of, last, ends, numbers)
+    return Lists(offsets, numbers)
