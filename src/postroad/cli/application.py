@@ -13,6 +13,7 @@ import typer
 from postroad import __version__
 from postroad.cli.brokers import broker
 from postroad.cli.checking import match
+from postroad.cli.labs import trail
 from postroad.cli.networks import plan
 from postroad.cli.publishing import publish
 from postroad.cli.subscribing import subscribe
@@ -38,11 +39,19 @@ app.command()(subscribe)
 app.command()(match)
 app.add_typer(network, name="network")
 network.command()(plan)
+lab = typer.Typer(help="Experiments.", no_args_is_help=True)
+app.add_typer(lab, name="lab")
+lab.command()(trail)
 
 
 @network.callback()
 def _network() -> None:
     """Networks of brokers."""
+
+
+@lab.callback()
+def _lab() -> None:
+    """Experiments."""
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,0 +1,22 @@
+"""Trails of any size with known truth, for jobs to be tested and measured on."""
+
+from __future__ import annotations
+
+from postroad.lab.trails.scale import RECORDERS, Faults, Scale
+from postroad.lab.trails.traffic import Slice, Traffic
+from postroad.lab.trails.truth import TRUTH, read_truth, sample_ids, truth_of
+from postroad.lab.trails.writing import Written, write_trail
+
+__all__ = [
+    "RECORDERS",
+    "TRUTH",
+    "Faults",
+    "Scale",
+    "Slice",
+    "Traffic",
+    "Written",
+    "read_truth",
+    "sample_ids",
+    "truth_of",
+    "write_trail",
+]

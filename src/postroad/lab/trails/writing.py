@@ -1,0 +1,159 @@
+"""Writes a generated trail as its brokers would have: a commit for each broker and seal interval, slice by slice."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from postroad.errors import PostroadError
+from postroad.lab.trails.costs import latencies, timings
+from postroad.lab.trails.traffic import Traffic
+from postroad.lab.trails.truth import write_truth
+from postroad.tracking import Attachments, LinkChanges, Names
+from postroad.trail import TrailWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from postroad.lab.trails.scale import Scale
+    from postroad.lab.trails.traffic import Slice
+    from postroad.tracking import Passages, Segment
+    from postroad.trail import FileEntry
+
+__all__ = ["MARGIN_MS", "Written", "write_trail"]
+
+# The brokers run some minutes before the first message and after the last, so that the record around each id is
+# complete whatever skew a reader allows for.
+MARGIN_MS = 600_000
+# Half of the time goes into forcing files to disk, where threads wait for nothing of each other's.
+_THREADS = 8
+GAP_REASON = "the disk was full"
+TOPIC = "/topic/lab"
+
+
+class Written(NamedTuple):
+    """What a trail amounts to.
+
+    Attributes:
+        messages: published.
+        passages: a message at a broker, each.
+        deliveries: a message handed to a subscriber, each.
+        files: in the trail.
+        bytes: in those files.
+    """
+
+    messages: int
+    passages: int
+    deliveries: int
+    files: int
+    bytes: int
+
+
+def write_trail(
+    root: str | Path, scale: Scale, progress: Callable[[int, int], None] | None = None, truth: bool = True
+) -> Written:
+    """Generate a trail. Memory is that of one slice, whatever the size of the trail.
+
+    Args:
+        root: a directory that is empty or not there.
+        scale: what to generate.
+        progress: called after each slice with the slices done and all of them.
+        truth: whether to write down what really happened, too.
+
+    Raises:
+        PostroadError: the directory has something in it.
+    """
+    root = Path(root)
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise PostroadError(f"{root}: is not empty; name a new directory for the trail")
+    traffic = Traffic(scale)
+    began = scale.start - MARGIN_MS
+    stations = [_Station(root, traffic, broker, began) for broker in traffic.terrain.graph.brokers]
+    with ThreadPoolExecutor(_THREADS) as threads:
+        list(threads.map(lambda station: station.begin(began), stations))
+        for part in range(scale.slices):
+            messages = traffic.slice(part)
+            list(threads.map(lambda station, messages=messages: station.write(messages), stations))
+            if truth:
+                write_truth(root, traffic, messages)
+            if progress is not None:
+                progress(part + 1, scale.slices)
+        list(threads.map(lambda station: station.writer.close(scale.end + MARGIN_MS), stations))
+    sums = [sum(column) for column in zip(*(station.counts for station in stations), strict=True)]
+    return Written(scale.messages, *sums)
+
+
+class _Station:
+    """One broker's part in the writing."""
+
+    def __init__(self, root: Path, traffic: Traffic, broker: int, began: int) -> None:
+        self.writer = TrailWriter(root, broker, began)
+        self._traffic = traffic
+        self._broker = broker
+        self.counts = [0, 0, 0, 0]  # passages, deliveries, files, bytes
+
+    def begin(self, began: int) -> None:
+        self._count(self.writer.write(_beginning(self._traffic, self._broker, began), began + 1))
+
+    def write(self, messages: Slice) -> None:
+        """Record what passed here in a slice; a gap is a record that was dropped."""
+        traffic = self._traffic
+        through = traffic.scale.span(messages.part)[1]
+        passages = traffic.passages(messages, self._broker)
+        self.counts[0] += len(passages.origin)
+        self.counts[1] += len(passages.subscribers.numbers)
+        prepared = self.writer.prepare(_segments(traffic, messages, passages, self._broker), through)
+        if traffic.is_gap(self._broker, messages.part):
+            self.writer.drop(prepared, GAP_REASON)
+            return
+        self._count(self.writer.commit(prepared))
+        self.writer.maintain(through)
+
+    def _count(self, entries: list[FileEntry]) -> None:
+        self.counts[2] += len(entries)
+        self.counts[3] += sum(entry.size for entry in entries)
+
+
+def _segments(traffic: Traffic, messages: Slice, passages: Passages, broker: int) -> list[Segment]:
+    found: list[Segment] = [
+        passages,
+        timings(traffic.scale, broker, messages.part),
+        latencies(traffic.scale, broker, messages.part),
+    ]
+    shed = traffic.shed(messages, broker)
+    if len(shed.origin):
+        found.append(shed)
+    return found
+
+
+def _beginning(traffic: Traffic, broker: int, at: int) -> list[Segment]:
+    scale, graph = traffic.scale, traffic.terrain.graph
+    around = graph.neighbours(broker)
+    neighbours = np.array(sorted(around), np.int64)
+    subscribers = np.arange(1, scale.subscribers + 1)
+    publishers = np.arange(1, scale.publishers + 1)
+    return [
+        LinkChanges(
+            neighbours,
+            np.full(len(neighbours), at),
+            np.ones(len(neighbours), np.int32),
+            np.array([around[int(number)] for number in neighbours], np.int32),
+        ),
+        Attachments(
+            subscribers,
+            np.full(len(subscribers), at),
+            np.ones(len(subscribers), np.int32),
+            [f"subscriber-{broker}-{number}" for number in subscribers],
+            [TOPIC] * len(subscribers),
+            [""] * len(subscribers),
+        ),
+        Names(
+            ["publisher"] * len(publishers),
+            publishers,
+            np.full(len(publishers), at),
+            [f"publisher-{broker}-{number}" for number in publishers],
+        ),
+    ]

@@ -1,0 +1,115 @@
+"""The Spark session that jobs run in: on this machine by default, on any master, or over Spark Connect."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from postroad.pipeline.errors import JavaMissingError, PipelineError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["DEFAULT_MASTER", "check_java", "session"]
+
+DEFAULT_MASTER = "local[*]"
+OLDEST_JAVA = 17
+
+# A job's arrays of one batch, its decoded rows and Spark's own buffers, for two tasks at a time.
+LOCAL_MEMORY = "4g"
+
+_SETTINGS = {
+    # Ids are broadcast or cogrouped by the jobs themselves; a sort-merge join over raw records is the one plan that
+    # must not be chosen (docs/pipeline.md has the numbers).
+    "spark.sql.join.preferSortMergeJoin": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # One Arrow batch holds as many rows as a row group of the trail; rows with filters are bounded by bytes instead.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.adaptive.coalescePartitions.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # The trail's partition columns are declared, never guessed.
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.shuffle.partitions": "32",
+    "spark.log.level": "ERROR",
+}
+
+
+def session(
+    master: str | None = None, *, name: str = "postroad", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A Spark session, or the running one with the same name.
+
+    Args:
+        master: `local[2]`, `spark://host:7077`, `k8s://…`, `yarn`; `sc://host` is Spark Connect. `local[*]` by default,
+            or what `spark-submit` says.
+        name: shown in Spark's own pages.
+        settings: further Spark settings; they win over those made here.
+
+    Raises:
+        JavaMissingError: Spark would run here, and there is no Java for it.
+        PipelineError: PySpark is not installed.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise PipelineError(
+            f"the pipeline needs PySpark ({error}); install it with: pip install 'postroad[spark]'"
+        ) from None
+    if master is not None and master.startswith("sc://"):
+        # The server has its own settings; what a client may set is set after it has connected.
+        return SparkSession.builder.remote(master).getOrCreate()
+    submitted = os.environ.get("SPARK_ENV_LOADED") is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+    if master is None and not submitted:
+        master = DEFAULT_MASTER
+    if not submitted:
+        check_java()
+    builder = SparkSession.builder.appName(name)
+    chosen = dict(_SETTINGS)
+    if master is not None:
+        builder = builder.master(master)
+        if master.startswith("local"):
+            _pin_to_this_machine()
+            chosen |= {"spark.driver.memory": LOCAL_MEMORY, "spark.driver.bindAddress": "127.0.0.1"}
+    for key, value in (chosen | dict(settings or {})).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def check_java() -> None:
+    """Refuse to start where Spark could not, before Spark says so in forty lines.
+
+    Raises:
+        JavaMissingError: there is no Java, or it is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if command is None:
+        raise JavaMissingError("there is no `java` on the PATH and JAVA_HOME is not set")
+    try:
+        told = subprocess.run([command, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
+    except OSError as error:
+        raise JavaMissingError(f"{command} cannot be run ({error.strerror})") from None
+    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    if found is None or int(found[1]) < OLDEST_JAVA:
+        raise JavaMissingError(f"{command} is {'version ' + found[1] if found else 'of an unknown version'}")
+
+
+def _pin_to_this_machine() -> None:
+    """Workers with the same Python, and no socket beyond loopback.
+
+    Spark reads both from the environment of the process that starts it. Without the first a worker may pick another
+    interpreter; without the second `local-cluster` binds to the machine's outer address.
+    """
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
