@@ -33,8 +33,9 @@ log = logging.getLogger("postroad.links")
 GIVE_UP_MS = 3_000
 # How often links are looked after: about as often as the other end wants to hear how far its frames got.
 TICK_SECONDS = 0.025
-# The only kind of control frame there is: one of routing.
+# The kinds of control frames: of routing, and questions about messages.
 ROUTING = 1
+QUESTION = 2
 
 
 class Links:
@@ -84,6 +85,7 @@ class Links:
         self._dialling: dict[int, asyncio.Task[None]] = {}
         self._ticker: asyncio.Task[None] | None = None
         self._shed = 0
+        self.on_question: Callable[[bytes, int], None] | None = None
 
     # --- start and stop --------------------------------------------------------------------------------------------
 
@@ -194,6 +196,10 @@ class Links:
         number = _peer(conversation)
         now = self._clock()
         try:
+            if isinstance(frame, link.Control) and frame.kind == QUESTION:
+                if self.on_question is not None:
+                    self.on_question(frame.payload, number)
+                return
             if isinstance(frame, link.Control):
                 self.carry(self._relay.control(decode_frame(frame.payload), number, now))
                 return
@@ -238,6 +244,17 @@ class Links:
             self._send(sending, now)
         for number in outbox.disconnects:
             self._disconnect(number)
+
+    @property
+    def up(self) -> frozenset[int]:
+        """The neighbours whose links work."""
+        return frozenset(self._up)
+
+    def ask(self, number: int, payload: bytes) -> None:
+        """Send a neighbour a question about a message, or an answer, if its link works."""
+        conversation = self._current(number)
+        if conversation is not None:
+            self._connections[conversation].write(conversation.control(QUESTION, payload, self.timer()))
 
     def _current(self, number: int) -> link.LinkConversation | None:
         neighbour = self._neighbours.get(number)

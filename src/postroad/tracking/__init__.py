@@ -6,7 +6,7 @@ from postroad.tracking.answers import Answer, AnswerError, Subscriber, decode_an
 from postroad.tracking.chronicle import Chapter, Chronicle
 from postroad.tracking.contract import Job, Recorder, TrackingRecorder, TrackingStatistics
 from postroad.tracking.exact import ExactRecorder
-from postroad.tracking.findings import Drop, Findings, Gap, Hit
+from postroad.tracking.findings import Drop, Findings, Gap, Hit, merged
 from postroad.tracking.latency import LATENCY_BUCKETS, LATENCY_GROWTH, LatencySketch, bucket_limits
 from postroad.tracking.presence import Presence
 from postroad.tracking.reconstruction import Exploration, Journey, LostHop, PrunedHop, Reconstruction, Stop
@@ -76,5 +76,6 @@ __all__ = [
     "decode_answer",
     "encode_answer",
     "journey_document",
+    "merged",
     "told",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Drop", "Findings", "Gap", "Hit"]
+__all__ = ["Drop", "Findings", "Gap", "Hit", "merged"]
 
 
 class Hit(NamedTuple):
@@ -74,3 +74,36 @@ class Findings(NamedTuple):
     retained_since: int
     neighbours: tuple[int, ...]
     probes: int
+
+
+def merged(first: Findings, second: Findings) -> Findings:
+    """What two parts of one broker's record say together: what one knows and the other does not is known."""
+    return Findings(
+        broker=first.broker,
+        published=_surer(first.published, second.published),
+        routed=_surer(first.routed, second.routed),
+        arrived_from=_union(first.arrived_from, second.arrived_from),
+        next_hops=_union(first.next_hops, second.next_hops),
+        delivered=_union(first.delivered, second.delivered),
+        acknowledged=_union(first.acknowledged, second.acknowledged),
+        refused=_union(first.refused, second.refused),
+        queued=_union(first.queued, second.queued),
+        dropped=tuple(sorted({*first.dropped, *second.dropped}, key=lambda drop: (drop.at, drop))),
+        gaps=tuple(sorted({*first.gaps, *second.gaps})),
+        retained_since=max(first.retained_since, second.retained_since),
+        neighbours=tuple(sorted({*first.neighbours, *second.neighbours})),
+        probes=first.probes + second.probes,
+    )
+
+
+def _surer(one: Hit | None, other: Hit | None) -> Hit | None:
+    if one is None or other is None:
+        return one or other
+    return min(one, other, key=lambda hit: hit.doubt)
+
+
+def _union(some: tuple[Hit, ...], others: tuple[Hit, ...]) -> tuple[Hit, ...]:
+    found: dict[int, Hit] = {}
+    for hit in (*some, *others):
+        found[hit.number] = min(found.get(hit.number, hit), hit, key=lambda one: one.doubt)
+    return tuple(found[number] for number in sorted(found))
