@@ -143,9 +143,7 @@ class Admin:
 
     async def _traced(self, asked: _Asked) -> Answer:
         if self._trace is None:
-            return _text(
-                HTTPStatus.NOT_IMPLEMENTED, "this broker keeps no record (tracking.recorder is none)"
-            )
+            return _text(HTTPStatus.NOT_IMPLEMENTED, "this broker keeps no record (tracking.recorder is none)")
         exploration: Exploration = "neighbours" if asked.query == "explore=neighbours" else "next-hops"
         try:
             message = MessageId.parse(asked.path.removeprefix(TRACE))
