@@ -1,5 +1,6 @@
 """The record on disk: Parquet tables, the manifests that say what counts, and their readers and writers."""
 
+from postroad.trail.backlog import Backlog, BacklogStatistics
 from postroad.trail.columns import DAY_MS, by_date, date_text, tabulate
 from postroad.trail.coverage import FOREVER, Hole, Run, gaps_within
 from postroad.trail.errors import (
@@ -25,6 +26,8 @@ __all__ = [
     "STANDING",
     "TABLES",
     "VERSION",
+    "Backlog",
+    "BacklogStatistics",
     "FileEntry",
     "Group",
     "Hole",

@@ -1,0 +1,143 @@
+"""Puts what a recorder hands over into the trail, and copes with a disk that does not take it.
+
+A full or read-only disk degrades the record, and says so, but never stops messages: rows wait within a bound, then the
+oldest are given up, and the trail names the time they are missing for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from postroad.trail.errors import TrailError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from postroad.tracking import Job
+    from postroad.trail.writer import Prepared, TrailWriter
+
+__all__ = ["Backlog", "BacklogStatistics"]
+
+# After a failure: the first pause and the longest. A disk that has room again is noticed within half a minute.
+FIRST_PAUSE_MS = 500
+LONGEST_PAUSE_MS = 30_000
+
+GIVEN_UP = "the disk did not take the record"
+
+
+class BacklogStatistics(NamedTuple):
+    """What was written since the start, what waits, and what was given up."""
+
+    commits: int
+    files: int
+    bytes: int
+    failures: int
+    given_up: int
+    waiting_now: int
+    waiting_bytes_now: int
+    degraded_now: bool
+
+
+class _Waiting(NamedTuple):
+    number: int
+    prepared: Prepared
+
+
+class Backlog:
+    """Takes jobs, writes them in order. One thread uses it at a time; it blocks on the disk.
+
+    Args:
+        open_writer: begins a run of the trail at the given time.
+        budget_bytes: rows that may wait for the disk.
+
+    Attributes:
+        trouble: what is wrong with the disk; empty while all is well.
+    """
+
+    def __init__(self, open_writer: Callable[[int], TrailWriter], budget_bytes: int) -> None:
+        self._open_writer = open_writer
+        self._budget_bytes = budget_bytes
+        self._writer: TrailWriter | None = None
+        self._waiting: deque[_Waiting] = deque()
+        self._done: list[int] = []
+        self._pause_ms = 0
+        self._retry_at = 0
+        self.trouble = ""
+        self._commits = self._files = self._bytes = self._failures = self._given_up = 0
+
+    def open(self, now: int) -> None:
+        """Begin a run, or try again to."""
+        try:
+            self._writer = self._open_writer(now)
+        except (TrailError, OSError) as error:
+            self._failed(str(error), now)
+
+    def take(self, job: Job, now: int) -> None:
+        """A job to be written; the heavy work of making its rows is done here."""
+        if self._writer is None and now >= self._retry_at:
+            self.open(now)
+        if self._writer is None or job.through <= self._writer.run.since:
+            # What came before the run can go nowhere; readers see the gap before it.
+            self._given_up += 1
+            self._done.append(job.number)
+            return
+        self._waiting.append(_Waiting(job.number, self._writer.prepare(job.make(), job.through)))
+
+    def put(self, now: int, *, at_once: bool = False) -> list[int]:
+        """Write what waits, unless the disk failed a moment ago; answers the numbers of the jobs that are done with."""
+        if self._writer is not None and (at_once or now >= self._retry_at):
+            while self._waiting and self._commit(self._writer, self._waiting[0].prepared, now):
+                self._done.append(self._waiting.popleft().number)
+        while self._writer is not None and self._held > self._budget_bytes:
+            oldest = self._waiting.popleft()
+            self._writer.drop(oldest.prepared, GIVEN_UP)
+            self._given_up += 1
+            self._done.append(oldest.number)
+        done, self._done = self._done, []
+        return done
+
+    def close(self, now: int) -> None:
+        """Write what waits and end the run; where that fails, readers take the run for one that crashed."""
+        self.put(now, at_once=True)
+        if self._writer is not None and not self._waiting:
+            try:
+                self._writer.close(now)
+            except (TrailError, OSError) as error:
+                self._failed(str(error), now)
+
+    def statistics(self) -> BacklogStatistics:
+        """Counts for people and for metrics."""
+        return BacklogStatistics(
+            self._commits,
+            self._files,
+            self._bytes,
+            self._failures,
+            self._given_up,
+            len(self._waiting),
+            self._held,
+            bool(self.trouble),
+        )
+
+    @property
+    def _held(self) -> int:
+        return sum(waiting.prepared.size for waiting in self._waiting)
+
+    def _commit(self, writer: TrailWriter, prepared: Prepared, now: int) -> bool:
+        try:
+            files = writer.commit(prepared)
+            writer.maintain(now)
+        except (TrailError, OSError) as error:
+            self._failed(str(error), now)
+            return False
+        self._commits += 1
+        self._files += len(files)
+        self._bytes += sum(entry.size for entry in files)
+        self.trouble, self._pause_ms = "", 0
+        return True
+
+    def _failed(self, reason: str, now: int) -> None:
+        self._failures += 1
+        self.trouble = reason
+        self._pause_ms = min(max(FIRST_PAUSE_MS, 2 * self._pause_ms), LONGEST_PAUSE_MS)
+        self._retry_at = now + self._pause_ms
