@@ -85,6 +85,18 @@ def _fold(ids: Words, came_from: Ints, order: Ints, out: Ints, row_of: Ints) -> 
     return rows
 
 
+@kernel("void(uint64[:, ::1], int64[:, ::1], int64[:, ::1], int32[::1])", allocates=False)
+def _split(ids: Words, folded: Ints, columns: Ints, counters: NDArray[np.int32]) -> None:
+    """The fields of the id of each row: origin, time, publisher and came_from; and the counter."""
+    for row in range(len(counters)):
+        head, tail = ids[folded[row, 0], 0], ids[folded[row, 0], 1]
+        columns[0, row] = np.int64(head & _NUMBER)
+        columns[1, row] = np.int64(tail >> np.uint64(16))
+        columns[2, row] = np.int64(head >> np.uint64(32))
+        columns[3, row] = folded[row, 1]
+        counters[row] = np.int32(tail & np.uint64(0xFFFF))
+
+
 @kernel("void(int64[:, ::1], int32[::1], int64, int64[::1], int64[::1], int64[::1])", allocates=False)
 def _measure(entries: Ints, rows: NDArray[np.int32], kind: Int, row_of: Ints, last: Ints, lengths: Ints) -> None:
     """How long the list of each row is."""
@@ -158,16 +170,11 @@ def seal(book: Book) -> Passages | None:
     out = np.empty((len(told.ids), 2), np.int64)
     row_of = np.empty(len(told.ids), np.int64)
     count = _fold(told.ids, told.came_from, _order(told.ids), out, row_of)
-    chosen = told.ids[out[:count, 0]]
+    columns, counters = np.empty((4, count), np.int64), np.empty(count, np.int32)
+    _split(told.ids, out, columns, counters)
+    origin, time, publisher, came_from = columns
     lists = [_lists(told.entries, book.rows, kind, row_of, count) for kind in range(KINDS)]
-    return Passages(
-        (chosen[:, 0] & _NUMBER).astype(np.int64),
-        (chosen[:, 1] >> np.uint64(16)).astype(np.int64),
-        (chosen[:, 0] >> np.uint64(32)).astype(np.int64),
-        (chosen[:, 1] & np.uint64(0xFFFF)).astype(np.int32),
-        np.ascontiguousarray(out[:count, 1]),
-        *lists,
-    )
+    return Passages(origin, time, publisher, counters, came_from, *lists)
 
 
 def _lists(entries: Ints, rows: NDArray[np.int32], kind: int, row_of: Ints, count: int) -> Lists:
