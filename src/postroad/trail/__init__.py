@@ -12,8 +12,9 @@ from postroad.trail.errors import (
 )
 from postroad.trail.files import FileEntry, Group, describe_file, file_path, write_file
 from postroad.trail.ledger import Ledger
+from postroad.trail.opened import Reads, TrailFile, VerifiedFile
 from postroad.trail.packing import NUMBER_BYTES, pack_lists, pack_words, unpack, unpack_lists
-from postroad.trail.pinned import Pinned, Reads, pin
+from postroad.trail.pinned import Pinned, pin
 from postroad.trail.schemas import SCHEMAS, TABLES, VERSION, Table, metadata, table_named
 from postroad.trail.standing import STANDING
 from postroad.trail.writer import Prepared, TrailWriter
@@ -40,9 +41,11 @@ __all__ = [
     "TrailConflictError",
     "TrailDamageError",
     "TrailError",
+    "TrailFile",
     "TrailVersionError",
     "TrailWriteError",
     "TrailWriter",
+    "VerifiedFile",
     "by_date",
     "date_text",
     "describe_file",

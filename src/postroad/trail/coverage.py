@@ -60,8 +60,17 @@ def joined(runs: Iterable[Run], newer: Run) -> tuple[Run, ...]:
     return tuple(sorted([*rest, newer], key=lambda run: (run.since, run.number)))
 
 
-def gaps_within(runs: Iterable[Run], holes: Iterable[Hole], since: int, until: int) -> tuple[Gap, ...]:
-    """The times in [since, until] for which the record is not complete, in order."""
+def gaps_within(runs: Iterable[Run], holes: Iterable[Hole], at: int, since: int, until: int) -> tuple[Gap, ...]:
+    """The times around an id's for which the record is not complete, in order.
+
+    Args:
+        runs: the lives of the broker.
+        holes: times inside of them that are not complete.
+        at: the id's time.
+        since: the broker may have seen the message from here,
+        until: to here. A time in which the broker was stopped on purpose counts only when the id is of that time: it
+            saw nothing then, and all that it saw before was written.
+    """
     gaps: list[Gap] = []
     ended, reason = 0, BEFORE_FIRST
     for run in sorted(runs, key=lambda one: (one.since, one.number)):
@@ -72,5 +81,12 @@ def gaps_within(runs: Iterable[Run], holes: Iterable[Hole], since: int, until: i
     last = NEVER_BEGUN if reason == BEFORE_FIRST else NOT_YET_WRITTEN if reason == CRASHED else STOPPED
     gaps.append(Gap(ended, FOREVER, last))
     gaps += [Gap(hole.since, hole.until, hole.reason) for hole in holes]
-    # A run that was closed covers its last millisecond too: nothing was observed after it.
-    return tuple(sorted(gap for gap in gaps if gap.since <= until and gap.until >= since and gap.until > gap.since))
+    return tuple(sorted(gap for gap in gaps if _matters(gap, at, since, until)))
+
+
+def _matters(gap: Gap, at: int, since: int, until: int) -> bool:
+    if gap.until <= gap.since:
+        return False
+    if gap.reason in (STOPPED, BEFORE_FIRST):
+        return gap.since < at < gap.until
+    return gap.since < until and gap.until > since

@@ -26,6 +26,7 @@ from postroad.trail.manifest import (
     manifest_folder,
     numbers,
 )
+from postroad.trail.opened import Reads
 from postroad.trail.parts import WIDE, days_of, read_part, write_part
 from postroad.trail.pinned import DAMAGED_MANIFEST, Pinned, pin
 
@@ -160,7 +161,7 @@ class Ledger:
         if part is None:
             return [], []
         try:
-            return read_part(self.folder, part)[0], []
+            return read_part(self.folder, part, Reads()), []
         except TrailDamageError as error:
             # What cannot be read just now is not damaged: no checkpoint until it can.
             if isinstance(error.__cause__, OSError) and error.__cause__.errno not in (None, errno.ENOENT):

@@ -87,6 +87,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
     path: str
     entries: int
     size: int
+    footer_crc: int
     numbers: dict[str, tuple[int, int]]
 
 

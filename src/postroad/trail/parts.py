@@ -7,7 +7,6 @@ group or two. A file whose times span several days is named in the part of each;
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,21 +17,24 @@ import pyarrow.parquet as pq
 
 from postroad.trail.columns import DAY_MS, date_text
 from postroad.trail.durable import replace_file
-from postroad.trail.errors import TrailDamageError
-from postroad.trail.files import FileEntry, Group
+from postroad.trail.files import FileEntry, Group, footer_checksum
 from postroad.trail.manifest import Part
+from postroad.trail.opened import VerifiedFile
 from postroad.trail.schemas import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from postroad.trail.opened import Reads
+
 __all__ = ["MANY_DAYS", "WIDE", "days_of", "read_part", "write_part"]
 
 WIDE = -1
 MANY_DAYS = 7
 PART_FOLDER = "parts"
-_GROUP_ROWS = 4_096
+# One origin of one table has a handful of entries an hour: a reader of one id takes one group out of a busy day.
+_GROUP_ROWS = 1_024
 
 _SCHEMA = pa.schema(
     [
@@ -92,7 +94,7 @@ def write_part(folder: Path, number: int, day: int, entries: Iterable[FileEntry]
     name = "wide" if day == WIDE else date_text(day)
     path = f"{PART_FOLDER}/{name}-{number:012d}.parquet"
     replace_file(folder / path, data)
-    return Part(day, path, len(rows), len(data), _number_ranges(rows))
+    return Part(day, path, len(rows), len(data), footer_checksum(data, path), _number_ranges(rows))
 
 
 def _row(group: Group) -> tuple[int, ...]:
@@ -117,41 +119,34 @@ def _number_ranges(rows: Sequence[tuple[Any, ...]]) -> dict[str, tuple[int, int]
 
 
 def read_part(
-    folder: Path, part: Part, table: str | None = None, origin: int | None = None
-) -> tuple[list[FileEntry], int]:
-    """The entries of a part, of one table and origin if asked for, and how many bytes were read for them.
+    folder: Path,
+    part: Part,
+    reads: Reads,
+    table: str | None = None,
+    origin: int | None = None,
+    times: tuple[int, int] | None = None,
+) -> list[FileEntry]:
+    """The entries of a part, of one table, origin and range of times if asked for.
 
     Raises:
         TrailDamageError: the part is gone or damaged.
     """
-    path = folder / part.path
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise TrailDamageError(path, error.strerror or error) from error
-    if len(data) != part.size:
-        raise TrailDamageError(path, f"has {len(data):,} bytes instead of {part.size:,}")
-    try:
-        file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
-        groups = [
-            index for index in range(file.num_row_groups) if _wanted(file.metadata.row_group(index), table, origin)
-        ]
-        rows = file.read_row_groups(groups)
-    except (OSError, pa.ArrowException) as error:
-        raise TrailDamageError(path, error) from error
+    file = VerifiedFile(folder / part.path, part.size, part.footer_crc, reads)
+    wanted = {"table": table, "origin": origin}
+    groups = set(range(file.groups))
+    for column, value in wanted.items():
+        if value is not None:
+            groups &= set(file.groups_with(column, value))
+    rows = file.read(_SCHEMA.names, groups)
     keep = np.ones(rows.num_rows, np.bool_)
     if table is not None:
         keep &= pc.equal(rows.column("table"), table).to_numpy()
     if origin is not None:
         keep &= rows.column("origin").to_numpy() == origin
-    return _entries(rows.filter(pa.array(keep))), len(data)
-
-
-def _wanted(group: Any, table: str | None, origin: int | None) -> bool:
-    tables, origins = group.column(0).statistics, group.column(1).statistics
-    if table is not None and not tables.min <= table <= tables.max:
-        return False
-    return origin is None or bool(origins.min <= origin <= origins.max)
+    if times is not None:
+        keep &= rows.column("time_from").to_numpy() <= times[1]
+        keep &= rows.column("time_to").to_numpy() >= times[0]
+    return _entries(rows.filter(pa.array(keep)))
 
 
 def _entries(rows: Any) -> list[FileEntry]:

@@ -22,6 +22,7 @@ from postroad.trail.manifest import (
     manifest_folder,
     numbers,
 )
+from postroad.trail.opened import Reads
 from postroad.trail.parts import WIDE, read_part
 
 if TYPE_CHECKING:
@@ -30,23 +31,9 @@ if TYPE_CHECKING:
 
     from postroad.trail.files import Group
 
-__all__ = ["DAMAGED_MANIFEST", "Pinned", "Reads", "pin"]
+__all__ = ["DAMAGED_MANIFEST", "Pinned", "pin"]
 
 DAMAGED_MANIFEST = "a manifest is missing or damaged"
-
-
-class Reads:
-    """What reading cost: files opened and bytes read from them."""
-
-    __slots__ = ("bytes", "files")
-
-    def __init__(self) -> None:
-        self.files = 0
-        self.bytes = 0
-
-    def count(self, size: int) -> None:
-        self.files += 1
-        self.bytes += size
 
 
 class Pinned(NamedTuple):
@@ -81,14 +68,14 @@ class Pinned(NamedTuple):
         return {gone.path for change in self.changes for gone in change.removed}
 
     def entries(
-        self, table: str, origin: int | None, since: int, until: int, reads: Reads | None = None
+        self, table: str, origin: int | None, since: int, until: int, reads: Reads
     ) -> tuple[list[FileEntry], list[Hole]]:
         """Files with something of the table, the origin and the id times; and holes where a part was damaged.
 
         The groups of each entry are those that fit.
         """
         gone = self.removed()
-        found, holes = self._from_parts(self._parts_between(since, until), table, origin, reads)
+        found, holes = self._from_parts(self._parts_between(since, until), reads, table, origin, (since, until))
         named = [*found, *(entry for change in self.changes for entry in change.added if entry.table == table)]
         fitting: dict[str, FileEntry] = {}
         for entry in named:
@@ -103,7 +90,7 @@ class Pinned(NamedTuple):
                 fitting[entry.path] = _merged(fitting.get(entry.path), entry, groups)
         return list(fitting.values()), holes
 
-    def numbered(self, table: str, number: int, reads: Reads | None = None) -> list[FileEntry]:
+    def numbered(self, table: str, number: int, reads: Reads) -> list[FileEntry]:
         """Files of a table whose range of numbers has this one, the latest first."""
         parts = [
             part
@@ -111,7 +98,7 @@ class Pinned(NamedTuple):
             if table in part.numbers and part.numbers[table][0] <= number <= part.numbers[table][1]
         ]
         gone = self.removed()
-        found, _ = self._from_parts(parts, table, None, reads)
+        found, _ = self._from_parts(parts, reads, table)
         named = [*found, *(entry for change in self.changes for entry in change.added if entry.table == table)]
         fitting: dict[str, FileEntry] = {}
         for entry in named:
@@ -123,7 +110,8 @@ class Pinned(NamedTuple):
     def all_entries(self, table: str | None = None, reads: Reads | None = None) -> tuple[list[FileEntry], list[Hole]]:
         """Every file that counts, whole. Reads the whole manifest: for jobs over all of the trail."""
         gone = self.removed()
-        found, holes = self._from_parts(self.checkpoint.parts if self.checkpoint else (), table, None, reads)
+        parts = self.checkpoint.parts if self.checkpoint else ()
+        found, holes = self._from_parts(parts, reads or Reads(), table)
         live: dict[str, FileEntry] = {}
         for entry in [*found, *(entry for change in self.changes for entry in change.added)]:
             if entry.path not in gone and table in (None, entry.table):
@@ -137,22 +125,23 @@ class Pinned(NamedTuple):
         return [part for part in self.checkpoint.parts if part.day == WIDE or first <= part.day <= last]
 
     def _from_parts(
-        self, parts: Iterable[Part], table: str | None, origin: int | None, reads: Reads | None
+        self,
+        parts: Iterable[Part],
+        reads: Reads,
+        table: str | None = None,
+        origin: int | None = None,
+        times: tuple[int, int] | None = None,
     ) -> tuple[list[FileEntry], list[Hole]]:
         found: list[FileEntry] = []
         holes: list[Hole] = []
         for part in parts:
             try:
-                entries, size = read_part(self.folder, part, table, origin)
+                found += read_part(self.folder, part, reads, table, origin, times)
             except TrailDamageError as error:
                 if str(error) not in self.warnings:
                     self.warnings.append(str(error))
                 since, until = (0, FOREVER) if part.day == WIDE else (part.day * DAY_MS, (part.day + 1) * DAY_MS)
                 holes.append(Hole(since, until, DAMAGED_MANIFEST))
-                continue
-            found += entries
-            if reads is not None:
-                reads.count(size)
         return found, holes
 
 

@@ -1,0 +1,114 @@
+"""What is known of one id at one broker, gathered from rows of several tables, and given out as findings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.tracking import ADDENDUM, HERE, Drop, Findings, Gap, HistoryKind, Hit
+from postroad.trail.packing import unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from postroad.messages import MessageId
+
+__all__ = ["Evidence"]
+
+_LISTS = {
+    "next_hops": HistoryKind.FORWARDED,
+    "subscribers": HistoryKind.DELIVERED,
+    "acknowledged": HistoryKind.ACKNOWLEDGED,
+    "refused": HistoryKind.REFUSED,
+    "queued": HistoryKind.QUEUED,
+}
+
+
+class Evidence:
+    """Hits by kind and number; of several hits for the same, the one with the least doubt counts."""
+
+    def __init__(self, broker: int, identity: MessageId) -> None:
+        self.broker = broker
+        self.identity = identity
+        self.probes = 0
+        self.drops: list[Drop] = []
+        self.gaps: list[Gap] = []
+        self._hits: dict[int, dict[int, Hit]] = {}
+
+    def add(self, kind: int, hit: Hit) -> None:
+        """One positive answer of a kind of history."""
+        known = self._hits.setdefault(kind, {})
+        if hit.number not in known or hit.doubt < known[hit.number].doubt:
+            known[hit.number] = hit
+
+    def surely(self, kind: int, number: int) -> None:
+        """An answer of the exact record."""
+        self.add(kind, Hit(number, 0.0, self.identity.time, self.identity.time))
+
+    def passage(self, row: dict[str, object]) -> None:
+        """A row of `passages`."""
+        came_from = row["arrived_from"]
+        assert isinstance(came_from, int)
+        if came_from == HERE:
+            self.surely(HistoryKind.PUBLISHED, 0)
+        elif came_from != ADDENDUM:
+            self.surely(HistoryKind.ROUTED, 0)
+            self.surely(HistoryKind.ARRIVED, came_from)
+        for column, kind in _LISTS.items():
+            self._listed(kind, unpack(row[column]))  # type: ignore[arg-type]
+
+    def journey(self, row: dict[str, object]) -> None:
+        """A row of `journeys`, as far as it is about this broker."""
+        if self.broker == self.identity.broker:
+            self.surely(HistoryKind.PUBLISHED, 0)
+        for sender, receiver in _pairs(row["path"]):
+            if sender == self.broker:
+                self.surely(HistoryKind.FORWARDED, receiver)
+            if receiver == self.broker:
+                self.surely(HistoryKind.ROUTED, 0)
+                self.surely(HistoryKind.ARRIVED, sender)
+        for column, kind in (
+            ("deliveries", HistoryKind.DELIVERED),
+            ("acknowledged", HistoryKind.ACKNOWLEDGED),
+            ("refused", HistoryKind.REFUSED),
+        ):
+            self._listed(kind, (subscriber for broker, subscriber in _pairs(row[column]) if broker == self.broker))
+
+    def _listed(self, kind: int, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self.surely(kind, number)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing at all was found."""
+        return not self._hits and not self.drops
+
+    def findings(self, retained_since: int, neighbours: tuple[int, ...]) -> Findings:
+        """All of it."""
+        return Findings(
+            self.broker,
+            self._one(HistoryKind.PUBLISHED),
+            self._one(HistoryKind.ROUTED),
+            self._all(HistoryKind.ARRIVED),
+            self._all(HistoryKind.FORWARDED),
+            self._all(HistoryKind.DELIVERED),
+            self._all(HistoryKind.ACKNOWLEDGED),
+            self._all(HistoryKind.REFUSED),
+            self._all(HistoryKind.QUEUED),
+            tuple(sorted(set(self.drops))),
+            tuple(sorted(set(self.gaps))),
+            retained_since,
+            neighbours,
+            self.probes,
+        )
+
+    def _one(self, kind: int) -> Hit | None:
+        return self._hits.get(kind, {}).get(0)
+
+    def _all(self, kind: int) -> tuple[Hit, ...]:
+        known = self._hits.get(kind, {})
+        return tuple(known[number] for number in sorted(known))
+
+
+def _pairs(packed: object) -> list[tuple[int, int]]:
+    numbers = unpack(packed)  # type: ignore[arg-type]
+    return list(zip(numbers[::2], numbers[1::2], strict=True))

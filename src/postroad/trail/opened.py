@@ -1,0 +1,140 @@
+"""Reading one Parquet file, and making sure that it is the one the manifest means.
+
+Parquet guards its pages with checksums; the size and the footer's checksum are in the manifest. A file that is cut off,
+damaged, of another table or of a later version is refused, so that no answer is made from it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from postroad.trail.errors import TrailDamageError, TrailVersionError
+from postroad.trail.files import footer_checksum
+from postroad.trail.schemas import BROKER_KEY, TABLE_KEY, VERSION, VERSION_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from postroad.trail.files import FileEntry
+
+__all__ = ["Reads", "TrailFile", "VerifiedFile"]
+
+# Read at once from the end of a file: larger than the footers of all but huge files, and small files whole.
+TAIL_BYTES = 16_384
+_LENGTH_AND_MAGIC = 8
+
+
+class Reads:
+    """What reading cost: files opened and bytes read from them."""
+
+    __slots__ = ("bytes", "files")
+
+    def __init__(self) -> None:
+        self.files = 0
+        self.bytes = 0
+
+    def count(self, size: int) -> None:
+        """A file was opened, and so much of it read."""
+        self.files += 1
+        self.bytes += size
+
+
+class VerifiedFile:
+    """An open Parquet file; what is read from it is counted.
+
+    Raises:
+        TrailDamageError: it is not the file that was written; also when reading finds damage later.
+    """
+
+    def __init__(self, path: Path, size: int, footer_crc: int, reads: Reads) -> None:
+        self.path = path
+        self._reads = reads
+        try:
+            tail = self._tail(size)
+        except OSError as error:
+            raise TrailDamageError(path, error.strerror or error) from error
+        if footer_checksum(tail, path) != footer_crc:
+            raise TrailDamageError(path, "the footer is not the one that was written")
+        reads.count(min(len(tail), _footer_length(tail)))
+        try:
+            source = pa.BufferReader(tail) if len(tail) == size else str(path)
+            self._file = pq.ParquetFile(source, page_checksum_verification=True)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise TrailDamageError(path, error) from error
+
+    def _tail(self, expected: int) -> bytes:
+        with self.path.open("rb") as file:
+            size = file.seek(0, 2)
+            if size != expected:
+                raise TrailDamageError(self.path, f"has {size:,} bytes instead of {expected:,}")
+            file.seek(max(0, size - TAIL_BYTES))
+            tail = file.read()
+            footer = _footer_length(tail)
+            if len(tail) < footer <= size:
+                file.seek(size - footer)
+                tail = file.read()
+        return tail
+
+    @property
+    def groups(self) -> int:
+        """How many row groups it has."""
+        return int(self._file.num_row_groups)
+
+    @property
+    def said(self) -> dict[bytes, bytes]:
+        """What the file says of itself."""
+        return self._file.metadata.metadata or {}
+
+    def read(self, columns: Sequence[str], groups: Iterable[int] | None = None) -> Any:
+        """The columns of some row groups, of all if not said."""
+        chosen = sorted(set(groups)) if groups is not None else list(range(self.groups))
+        try:
+            self._reads.bytes += self._cost(columns, chosen)
+            return self._file.read_row_groups(chosen, columns=list(columns), use_threads=False)
+        except (OSError, ValueError, IndexError, KeyError, pa.ArrowException) as error:
+            raise TrailDamageError(self.path, error) from error
+
+    def _cost(self, columns: Sequence[str], groups: Sequence[int]) -> int:
+        places = [place for place, name in enumerate(self._file.schema_arrow.names) if name in set(columns)]
+        chosen = [self._file.metadata.row_group(index) for index in groups]
+        return sum(group.column(place).total_compressed_size for group in chosen for place in places)
+
+    def groups_with(self, column: str, value: Any) -> list[int]:
+        """The row groups whose statistics admit a value."""
+        place = self._file.schema_arrow.names.index(column)
+        found = []
+        for index in range(self.groups):
+            statistics = self._file.metadata.row_group(index).column(place).statistics
+            if statistics is None or not statistics.has_min_max or statistics.min <= value <= statistics.max:
+                found.append(index)
+        return found
+
+
+def _footer_length(tail: bytes) -> int:
+    return int.from_bytes(tail[-_LENGTH_AND_MAGIC:-4], "little") + _LENGTH_AND_MAGIC
+
+
+class TrailFile(VerifiedFile):
+    """A file of a table, as the manifest names it.
+
+    Raises:
+        TrailDamageError: it is damaged, of another table or of another broker.
+        TrailVersionError: it is of a later version.
+    """
+
+    def __init__(self, root: Path, entry: FileEntry, broker: int, reads: Reads) -> None:
+        super().__init__(root / entry.path, entry.size, entry.footer_crc, reads)
+        version = self.said.get(VERSION_KEY, b"")
+        if not version.isdigit():
+            raise TrailDamageError(self.path, "not a file of a trail")
+        if int(version) > VERSION:
+            raise TrailVersionError(self.path, f"of version {int(version)}; this Postroad reads {VERSION}")
+        table, owner = self.said.get(TABLE_KEY, b""), self.said.get(BROKER_KEY, b"")
+        if table != entry.table.encode():
+            raise TrailDamageError(self.path, f"of the table {table.decode(errors='replace')!r}, not {entry.table!r}")
+        if owner != str(broker).encode():
+            raise TrailDamageError(self.path, f"of broker {owner.decode(errors='replace')!r}, not {broker}")

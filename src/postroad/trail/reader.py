@@ -1,0 +1,278 @@
+"""`Trail`: questions about one id, or one time, to a trail directory; milliseconds each, however large the trail is.
+
+Only files and row groups that the manifest says may have the answer are opened. What is damaged, cut off, foreign or of
+a later version is named in `warnings` and left out, and the findings say that the record is not complete there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from postroad.messages import MessageId
+from postroad.tracking import Drop, Findings, Gap, HistoryKind, Hit, Presence
+from postroad.trail.columns import DAY_MS
+from postroad.trail.coverage import gaps_within
+from postroad.trail.errors import TrailDamageError, TrailError
+from postroad.trail.evidence import Evidence
+from postroad.trail.opened import Reads, TrailFile
+from postroad.trail.pinned import Pinned, pin
+from postroad.trail.probing import probe_filters
+from postroad.trail.schemas import table_named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from postroad.trail.coverage import Hole
+    from postroad.trail.files import FileEntry
+
+__all__ = ["DEFAULT_SKEW_MS", "DEFAULT_TOLERANCE_MS", "Subscriber", "Trail"]
+
+# How far the clocks of brokers may be apart.
+DEFAULT_SKEW_MS = 5_000
+# How long after its id's time a message may still be on its way. What waits in a queue longer is recorded as waiting.
+DEFAULT_TOLERANCE_MS = 10_000
+
+_MANIFESTS = "manifests"
+
+
+class Subscriber(NamedTuple):
+    """Who stood behind a subscription number."""
+
+    number: int
+    principal: str
+    topic: str
+    selector: str
+
+
+class Trail:
+    """A trail directory, to ask.
+
+    The manifest of each broker is pinned when it is first needed: later commits are not seen. One thread uses it.
+
+    Attributes:
+        reads: files opened and bytes read so far.
+        warnings: what could not be read, by name, and was left out.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        """Open a trail.
+
+        Raises:
+            TrailError: there is no such directory.
+        """
+        self.root = Path(root)
+        if not self.root.is_dir():
+            raise TrailError(f"{self.root} is not a directory; give the one that brokers write their trail to")
+        self.reads = Reads()
+        self._pinned: dict[int, Pinned] = {}
+        self._damage: list[str] = []
+
+    @property
+    def warnings(self) -> list[str]:
+        """What could not be read, by name."""
+        found = [text for pinned in self._pinned.values() for text in pinned.warnings]
+        return list(dict.fromkeys([*found, *self._damage]))
+
+    def brokers(self) -> list[int]:
+        """The brokers that have a part in this trail."""
+        names = [path.name for path in (self.root / _MANIFESTS).glob("broker=*")]
+        return sorted(int(name[7:]) for name in names if name[7:].isdecimal())
+
+    def pinned(self, broker: int) -> Pinned:
+        """The manifest of a broker, the same each time."""
+        if broker not in self._pinned:
+            self._pinned[broker] = pin(self.root, broker, self.reads)
+        return self._pinned[broker]
+
+    def files(
+        self, table: str, broker: int, since: int | None = None, until: int | None = None
+    ) -> tuple[list[FileEntry], list[Hole]]:
+        """The files of a table, all or those with something between two times; and where the manifest is damaged."""
+        table_named(table)
+        pinned = self.pinned(broker)
+        if since is None or until is None:
+            return pinned.all_entries(table, self.reads)
+        return pinned.entries(table, None, since, until, self.reads)
+
+    # --- one id ----------------------------------------------------------------------------------------------------
+
+    def findings(
+        self,
+        broker: int,
+        identity: MessageId,
+        tolerance: int = DEFAULT_TOLERANCE_MS,
+        skew: int = DEFAULT_SKEW_MS,
+    ) -> Findings:
+        """All that the record of one broker says of an id.
+
+        Args:
+            broker: whose record.
+            identity: the message.
+            tolerance: how long after the id's time, in ms, the broker may have seen it first.
+            skew: how far, in ms, the broker's clock may be from the id's.
+        """
+        evidence = Evidence(broker, identity)
+        pinned = self.pinned(broker)
+        since, until = identity.time - skew, identity.time + tolerance + skew
+        evidence.gaps += gaps_within(pinned.runs, pinned.holes, identity.time, since, until)
+        for row in self._rows("passages", broker, identity, evidence):
+            evidence.passage(row)
+        for row in self._rows("journeys", identity.broker, identity, evidence):
+            evidence.journey(row)
+        for row in self._rows("records", broker, identity, evidence):
+            evidence.surely(row["kind"], row["subject"])
+        for row in self._rows("shed", broker, identity, evidence):
+            evidence.drops.append(Drop(row["subscriber"], row["link"], row["reason"], row["at"]))
+        neighbours = tuple(self.neighbours(broker, since, until))
+        self._probe(evidence, since, until, neighbours)
+        return evidence.findings(pinned.retained_since, neighbours)
+
+    def _rows(self, table: str, broker: int, identity: MessageId, evidence: Evidence) -> Iterator[dict[str, Any]]:
+        """The rows of an id in a table of messages."""
+        names = table_named(table).schema.names
+        for file, groups in self._opened(table, broker, identity, evidence):
+            for group in groups:
+                evidence.probes += 1
+                try:
+                    yield from _matching(file, group, names, identity)
+                except TrailDamageError as error:
+                    evidence.gaps.append(self._damaged(error, file_range(groups)))
+
+    def _opened(
+        self, table: str, broker: int, identity: MessageId, evidence: Evidence
+    ) -> Iterator[tuple[TrailFile, list[Any]]]:
+        time = identity.time
+        entries, holes = self.pinned(broker).entries(table, identity.broker, time, time, self.reads)
+        evidence.gaps += [Gap(hole.since, hole.until, hole.reason) for hole in holes]
+        for entry in entries:
+            try:
+                yield TrailFile(self.root, entry, broker, self.reads), list(entry.groups)
+            except TrailDamageError as error:
+                evidence.gaps.append(self._damaged(error, (entry.time_from, entry.time_to)))
+
+    def _damaged(self, error: TrailDamageError, times: tuple[int, int]) -> Gap:
+        if str(error) not in self._damage:
+            self._damage.append(str(error))
+        return Gap(times[0], times[1] + 1, f"a file cannot be read: {Path(error.path).name}")
+
+    def _probe(self, evidence: Evidence, since: int, until: int, neighbours: tuple[int, ...]) -> None:
+        """What filters say; who was subscribed is looked up only if there are any."""
+        tables = []
+        names = [name for name in table_named("filters").schema.names if name != "keys"]
+        for file, groups in self._opened("filters", evidence.broker, evidence.identity, evidence):
+            try:
+                tables.append(file.read(names, {group.index for group in groups}))
+            except TrailDamageError as error:
+                evidence.gaps.append(self._damaged(error, file_range(groups)))
+        if tables:
+            attached = [one.number for one in self.subscribers(evidence.broker, since, until)]
+            probe_filters(evidence, tables, neighbours, attached)
+
+    # --- one time --------------------------------------------------------------------------------------------------
+
+    def neighbours(self, broker: int, since: int, until: int) -> list[int]:
+        """The links that a broker had at any time from `since` to `until`."""
+        changes = [
+            (row["neighbour"], row["at"], row["up"])
+            for row in self._since_standing("links", broker, since, until, ["neighbour", "at", "up"])
+        ]
+        return list(Presence.of(changes).between(since, until))
+
+    def subscribers(self, broker: int, since: int, until: int) -> list[Subscriber]:
+        """Who was subscribed at a broker at any time from `since` to `until`."""
+        names = table_named("attachments").schema.names
+        rows = self._since_standing("attachments", broker, since, until, names)
+        there = Presence.of((row["subscriber"], row["at"], row["begins"]) for row in rows).between(since, until)
+        known = {row["subscriber"]: _subscriber(row) for row in rows if row["begins"]}
+        return [known[number] for number in there]
+
+    def _since_standing(
+        self, table: str, broker: int, since: int, until: int, columns: list[str]
+    ) -> list[dict[str, Any]]:
+        """Changes in order of time, from where the writer repeated what stands: the day, or the start of the run."""
+        pinned = self.pinned(broker)
+        begun = [run.since for run in pinned.runs if run.since <= until]
+        run = max((start for start in begun if start <= since), default=min(begun, default=until))
+        start = max(run, since // DAY_MS * DAY_MS)
+        entries, _ = pinned.entries(table, None, start, until, self.reads)
+        rows = [row for row in self._all_rows(entries, broker, columns) if start <= row["at"] <= until]
+        return sorted(rows, key=lambda row: int(row["at"]))
+
+    def _all_rows(self, entries: Iterable[FileEntry], broker: int, columns: list[str]) -> Iterator[dict[str, Any]]:
+        for entry in entries:
+            try:
+                file = TrailFile(self.root, entry, broker, self.reads)
+                yield from file.read(columns, {group.index for group in entry.groups}).to_pylist()
+            except TrailDamageError as error:
+                self._damaged(error, (entry.time_from, entry.time_to))
+
+    # --- names and aliases -----------------------------------------------------------------------------------------
+
+    def publisher(self, broker: int, number: int) -> str | None:
+        """The principal that published under a number; None when the record does not say."""
+        entries = self.pinned(broker).numbered("names", number, self.reads)
+        for row in self._all_rows(entries, broker, ["kind", "number", "name"]):
+            if row["number"] == number and row["kind"] == "publisher":
+                return str(row["name"])
+        return None
+
+    def subscriber(self, broker: int, number: int) -> Subscriber | None:
+        """Who stands behind a subscription number; None when the record does not say."""
+        entries = self.pinned(broker).numbered("attachments", number, self.reads)
+        for row in self._all_rows(entries, broker, table_named("attachments").schema.names):
+            if row["subscriber"] == number and row["begins"]:
+                return _subscriber(row)
+        return None
+
+    def aliased(self, alias: str, since: int | None = None, until: int | None = None) -> list[MessageId]:
+        """The messages that bore a foreign id, between two times if given.
+
+        A foreign id says nothing of its time, so that every file of `aliases` in the range is opened, and one row group
+        of each read.
+        """
+        found: set[MessageId] = set()
+        for broker in self.brokers():
+            entries, _ = self.files("aliases", broker, since, until)
+            for entry in entries:
+                try:
+                    file = TrailFile(self.root, entry, broker, self.reads)
+                    groups = file.groups_with("alias", alias)
+                    rows = file.read(table_named("aliases").schema.names, groups).to_pylist() if groups else []
+                except TrailDamageError as error:
+                    self._damaged(error, (entry.time_from, entry.time_to))
+                    continue
+                found.update(
+                    MessageId(row["publisher"], row["origin"], row["time"], row["counter"])
+                    for row in rows
+                    if row["alias"] == alias
+                )
+        return sorted(found, key=lambda one: (one.time, one.broker, one.publisher, one.counter))
+
+
+def _matching(file: TrailFile, group: Any, names: list[str], identity: MessageId) -> Iterator[dict[str, Any]]:
+    """Rows of the id in one row group: first the times, then what is needed of the rest."""
+    times = file.read(["time"], [group.index]).column("time").to_numpy()
+    if not (times == identity.time).any():
+        return
+    key = ("origin", "publisher", "counter")
+    columns = file.read(key, [group.index])
+    here = times == identity.time
+    for name, value in zip(key, (identity.broker, identity.publisher, identity.counter), strict=True):
+        here &= columns.column(name).to_numpy() == value
+    places = np.flatnonzero(here)
+    if len(places):
+        rest = file.read([name for name in names if name != "time" and name not in key], [group.index])
+        yield from rest.take(places).to_pylist()
+
+
+def file_range(groups: Iterable[Any]) -> tuple[int, int]:
+    """The times of some groups."""
+    listed = list(groups)
+    return min(group.time_from for group in listed), max(group.time_to for group in listed)
+
+
+def _subscriber(row: dict[str, Any]) -> Subscriber:
+    return Subscriber(row["subscriber"], row["principal"], row["topic"], row["selector"])
