@@ -15,12 +15,16 @@ from postroad.trail.ledger import Ledger
 from postroad.trail.opened import Reads, TrailFile, VerifiedFile
 from postroad.trail.packing import NUMBER_BYTES, pack_lists, pack_words, unpack, unpack_lists
 from postroad.trail.pinned import Pinned, pin
+from postroad.trail.probing import Probe, matching_filters
+from postroad.trail.reader import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, Trail
 from postroad.trail.schemas import SCHEMAS, TABLES, VERSION, Table, metadata, table_named
 from postroad.trail.standing import STANDING
 from postroad.trail.writer import Prepared, TrailWriter
 
 __all__ = [
     "DAY_MS",
+    "DEFAULT_SKEW_MS",
+    "DEFAULT_TOLERANCE_MS",
     "FOREVER",
     "NUMBER_BYTES",
     "SCHEMAS",
@@ -35,9 +39,11 @@ __all__ = [
     "Ledger",
     "Pinned",
     "Prepared",
+    "Probe",
     "Reads",
     "Run",
     "Table",
+    "Trail",
     "TrailConflictError",
     "TrailDamageError",
     "TrailError",
@@ -51,6 +57,7 @@ __all__ = [
     "describe_file",
     "file_path",
     "gaps_within",
+    "matching_filters",
     "metadata",
     "pack_lists",
     "pack_words",

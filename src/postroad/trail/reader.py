@@ -7,19 +7,21 @@ a later version is named in `warnings` and left out, and the findings say that t
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from postroad.messages import MessageId
-from postroad.tracking import Drop, Findings, Gap, HistoryKind, Hit, Presence
+from postroad.tracking import Drop, Findings, Gap, Presence, Reconstruction
+from postroad.tracking.answers import Answer, Subscriber
+from postroad.tracking.telling import Told, told
 from postroad.trail.columns import DAY_MS
 from postroad.trail.coverage import gaps_within
 from postroad.trail.errors import TrailDamageError, TrailError
 from postroad.trail.evidence import Evidence
 from postroad.trail.opened import Reads, TrailFile
 from postroad.trail.pinned import Pinned, pin
-from postroad.trail.probing import probe_filters
+from postroad.trail.probing import Probe, matching_filters
 from postroad.trail.schemas import table_named
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from postroad.trail.coverage import Hole
     from postroad.trail.files import FileEntry
 
-__all__ = ["DEFAULT_SKEW_MS", "DEFAULT_TOLERANCE_MS", "Subscriber", "Trail"]
+__all__ = ["DEFAULT_SKEW_MS", "DEFAULT_TOLERANCE_MS", "Trail"]
 
 # How far the clocks of brokers may be apart.
 DEFAULT_SKEW_MS = 5_000
@@ -36,15 +38,6 @@ DEFAULT_SKEW_MS = 5_000
 DEFAULT_TOLERANCE_MS = 10_000
 
 _MANIFESTS = "manifests"
-
-
-class Subscriber(NamedTuple):
-    """Who stood behind a subscription number."""
-
-    number: int
-    principal: str
-    topic: str
-    selector: str
 
 
 class Trail:
@@ -57,8 +50,12 @@ class Trail:
         warnings: what could not be read, by name, and was left out.
     """
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, probe: Probe | None = None) -> None:
         """Open a trail.
+
+        Args:
+            root: the directory.
+            probe: asks filters; without one, where filters are the record, the findings say that it is not complete.
 
         Raises:
             TrailError: there is no such directory.
@@ -69,6 +66,7 @@ class Trail:
         self.reads = Reads()
         self._pinned: dict[int, Pinned] = {}
         self._damage: list[str] = []
+        self._ask = probe
 
     @property
     def warnings(self) -> list[str]:
@@ -167,9 +165,54 @@ class Trail:
                 tables.append(file.read(names, {group.index for group in groups}))
             except TrailDamageError as error:
                 evidence.gaps.append(self._damaged(error, file_range(groups)))
-        if tables:
-            attached = [one.number for one in self.subscribers(evidence.broker, since, until)]
-            probe_filters(evidence, tables, neighbours, attached)
+        filters, damaged = [], 0
+        for rows in tables:
+            some, bad = matching_filters(rows, evidence.identity)
+            filters += some
+            damaged += bad
+        if damaged:
+            evidence.gaps.append(Gap(since, until, f"{damaged} filters are damaged"))
+        if not filters:
+            return
+        if self._ask is None:
+            evidence.gaps.append(Gap(since, until, "filters cannot be asked here"))
+            return
+        attached = [one.number for one in self.subscribers(evidence.broker, since, until)]
+        evidence.probes += len(filters)
+        for kind, hit in self._ask(filters, evidence.identity, neighbours, attached):
+            evidence.add(kind, hit)
+
+    def answer(
+        self,
+        broker: int,
+        identity: MessageId,
+        tolerance: int = DEFAULT_TOLERANCE_MS,
+        skew: int = DEFAULT_SKEW_MS,
+    ) -> Answer:
+        """The findings of one broker, with the names behind the numbers in them."""
+        findings = self.findings(broker, identity, tolerance, skew)
+        numbers = {hit.number for hits in (findings.delivered, findings.queued) for hit in hits}
+        numbers |= {drop.subscriber for drop in findings.dropped if drop.subscriber}
+        known = self.named_subscribers(broker, numbers)
+        publisher = None
+        if broker == identity.broker and findings.published is not None:
+            publisher = self.publisher(broker, identity.publisher)
+        return Answer(findings, publisher, known)
+
+    def trace(self, identity: MessageId, tolerance: int = DEFAULT_TOLERANCE_MS, skew: int = DEFAULT_SKEW_MS) -> Told:
+        """Where a message went, asking broker by broker from its origin."""
+        question = Reconstruction(identity)
+        here = set(self.brokers())
+        answers = []
+        while wanted := question.to_ask():
+            for broker in wanted:
+                if broker not in here:
+                    question.tell(broker, None)
+                    continue
+                answer = self.answer(broker, identity, tolerance, skew)
+                answers.append(answer)
+                question.tell(broker, answer.findings)
+        return told(question.journey(), answers)
 
     # --- one time --------------------------------------------------------------------------------------------------
 
@@ -219,13 +262,20 @@ class Trail:
                 return str(row["name"])
         return None
 
-    def subscriber(self, broker: int, number: int) -> Subscriber | None:
-        """Who stands behind a subscription number; None when the record does not say."""
-        entries = self.pinned(broker).numbered("attachments", number, self.reads)
-        for row in self._all_rows(entries, broker, table_named("attachments").schema.names):
-            if row["subscriber"] == number and row["begins"]:
-                return _subscriber(row)
-        return None
+    def named_subscribers(self, broker: int, numbers: Iterable[int]) -> tuple[Subscriber, ...]:
+        """Who stands behind subscription numbers, as far as the record says."""
+        missing = set(numbers)
+        found: list[Subscriber] = []
+        while missing:
+            # A file that names one of them mostly names the others.
+            entries = self.pinned(broker).numbered("attachments", min(missing), self.reads)
+            looked_for = min(missing)
+            for row in self._all_rows(entries, broker, table_named("attachments").schema.names):
+                if row["subscriber"] in missing and row["begins"]:
+                    missing.discard(row["subscriber"])
+                    found.append(_subscriber(row))
+            missing.discard(looked_for)
+        return tuple(sorted(found))
 
     def aliased(self, alias: str, since: int | None = None, until: int | None = None) -> list[MessageId]:
         """The messages that bore a foreign id, between two times if given.
