@@ -1,0 +1,122 @@
+"""Ribbon filters: never a false no, as many false yeses as promised, near the limit in size."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from postroad.errors import LimitError
+from postroad.filters import FilterError, RibbonFilter, limit_bits, mix64, rate_for, ribbon_bits
+from postroad.filters.ribbon import MAX_RIBBON_KEYS, WIDTH
+
+words = st.integers(0, 2**64 - 1)
+key_lists = st.lists(words, max_size=300).map(lambda keys: np.array(keys, np.uint64))
+rates = st.floats(2.0**-30, 0.99)
+K1, K2, K3 = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93, 0xC2B2AE3D27D4EB4F
+MASK = 2**64 - 1
+
+
+def slow_contains(made: RibbonFilter, key: int) -> bool:
+    """Straight from the rule of the format, bit by bit."""
+    word = mix64(key ^ mix64(made.seed))
+    start = ((word >> 32) * ((made.blocks - 1) * WIDTH + 1)) >> 32
+    low, high = word * K1 & MASK, word * K2 & MASK
+    coefficients = ((high ^ high >> 32) << 64 | (low ^ low >> 32)) | 1
+    print_ = (word * K3 & MASK) >> 32
+    wide = made.columns + (start // WIDTH >= made.short)
+    total = 0
+    for index in range(WIDTH):
+        if coefficients >> index & 1:
+            row = start + index
+            block, inside = divmod(row, WIDTH)
+            base = 2 * (block * (made.columns + 1) - min(block, made.short))
+            for column in range(wide):
+                word_at = int(made.words[base + 2 * column + inside // 64])
+                total ^= (word_at >> inside % 64 & 1) << column
+    return total == print_ & ((1 << wide) - 1)
+
+
+@given(key_lists, rates)
+def test_filter_never_denies_a_key_it_was_built_of(keys: np.ndarray, rate: float) -> None:
+    made = RibbonFilter.build(keys, rate)
+    assert made.contains(keys).all()
+    assert made.rate <= rate * 1.0001
+
+
+@given(key_lists, rates, st.lists(words, min_size=1, max_size=20))
+@settings(max_examples=30)
+def test_filter_answers_as_the_format_says(keys: np.ndarray, rate: float, probes: list[int]) -> None:
+    made = RibbonFilter.build(keys, rate)
+    asked = np.concatenate([keys[:10], np.array(probes, np.uint64)])
+    assert made.contains(asked).tolist() == [slow_contains(made, int(key)) for key in asked]
+
+
+@pytest.mark.parametrize(("n", "rate"), [(5_000, 0.02), (40_000, 0.003), (700, 1 / 64), (3_000, 0.3)])
+def test_error_rate_is_within_three_standard_errors_of_the_promise(n: int, rate: float) -> None:
+    random = np.random.default_rng(7)
+    probes, wrong, promised = 1_000_000, 0, 0.0
+    for _ in range(2):
+        made = RibbonFilter.build(random.integers(0, 2**64, n, np.uint64), rate)
+        wrong += int(made.contains(random.integers(0, 2**64, probes, np.uint64)).sum())
+        promised += made.rate / 2
+    assert promised == pytest.approx(rate, rel=0.1)
+    assert abs(wrong / (2 * probes) - promised) <= 3 * math.sqrt(promised / (2 * probes))
+
+
+def test_size_comes_within_eight_percent_of_the_limit() -> None:
+    keys = np.random.default_rng(3).integers(0, 2**64, 38_836, np.uint64)
+    rate = rate_for(1e-5)
+    made = RibbonFilter.build(keys, rate)
+    assert len(bytes(made)) * 8 == made.bits
+    assert made.rate <= rate
+    assert made.bits / len(keys) <= 1.08 * limit_bits(rate)
+    assert ribbon_bits(len(keys), rate) == pytest.approx(made.bits, rel=0.01)
+
+
+def test_duplicate_keys_are_harmless() -> None:
+    keys = np.repeat(np.arange(500, dtype=np.uint64), 3)
+    assert RibbonFilter.build(keys, 1e-4).contains(keys).all()
+
+
+def test_same_keys_give_the_same_filter() -> None:
+    keys = np.random.default_rng(5).integers(0, 2**64, 2_000, np.uint64)
+    assert bytes(RibbonFilter.build(keys, 1e-3)) == bytes(RibbonFilter.build(keys, 1e-3))
+
+
+@given(key_lists, rates)
+def test_bytes_round_trip(keys: np.ndarray, rate: float) -> None:
+    made = RibbonFilter.build(keys, rate)
+    back = RibbonFilter.from_bytes(bytes(made), made.seed)
+    assert (back.columns, back.blocks, back.short) == (made.columns, made.blocks, made.short)
+    assert back.contains(keys).all()
+    assert back.rate == made.rate
+
+
+@given(key_lists, rates, st.integers(0, 40), st.binary(max_size=40))
+def test_other_bytes_are_refused_or_answer_without_harm(keys: np.ndarray, rate: float, cut: int, random: bytes) -> None:
+    data = bytes(RibbonFilter.build(keys, rate))
+    for damaged in (data[: len(data) - cut], random, bytes(4) + data[4:]):
+        try:
+            RibbonFilter.from_bytes(damaged, 0).contains(keys)
+        except FilterError:
+            continue
+        assert len(damaged) % 8 == 0
+
+
+def test_truncated_bytes_are_refused() -> None:
+    made = RibbonFilter.build(np.arange(1_000, dtype=np.uint64), 1e-3)
+    with pytest.raises(FilterError, match="words are no ribbon filter"):
+        RibbonFilter.from_bytes(bytes(made)[:-8], made.seed)
+    with pytest.raises(FilterError, match="no ribbon filter"):
+        RibbonFilter.from_bytes(b"", made.seed)
+
+
+def test_impossible_requests_are_refused() -> None:
+    with pytest.raises(FilterError, match="between 2\\^-31 and 1"):
+        RibbonFilter.build(np.zeros(1, np.uint64), 1.0)
+    with pytest.raises(LimitError):
+        RibbonFilter.build(np.zeros(MAX_RIBBON_KEYS + 1, np.uint64), 0.5)
