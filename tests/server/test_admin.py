@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from postroad.server import admin
+from postroad.server import admin, http
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def test_other_requests_are_refused_with_a_reason(tmp_path: Path, path: str, hea
 def test_a_request_that_never_ends_is_cut_and_too_many_at_once_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admin, "REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(http, "REQUEST_SECONDS", 1.0)
     monkeypatch.setattr(admin, "MOST_REQUESTS", 2)
 
     async def talk() -> None:

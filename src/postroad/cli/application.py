@@ -15,6 +15,7 @@ from postroad.cli.brokers import broker
 from postroad.cli.checking import match
 from postroad.cli.labs import trail
 from postroad.cli.networks import plan
+from postroad.cli.operating import status, stop, up
 from postroad.cli.publishing import publish
 from postroad.cli.subscribing import subscribe
 from postroad.errors import PostroadError
@@ -38,7 +39,8 @@ app.command()(publish)
 app.command()(subscribe)
 app.command()(match)
 app.add_typer(network, name="network")
-network.command()(plan)
+for command in (plan, up, status, stop):
+    network.command()(command)
 lab = typer.Typer(help="Experiments.", no_args_is_help=True)
 app.add_typer(lab, name="lab")
 lab.command()(trail)

@@ -13,10 +13,17 @@ if TYPE_CHECKING:
 
     from postroad.client import Client
 
-__all__ = ["Attributes", "Ca", "Login", "Passcode", "Reach", "Server", "read_attributes"]
+__all__ = ["Attributes", "Ca", "Directory", "Login", "Passcode", "Reach", "Server", "read_attributes"]
 
 Server = Annotated[
     str, typer.Option(envvar="POSTROAD_SERVER", help="Where the broker is: stomp://host:port, or stomps://… for TLS.")
+]
+Directory = Annotated[
+    str | None,
+    typer.Option(
+        envvar="POSTROAD_DIRECTORY",
+        help="Where the directory of a network is, http://host:port: it names a broker; instead of --server.",
+    ),
 ]
 Login = Annotated[str | None, typer.Option(envvar="POSTROAD_LOGIN", help="Who you are, where the broker asks.")]
 Passcode = Annotated[
@@ -39,13 +46,15 @@ class Reach(NamedTuple):
     login: str | None
     passcode: str | None
     ca: str | None
+    directory: str | None = None
 
     def client(self, *, reconnect: bool = False) -> Client:
         """A client, not connected yet."""
         from postroad.client import Reconnect, connect
 
         return connect(
-            self.server,
+            None if self.directory else self.server,
+            directory=self.directory,
             login=self.login,
             passcode=self.passcode,
             tls=self._tls(),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroad.cli.connecting import Attributes, Ca, Login, Passcode, Reach, Server, read_attributes
+from postroad.cli.connecting import Attributes, Ca, Directory, Login, Passcode, Reach, Server, read_attributes
 from postroad.cli.output import AsJson, echo_json
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def publish(
     rate: Annotated[float | None, typer.Option(min=0.001, help="Messages per second, at most.")] = None,
     receipt: Annotated[bool, typer.Option("--receipt", help="Wait for the broker, and print the ids.")] = False,
     server: Server = "stomp://127.0.0.1:61613",
+    directory: Directory = None,
     login: Login = None,
     passcode: Passcode = None,
     ca: Ca = None,
@@ -44,7 +45,7 @@ def publish(
     if stdin_lines and (bodies or count > 1):
         raise typer.BadParameter("--stdin-lines takes neither bodies nor --count")
     attributes = read_attributes(attribute)
-    reach = Reach(server, login, passcode, ca)
+    reach = Reach(server, login, passcode, ca, directory)
     parts = _of_lines(topic, attributes) if stdin_lines else _of_bodies(topic, attributes, bodies or [""], count)
     sent, seconds = asyncio.run(_send(reach, _paced(parts, rate) if rate else parts, receipt, as_json))
     if as_json:

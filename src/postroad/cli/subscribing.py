@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from postroad.cli.connecting import Ca, Login, Passcode, Reach, Server
+from postroad.cli.connecting import Ca, Directory, Login, Passcode, Reach, Server
 from postroad.cli.output import AsJson, json_text, printable
 
 if TYPE_CHECKING:
@@ -44,13 +44,14 @@ def subscribe(
     reconnect: Annotated[bool, typer.Option("--reconnect", help="Connect again when the connection is lost.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not say on stderr when messages can come.")] = False,
     server: Server = "stomp://127.0.0.1:61613",
+    directory: Directory = None,
     login: Login = None,
     passcode: Passcode = None,
     ca: Ca = None,
     as_json: AsJson = False,
 ) -> None:
     """Print messages as they come, one a line: topic, attributes, body. Ctrl-C ends it."""
-    reach = Reach(server, login, passcode, ca)
+    reach = Reach(server, login, passcode, ca, directory)
 
     async def listen() -> None:
         chosen = None if overflow is None else overflow.value
@@ -59,7 +60,7 @@ def subscribe(
             client.subscribe(topic, where, ack=ack.value, overflow=chosen) as subscription,  # type: ignore[arg-type]
         ):
             if not quiet:
-                typer.echo(f"subscribed to {topic}{' where ' if where else ''}{where} at {server}", err=True)
+                typer.echo(f"subscribed to {topic}{' where ' if where else ''}{where} at {client.server}", err=True)
             printed = 0
             async for message in subscription:
                 _print(message, subscription, as_json)

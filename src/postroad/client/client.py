@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from postroad.client.acknowledging import acknowledgement
 from postroad.client.address import parse_address
+from postroad.client.directory import DirectoryOfServers, OneServer
 from postroad.client.errors import ClientError
 from postroad.client.line import Hello
 from postroad.client.sending import send_frame
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from postroad.client.clock import ClientClock
+    from postroad.client.directory import Servers
     from postroad.client.line import Line
     from postroad.client.receiving import ReceivedMessage
     from postroad.client.reconnecting import Reconnect
@@ -40,8 +42,9 @@ WRITE_MESSAGES = 1_000
 
 
 def connect(
-    server: str,
+    server: str | None = None,
     *,
+    directory: str | None = None,
     login: str | None = None,
     passcode: str | None = None,
     tls: ssl.SSLContext | None = None,
@@ -53,6 +56,8 @@ def connect(
 
     Args:
         server: `stomp://host:port`, or `stomps://host:port` for TLS.
+        directory: instead of a server, `http://host:port` of a network's directory. Each connection asks it for live
+            brokers and tries them in order.
         login: who you are, where the server asks.
         passcode: the proof of it.
         tls: how to check the server's certificate; by default against the system's authorities.
@@ -61,15 +66,22 @@ def connect(
         reconnect: when to try again after the connection is lost; by default never.
 
     Raises:
-        ClientError: the address is not one.
+        ClientError: the address is not one, or there are two or none.
     """
-    address = parse_address(server)
-    if tls is not None and not address.tls:
-        raise ClientError(f"server {server!r} is without TLS; write stomps://… to use it")
+    if (server is None) == (directory is None):
+        raise ClientError("connect to a server or through a directory: give one of them")
     if min(heart_beat) < 0 or timeout <= 0:
         raise ClientError("heart_beat is 0 or more milliseconds, and timeout more than 0 seconds")
     hello = Hello(login=login, passcode=passcode, heart_beat=heart_beat, tls=tls, timeout=timeout)
-    return Client(Wire(address, hello, reconnect))
+    servers: Servers
+    if server is not None:
+        address = parse_address(server)
+        if tls is not None and not address.tls:
+            raise ClientError(f"server {server!r} is without TLS; write stomps://… to use it")
+        servers = OneServer(address)
+    else:
+        servers = DirectoryOfServers(directory or "", timeout, tls)
+    return Client(Wire(servers, hello, reconnect))
 
 
 class Client:
@@ -90,6 +102,11 @@ class Client:
             # The program's own error is the one to see.
             if kind is None:
                 raise
+
+    @property
+    def server(self) -> str:
+        """The server of the present connection, or of the last one."""
+        return str(self._wire.address or "")
 
     async def clock(self) -> ClientClock:
         """How the server's clock compares with this machine's, if the server said its time."""

@@ -17,6 +17,7 @@ from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
     from postroad.client.address import Address
+    from postroad.client.directory import Servers
     from postroad.client.line import Hello
     from postroad.client.reconnecting import Reconnect
     from postroad.protocols.stomp import Frame
@@ -39,12 +40,13 @@ class Wire:
     """Keeps a connection up, as far as it may, and the subscriptions on it.
 
     Attributes:
-        address: where the server is.
+        address: the server of the present connection, or of the last one; None before the first.
         intake: what waits for the program, and whether there is room for more.
     """
 
-    def __init__(self, address: Address, hello: Hello, reconnect: Reconnect | None) -> None:
-        self.address = address
+    def __init__(self, servers: Servers, hello: Hello, reconnect: Reconnect | None) -> None:
+        self.address: Address | None = None
+        self._servers = servers
         self.intake = Intake()
         self._hello = hello
         self._reconnect = reconnect
@@ -129,8 +131,19 @@ class Wire:
     # --- connections -----------------------------------------------------------------------------------------------
 
     async def _connect(self) -> Line:
-        self._lines += 1
-        return await Line.open(self.address, self._hello, self._lines, self.intake, self._deliver)
+        """Connect to the first server that takes this client; raises what the last one said when none does."""
+        failure: PostroadError = ConnectionLost(f"{self._servers}: names no server")
+        for address in await self._servers.addresses():
+            self._lines += 1
+            try:
+                line = await Line.open(address, self._hello, self._lines, self.intake, self._deliver)
+            except PostroadError as error:
+                # Lost or refused: another server may have room where this one is full.
+                failure = error
+            else:
+                self.address = address
+                return line
+        raise failure
 
     def _deliver(self, frame: Frame, connection: int) -> None:
         found = self._subscribed.get(frame.headers.get("subscription", ""))

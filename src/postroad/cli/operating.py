@@ -1,0 +1,133 @@
+"""`postroad network up`, `status` and `stop`: run a whole network on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from postroad.cli.output import AsJson, echo_json
+from postroad.errors import PostroadError
+
+if TYPE_CHECKING:
+    from postroad.network import Listener, NetworkRun
+    from postroad.topology import Plan
+
+__all__ = ["status", "stop", "up"]
+
+# The answer to "is all well?" is no.
+EXIT_NOT_WELL = 1
+
+Where = Annotated[Path, typer.Argument(metavar="PLAN|DIR", help="The plan, or the data directory of the network.")]
+Data = Annotated[
+    Path | None, typer.Option(help="Where its settings, logs and data are; PLAN's name with .network by default.")
+]
+
+
+def up(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, as `postroad network plan` writes it.")],
+    data: Data = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Return when it is up, and leave it running.")] = False,
+    directory_port: Annotated[int, typer.Option(min=0, max=65_535, help="For clients that ask for brokers.")] = 8160,
+    directory_host: Annotated[str, typer.Option(help="The directory's address.")] = "127.0.0.1",
+    secret: Annotated[
+        str | None,
+        typer.Option(
+            envvar="POSTROAD_SECRET", help="What all brokers share; needed where a broker is not on 127.0.0.1."
+        ),
+    ] = None,
+    wait: Annotated[float, typer.Option(min=1, help="Seconds that the network may take to come up.")] = 300.0,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    as_json: AsJson = False,
+) -> None:
+    """Start every broker of a plan as a process, wait until they are linked, and watch them until Ctrl-C."""
+    from postroad.network import NetworkRun, RunOptions, place_of
+
+    place = place_of(plan, data)
+    if plan.is_dir():
+        raise PostroadError(f"{plan} is a directory; name the plan, and its data directory with --data")
+    read = _read(plan)
+    if detach:
+        options = ["--data", place.root, "--directory-port", directory_port, "--directory-host", directory_host]
+        options += ["--wait", wait, "--log-level", log_level, "--json"]
+        _start_in_background([str(each) for each in (plan, *options)], place.root, secret, as_json)
+        return
+    options_given = RunOptions(secret, log_level, directory_host, directory_port, wait)
+    asyncio.run(_until_stopped(NetworkRun(read, plan, place, _listener(as_json), options_given)))
+
+
+def _read(path: Path) -> Plan:
+    from postroad.topology import Plan
+
+    try:
+        return Plan.parse(path.read_text("utf-8"))
+    except OSError as error:
+        hint = "write a plan with `postroad network plan SHAPE --out FILE`"
+        raise PostroadError(f"{path}: cannot be read ({error.strerror}); {hint}") from None
+    except UnicodeDecodeError:
+        raise PostroadError(f"{path}: not a plan: it is not text") from None
+
+
+def _listener(as_json: bool) -> Listener:
+    from postroad.cli import watching
+
+    if as_json:
+        return watching.JsonLines()
+    return watching.LiveTable() if sys.stdout.isatty() else watching.PlainLines()
+
+
+async def _until_stopped(run: NetworkRun) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, run.stop)
+    await run.run()
+
+
+def _start_in_background(arguments: list[str], root: Path, secret: str | None, as_json: bool) -> None:
+    import os
+
+    from postroad.cli.watching import up_fields, up_lines
+    from postroad.network import Place, start_detached
+
+    if secret is not None:
+        # Arguments can be seen by all users of the machine.
+        os.environ["POSTROAD_SECRET"] = secret
+    state = asyncio.run(start_detached(Place(root), arguments))
+    if as_json:
+        echo_json(up_fields(state))
+    else:
+        typer.echo(up_lines(state))
+        typer.echo(f"look at it with `postroad network status {root}`, stop it with `postroad network stop {root}`")
+
+
+def status(where: Where, data: Data = None, as_json: AsJson = False) -> None:
+    """Show the brokers of a running network. The exit code is 1 when one is dead, silent, or has links down."""
+    from rich.console import Console
+
+    from postroad.cli.watching import as_table, up_fields, view_fields
+    from postroad.network import Condition, find, look_once, place_of
+
+    state = find(place_of(where, data))
+    views = asyncio.run(look_once(state))
+    if as_json:
+        echo_json({**up_fields(state), "brokers": [view_fields(view) for view in views]})
+    else:
+        Console().print(as_table(state, views))
+    if any(view.condition is not Condition.READY for view in views):
+        raise typer.Exit(EXIT_NOT_WELL)
+
+
+def stop(where: Where, data: Data = None, as_json: AsJson = False) -> None:
+    """Stop a running network, from any terminal."""
+    from postroad.network import place_of, stop_network
+
+    stopped = asyncio.run(stop_network(place_of(where, data)))
+    if as_json:
+        echo_json({"event": "stopped", **stopped._asdict()})
+    else:
+        killed = f", {stopped.killed} of them the hard way" if stopped.killed else ""
+        typer.echo(f"stopped {stopped.brokers} broker{'' if stopped.brokers == 1 else 's'}{killed}")

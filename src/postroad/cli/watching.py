@@ -1,0 +1,173 @@
+"""What `postroad network up` shows: a live table for a terminal, lines for a log, JSON for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from postroad.cli.output import echo_json, printable
+from postroad.network import Condition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from postroad.network import BrokerView, NetworkState
+
+__all__ = ["JsonLines", "LiveTable", "PlainLines", "as_table", "up_fields", "up_lines", "view_fields"]
+
+_COLOURS = {
+    Condition.READY: "green",
+    Condition.STARTING: "yellow",
+    Condition.ALONE: "yellow",
+    Condition.SILENT: "red",
+    Condition.DEAD: "red",
+}
+# Whoever needs help comes first: a terminal shows the first brokers only, when there are many.
+_ORDER = (Condition.DEAD, Condition.SILENT, Condition.ALONE, Condition.STARTING, Condition.READY)
+
+
+def up_fields(state: NetworkState) -> dict[str, Any]:
+    """A network in a few fields."""
+    return {
+        "network": state.name,
+        "strategy": state.strategy,
+        "directory": state.directory,
+        "up": state.up,
+        "watcher_pid": state.watcher.pid,
+        "brokers": [
+            {"broker": each.number, "address": each.address, "pid": each.process.pid if each.process else None}
+            for each in state.brokers
+        ],
+    }
+
+
+def up_lines(state: NetworkState) -> str:
+    """The news that a network is up."""
+    count = len(state.brokers)
+    return (
+        f"network {state.name} is up: {count} broker{'' if count == 1 else 's'}, routing by {state.strategy}\n"
+        f"clients: --directory {state.directory}"
+    )
+
+
+def view_fields(view: BrokerView) -> dict[str, Any]:
+    """A broker in a few fields."""
+    fields: dict[str, Any] = msgspec.to_builtins(view)
+    return {**fields, "in_per_second": round(view.in_per_second, 1), "out_per_second": round(view.out_per_second, 1)}
+
+
+def as_table(state: NetworkState, views: Sequence[BrokerView]) -> Table:
+    """The brokers, those in trouble first."""
+    title = f"network {state.name}, {state.strategy}"
+    if state.directory:
+        title += f"; directory {state.directory}"
+    table = Table(title=title, title_justify="left")
+    table.add_column("broker", justify="right")
+    table.add_column("clients at", no_wrap=True)
+    for heading in ("links", "sessions", "subs", "in/s", "out/s"):
+        table.add_column(heading, justify="right")
+    table.add_column("state")
+    for view in sorted(views, key=lambda view: (_ORDER.index(view.condition), view.broker)):
+        answers = view.condition not in (Condition.DEAD, Condition.SILENT)
+        counts = [
+            f"{view.links_up}/{view.links_planned}",
+            f"{view.sessions:,}",
+            f"{view.subscriptions:,}",
+            f"{view.in_per_second:,.0f}",
+            f"{view.out_per_second:,.0f}",
+        ]
+        shown = counts if answers else ["-"] * len(counts)
+        where, colour = view.address.partition("//")[2], _COLOURS[view.condition]
+        table.add_row(str(view.broker), where, *shown, f"[{colour}]{view.condition}[/{colour}]")
+    return table
+
+
+def _death(broker: int, how: str, tail: str, command: str) -> str:
+    log = "\n".join(f"  {printable(line)}" for line in tail.splitlines()) or "  (nothing)"
+    return f"broker {broker} died: {how}. The end of its log:\n{log}\nto start it again: {command}"
+
+
+def _stopped(brokers: int, killed: int) -> str:
+    hard = f", {killed} of them the hard way" if killed else ""
+    return f"stopped {brokers} broker{'' if brokers == 1 else 's'}{hard}"
+
+
+class LiveTable:
+    """A table that is drawn again at each look, and lines above it for what happened."""
+
+    def __init__(self) -> None:
+        self._console = Console()
+        self._live = Live(console=self._console, auto_refresh=False, vertical_overflow="ellipsis")
+
+    def looked(self, state: NetworkState, views: Sequence[BrokerView]) -> None:
+        """Draw the table."""
+        if not self._live.is_started:
+            self._live.start()
+        self._live.update(as_table(state, views), refresh=True)
+
+    def came_up(self, state: NetworkState, views: Sequence[BrokerView]) -> None:
+        """Say so, above the table."""
+        self._console.print(f"{up_lines(state)}\nCtrl-C stops it", highlight=False)
+
+    def died(self, broker: int, how: str, tail: str, command: str) -> None:
+        """Say so, above the table."""
+        self._console.print(_death(broker, how, tail, command), highlight=False, markup=False, style="red")
+
+    def stopping(self) -> None:
+        """The table stays as it was last."""
+        self._live.stop()
+        self._console.print("stopping…")
+
+    def stopped(self, brokers: int, killed: int) -> None:
+        """Say so."""
+        self._console.print(_stopped(brokers, killed), highlight=False)
+
+
+class PlainLines:
+    """A line for whatever happens."""
+
+    def looked(self, state: NetworkState, views: Sequence[BrokerView]) -> None:
+        """Nothing happened."""
+
+    def came_up(self, state: NetworkState, views: Sequence[BrokerView]) -> None:
+        """Say so."""
+        typer.echo(up_lines(state))
+
+    def died(self, broker: int, how: str, tail: str, command: str) -> None:
+        """Say so."""
+        typer.echo(_death(broker, how, tail, command), err=True)
+
+    def stopping(self) -> None:
+        """Soon there is more to say."""
+
+    def stopped(self, brokers: int, killed: int) -> None:
+        """Say so."""
+        typer.echo(_stopped(brokers, killed))
+
+
+class JsonLines:
+    """An object for whatever happens."""
+
+    def looked(self, state: NetworkState, views: Sequence[BrokerView]) -> None:
+        """Nothing happened."""
+
+    def came_up(self, state: NetworkState, views: Sequence[BrokerView]) -> None:
+        """Say so."""
+        echo_json({"event": "up", **up_fields(state)})
+
+    def died(self, broker: int, how: str, tail: str, command: str) -> None:
+        """Say so."""
+        echo_json({"event": "died", "broker": broker, "how": how, "log": tail, "restart": command})
+
+    def stopping(self) -> None:
+        """Say so."""
+        echo_json({"event": "stopping"})
+
+    def stopped(self, brokers: int, killed: int) -> None:
+        """Say so."""
+        echo_json({"event": "stopped", "brokers": brokers, "killed": killed})

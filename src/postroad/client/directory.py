@@ -1,0 +1,111 @@
+"""Where servers are: one address that was given, or whatever a directory names when it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from postroad.client.address import Address, parse_address
+from postroad.client.errors import ClientError, ConnectionLost
+
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["DirectoryOfServers", "OneServer", "Servers"]
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+# A hundred addresses of a few dozen bytes each.
+MOST_BYTES = 64 * 1024
+
+
+class Servers(Protocol):
+    """Knows which servers to try."""
+
+    async def addresses(self) -> list[Address]:
+        """The servers to try now, in order.
+
+        Raises:
+            ConnectionLost: nobody can say.
+        """
+
+
+class OneServer:
+    """Always the same server."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+
+    async def addresses(self) -> list[Address]:
+        """The one."""
+        return [self._address]
+
+    def __str__(self) -> str:
+        return str(self._address)
+
+
+class _Answer(msgspec.Struct):
+    brokers: list[str]
+
+
+class DirectoryOfServers:
+    """A directory, as `postroad network up` runs one: asked at each connection, so that dead servers drop out.
+
+    Args:
+        url: `http://host:port`, or `https://…`.
+        timeout: seconds that it may take to answer.
+        tls: how to check its certificate.
+
+    Raises:
+        ClientError: that is no such address.
+    """
+
+    def __init__(self, url: str, timeout: float, tls: ssl.SSLContext | None = None) -> None:
+        self._url = url.rstrip("/")
+        self._timeout = timeout
+        self._tls = tls
+        try:
+            parts = urlsplit(self._url)
+            parts.port  # noqa: B018 - raises for a port that is not one
+        except ValueError as error:
+            raise ClientError(f"directory {url!r}: {error}; write it like http://127.0.0.1:8160") from None
+        if parts.scheme not in DEFAULT_PORTS or not parts.hostname or parts.path or parts.query or parts.username:
+            raise ClientError(f"directory {url!r}: write it like http://127.0.0.1:8160")
+        self._parts: SplitResult = parts
+
+    async def addresses(self) -> list[Address]:
+        """Ask for some servers that live; each client is given others first."""
+        try:
+            # In a thread: the library that speaks HTTP waits. It ends by itself when the timeout has passed.
+            body = await asyncio.to_thread(self._ask)
+            named = msgspec.json.decode(body, type=_Answer).brokers
+        except (OSError, HTTPException) as error:
+            raise ConnectionLost(f"directory {self._url}: cannot be asked ({error})") from error
+        except msgspec.MsgspecError:
+            raise ClientError(f"directory {self._url}: the answer to GET /brokers is no list of brokers") from None
+        if not named:
+            raise ConnectionLost(f"directory {self._url}: no broker is up")
+        return [parse_address(address) for address in named]
+
+    def _ask(self) -> bytes:
+        host, port = self._parts.hostname or "", self._parts.port or DEFAULT_PORTS[self._parts.scheme]
+        connection = (
+            HTTPSConnection(host, port, timeout=self._timeout, context=self._tls)
+            if self._parts.scheme == "https"
+            else HTTPConnection(host, port, timeout=self._timeout)
+        )
+        try:
+            connection.request("GET", "/brokers")
+            answer = connection.getresponse()
+            body = answer.read(MOST_BYTES)
+        finally:
+            connection.close()
+        if answer.status != 200:
+            raise HTTPException(f"it answered {answer.status} {answer.reason}")
+        return body
+
+    def __str__(self) -> str:
+        return self._url

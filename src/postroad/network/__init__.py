@@ -1,0 +1,30 @@
+"""The network: many brokers as processes, watched, found again, and looking like one (`docs/network.md`)."""
+
+from __future__ import annotations
+
+from postroad.network.directory import Directory
+from postroad.network.errors import NetworkError
+from postroad.network.finding import Stopped, find, look_once, start_detached, stop_network
+from postroad.network.running import DIRECTORY_PORT, Listener, NetworkRun, RunOptions
+from postroad.network.state import BrokerEntry, NetworkState, Place, place_of
+from postroad.network.watching import BrokerView, Condition
+
+__all__ = [
+    "DIRECTORY_PORT",
+    "BrokerEntry",
+    "BrokerView",
+    "Condition",
+    "Directory",
+    "Listener",
+    "NetworkError",
+    "NetworkRun",
+    "NetworkState",
+    "Place",
+    "RunOptions",
+    "Stopped",
+    "find",
+    "look_once",
+    "place_of",
+    "start_detached",
+    "stop_network",
+]

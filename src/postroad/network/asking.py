@@ -1,0 +1,77 @@
+"""Ask a broker of this machine how it is, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+__all__ = ["BrokerReport", "ask"]
+
+# A broker that is busy answers between two batches; one that does not in this time counts as hung.
+ANSWER_SECONDS = 3.0
+# A status lists up to 10,000 subscriptions with some 300 bytes each.
+MOST_BYTES = 16 * 1024 * 1024
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the core counts."""
+
+    sessions_now: int
+    subscriptions_now: int
+    accepted: int
+    delivered: int
+
+
+class NetworkReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The broker's part in its network."""
+
+    links: dict[str, Any]
+    relay: dict[str, Any]
+    routing: dict[str, Any]
+
+
+class BrokerReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a broker's status that is looked at here."""
+
+    broker: int
+    ready: bool
+    statistics: Counts
+    network: NetworkReport | None
+
+    @property
+    def links_up(self) -> int:
+        """Its links that work."""
+        return 0 if self.network is None else int(self.network.links.get("links_up", 0))
+
+    @property
+    def reached(self) -> int | None:
+        """The other brokers within its reach; None where its strategy does not know."""
+        found = None if self.network is None else self.network.routing.get("reached")
+        return None if found is None else int(found)
+
+    @property
+    def handed_on(self) -> int:
+        """Messages that it sent over its links."""
+        if self.network is None:
+            return 0
+        return int(self.network.relay.get("sent", 0)) + int(self.network.relay.get("relayed", 0))
+
+
+async def ask(port: int) -> BrokerReport | None:
+    """The report of the broker whose admin endpoint is at this port; None when it does not answer."""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                writer.write(b"GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+                size = int(head.partition("content-length:")[2].partition("\r\n")[0])
+                body = await reader.readexactly(min(size, MOST_BYTES))
+            finally:
+                writer.close()
+        return msgspec.json.decode(body, type=BrokerReport)
+    # Another program may have got the port, and say anything.
+    except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
+        return None

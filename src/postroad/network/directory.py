@@ -1,0 +1,73 @@
+"""The directory: hands each client some live brokers in turn, so that many brokers look like one and load spreads."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from postroad.server.http import LOOPBACK, LOOPBACK_NAMES, Answer, Endpoint, json_answer, text_answer
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["DEFAULT_COUNT", "Directory"]
+
+# One to connect to, and two others should it be gone by then.
+DEFAULT_COUNT = 3
+MOST_COUNT = 100
+# A crowd of clients that lost its broker asks within the same second; each is answered within a millisecond.
+MOST_REQUESTS = 1_000
+
+
+class Directory:
+    """Answers /brokers, /status and /health.
+
+    Two clients that ask one after the other get lists that begin with different brokers: broker after broker comes
+    first, and behind it those that follow in the order of the plan.
+
+    Args:
+        name: of the network.
+        live: the addresses of the brokers that live, in the order of the plan.
+        status: what /status tells.
+    """
+
+    def __init__(self, name: str, live: Callable[[], Sequence[str]], status: Callable[[], object]) -> None:
+        self._name = name
+        self._live = live
+        self._status = status
+        self._turn = 0
+        self._asked = 0
+
+    async def listen(self, port: int, host: str = LOOPBACK) -> asyncio.Server:
+        """Open the port. On another address than loopback, whoever reaches the machine may ask."""
+        names = LOOPBACK_NAMES if host in (LOOPBACK, "localhost", "::1") else ()
+        return await Endpoint(self._page, MOST_REQUESTS, names).listen(port, host)
+
+    def pick(self, count: int = DEFAULT_COUNT) -> list[str]:
+        """Up to `count` live brokers, beginning with the one whose turn it is."""
+        live = self._live()
+        if not live:
+            return []
+        first = self._turn % len(live)
+        self._turn = first + 1
+        self._asked += 1
+        return [live[(first + place) % len(live)] for place in range(min(count, len(live)))]
+
+    def statistics(self) -> dict[str, int]:
+        """How many clients asked, and how many brokers there are to name."""
+        return {"asked": self._asked, "live_now": len(self._live())}
+
+    def _page(self, path: str, query: Mapping[str, str]) -> Answer:
+        if path == "/brokers":
+            return self._brokers(query.get("count", str(DEFAULT_COUNT)))
+        if path == "/status":
+            return json_answer(self._status())
+        if path == "/health":
+            return text_answer(HTTPStatus.OK, "ok")
+        return text_answer(HTTPStatus.NOT_FOUND, "there are /brokers, /status and /health")
+
+    def _brokers(self, count: str) -> Answer:
+        if not (count.isascii() and count.isdigit() and 1 <= int(count) <= MOST_COUNT):
+            return text_answer(HTTPStatus.BAD_REQUEST, f"count is a whole number from 1 to {MOST_COUNT}")
+        return json_answer({"network": self._name, "brokers": self.pick(int(count))})

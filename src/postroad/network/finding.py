@@ -1,0 +1,107 @@
+"""A network that runs already: found by its data directory, looked at, stopped, or started in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from postroad.network.errors import NetworkError
+from postroad.network.launching import STOP_SECONDS, end, how_it_ended, log_tail
+from postroad.network.processes import is_alive, send_signal
+from postroad.network.watching import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from postroad.network.processes import ProcessMark
+    from postroad.network.state import NetworkState, Place
+    from postroad.network.watching import BrokerView
+
+__all__ = ["Stopped", "find", "look_once", "start_detached", "stop_network"]
+
+LOOK_SECONDS = 0.1
+# Rates need two looks.
+BETWEEN_LOOKS_SECONDS = 1.0
+
+
+class Stopped(NamedTuple):
+    """How many brokers were stopped, and how many of them had to be killed."""
+
+    brokers: int
+    killed: int
+
+
+def find(place: Place) -> NetworkState:
+    """The network of a data directory.
+
+    Raises:
+        NetworkError: there is none.
+    """
+    state = place.read()
+    if state is None:
+        raise NetworkError(f"no network is up in {place.root}; start one with `postroad network up PLAN`")
+    return state
+
+
+async def look_once(state: NetworkState) -> list[BrokerView]:
+    """The brokers as they are now, with the rates of a second."""
+    watch = Watch(time.monotonic)
+    await watch.look(state.brokers)
+    await asyncio.sleep(BETWEEN_LOOKS_SECONDS)
+    return await watch.look(state.brokers)
+
+
+async def stop_network(place: Place) -> Stopped:
+    """Stop a network from outside: through the process that watches it, or without one if that is gone.
+
+    Raises:
+        NetworkError: there is none.
+    """
+    state = find(place)
+    running = [entry.process for entry in state.running() if entry.process is not None]
+    if send_signal(state.watcher, signal.SIGTERM):
+        # It gives its brokers STOP_SECONDS, then kills them; after that it is stuck itself.
+        await _gone(state.watcher, 2 * STOP_SECONDS)
+        send_signal(state.watcher, signal.SIGKILL)
+    killed = await end([mark for mark in running if is_alive(mark)])
+    place.state_file.unlink(missing_ok=True)
+    return Stopped(len(running), killed)
+
+
+async def _gone(mark: ProcessMark, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    # Not a child of this process: nothing tells when it ends.
+    while is_alive(mark) and time.monotonic() < until:  # noqa: ASYNC110
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def start_detached(place: Place, arguments: Sequence[str]) -> NetworkState:
+    """Run `postroad network up` with these arguments in the background; returns when the network is up.
+
+    Raises:
+        NetworkError: it did not come up; the details are what it said.
+    """
+    place.root.mkdir(parents=True, exist_ok=True)
+    with place.watcher_log.open("wb") as output:
+        process = subprocess.Popen(  # noqa: ASYNC220 - returns at once, and the process stays when this one ends
+            [sys.executable, "-c", "from postroad.cli import main; main()", "network", "up", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        while (code := process.poll()) is None:
+            state = place.read()
+            if state is not None and state.up and state.watcher.pid == process.pid:
+                return state
+            await asyncio.sleep(LOOK_SECONDS)
+    except BaseException:
+        process.terminate()
+        raise
+    text = f"the network did not come up ({how_it_ended(code)}); all that was said is in {place.watcher_log}"
+    raise NetworkError(text, log_tail(place.watcher_log))

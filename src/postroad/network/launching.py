@@ -1,0 +1,121 @@
+"""Brokers as processes: written down, started, told to stop, and buried."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from postroad.network.configuration import write_config
+from postroad.network.ports import free_ports
+from postroad.network.processes import is_alive, mark_of, send_signal
+from postroad.network.state import BrokerEntry
+from postroad.server import broker_config
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
+    from postroad.network.processes import ProcessMark
+    from postroad.network.state import Place
+    from postroad.topology import Plan
+
+__all__ = ["STOP_SECONDS", "end", "how_it_ended", "launch", "log_tail", "prepare", "restart_command"]
+
+# A broker gives its clients 5 s to take their leave; after twice that it is stuck.
+STOP_SECONDS = 10.0
+LOOK_SECONDS = 0.05
+# The end of a log that an error shows: a traceback fits.
+TAIL_BYTES = 4_000
+TAIL_LINES = 12
+
+_PROGRAM = ("-c", "from postroad.cli import main; main()")
+
+
+def prepare(plan: Plan, place: Place, secret: str | None, log_level: str) -> list[BrokerEntry]:
+    """Write the settings of every broker; none runs yet."""
+    taken = {port for broker in plan.brokers for port in (broker.port, broker.link_port)}
+    graph = plan.graph()
+    entries = []
+    for broker, admin_port in zip(plan.brokers, free_ports(len(plan.brokers), taken), strict=True):
+        number = broker.number
+        config = broker_config(plan, number, place.data(number).resolve(), secret=secret, admin_port=admin_port)
+        write_config(place.config_file(number), msgspec.structs.replace(config, log_level=log_level))
+        host = f"[{broker.host}]" if ":" in broker.host else broker.host
+        entries.append(
+            BrokerEntry(
+                number=number,
+                address=f"stomp://{host}:{broker.port}",
+                link_port=broker.link_port,
+                admin_port=admin_port,
+                links=len(graph.neighbours(number)),
+            )
+        )
+    return entries
+
+
+async def launch(place: Place, entry: BrokerEntry) -> tuple[asyncio.subprocess.Process, BrokerEntry]:
+    """Start a broker; it may take a while until it answers."""
+    log = place.log_file(entry.number)
+    with log.open("ab") as output:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *_PROGRAM,
+            "broker",
+            "--config",
+            str(place.config_file(entry.number)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            # Ctrl-C in the terminal is for the process that watches; it tells the brokers in its own time.
+            start_new_session=True,
+        )
+    return process, msgspec.structs.replace(entry, process=mark_of(process.pid))
+
+
+async def end(marks: Collection[ProcessMark], seconds: float = STOP_SECONDS) -> int:
+    """Ask processes to stop, and end those that have not after a while; answers how many had to be ended."""
+    for mark in marks:
+        send_signal(mark, signal.SIGTERM)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await _gone(marks)
+            return 0
+    stuck = [mark for mark in marks if send_signal(mark, signal.SIGKILL)]
+    await _gone(stuck)
+    return len(stuck)
+
+
+async def _gone(marks: Collection[ProcessMark]) -> None:
+    # They need not be children of this process, so nothing tells when they end.
+    while any(is_alive(mark) for mark in marks):  # noqa: ASYNC110
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def how_it_ended(code: int) -> str:
+    """An exit code in words."""
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return f"ended by {signal.Signals(-code).name}"
+    return f"ended by signal {-code}"
+
+
+def log_tail(path: Path) -> str:
+    """The last lines of a log."""
+    try:
+        with path.open("rb") as log:
+            log.seek(max(0, log.seek(0, 2) - TAIL_BYTES))
+            lines: Sequence[str] = log.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(lines[-TAIL_LINES:])
+
+
+def restart_command(place: Place, broker: int) -> str:
+    """How to start a broker that died."""
+    return f"postroad broker --config {place.config_file(broker)}"

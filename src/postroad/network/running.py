@@ -1,0 +1,251 @@
+"""A whole network from the start to the end: start every broker, watch them, tell who died, stop them all.
+
+Nothing is started again by itself: a broker that died is news, and somebody should read its log first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import msgspec
+
+from postroad.network.directory import Directory
+from postroad.network.errors import NetworkError
+from postroad.network.launching import STOP_SECONDS, end, how_it_ended, launch, log_tail, prepare, restart_command
+from postroad.network.ports import check_ports
+from postroad.network.processes import mark_of
+from postroad.network.state import NetworkState
+from postroad.network.watching import Condition, Watch, missing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from postroad.network.state import BrokerEntry, Place
+    from postroad.network.watching import BrokerView
+    from postroad.topology import Plan
+
+__all__ = ["DIRECTORY_PORT", "Listener", "NetworkRun", "RunOptions"]
+
+DIRECTORY_PORT = 8160
+# How often brokers are asked, while they start and afterwards.
+STARTING_SECONDS = 0.2
+LOOK_SECONDS = 1.0
+# A broker that starts needs a processor for a second or two; more at once would only take longer, all of them.
+STARTING_AT_ONCE = max(2, os.cpu_count() or 2)
+
+
+class RunOptions(NamedTuple):
+    """How a network is run.
+
+    Attributes:
+        secret: what all brokers share; needed unless all are on the loopback address.
+        log_level: what brokers log: this and worse.
+        directory_host: the address of the directory.
+        directory_port: its port; 0 takes a free one.
+        wait_seconds: how long the network may take to come up.
+    """
+
+    secret: str | None = None
+    log_level: str = "info"
+    directory_host: str = "127.0.0.1"
+    directory_port: int = DIRECTORY_PORT
+    wait_seconds: float = 300.0
+
+
+class Listener(Protocol):
+    """Hears what happens to a network."""
+
+    def looked(self, state: NetworkState, views: Sequence[BrokerView]) -> None:
+        """The brokers were asked how they are."""
+
+    def came_up(self, state: NetworkState, views: Sequence[BrokerView]) -> None:
+        """Every broker is ready, has its links, and knows the others."""
+
+    def died(self, broker: int, how: str, tail: str, command: str) -> None:
+        """A broker ended by itself: how, the end of its log, and how to start it again."""
+
+    def stopping(self) -> None:
+        """All brokers were told to stop."""
+
+    def stopped(self, brokers: int, killed: int) -> None:
+        """All brokers are gone; some may have had to be killed."""
+
+
+class NetworkRun:
+    """One run of a network, for as long as `run` runs.
+
+    Args:
+        plan: the network.
+        plan_file: where the plan is, to be told to others.
+        place: its data directory.
+        listener: hears what happens.
+        options: how it is run.
+    """
+
+    def __init__(
+        self, plan: Plan, plan_file: Path, place: Place, listener: Listener, options: RunOptions | None = None
+    ) -> None:
+        self._plan = plan
+        self._plan_file = plan_file
+        self._place = place
+        self._listener = listener
+        self._options = options or RunOptions()
+        self._entries: dict[int, BrokerEntry] = {}
+        self._views: list[BrokerView] = []
+        self._watch = Watch(time.monotonic)
+        self._exits: dict[int, asyncio.Task[None]] = {}
+        self._exited: dict[int, int] = {}
+        self._told_to_stop = asyncio.Event()
+        self._impatient = asyncio.Event()
+        self._up = False
+        self._address = ""
+        self.directory = Directory(plan.name, self.live, lambda: {"network": plan.name, "brokers": self._views})
+
+    def stop(self) -> None:
+        """Stop all brokers in order; the second call ends them at once."""
+        if self._told_to_stop.is_set():
+            self._impatient.set()
+        self._told_to_stop.set()
+
+    def live(self) -> list[str]:
+        """The addresses of brokers that clients can connect to."""
+        return [view.address for view in self._views if view.condition in (Condition.READY, Condition.ALONE)]
+
+    async def run(self) -> None:
+        """Start, watch, stop. The state file is gone at the end, whatever happens.
+
+        Raises:
+            NetworkError: the network cannot be started; what was started is stopped again.
+        """
+        with self._place.held():
+            self._check_nothing_runs()
+            check_ports(self._plan)
+            server = await self._open_directory()
+            try:
+                prepared = prepare(self._plan, self._place, self._options.secret, self._options.log_level)
+                self._entries = {entry.number: entry for entry in prepared}
+                await self._start()
+                while not self._told_to_stop.is_set():
+                    await self._look()
+                    self._listener.looked(self._state(), self._views)
+                    await _set_within(self._told_to_stop, LOOK_SECONDS)
+            finally:
+                server.close()
+                await self._stop()
+                self._place.state_file.unlink(missing_ok=True)
+
+    def _check_nothing_runs(self) -> None:
+        state = self._place.read()
+        left = [] if state is None else state.running()
+        if left:
+            raise NetworkError(
+                f"{len(left)} brokers of an earlier run in {self._place.root} still run, though nobody watches them; "
+                f"end them with `postroad network stop {self._place.root}`"
+            )
+
+    async def _open_directory(self) -> asyncio.Server:
+        host, port = self._options.directory_host, self._options.directory_port
+        try:
+            server = await self.directory.listen(port, host)
+        except OSError as error:
+            raise NetworkError(
+                f"the directory cannot listen on {host}:{port} ({error.strerror}); "
+                "choose another port with --directory-port, or 0 for a free one"
+            ) from None
+        shown = f"[{host}]" if ":" in host else host
+        self._address = f"http://{shown}:{server.sockets[0].getsockname()[1]}"
+        return server
+
+    def _state(self) -> NetworkState:
+        watcher = mark_of(os.getpid())
+        assert watcher is not None
+        return NetworkState(
+            name=self._plan.name,
+            strategy=self._plan.strategy,
+            plan=str(self._plan_file),
+            watcher=watcher,
+            directory=self._address,
+            up=self._up,
+            brokers=tuple(self._entries.values()),
+        )
+
+    async def _start(self) -> None:
+        """Start the brokers, a few at a time, and wait until they make a network."""
+        waiting = list(self._entries)
+        deadline = time.monotonic() + self._options.wait_seconds
+        while not self._told_to_stop.is_set():
+            # Who does not answer yet is not asked for the state of others: a few hundred would take their time.
+            starting = sum(view.condition is Condition.STARTING for view in self._views)
+            for number in waiting[: max(0, STARTING_AT_ONCE - starting)]:
+                waiting.remove(number)
+                await self._launch(number)
+            await self._look()
+            self._listener.looked(self._state(), self._views)
+            if self._exited:
+                raise self._died_at_start()
+            lacking = missing(self._views)
+            if not waiting and not lacking:
+                self._up = True
+                self._place.write(self._state())
+                self._listener.came_up(self._state(), self._views)
+                return
+            if time.monotonic() > deadline:
+                raise NetworkError(
+                    f"the network is not up after {self._options.wait_seconds:g} s: {'; '.join(lacking[:5])}; "
+                    f"the logs are in {self._place.root}/brokers, and --wait gives it more time"
+                )
+            await _set_within(self._told_to_stop, STARTING_SECONDS)
+
+    async def _launch(self, number: int) -> None:
+        process, self._entries[number] = await launch(self._place, self._entries[number])
+        self._exits[number] = asyncio.create_task(self._wait(number, process))
+        self._place.write(self._state())
+
+    async def _wait(self, number: int, process: asyncio.subprocess.Process) -> None:
+        code = await process.wait()
+        self._exited[number] = code
+        self._views = [
+            msgspec.structs.replace(view, condition=Condition.DEAD) if view.broker == number else view
+            for view in self._views
+        ]
+        if self._up and not self._told_to_stop.is_set():
+            tail = log_tail(self._place.log_file(number))
+            self._listener.died(number, how_it_ended(code), tail, restart_command(self._place, number))
+
+    async def _look(self) -> None:
+        started = [entry for entry in self._entries.values() if entry.process is not None]
+        self._views = await self._watch.look(started)
+
+    def _died_at_start(self) -> NetworkError:
+        number, code = next(iter(self._exited.items()))
+        log = self._place.log_file(number)
+        return NetworkError(f"broker {number} did not start ({how_it_ended(code)}); its log is {log}", log_tail(log))
+
+    async def _stop(self) -> None:
+        self._told_to_stop.set()
+        marks = [entry.process for entry in self._entries.values() if entry.process is not None]
+        if marks:
+            self._listener.stopping()
+        ending = asyncio.create_task(end(marks, STOP_SECONDS))
+        hurry = asyncio.create_task(self._impatient.wait())
+        await asyncio.wait([ending, hurry], return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        if not ending.done():
+            ending.cancel()
+            ending = asyncio.create_task(end(marks, 0.0))
+        killed = await ending
+        await asyncio.gather(*self._exits.values())
+        if marks:
+            self._listener.stopped(len(marks), killed)
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,155 @@
+"""What a running network leaves in its data directory, so that other terminals find it.
+
+DIR/network.json              this file: there as long as the network runs
+DIR/network.lock              held by the process that watches the brokers
+DIR/brokers/N/broker.toml     the settings of broker N
+DIR/brokers/N/broker.log      what it printed
+DIR/brokers/N/data            what must survive a restart
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it runs
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from postroad.network.errors import NetworkError
+from postroad.network.processes import ProcessMark, is_alive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["BrokerEntry", "NetworkState", "Place", "place_of"]
+
+STATE_VERSION = 1
+
+
+class BrokerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker of a running network."""
+
+    number: int
+    address: str
+    link_port: int
+    admin_port: int
+    links: int
+    process: ProcessMark | None = None
+
+
+class NetworkState(msgspec.Struct, frozen=True, kw_only=True):
+    """A running network.
+
+    Attributes:
+        version: of this file.
+        name: of the network.
+        strategy: how its messages find their way.
+        plan: where its plan is.
+        watcher: the process that started the brokers and watches them.
+        directory: where clients ask for brokers; empty until that is open.
+        up: whether all brokers have once been ready and linked.
+        brokers: all of them.
+    """
+
+    version: int = STATE_VERSION
+    name: str
+    strategy: str
+    plan: str
+    watcher: ProcessMark
+    directory: str = ""
+    up: bool = False
+    brokers: tuple[BrokerEntry, ...] = ()
+
+    def running(self) -> list[BrokerEntry]:
+        """The brokers whose processes live."""
+        return [each for each in self.brokers if each.process is not None and is_alive(each.process)]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """The data directory of a network."""
+
+    root: Path
+
+    @property
+    def state_file(self) -> Path:
+        """Where the state is."""
+        return self.root / "network.json"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held as long as the network is watched."""
+        return self.root / "network.lock"
+
+    @property
+    def watcher_log(self) -> Path:
+        """What a detached watcher prints."""
+        return self.root / "network.log"
+
+    def config_file(self, broker: int) -> Path:
+        """The settings of a broker."""
+        return self.root / "brokers" / str(broker) / "broker.toml"
+
+    def log_file(self, broker: int) -> Path:
+        """What a broker printed."""
+        return self.root / "brokers" / str(broker) / "broker.log"
+
+    def data(self, broker: int) -> Path:
+        """What must survive a broker's restart."""
+        return self.root / "brokers" / str(broker) / "data"
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the directory for this process; the system lets go of it when the process ends, however it does.
+
+        Raises:
+            NetworkError: another process has it.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            lock = self.lock_file.open("a")
+        except OSError as error:
+            raise NetworkError(f"{self.root}: cannot be used as a data directory ({error.strerror})") from None
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise NetworkError(
+                    f"a network is up in {self.root}; see it with `postroad network status {self.root}`, "
+                    f"or stop it with `postroad network stop {self.root}`"
+                ) from None
+            yield
+
+    def write(self, state: NetworkState) -> None:
+        """Replace the state as a whole: no reader ever sees half of it."""
+        fresh = self.state_file.with_suffix(".new")
+        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
+        os.replace(fresh, self.state_file)
+
+    def read(self) -> NetworkState | None:
+        """The state; None when no network runs here. One that was killed left it too.
+
+        Raises:
+            NetworkError: the file is not one of ours.
+        """
+        try:
+            data = self.state_file.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            state = msgspec.json.decode(data, type=NetworkState)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise NetworkError(
+                f"{self.state_file} cannot be understood ({error}); remove it if no broker runs"
+            ) from None
+        if state.version != STATE_VERSION:
+            raise NetworkError(f"{self.state_file} is of version {state.version}; this program reads {STATE_VERSION}")
+        return state
+
+
+def place_of(given: Path, data: Path | None = None) -> Place:
+    """The data directory of a plan, or the directory itself: beside `plan.toml` it is `plan.network`."""
+    if data is not None:
+        return Place(data)
+    return Place(given if given.is_dir() else given.with_suffix(".network"))

@@ -1,0 +1,152 @@
+"""What the brokers of a network are seen to do: asked again and again, and compared with the time before."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from postroad.network.asking import ask
+from postroad.network.processes import is_alive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from postroad.network.asking import BrokerReport
+    from postroad.network.state import BrokerEntry
+
+__all__ = ["BrokerView", "Condition", "Watch", "missing"]
+
+# Brokers that are asked at once: each takes a connection, and one answer at a time is read anyway.
+ASKED_AT_ONCE = 32
+
+
+class Condition(StrEnum):
+    """What a broker is seen to be."""
+
+    STARTING = "starting"
+    READY = "ready"
+    ALONE = "links down"
+    SILENT = "silent"
+    DEAD = "dead"
+
+
+class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker as it was seen last.
+
+    Attributes:
+        broker: its number.
+        address: where clients connect.
+        admin: where it is asked.
+        pid: its process; None before it is started.
+        condition: `links down` means that clients can connect and some links are down.
+        links_up: links that work.
+        links_planned: links that the plan has.
+        reached: the other brokers within reach; None where the strategy does not know, or the broker says nothing.
+        sessions: clients.
+        subscriptions: theirs.
+        accepted: messages from clients since the start.
+        delivered: messages to clients.
+        handed_on: messages to other brokers.
+        in_per_second: accepted, of late.
+        out_per_second: delivered and handed on, of late.
+    """
+
+    broker: int
+    address: str
+    admin: str
+    pid: int | None
+    condition: Condition
+    links_up: int = 0
+    links_planned: int = 0
+    reached: int | None = None
+    sessions: int = 0
+    subscriptions: int = 0
+    accepted: int = 0
+    delivered: int = 0
+    handed_on: int = 0
+    in_per_second: float = 0.0
+    out_per_second: float = 0.0
+
+
+class Watch:
+    """Asks the brokers of a network.
+
+    Args:
+        clock: seconds that only go forward.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._last: dict[int, tuple[float, int, int]] = {}
+        self._seen: set[int] = set()
+
+    async def look(self, entries: Iterable[BrokerEntry]) -> list[BrokerView]:
+        """Ask all of them, now; answers in their order."""
+        turns = asyncio.Semaphore(ASKED_AT_ONCE)
+
+        async def one(entry: BrokerEntry) -> BrokerView:
+            async with turns:
+                report = await ask(entry.admin_port)
+            return self._view(entry, report if report is not None and report.broker == entry.number else None)
+
+        return list(await asyncio.gather(*(one(entry) for entry in entries)))
+
+    def _view(self, entry: BrokerEntry, report: BrokerReport | None) -> BrokerView:
+        told: dict[str, Any] = {
+            "broker": entry.number,
+            "address": entry.address,
+            "admin": f"http://127.0.0.1:{entry.admin_port}",
+            "pid": None if entry.process is None else entry.process.pid,
+            "links_planned": entry.links,
+        }
+        if report is None:
+            return BrokerView(condition=self._silence(entry), **told)
+        self._seen.add(entry.number)
+        condition = Condition.STARTING if not report.ready else Condition.READY
+        if report.ready and report.links_up < entry.links:
+            condition = Condition.ALONE
+        counts = report.statistics
+        incoming, outgoing = counts.accepted, counts.delivered + report.handed_on
+        in_rate, out_rate = self._rates(entry.number, incoming, outgoing)
+        return BrokerView(
+            condition=condition,
+            links_up=report.links_up,
+            reached=report.reached,
+            sessions=counts.sessions_now,
+            subscriptions=counts.subscriptions_now,
+            accepted=counts.accepted,
+            delivered=counts.delivered,
+            handed_on=report.handed_on,
+            in_per_second=in_rate,
+            out_per_second=out_rate,
+            **told,
+        )
+
+    def _silence(self, entry: BrokerEntry) -> Condition:
+        if entry.process is None or not is_alive(entry.process):
+            return Condition.DEAD
+        return Condition.SILENT if entry.number in self._seen else Condition.STARTING
+
+    def _rates(self, broker: int, incoming: int, outgoing: int) -> tuple[float, float]:
+        now = self._clock()
+        then, was_in, was_out = self._last.get(broker, (now, incoming, outgoing))
+        self._last[broker] = (now, incoming, outgoing)
+        # A broker that was started again counts from 0.
+        if now <= then or incoming < was_in or outgoing < was_out:
+            return 0.0, 0.0
+        return (incoming - was_in) / (now - then), (outgoing - was_out) / (now - then)
+
+
+def missing(views: Sequence[BrokerView]) -> list[str]:
+    """What keeps a network from being up: every broker is ready, has its links, and knows every other broker."""
+    found = []
+    for view in views:
+        if view.condition is not Condition.READY:
+            links = f" ({view.links_up} of {view.links_planned})" if view.condition is Condition.ALONE else ""
+            found.append(f"broker {view.broker}: {view.condition}{links}")
+        elif view.reached is not None and view.reached < len(views) - 1:
+            found.append(f"broker {view.broker}: knows {view.reached} of {len(views) - 1} others")
+    return found

@@ -1,0 +1,152 @@
+"""A network as its operator has it: up, used through the directory, one broker killed, seen, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+from postroad.client import Reconnect, connect
+from postroad.network import Place
+from postroad.network.ports import free_ports
+from postroad.network.processes import is_alive
+from postroad.topology import BrokerPlan, LinkPlan, Plan
+from tests.cli.programs import PROGRAM, here
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import pytest
+
+    from postroad.network import NetworkState
+
+# A bound for a process that hangs. Kernels may have to be compiled first, on a busy machine.
+SECONDS = 280
+
+
+def plan_of_a_line(path: Path, count: int) -> Path:
+    ports = free_ports(2 * count, set())
+    brokers = tuple(
+        BrokerPlan(number=number, port=ports.pop(), link_port=ports.pop()) for number in range(1, count + 1)
+    )
+    links = tuple(LinkPlan(between=(number, number + 1)) for number in range(1, count))
+    file = path / "plan.toml"
+    file.write_text(Plan(name="small", brokers=brokers, links=links).to_toml())
+    return file
+
+
+@contextlib.contextmanager
+def up(plan: Path) -> Iterator[subprocess.Popen[str]]:
+    """`postroad network up`, which is stopped at the end whatever happened."""
+    command = [*PROGRAM, "network", "up", str(plan), "--directory-port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(60)
+            finally:
+                process.kill()
+
+
+def event(process: subprocess.Popen[str]) -> dict[str, Any]:
+    assert process.stdout is not None
+    found: dict[str, Any] = json.loads(process.stdout.readline())
+    return found
+
+
+def state_of(plan: Path) -> NetworkState:
+    state = Place(plan.with_suffix(".network")).read()
+    assert state is not None
+    return state
+
+
+async def use(directory: str, plan: Path, process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Publish and subscribe through the directory, and go on after the subscriber's broker was killed."""
+    again = Reconnect(first=0.05, longest=0.2)
+    async with connect(directory=directory, reconnect=again) as subscriber, connect(directory=directory) as publisher:
+        assert subscriber.server != publisher.server
+        async with subscriber.subscribe("quotes.>", "price > 20") as quotes:
+            # Until the publisher's broker has heard of the subscription, nobody there wants the message.
+            await _published(publisher, quotes)
+            first = subscriber.server
+            entry = next(each for each in state_of(plan).brokers if each.address == first)
+            assert entry.process is not None
+            os.kill(entry.process.pid, signal.SIGKILL)
+            died = await asyncio.to_thread(event, process)
+            assert (died["event"], died["broker"], died["how"]) == ("died", entry.number, "ended by SIGKILL")
+            assert "listening" in died["log"]
+            await _published(publisher, quotes)
+            assert subscriber.server == publisher.server != first
+    return died
+
+
+async def _published(publisher: Any, quotes: Any) -> None:
+    waiting = asyncio.ensure_future(quotes.get())
+    while not waiting.done():
+        await publisher.publish("quotes.tokyo", {"price": 30}, "hello")
+        await asyncio.wait([waiting], timeout=0.1)
+    assert waiting.result().text == "hello"
+
+
+def test_a_network_is_used_loses_a_broker_is_looked_at_and_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of_a_line(tmp_path, 2)
+    with up(plan) as process:
+        told = event(process)
+        assert (told["event"], told["network"], len(told["brokers"])) == ("up", "small", 2)
+        died = asyncio.run(asyncio.wait_for(use(told["directory"], plan, process), SECONDS))
+        outcome = here(monkeypatch, "network", "status", str(plan), "--json")
+        shown = json.loads(outcome.out)
+        assert (outcome.code, shown["network"]) == (1, "small")
+        conditions = {view["broker"]: view["condition"] for view in shown["brokers"]}
+        assert conditions == {died["broker"]: "dead", 3 - died["broker"]: "links down"}
+        refused = here(monkeypatch, "network", "up", str(plan))
+        assert refused.code == 2
+        assert "a network is up in" in refused.err
+        marks = [each.process for each in state_of(plan).brokers]
+        assert here(monkeypatch, "network", "stop", str(plan)).out == "stopped 1 broker\n"
+        assert process.wait(SECONDS) == 0
+        assert not any(is_alive(mark) for mark in marks if mark is not None)
+        assert here(monkeypatch, "network", "status", str(plan)).code == 2
+
+
+def test_brokers_that_nobody_watches_any_more_are_found_and_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of_a_line(tmp_path, 1)
+    with up(plan) as process:
+        assert event(process)["event"] == "up"
+        process.kill()
+        process.wait()
+        (entry,) = state_of(plan).running()
+        refused = here(monkeypatch, "network", "up", str(plan))
+        assert (refused.code, "1 brokers of an earlier run" in refused.err) == (2, True)
+        shown = here(monkeypatch, "network", "status", str(plan.with_suffix(".network")))
+        assert (shown.code, "ready" in shown.out) == (0, True)
+        assert here(monkeypatch, "network", "stop", str(plan), "--json").out == (
+            '{"event": "stopped", "brokers": 1, "killed": 0}\n'
+        )
+        assert entry.process is not None
+        assert not is_alive(entry.process)
+
+
+def test_a_broker_that_cannot_start_ends_the_start_with_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of_a_line(tmp_path, 2)
+    blocked = Place(plan.with_suffix(".network")).data(2)
+    blocked.parent.mkdir(parents=True)
+    blocked.write_text("a file where a directory should be")
+    outcome = here(monkeypatch, "network", "up", str(plan), "--directory-port", "0")
+    assert outcome.code == 2
+    assert "broker 2 did not start (exit code 2); its log is" in outcome.err
+    assert "postroad: " in outcome.err.partition("\n")[2]
+    assert not Place(plan.with_suffix(".network")).state_file.exists()
