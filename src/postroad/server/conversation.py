@@ -230,8 +230,12 @@ class Conversation:
     def _accept(self, batch: Batch) -> bool:
         session = self._session
         assert session is not None
-        outbox = self._station.core.receive(batch, session, self._station.clock())
-        self._station.carry_out(outbox)
+        station = self._station
+        began = station.sampler.begin() if station.sampler is not None else 0
+        outbox = station.core.receive(batch, session, station.clock())
+        station.carry_out(outbox)
+        if began and station.sampler is not None:
+            station.sampler.end(began, len(batch), outbox)
         if outbox.refused:
             self._fail(f"{session.principal or 'anonymous'} may not publish to this topic")
         return not outbox.refused

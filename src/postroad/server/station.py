@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.messages.columns import Bytes
     from postroad.protocols.stomp import Rendered, Version
+    from postroad.server.sampling import Sampler
 
 __all__ = ["Reader", "Station", "steady_clock", "wall_clock"]
 
@@ -82,6 +83,7 @@ class Station:
         self.clock = clock
         self.timer = timer
         self.links: Sender | None = None
+        self.sampler: Sampler | None = None
         self._readers: dict[int, Reader] = {}
 
     def join(self, session: int, reader: Reader) -> None:

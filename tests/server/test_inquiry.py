@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from postroad.messages import MessageId
+from postroad.server import inquiry as module
+from postroad.server.inquiry import Inquiry
+from postroad.topology import waxman
+from postroad.tracking import Answer, Subscriber, Verdict
+from tests.tracking.worlds import TIME, Truth, World
+
+
+class Lines:
+    """The links of one broker, all in one event loop."""
+
+    def __init__(self, net: Net, broker: int) -> None:
+        self._net = net
+        self._broker = broker
+
+    @property
+    def up(self) -> frozenset[int]:
+        return frozenset(self._net.world.graph.neighbours(self._broker)) - self._net.dead
+
+    def ask(self, number: int, payload: bytes) -> None:
+        if number not in self._net.dead:
+            asyncio.get_running_loop().call_soon(self._net.inquiries[number].received, payload, self._broker)
+
+
+class Net:
+    """Brokers that answer from a world whose truth is known."""
+
+    def __init__(self, world: World, truth: Truth) -> None:
+        self.world = world
+        self.truth = truth
+        self.dead: set[int] = set()
+        topology = {broker: set(world.graph.neighbours(broker)) for broker in world.graph.brokers}
+        self.inquiries = {
+            broker: Inquiry(broker, 1, self._answerer(broker), lambda: 0, Lines(self, broker), lambda: topology)
+            for broker in world.graph.brokers
+        }
+
+    def _answerer(self, broker: int):  # type: ignore[no-untyped-def]
+        async def answer(message: MessageId) -> Answer:
+            await asyncio.sleep(0)
+            people = tuple(Subscriber(n, f"user{n}", "t.>", "") for b, n in self.truth.deliveries if b == broker)
+            return Answer(self.world.findings(broker, self.truth), f"from {message.publisher}", people)
+
+        return answer
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.05)
+
+
+def test_any_broker_finds_the_whole_way_by_asking_over_the_links() -> None:
+    random = Random(3)
+    world = World(waxman(20, 3), random)
+    truth = world.send(7)
+    net = Net(world, truth)
+    story = asyncio.run(net.inquiries[1].trace(truth.id))
+    assert {(stop.parent, stop.broker) for stop in story.journey.stops[1:]} == truth.hops
+    assert {(broker, hit.number) for broker, hit in story.journey.delivered} == truth.deliveries
+    assert story.publisher == "from 7"
+    assert set(story.subscribers) == truth.deliveries
+    assert story.journey.queries == len(truth.brokers)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_broker_that_is_gone_is_named_and_the_rest_is_told() -> None:
+    random = Random(3)
+    world = World(waxman(12, 4), random)
+    truth = world.send(1, share=0.9)
+    net = Net(world, truth)
+    gone = next(to for _, to in sorted(truth.hops))
+    net.dead = {gone}
+    story = asyncio.run(net.inquiries[1].trace(truth.id))
+    assert gone in story.journey.silent
+    assert story.journey.verdict is Verdict.RECORDED_IN_PART
+    assert gone not in {stop.broker for stop in story.journey.stops}
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_origin_that_is_not_there_is_not_called_a_no() -> None:
+    world = World(waxman(3, 4), Random(1))
+    truth = world.send(1)
+    net = Net(world, truth)
+    story = asyncio.run(net.inquiries[1].trace(MessageId(1, 99, TIME, 0)))
+    assert story.journey.verdict is Verdict.UNANSWERED
+    assert story.journey.silent == (99,)
+
+
+def test_a_broker_alone_answers_for_itself() -> None:
+    world = World(waxman(2, 4), Random(1))
+    truth = Truth(MessageId(7, 1, TIME, 0), frozenset(), frozenset({(1, 10)}))
+    answer = Net(world, truth)._answerer(1)
+    story = asyncio.run(Inquiry(1, 1, answer, lambda: 0).trace(truth.id))
+    assert story.journey.verdict is Verdict.DELIVERED
