@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from postroad.broker.consignments import Consignment
     from postroad.broker.numbers import PublisherNumbers
     from postroad.broker.recording import Recorder
     from postroad.broker.relaying import Relay
@@ -206,15 +207,19 @@ class Broker:
         source: Session | None,
         outbox: Outbox,
         now: int,
+        consignment: Consignment | None = None,
     ) -> None:
-        """Give each local subscription the rows that matched it; `source` is None for what came over a link."""
+        """Give each local subscription the rows that matched it; `source` is None for what came over a link.
+
+        The consignment that the rows came in, if any, hears when rows that have to wait leave their queues.
+        """
         expires = bool(batch.envelopes[:, EXPIRY].any())
         for slot, rows in self._grouping.by_slot(offsets, slots, len(self._by_slot)):
             subscription = self._by_slot[slot]
             assert subscription is not None
             if expires:
                 rows = self._unexpired(subscription, batch, rows, now)
-            self._hand_over(subscription, batch, rows, source, outbox, now)
+            self._hand_over(subscription, batch, rows, source, outbox, now, consignment)
 
     def count_unmatched(self, messages: int) -> None:
         """So many messages that entered here were wanted by nobody."""
@@ -236,6 +241,7 @@ class Broker:
         source: Session | None,
         outbox: Outbox,
         now: int,
+        consignment: Consignment | None,
     ) -> None:
         """Deliver rows now if the subscriber keeps up, or let them wait."""
         if not len(rows):
@@ -247,7 +253,7 @@ class Broker:
         if room:
             self._deliver(subscription, batch, rows[:room], outbox, now)
             rows = rows[room:]
-        subscription.waiting.push(batch, rows)
+        subscription.waiting.push(batch, rows, consignment, now)
         self.recorder.queued(batch, rows, subscription.number, now)
         if self._is_full(subscription):
             self._overflow(subscription, source, outbox, now)
@@ -275,7 +281,7 @@ class Broker:
                 )
             )
         else:
-            if not source.pushed_back_by:
+            if not source.paused:
                 outbox.pauses.append(source.number)
             source.pushed_back_by.add(subscription.number)
             subscription.pushes_back.add(source.number)
@@ -375,9 +381,26 @@ class Broker:
             session = self._sessions.get(number)
             if session is not None:
                 session.pushed_back_by.discard(subscription.number)
-                if not session.pushed_back_by:
+                if not session.paused:
                     outbox.resumes.append(number)
         subscription.pushes_back.clear()
+
+    def pause_for_link(self, session: int, link: int, outbox: Outbox) -> None:
+        """A link that a session publishes to is full: the session waits."""
+        publisher = self._sessions.get(session)
+        if publisher is None or link in publisher.full_links:
+            return
+        if not publisher.paused:
+            outbox.pauses.append(session)
+        publisher.full_links.add(link)
+
+    def resume_for_link(self, link: int, outbox: Outbox) -> None:
+        """A link has room again: those who waited for it go on, unless something else keeps them."""
+        for number, session in self._sessions.items():
+            if link in session.full_links:
+                session.full_links.discard(link)
+                if not session.paused:
+                    outbox.resumes.append(number)
 
     def acknowledge(self, session: Session, key: str, head: int, tail: int, positive: bool, now: int) -> Outbox:
         """A client acknowledges a message (or refuses it); in mode `client`, all earlier ones with it.
@@ -441,7 +464,7 @@ class Broker:
             waiting_messages_now=sum(each.waiting.messages for each in subscriptions),
             waiting_bytes_now=sum(each.waiting.bytes for each in subscriptions),
             unacknowledged_now=sum(len(each.unacknowledged) for each in subscriptions),
-            paused_publishers_now=sum(bool(session.pushed_back_by) for session in self._sessions.values()),
+            paused_publishers_now=sum(session.paused for session in self._sessions.values()),
             accepted=self._accepted,
             delivered=self._delivered,
             matched_nobody=self._matched_nobody,

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from postroad.broker.consignments import Consignment
     from postroad.broker.sessions import Subscription
     from postroad.messages import Batch
     from postroad.routing.frames import Frame
@@ -25,12 +26,25 @@ class Delivery(NamedTuple):
 
 
 class Sending(NamedTuple):
-    """Rows to send over the link to a neighbour, with the destinations they travel to."""
+    """Rows to send over the link to a neighbour, with the destinations they travel to.
+
+    Attributes:
+        link: the neighbour.
+        batch: where the rows are.
+        rows: which ones.
+        destinations: of each of them.
+        publisher: the session that published them here; 0 for what came over a link.
+        consignment: what they came in, under custody; it is held once for this.
+        returned: another link gave them back.
+    """
 
     link: int
     batch: Batch
     rows: NDArray[np.int64]
     destinations: Destinations
+    publisher: int = 0
+    consignment: Consignment | None = None
+    returned: bool = False
 
 
 class Outbox:

@@ -16,6 +16,8 @@ from postroad.messages import Batch, decode_batch, encode_batch
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from postroad.broker.consignments import Consignment
+
 __all__ = ["Segment", "WaitingQueue"]
 
 
@@ -39,15 +41,17 @@ class WaitingQueue:
     def __init__(self) -> None:
         self.messages = 0
         self.bytes = 0
-        self._segments: deque[Batch] = deque()
+        self._segments: deque[tuple[Batch, Consignment | None]] = deque()
 
     def __len__(self) -> int:
         return self.messages
 
-    def push(self, batch: Batch, rows: NDArray[np.int32]) -> None:
-        """Append copies of some rows."""
+    def push(self, batch: Batch, rows: NDArray[np.int32], consignment: Consignment | None = None, now: int = 0) -> None:
+        """Append copies of some rows; the consignment they came in hears when the last of them leaves."""
         waiting = copied_out(batch, rows)
-        self._segments.append(waiting)
+        self._segments.append((waiting, consignment))
+        if consignment is not None:
+            consignment.queued(now)
         self.messages += len(waiting)
         self.bytes += waiting.buffer.nbytes
 
@@ -55,14 +59,16 @@ class WaitingQueue:
         """Take up to `most` messages from the front, in order."""
         taken = []
         while most > 0 and self._segments:
-            batch = self._segments.popleft()
+            batch, consignment = self._segments.popleft()
             self.bytes -= batch.buffer.nbytes
             if len(batch) > most:
                 every = np.arange(len(batch), dtype=np.int32)
                 kept = copied_out(batch, every[most:])
-                self._segments.appendleft(kept)
+                self._segments.appendleft((kept, consignment))
                 self.bytes += kept.buffer.nbytes
                 batch = batch.take(every[:most])
+            elif consignment is not None:
+                consignment.unqueued()
             most -= len(batch)
             self.messages -= len(batch)
             taken.append(Segment(batch, np.arange(len(batch), dtype=np.int32)))
@@ -74,5 +80,5 @@ class WaitingQueue:
         while self.messages and (self.messages > messages or self.bytes > bytes_):
             excess = self.messages - messages
             # By bytes alone it is not known how many messages to shed: go by whole segments then.
-            shed += self.pull(excess if excess > 0 else len(self._segments[0]))
+            shed += self.pull(excess if excess > 0 else len(self._segments[0][0]))
         return shed

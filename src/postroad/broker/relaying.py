@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from postroad.broker.consignments import Consignments
 from postroad.broker.interests import Interests
 from postroad.broker.outbox import Outbox, Sending
+from postroad.broker.queues import copied_out
 from postroad.matching.encoding import encode_exact
 from postroad.routing.contract import InterestChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from postroad.broker.consignments import Consignment
     from postroad.broker.core import Broker
     from postroad.broker.interests import Split
     from postroad.broker.sessions import Session
@@ -29,32 +32,48 @@ if TYPE_CHECKING:
     from postroad.selectors import Selector
     from postroad.selectors.normal import Conjunction
 
-__all__ = ["HELD_MS", "MAX_HELD", "Relay", "RelayStatistics"]
+__all__ = ["HELD_MS", "MAX_HELD", "MAX_HELD_BYTES", "Relay", "RelayStatistics"]
 
 # How long messages wait for a way to a broker that cannot be reached: a few heart-beats and a new agreement on routes.
 HELD_MS = 10_000
-# Messages that wait for a way at once; beyond it the oldest are given up, counted.
-MAX_HELD = 10_000
+# Messages that wait for a way at once; beyond it the oldest are given up, counted. As much as one link may hold, in
+# bytes, because all that waited for a dead neighbour may have to wait for a new way; a tenth of it in messages, which
+# cost some 150 bytes each beside their own.
+MAX_HELD = 100_000
+MAX_HELD_BYTES = 64 * 1024 * 1024
 
 _ANY = ">"
 _EVERYTHING: tuple[Conjunction, ...] = ((),)
 
 
 class RelayStatistics(NamedTuple):
-    """Counts since the start; `held_now` is what waits for a way."""
+    """Counts of messages since the start. `held_now` is what waits for a way; `open_frames_now`, under custody, are the
+    frames of neighbours that are not settled yet."""
 
     sent: int
     relayed: int
     duplicates: int
     exhausted: int
     unreachable: int
+    shed_link_full: int
     held_now: int
+    held_bytes_now: int
+    open_frames_now: int
 
 
 class _Held(NamedTuple):
     batch: Batch
     destinations: Destinations
     until: int
+    consignment: Consignment | None
+
+
+class _Origin(NamedTuple):
+    """Where rows come from, for what they are sent on as; see `Sending`."""
+
+    publisher: int = 0
+    consignment: Consignment | None = None
+    returned: bool = False
 
 
 class Relay:
@@ -75,8 +94,9 @@ class Relay:
         self._removed: list[str] = []
         self._changed = False
         self._held: deque[_Held] = deque()
-        self._held_messages = 0
-        self._sent = self._relayed = self._duplicates = self._exhausted = self._unreachable = 0
+        self._held_messages = self._held_bytes = 0
+        self._sent = self._relayed = self._duplicates = self._exhausted = self._unreachable = self._shed = 0
+        self.consignments = Consignments()
         core.relay = self
 
     # --- messages --------------------------------------------------------------------------------------------------
@@ -93,15 +113,38 @@ class Relay:
         for parcel in (*routed.parcels, *(() if routed.held is None else (routed.held,))):
             unwanted[parcel.rows] = False
         self._core.count_unmatched(int(unwanted.sum()))
-        self._sent += self._send(routed, outbox, now)
+        self._sent += self._send(routed, outbox, now, _Origin(publisher=source.number))
 
-    def receive(self, batch: Batch, destinations: Destinations, link: int, now: int) -> Outbox:
-        """Messages arrived over a link.
+    def receive(
+        self,
+        batch: Batch,
+        destinations: Destinations,
+        link: int,
+        now: int,
+        consignment: Consignment | None = None,
+    ) -> Outbox:
+        """Messages arrived over a link; under custody with what `consignments.take` gave for their frame.
 
         Raises:
             RoutingError: the destinations make no sense; the link should be closed.
         """
         outbox = Outbox()
+        try:
+            self._receive(batch, destinations, link, now, consignment, outbox)
+        finally:
+            if consignment is not None:
+                consignment.release()
+        return outbox
+
+    def _receive(
+        self,
+        batch: Batch,
+        destinations: Destinations,
+        link: int,
+        now: int,
+        consignment: Consignment | None,
+        outbox: Outbox,
+    ) -> None:
         routed = self.strategy.relay(batch, destinations, link, now)
         self._duplicates += routed.duplicates
         self._core.recorder.arrived(batch, link, now)
@@ -109,14 +152,47 @@ class Relay:
             whole = len(routed.local) == len(routed.batch)
             here = routed.batch if whole else routed.batch.take(routed.local)
             split = self._matched(here)
-            self._core.hand_out(here, split.offsets, split.slots, None, outbox, now)
-        self._relayed += self._send(routed, outbox, now)
+            self._core.hand_out(here, split.offsets, split.slots, None, outbox, now, consignment)
+        self._relayed += self._send(routed, outbox, now, _Origin(consignment=consignment))
+
+    def returned(
+        self, batch: Batch, destinations: Destinations, now: int, consignment: Consignment | None = None
+    ) -> Outbox:
+        """A link is gone that had not confirmed (under custody: settled) these: send them another way, marked."""
+        outbox = Outbox()
+        routed = self.strategy.reroute(batch, destinations, now, returned=True)
+        self._send(routed, outbox, now, _Origin(consignment=consignment, returned=True))
+        if consignment is not None:
+            consignment.release()
         return outbox
 
-    def returned(self, batch: Batch, destinations: Destinations, now: int) -> Outbox:
-        """A link is gone that had not confirmed these: send them another way, marked."""
+    def sent(self, sending: Sending, taken: int, frames: int, now: int) -> None:
+        """A link has taken so many of the first rows, in so many frames. The rest does not fit, and is shed."""
+        recorder, rows = self._core.recorder, sending.rows
+        if taken:
+            recorder.relayed(sending.batch, rows[:taken], sending.link, now)
+        if taken < len(rows):
+            self._shed += len(rows) - taken
+            recorder.dropped(sending.batch, rows[taken:], sending.link, "link full", now)
+        if sending.consignment is not None:
+            sending.consignment.hold(frames)
+            sending.consignment.release()
+
+    def settled(self, consignments: Iterable[Consignment]) -> None:
+        """Links are done with one frame of each of these; one that is named twice had two."""
+        for consignment in consignments:
+            consignment.release()
+
+    def link_full(self, link: int, publisher: int) -> Outbox:
+        """A link has no room for more of what a local session publishes: it waits until `link_free`."""
         outbox = Outbox()
-        self._send(self.strategy.reroute(batch, destinations, now, returned=True), outbox, now)
+        self._core.pause_for_link(publisher, link, outbox)
+        return outbox
+
+    def link_free(self, link: int) -> Outbox:
+        """A link has room again."""
+        outbox = Outbox()
+        self._core.resume_for_link(link, outbox)
         return outbox
 
     def _interested(self, batch: Batch) -> Destinations:
@@ -126,32 +202,41 @@ class Relay:
     def _matched(self, batch: Batch) -> Split:
         return self._interests.split(*self._core.index.match(batch))
 
-    def _send(self, routed: Routed, outbox: Outbox, now: int) -> int:
+    def _send(self, routed: Routed, outbox: Outbox, now: int, origin: _Origin, until: int = 0) -> int:
         sent = 0
         for parcel in routed.parcels:
-            outbox.parcels.append(Sending(parcel.link, routed.batch, parcel.rows, parcel.destinations))
-            self._core.recorder.relayed(routed.batch, parcel.rows, parcel.link, now)
+            outbox.parcels.append(Sending(parcel.link, routed.batch, parcel.rows, parcel.destinations, *origin))
+            if origin.consignment is not None:
+                origin.consignment.hold()
             sent += len(parcel.rows)
         if routed.exhausted is not None:
             lost = routed.exhausted.rows
             self._exhausted += len(lost)
             self._core.recorder.dropped(routed.batch, lost, 0, "hop limit", now)
         if routed.held is not None:
-            self._hold(routed.batch, routed.held, now)
+            self._hold(routed.batch, routed.held, until or now + HELD_MS, origin.consignment)
+            while self._held_messages > MAX_HELD or self._held_bytes > MAX_HELD_BYTES:
+                self._give_up(now)
         return sent
 
-    def _hold(self, batch: Batch, parcel: Parcel, now: int) -> None:
-        self._held.append(_Held(batch.take(parcel.rows), parcel.destinations, now + HELD_MS))
-        self._held_messages += len(parcel.rows)
-        while self._held_messages > MAX_HELD:
-            self._give_up(now)
+    def _hold(self, batch: Batch, parcel: Parcel, until: int, consignment: Consignment | None) -> None:
+        # A copy: a row that waits does not keep the whole read alive that it came in.
+        kept = copied_out(batch, parcel.rows)
+        self._held.append(_Held(kept, parcel.destinations, until, consignment))
+        self._held_messages += len(kept)
+        self._held_bytes += kept.buffer.nbytes
+        if consignment is not None:
+            consignment.hold()
 
     def _give_up(self, now: int) -> None:
         gone = self._held.popleft()
         self._held_messages -= len(gone.batch)
+        self._held_bytes -= gone.batch.buffer.nbytes
         self._unreachable += len(gone.batch)
         rows = np.arange(len(gone.batch), dtype=np.int64)
         self._core.recorder.dropped(gone.batch, rows, 0, "unreachable", now)
+        if gone.consignment is not None:
+            gone.consignment.release()
 
     # --- what brokers tell each other ------------------------------------------------------------------------------
 
@@ -180,6 +265,7 @@ class Relay:
         self._apply(self.strategy.tick(now), outbox, now)
         while self._held and self._held[0].until <= now:
             self._give_up(now)
+        self.consignments.tick(now)
         return outbox
 
     def leave(self, now: int) -> Outbox:
@@ -198,9 +284,15 @@ class Relay:
         for broker, summary in reaction.interests:
             self._interests.replace(broker, summary)
         if reaction.retry:
-            waiting, self._held, self._held_messages = self._held, deque(), 0
-            for held in waiting:
-                self._send(self.strategy.reroute(held.batch, held.destinations, now, returned=False), outbox, now)
+            self._retry(outbox, now)
+
+    def _retry(self, outbox: Outbox, now: int) -> None:
+        waiting, self._held, self._held_messages, self._held_bytes = self._held, deque(), 0, 0
+        for held in waiting:
+            routed = self.strategy.reroute(held.batch, held.destinations, now, returned=False)
+            self._send(routed, outbox, now, _Origin(consignment=held.consignment), held.until)
+            if held.consignment is not None:
+                held.consignment.release()
 
     # --- what subscribers here want --------------------------------------------------------------------------------
 
@@ -224,5 +316,13 @@ class Relay:
     def statistics(self) -> RelayStatistics:
         """Counts for people and for metrics."""
         return RelayStatistics(
-            self._sent, self._relayed, self._duplicates, self._exhausted, self._unreachable, self._held_messages
+            self._sent,
+            self._relayed,
+            self._duplicates,
+            self._exhausted,
+            self._unreachable,
+            self._shed,
+            self._held_messages,
+            self._held_bytes,
+            self.consignments.statistics().open_now,
         )

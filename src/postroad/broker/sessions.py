@@ -93,11 +93,13 @@ class Session:
         congested: the driver cannot write any more at the moment; what matches has to wait.
         publisher: stamps the ids of what the session publishes; made when it first publishes.
         pushed_back_by: numbers of the full subscriptions that keep this session from publishing.
+        full_links: numbers of the neighbours whose links are full and keep it from publishing.
         must_acknowledge: how many of its subscriptions push back and go on only when it acknowledges.
     """
 
     __slots__ = (
         "congested",
+        "full_links",
         "must_acknowledge",
         "number",
         "principal",
@@ -115,4 +117,10 @@ class Session:
         self.publisher: IdGenerator | None = None
         self.published = 0
         self.pushed_back_by: set[int] = set()
+        self.full_links: set[int] = set()
         self.must_acknowledge = 0
+
+    @property
+    def paused(self) -> bool:
+        """Whether anything keeps it from publishing."""
+        return bool(self.pushed_back_by or self.full_links)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from postroad.routing.cluster import Cluster
 from postroad.routing.drp import Drp
 from postroad.routing.flood import Flood
@@ -17,7 +19,12 @@ if TYPE_CHECKING:
     from postroad.routing.contract import Interested, Strategy
     from postroad.topology import Strategies
 
-__all__ = ["make_strategy"]
+__all__ = ["CUSTODY_WINDOW", "make_strategy"]
+
+# Under custody everything unsettled is sent again when a neighbour dies, a heart-beat after that; a destination must
+# remember what it has had for so long: a quarter of a million messages/s from one origin, at the usual heart-beat. Some
+# 16 MB for an origin that is so busy; tables begin small.
+CUSTODY_WINDOW = 262_144
 
 
 def make_strategy(
@@ -28,6 +35,7 @@ def make_strategy(
     *,
     station: Station | None = None,
     settings: Settings | None = None,
+    custody: bool = False,
 ) -> Strategy:
     """One broker's way of routing.
 
@@ -38,8 +46,17 @@ def make_strategy(
         interested: which brokers want each row of a batch (`drp`).
         station: its place (`tree`, `cluster`).
         settings: what the network agreed on.
+        custody: nothing that was accepted may be lost with a broker in between.
     """
     settings = settings or Settings()
+    if custody:
+        settings = msgspec.structs.replace(
+            settings,
+            # A copy of a broadcast ends where another one came first, and is then settled although that one is still
+            # on its way. A set stays open until all its brokers have it.
+            broadcast_threshold=1.0,
+            window=max(settings.window, CUSTODY_WINDOW),
+        )
     station = station or Station()
     if kind == "drp":
         return Drp(

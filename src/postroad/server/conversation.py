@@ -126,7 +126,7 @@ class Conversation:
 
     def resume_reading(self) -> None:
         session = self._session
-        if self._give_up_at is not None or (session is not None and session.pushed_back_by):
+        if self._give_up_at is not None or (session is not None and session.paused):
             return
         self._beats.deaf = False
         self._beats.heard = self._timer()

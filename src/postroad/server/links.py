@@ -1,8 +1,8 @@
 """Links to other brokers: dial, accept, and move bytes between sockets and the link protocol.
 
 Of two brokers that name each other, the one with the lower number dials. A connection that goes is dialled again, after
-a pause that grows; what was not received yet is sent again on the next one. After `GIVE_UP_MS` without one it is taken
-back and goes another way.
+a pause that grows; what was not received yet is sent again on the next one. After a heart-beat without one, what is
+held for the neighbour is taken back and goes another way.
 """
 
 from __future__ import annotations
@@ -23,14 +23,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from postroad.broker import Outbox, Relay, Sending
+    from postroad.broker.consignments import Consignment
     from postroad.server.network import Neighbouring, NetworkConfig
 
-__all__ = ["GIVE_UP_MS", "LinkConnection", "Links"]
+__all__ = ["LinkConnection", "Links"]
 
 log = logging.getLogger("postroad.links")
 
-# How long what a lost neighbour has not received waits for its return before it goes another way: three heart-beats.
-GIVE_UP_MS = 3_000
+# How long what a lost neighbour has not received (under custody: settled) waits for its return before it goes another
+# way, in heart-beats. A cut connection is dialled again within 0.1 s; what waits longer comes later than it must, and
+# the longer it waits the more ids its destinations must remember to know it again.
+GIVE_UP_BEATS = 1
+# A neighbour that does not read what it is sent is not waited for: the connection is cut after this.
+CLOSE_SECONDS = 2.0
 # How often links are looked after: about as often as the other end wants to hear how far its frames got.
 TICK_SECONDS = 0.025
 # The kinds of control frames: of routing, and questions about messages.
@@ -75,8 +80,11 @@ class Links:
             self._epoch,
             config.name,
             secret=None if secret is None else secret.encode(),
+            capabilities=link.CUSTODY if config.delivery == "custody" else 0,
             heart_beat=config.settings.heartbeat_ms,
+            missed_beats=config.settings.missed_heartbeats,
         )
+        self._give_up_ms = GIVE_UP_BEATS * config.settings.heartbeat_ms
         self._known = {neighbour.number: neighbour for neighbour in config.neighbours}
         self._neighbours: dict[int, link.Neighbour] = {}
         self._connections: dict[link.LinkConversation, LinkConnection] = {}
@@ -84,8 +92,9 @@ class Links:
         self._up: set[int] = set()
         self._dialling: dict[int, asyncio.Task[None]] = {}
         self._ticker: asyncio.Task[None] | None = None
-        self._shed = 0
         self.on_question: Callable[[bytes, int], None] | None = None
+        # Neighbours whose links keep local publishers waiting.
+        self._crowded: set[int] = set()
 
     # --- start and stop --------------------------------------------------------------------------------------------
 
@@ -164,7 +173,8 @@ class Links:
 
     def _neighbour(self, number: int) -> link.Neighbour:
         if number not in self._neighbours:
-            self._neighbours[number] = link.Neighbour(link.LinkSender(self._epoch), link.LinkReceiver())
+            sender = link.LinkSender(self._epoch, custody=self._config.delivery == "custody")
+            self._neighbours[number] = link.Neighbour(sender, link.LinkReceiver())
         return self._neighbours[number]
 
     def heard(self, conversation: link.LinkConversation, heard: link.Heard) -> None:
@@ -176,9 +186,12 @@ class Links:
             self._opened(conversation, heard)
         for frame in heard.frames:
             self._take(conversation, frame)
+        if conversation.neighbour is not None:
+            self._let_go(_peer(conversation))
+        self._settle()
         if heard.error is not None:
             log.warning("link closed", extra={"reason": str(heard.error)})
-            connection.close()
+            connection.close(at_once=heard.error.reason is link.Reason.SILENT)
 
     def _opened(self, conversation: link.LinkConversation, heard: link.Heard) -> None:
         number = _peer(conversation)
@@ -203,13 +216,30 @@ class Links:
             if isinstance(frame, link.Control):
                 self.carry(self._relay.control(decode_frame(frame.payload), number, now))
                 return
-            self.carry(self._relay.receive(frame.batch, Destinations(frame.sets, frame.lines), number, now))
             receiver = self._neighbours[number].receiver
-            receiver.settle(receiver.epoch, frame.number)
+            consignment = None
+            if receiver.custody:
+                consignment = self._relay.consignments.take(number, receiver.epoch, frame.number)
+            destinations = Destinations(frame.sets, frame.lines)
+            self.carry(self._relay.receive(frame.batch, destinations, number, now, consignment))
         except PostroadError as error:
             log.warning("neighbour refused", extra={"neighbour": number, "reason": str(error)})
             self._connections[conversation].write(conversation.bye(link.Reason.FAULT, str(error)[:200]))
             self._connections[conversation].close()
+
+    def _let_go(self, number: int) -> None:
+        """A neighbour has confirmed frames, or they were taken back: there may be room again."""
+        sender = self._neighbour(number).sender
+        self._relay.settled(cast("list[Consignment]", sender.take_let_go()))
+        if number in self._crowded and sender.relaxed:
+            self._crowded.discard(number)
+            log.info("link has room", extra={"neighbour": number})
+            self.carry(self._relay.link_free(number))
+
+    def _settle(self) -> None:
+        """Remember for the next progress what neighbours entrusted to this broker and is done with."""
+        for consignment in self._relay.consignments.take_settled():
+            self._neighbours[consignment.link].receiver.settle(consignment.epoch, consignment.number)
 
     def lost(self, conversation: link.LinkConversation) -> None:
         """A connection is gone."""
@@ -262,26 +292,32 @@ class Links:
         return current if current in self._connections else None
 
     def _send(self, sending: Sending, now: int) -> None:
-        conversation = self._current(sending.link)
-        destinations = sending.destinations
-        sets, lines = destinations.sets, destinations.lines
+        number, conversation = sending.link, self._current(sending.link)
+        sender = self._neighbour(number).sender
+        what = (sending.batch, sending.rows, sending.destinations.sets, sending.destinations.lines, 0)
+        mark, returned = sending.consignment, sending.returned
         if conversation is not None:
-            sent = conversation.send(sending.batch, sending.rows, sets, lines, 0, now)
+            sent = conversation.send(*what, now, mark=mark, returned=returned)
             connection = self._connections[conversation]
             for data in sent.frames:
                 connection.write(data)
         else:
-            sent = self._neighbour(sending.link).sender.send(sending.batch, sending.rows, sets, lines, 0)
-            self._lost_at.setdefault(sending.link, now)
-        if sent.taken < len(sending.rows):
-            # The buffer of the link is full. Links never wait for each other, so what does not fit is shed.
-            self._shed += len(sending.rows) - sent.taken
-            log.warning("link full", extra={"neighbour": sending.link, "shed": len(sending.rows) - sent.taken})
+            sent = sender.send(*what, mark=mark, returned=returned)
+            self._lost_at.setdefault(number, now)
+        # Links never wait for each other: what does not fit is shed, and only local publishers are paused.
+        self._relay.sent(sending, sent.taken, sent.held, self._clock())
+        if sending.publisher and sender.crowded:
+            if number not in self._crowded:
+                self._crowded.add(number)
+                log.warning("link full", extra={"neighbour": number})
+            self.carry(self._relay.link_full(number, sending.publisher))
 
     def _reroute(self, returned: list[link.Data]) -> None:
         now = self._clock()
         for data in returned:
-            self.carry(self._relay.returned(data.batch, Destinations(data.sets, data.lines), now))
+            consignment = cast("Consignment | None", data.mark)
+            destinations = Destinations(data.sets, data.lines)
+            self.carry(self._relay.returned(data.batch, destinations, now, consignment))
 
     # --- time ------------------------------------------------------------------------------------------------------
 
@@ -297,14 +333,16 @@ class Links:
             if conversation in self._connections and (conversation.open or conversation.neighbour is None):
                 self.heard(conversation, conversation.tick(now))
         self.carry(self._relay.tick(self._clock()))
+        self._settle()
         for number, since in list(self._lost_at.items()):
-            if now - since >= GIVE_UP_MS and self._current(number) is None:
+            if now - since >= self._give_up_ms and self._current(number) is None:
                 del self._lost_at[number]
                 self._reroute(self._neighbour(number).sender.give_up())
+                self._let_go(number)
 
     def statistics(self) -> dict[str, int]:
         """Counts for people and for metrics."""
-        return {"links_up": len(self._up), "links_known": len(self._known), "shed_link_full": self._shed}
+        return {"links_up": len(self._up), "links_known": len(self._known)}
 
 
 def _peer(conversation: link.LinkConversation) -> int:
@@ -350,6 +388,11 @@ class LinkConnection(asyncio.Protocol):
         if data and not self._transport.is_closing():
             self._transport.write(data)
 
-    def close(self) -> None:
+    def close(self, *, at_once: bool = False) -> None:
+        """Send what is written and close; in any case soon, because a peer that does not read would take for ever."""
         assert self._transport is not None
-        self._transport.close()
+        if at_once:
+            self._transport.abort()
+        else:
+            self._transport.close()
+            asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._transport.abort)

@@ -96,6 +96,7 @@ class Service:
                 interested,
                 station=network.station,
                 settings=network.settings,
+                custody=network.delivery == "custody",
             )
 
         relay = Relay(core, strategy)

@@ -129,7 +129,7 @@ def _session(session: Session, room: int) -> SessionStatus:
         number=session.number,
         principal=session.principal,
         congested=session.congested,
-        paused=bool(session.pushed_back_by),
+        paused=session.paused,
         published=session.published,
         subscriptions=[_subscription(each) for each in list(session.subscriptions.values())[:room]],
     )

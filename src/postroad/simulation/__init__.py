@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroad.simulation.events import Timeline
-from postroad.simulation.links import Direction
+from postroad.simulation.links import Direction, LinkQuality
 from postroad.simulation.network import SimulatedNetwork
 
-__all__ = ["Direction", "SimulatedNetwork", "Timeline"]
+__all__ = ["Direction", "LinkQuality", "SimulatedNetwork", "Timeline"]

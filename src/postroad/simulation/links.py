@@ -1,44 +1,93 @@
-"""A simulated link: both directions in order, with delay, bandwidth, and cuts.
+"""A simulated link: both directions in order, with delay, bandwidth, loss, a bounded buffer, and cuts.
 
-A sender keeps what it sent until the other end has confirmed it. A cut loses what is under way in both directions,
-confirmations too; the sender then gets back everything unconfirmed, which may have arrived all the same.
+A sender keeps what it sent until the other end has confirmed it: when it came, or under custody when it is done with.
+A cut loses what is under way in both directions, confirmations too; the sender then gets back everything unconfirmed,
+which may have arrived all the same. A lost frame is sent again by the transport below, so all it costs is time and
+bytes; those behind it wait.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from random import Random
 
     from postroad.broker import Sending
     from postroad.simulation.events import Timeline
 
-__all__ = ["Direction"]
+__all__ = ["Direction", "LinkQuality"]
+
+# When the transport sends a lost frame again, in round trips: about when TCP does.
+_RESEND_ROUND_TRIPS = 2
+# As on live links: publishers are paused when a buffer is fuller than this, and go on when it is emptier than that.
+# What another link gave back may use the buffer twice over.
+_CROWDED, _RELAXED = 0.75, 0.5
+_OVERDRAFT = 2
+
+
+class LinkQuality(NamedTuple):
+    """How good links are.
+
+    Attributes:
+        delay_ms: the least and most delay; each link draws its own.
+        bytes_per_ms: bandwidth; 0 is without bound.
+        loss: the share of frames that are lost at first.
+        buffer_bytes: what a sender keeps for one link; 0 is without bound.
+    """
+
+    delay_ms: tuple[int, int] = (1, 20)
+    bytes_per_ms: int = 0
+    loss: float = 0.0
+    buffer_bytes: int = 0
 
 
 class Direction:
     """One direction of a link.
 
     Attributes:
+        up: whether the link works.
+        life: counts the times that the link was cut.
+        pauses: local publishers wait for room.
         messages: rows carried so far.
-        bytes: bytes carried so far, control frames included.
+        bytes: bytes carried so far, control frames included, lost ones too.
         control_bytes: those of control frames.
-        unconfirmed: what was sent and is not confirmed yet, oldest first.
+        lost: frames that were lost and sent again.
     """
 
-    def __init__(self, timeline: Timeline, delay: int, bytes_per_ms: int = 0) -> None:
+    def __init__(self, timeline: Timeline, delay: int, quality: LinkQuality, random: Random) -> None:
         self._timeline = timeline
         self._delay = delay
-        self._bytes_per_ms = bytes_per_ms
+        self._quality = quality
+        self._random = random
         self._free_at = 0
-        self._generation = 0
+        self._held: dict[int, tuple[Sending, int]] = {}
+        self._held_bytes = 0
+        self._next = 1
         self.up = False
+        self.life = 0
+        self.pauses = False
         self.messages = 0
         self.bytes = 0
         self.control_bytes = 0
-        self.unconfirmed: deque[Sending] = deque()
+        self.lost = 0
+
+    @property
+    def unconfirmed(self) -> list[Sending]:
+        """What was sent and is not confirmed yet, oldest first."""
+        return [sending for sending, _ in self._held.values()]
+
+    @property
+    def crowded(self) -> bool:
+        """Whether publishers should wait."""
+        limit = self._quality.buffer_bytes
+        return bool(limit) and self._held_bytes > _CROWDED * limit
+
+    @property
+    def relaxed(self) -> bool:
+        """Whether they may go on."""
+        return self._held_bytes <= _RELAXED * self._quality.buffer_bytes
 
     def raise_(self) -> None:
         """The link works from now on."""
@@ -48,30 +97,49 @@ class Direction:
     def cut(self) -> list[Sending]:
         """The link is gone, with all that is under way; answers what is not confirmed."""
         self.up = False
-        self._generation += 1
-        lost = list(self.unconfirmed)
-        self.unconfirmed.clear()
+        self.life += 1
+        lost = self.unconfirmed
+        self._held.clear()
+        self._held_bytes = 0
         return lost
+
+    def hold(self, sending: Sending, size: int) -> int | None:
+        """Keep what is about to be carried, under a number; None when there is no room."""
+        limit = self._quality.buffer_bytes * (_OVERDRAFT if sending.returned else 1)
+        if limit and self._held_bytes + size > limit:
+            return None
+        number, self._next = self._next, self._next + 1
+        self._held[number] = (sending, size)
+        self._held_bytes += size
+        return number
 
     def carry(self, size: int, arrive: Callable[[], None]) -> None:
         """Carry so many bytes, behind those before them."""
+        rate = self._quality.bytes_per_ms
+        self._free_at = max(self._timeline.now, self._free_at)
+        while self._random.random() < self._quality.loss:
+            self.lost += 1
+            self.bytes += size
+            self._free_at += 2 * _RESEND_ROUND_TRIPS * self._delay
         self.bytes += size
-        start = max(self._timeline.now, self._free_at)
-        self._free_at = start + (size // self._bytes_per_ms if self._bytes_per_ms else 0)
-        generation = self._generation
+        self._free_at += size // rate if rate else 0
+        self._later(self._free_at + self._delay, arrive)
 
-        def unless_cut() -> None:
-            if self._generation == generation:
-                arrive()
-
-        self._timeline.at(self._free_at + self._delay, unless_cut)
-
-    def confirm(self) -> None:
-        """The other end has confirmed the oldest parcel; the word takes its time on the way back."""
-        generation = self._generation
+    def confirm(self, number: int, let_go: Callable[[Sending], None]) -> None:
+        """The other end has confirmed what was sent under a number; the word takes its time on the way back."""
 
         def drop() -> None:
-            if self._generation == generation:
-                self.unconfirmed.popleft()
+            sending, size = self._held.pop(number)
+            self._held_bytes -= size
+            let_go(sending)
 
-        self._timeline.at(self._timeline.now + self._delay, drop)
+        self._later(self._timeline.now + self._delay, drop)
+
+    def _later(self, when: int, action: Callable[[], None]) -> None:
+        life = self.life
+
+        def unless_cut() -> None:
+            if self.life == life:
+                action()
+
+        self._timeline.at(when, unless_cut)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from postroad.broker import AckMode, Broker, OverflowPolicy, PublisherNumbers, Relay, SubscriptionNumbers
 from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
 from postroad.broker.queues import copied_out
@@ -12,14 +14,14 @@ from postroad.errors import PostroadError
 from postroad.messages import Batch
 from postroad.routing.frames import decode_frame, encode_frame
 from postroad.simulation.events import Timeline
-from postroad.simulation.links import Direction
+from postroad.simulation.links import Direction, LinkQuality
 from postroad.topology import DEFAULT_COST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from random import Random
 
-    from postroad.broker import Limits, Outbox, Sending, Session, Subscription
+    from postroad.broker import Limits, Outbox, Recorder, Sending, Session, Subscription
     from postroad.messages import Draft, MessageId
     from postroad.routing.contract import Interested, Strategy
     from postroad.routing.frames import Frame
@@ -44,12 +46,14 @@ class SimulatedNetwork:
         graph: who is linked with whom.
         strategy: makes the strategy of each broker.
         random: draws delays; the same seed gives the same run.
-        delay_ms: the least and most delay of a link.
-        bytes_per_ms: the bandwidth of each link; 0 is without bound.
+        quality: how good the links are.
+        custody: brokers keep what they send until it is settled, not only until it has come.
         limits: those of each broker.
+        recorder: makes the recorder of each broker that starts, given its number.
 
     Attributes:
         delivered: subscription name -> the ids it was handed, in order.
+        paused: brokers whose publisher has to wait.
     """
 
     def __init__(
@@ -58,15 +62,19 @@ class SimulatedNetwork:
         strategy: MakeStrategy,
         random: Random,
         *,
-        delay_ms: tuple[int, int] = (1, 20),
-        bytes_per_ms: int = 0,
+        quality: LinkQuality | None = None,
+        custody: bool = False,
         limits: Limits | None = None,
+        recorder: Callable[[int], Recorder] | None = None,
     ) -> None:
         self.timeline = Timeline()
         self.graph = graph
         self.delivered: dict[str, list[MessageId]] = defaultdict(list)
+        self.paused: set[int] = set()
         self._strategy = strategy
+        self._custody = custody
         self._limits = limits
+        self._recorder = recorder
         self._starts: dict[int, int] = defaultdict(int)
         self._cores: dict[int, Broker] = {}
         self._relays: dict[int, Relay] = {}
@@ -74,8 +82,7 @@ class SimulatedNetwork:
         self._directions: dict[tuple[int, int], Direction] = {}
         self._wanted: dict[int, set[int]] = defaultdict(set)
         self._random = random
-        self._delay_ms = delay_ms
-        self._bytes_per_ms = bytes_per_ms
+        self._quality = quality or LinkQuality()
         for one, other in graph.links:
             self._lay(one, other)
         for number in graph.brokers:
@@ -112,10 +119,23 @@ class SimulatedNetwork:
         self._carry_out(broker, self._cores[broker].unsubscribe(self._sessions[broker], name, self.now))
 
     def publish(self, broker: int, drafts: Iterable[Draft | tuple[object, ...]]) -> list[MessageId]:
-        """Publish at a broker, now; answers the ids."""
+        """Publish at a broker, now; answers the ids. A publisher that is `paused` should wait."""
+        return self.publish_as(self._sessions[broker], broker, drafts)
+
+    def publish_as(
+        self, session: Session, broker: int, drafts: Iterable[Draft | tuple[object, ...]]
+    ) -> list[MessageId]:
+        """Publish from another session than the broker's usual one."""
         batch = Batch.build(drafts)
-        self._carry_out(broker, self._cores[broker].receive(batch, self._sessions[broker], self.now))
+        self._carry_out(broker, self._cores[broker].receive(batch, session, self.now))
         return [message.id for message in batch]
+
+    def drained(self, broker: int) -> None:
+        """The subscribers at a broker, told `congested`, read again: all that waits is handed out."""
+        core, session = self._cores[broker], self._sessions[broker]
+        self._carry_out(broker, core.drained(session, self.now))
+        while core.has_waiting(session):
+            self._carry_out(broker, core.drained(session, self.now))
 
     # --- what happens to the network -------------------------------------------------------------------------------
 
@@ -128,9 +148,10 @@ class SimulatedNetwork:
         if broker in self._cores:
             raise PostroadError(f"broker {broker} is running")
         run, self._starts[broker] = self._starts[broker], self._starts[broker] + 1
+        recorder = None if self._recorder is None else self._recorder(broker)
         numbers = PublisherNumbers(lambda: 1 + run * BLOCK)
         subscriptions = SubscriptionNumbers(lambda: 1 + run * SUBSCRIPTION_BLOCK)
-        core = Broker(broker, numbers, self._limits, subscription_numbers=subscriptions)
+        core = Broker(broker, numbers, self._limits, recorder=recorder, subscription_numbers=subscriptions)
         self._relays[broker] = Relay(core, lambda interested: self._strategy(broker, self.now, interested))
         self._cores[broker] = core
         self._sessions[broker] = core.attached("")
@@ -142,6 +163,7 @@ class SimulatedNetwork:
     def crash(self, broker: int) -> None:
         """A broker is gone at once, with its clients and all it held."""
         del self._cores[broker], self._relays[broker], self._sessions[broker]
+        self.paused.discard(broker)
         for neighbour in self._neighbours(broker):
             self._directions[broker, neighbour].cut()
             if self._directions[neighbour, broker].up:
@@ -161,9 +183,9 @@ class SimulatedNetwork:
             self._lose(here, there)
 
     def _lay(self, one: int, other: int) -> None:
-        delay = self._random.randint(*self._delay_ms)
+        delay = self._random.randint(*self._quality.delay_ms)
         for way in ((one, other), (other, one)):
-            self._directions[way] = Direction(self.timeline, delay, self._bytes_per_ms)
+            self._directions[way] = Direction(self.timeline, delay, self._quality, self._random)
 
     def _neighbours(self, broker: int) -> list[int]:
         return sorted({*self.graph.neighbours(broker), *self._wanted[broker]})
@@ -182,7 +204,7 @@ class SimulatedNetwork:
             if wanted and not self._directions[here, there].up:
                 self.join(here, there)
 
-        self.timeline.at(self.now + self._random.randint(*self._delay_ms), come_up)
+        self.timeline.at(self.now + self._random.randint(*self._quality.delay_ms), come_up)
 
     def _disconnect(self, here: int, there: int) -> None:
         if there in self._wanted[here]:
@@ -196,7 +218,12 @@ class SimulatedNetwork:
         relay = self._relays[here]
         self._carry_out(here, relay.link_down(there, self.now))
         for sending in unconfirmed:
-            self._carry_out(here, relay.returned(sending.batch, sending.destinations, self.now))
+            self._return(here, sending)
+        self._look_for_room(here, there)
+
+    def _return(self, here: int, sending: Sending) -> None:
+        relay = self._relays[here]
+        self._carry_out(here, relay.returned(sending.batch, sending.destinations, self.now, sending.consignment))
 
     def _tick(self, broker: int, core: Broker) -> None:
         if self._cores.get(broker) is not core:
@@ -218,6 +245,12 @@ class SimulatedNetwork:
             self._connect(broker, number)
         for number in outbox.disconnects:
             self._disconnect(broker, number)
+        usual = self._sessions[broker].number
+        if usual in outbox.pauses:
+            self.paused.add(broker)
+        if usual in outbox.resumes:
+            self.paused.discard(broker)
+        self._settle(broker)
 
     def _send_frame(self, here: int, there: int, frame: Frame) -> None:
         direction = self._directions[here, there]
@@ -232,21 +265,54 @@ class SimulatedNetwork:
         direction.carry(len(data), arrive)
 
     def _send(self, here: int, sending: Sending) -> None:
-        there = sending.link
+        there, relay = sending.link, self._relays[here]
         direction = self._directions[here, there]
         # Over a real link only bytes travel: nothing of the sender's memory may be shared.
         batch = copied_out(sending.batch, sending.rows)
-        carried = sending._replace(batch=batch)
+        carried = sending._replace(batch=batch, rows=np.arange(len(batch), dtype=np.int64))
         if not direction.up:
-            self._carry_out(here, self._relays[here].returned(batch, sending.destinations, self.now))
+            self._return(here, carried)
             return
-        direction.unconfirmed.append(carried)
+        size = batch.buffer.nbytes + _ROW_BYTES * len(batch) + sending.destinations.sets.nbytes + _FRAME_BYTES
+        number = direction.hold(carried, size)
+        taken = number is not None
+        relay.sent(carried, len(batch) * taken, int(taken), self.now)
+        if sending.publisher and direction.crowded:
+            direction.pauses = True
+            self._carry_out(here, relay.link_full(there, sending.publisher))
+        if number is None:
+            return
         direction.messages += len(batch)
+        life = direction.life
 
         def arrive() -> None:
-            outbox = self._relays[there].receive(batch, sending.destinations, here, self.now)
-            direction.confirm()
+            receiver = self._relays[there]
+            consignment = receiver.consignments.take(here, life, number) if self._custody else None
+            outbox = receiver.receive(batch, sending.destinations, here, self.now, consignment)
+            if consignment is None:
+                direction.confirm(number, lambda sent: self._let_go(here, sent))
             self._carry_out(there, outbox)
 
-        size = batch.buffer.nbytes + _ROW_BYTES * len(batch) + sending.destinations.sets.nbytes + _FRAME_BYTES
         direction.carry(size, arrive)
+
+    def _settle(self, broker: int) -> None:
+        """Tell neighbours that what they entrusted to a broker is done with."""
+        relay = self._relays.get(broker)
+        for consignment in [] if relay is None else relay.consignments.take_settled():
+            sender = consignment.link
+            direction = self._directions[sender, broker]
+            if direction.life == consignment.epoch:
+                direction.confirm(consignment.number, lambda sent, sender=sender: self._let_go(sender, sent))  # type: ignore[misc]
+
+    def _let_go(self, here: int, sending: Sending) -> None:
+        """The other end has confirmed a parcel."""
+        if sending.consignment is not None:
+            self._relays[here].settled([sending.consignment])
+            self._settle(here)
+        self._look_for_room(here, sending.link)
+
+    def _look_for_room(self, here: int, there: int) -> None:
+        direction = self._directions[here, there]
+        if direction.pauses and direction.relaxed:
+            direction.pauses = False
+            self._carry_out(here, self._relays[here].link_free(there))

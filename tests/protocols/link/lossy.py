@@ -51,7 +51,7 @@ class Process:
         self.neighbour = Neighbour(sender, LinkReceiver(every_frames=3, every_ms=20))
 
     def held(self) -> list[str]:
-        return [text for held in self.neighbour.sender._held for text in texts(decode_data(held.frame))]
+        return [text for held in self.neighbour.sender._held.values() for text in texts(decode_data(held.frame))]
 
     def identity(self) -> Identity:
         return Identity(self.number, self.epoch, "net", 1, SECRET, CUSTODY if self.custody else 0, 100)

@@ -62,7 +62,14 @@ welcomes = st.builds(
     st.integers(1, 2**62),
     st.binary(min_size=32, max_size=32),
 )
-progress = st.tuples(words, words).map(lambda pair: Progress(max(pair), min(pair)))
+
+
+def _told(numbers: set[int]) -> Progress:
+    settled, *early, received = sorted(numbers)
+    return Progress(received, settled, tuple(zip(early[::2], early[1::2], strict=False)))
+
+
+progress = st.sets(words, min_size=2, max_size=9).map(_told)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 frames = st.one_of(

@@ -97,7 +97,8 @@ def small(line: str) -> tuple[Any, bytes]:
     if name == "control":
         return Control(int(words[0]), words[1].encode()), encode_control(int(words[0]), words[1].encode())
     if name == "progress":
-        told = Progress(*map(int, words))
+        received, settled, *early = map(int, words)
+        told = Progress(received, settled, tuple(zip(early[::2], early[1::2], strict=True)))
         return told, encode_progress(told)
     if name == "bye":
         return Bye(int(words[0]), words[1]), encode_bye(int(words[0]), words[1])

@@ -24,7 +24,7 @@ from postroad.protocols.link import (
     decode_data,
     redial_delay,
 )
-from postroad.protocols.link.limits import MAX_HELD_FRAMES
+from postroad.protocols.link.limits import MAX_HELD_FRAMES, MAX_PROGRESS_RANGES
 
 SETS = np.array([[6], [9]], np.uint64)
 OWN, PEER = 1_000, 2_000
@@ -81,11 +81,11 @@ def test_promise_says_when_frames_go(custody: bool, held: list[int]) -> None:
 
 def test_rows_wait_for_a_connection() -> None:
     sender = LinkSender(OWN)
-    assert send(sender, b"early") == ([], 1)
+    assert send(sender, b"early") == ([], 1, 1)
     found = sender.attach(PEER, Standing(), sender.first)
     assert numbers(found.resend) == [1]
     sender.detach()
-    assert send(sender, b"late") == ([], 1)
+    assert send(sender, b"late") == ([], 1, 1)
     found = sender.attach(PEER, Standing(OWN, 1, 0), sender.first)
     assert numbers(found.resend) == [2]
 
@@ -236,7 +236,8 @@ def test_limits_hold_and_taken_rows_are_the_first(
         assert sender.room == Room(most_bytes - found.held_bytes, rows - found.held_rows, frames - found.held_frames)
         if sent.taken < len(texts):
             assert send(sender, texts[sent.taken], sets=sets).taken == 0
-            assert sender.full or sender.room.bytes < 150 + 8 * words + len(texts[sent.taken])
+            room = sender.room
+            assert min(room.rows, room.frames) == 0 or room.bytes < 150 + 8 * words + len(texts[sent.taken])
 
 
 def test_sender_refuses_wrong_rows_before_it_takes_any() -> None:
@@ -246,7 +247,7 @@ def test_sender_refuses_wrong_rows_before_it_takes_any() -> None:
         with pytest.raises(PostroadError):
             sender.send(batch, np.array(rows), SETS, np.array(lines), 1)
     assert sender.statistics().sent_frames == 0
-    assert send(sender) == ([], 0)
+    assert send(sender) == ([], 0, 0)
 
 
 @pytest.mark.parametrize("wrong", [{"bytes": 0}, {"frames": MAX_HELD_FRAMES + 1}, {"frame_bytes": 2**26}])
@@ -322,6 +323,79 @@ def test_progress_is_told_after_so_many_frames_or_so_long() -> None:
     receiver.settle(PEER, 1)
     assert receiver.progress(502) is None
     assert receiver.progress(522) == Progress(4, 1)
+
+
+def test_what_is_settled_out_of_turn_is_told_once_in_runs_and_again_after_a_cut() -> None:
+    receiver = receiving(every_frames=1, every_ms=0)
+    for number in range(1, 9):
+        receiver.accept(number)
+    for number in (3, 7, 4, 8):
+        receiver.settle(PEER, number)
+    assert receiver.progress(0) == Progress(8, 0, ((3, 4), (7, 8)))
+    assert receiver.progress(0) is None
+    receiver.settle(PEER, 6)
+    assert receiver.progress(0) == Progress(8, 0, ((6, 6),))
+    receiver.settle(PEER, 1)
+    receiver.settle(PEER, 2)
+    assert receiver.progress(0) == Progress(8, 4)
+    receiver.attach(PEER, 9, custody=True)
+    assert receiver.progress(0) == Progress(8, 4, ((6, 8),))
+
+
+def test_more_runs_than_a_frame_takes_are_told_in_turn() -> None:
+    receiver = receiving(every_frames=1, every_ms=0)
+    for number in range(1, 2 * MAX_PROGRESS_RANGES + 4):
+        receiver.accept(number)
+    for number in range(2, 2 * MAX_PROGRESS_RANGES + 4, 2):
+        receiver.settle(PEER, number)
+    first, second = receiver.progress(0), receiver.progress(0)
+    assert first is not None
+    assert second is not None
+    assert (len(first.early), len(second.early)) == (MAX_PROGRESS_RANGES, 1)
+    assert receiver.progress(0) is None
+
+
+def test_frames_settled_out_of_turn_are_let_go_with_their_marks() -> None:
+    sender = attached(custody=True)
+    for mark in ("one", None, "three", "four"):
+        batch = Batch.build([Draft("a.b", body=b"x")])
+        sender.send(batch, np.array([0]), SETS, np.array([0]), 7, mark=mark)
+    sender.progress(Progress(4, 0, ((2, 3),)))
+    assert sender.take_let_go() == ["three"]
+    assert sender.take_let_go() == []
+    sender.progress(Progress(4, 0, ((2, 3),)))  # old news
+    assert (sender.take_let_go(), sender.statistics().held_frames) == ([], 2)
+    sender.detach()
+    assert [(data.number, data.mark) for data in sender.give_up()] == [(1, "one"), (4, "four")]
+
+
+def test_under_relay_nothing_is_let_go_before_its_turn() -> None:
+    sender = attached()
+    for text in (b"a", b"b"):
+        send(sender, text)
+    sender.progress(Progress(1, 0, ()))
+    assert sender.statistics().held_frames == 1
+
+
+def test_what_another_link_gave_back_has_more_room() -> None:
+    sender = attached(limits=SenderLimits(rows=4))
+    batch = Batch.build([Draft("a.b", body=b"x")] * 10)
+    rows = np.arange(10)
+    assert sender.send(batch, rows, SETS, np.zeros(10, np.int64), 7).taken == 4
+    assert (sender.crowded, sender.relaxed) == (True, False)
+    assert sender.send(batch, rows, SETS, np.zeros(10, np.int64), 7, returned=True).taken == 4
+    assert sender.send(batch, rows, SETS, np.zeros(10, np.int64), 7).taken == 0
+    sender.progress(Progress(1, 1))
+    assert (sender.crowded, sender.relaxed) == (True, False)
+    sender.progress(Progress(2, 2))
+    assert (sender.crowded, sender.relaxed) == (False, True)
+
+
+def test_one_frame_that_is_not_settled_stops_a_link_when_too_many_have_passed_it() -> None:
+    sender = attached(custody=True)
+    sender._next = MAX_HELD_FRAMES
+    assert send(sender, b"last").taken == 1
+    assert (sender.room.frames, send(sender, b"more").taken) == (0, 0)
 
 
 def test_pulse_beats_when_idle() -> None:

@@ -25,7 +25,7 @@ from postroad.protocols.link.frames import (
     encode_progress,
 )
 from postroad.protocols.link.handshake import Handshake, Identity, Standing, refused
-from postroad.protocols.link.limits import HANDSHAKE_TIMEOUT_MS, MAX_MISSED_BEATS
+from postroad.protocols.link.limits import HANDSHAKE_TIMEOUT_MS
 from postroad.protocols.link.pulse import Pulse
 
 if TYPE_CHECKING:
@@ -166,14 +166,27 @@ class LinkConversation:
             if pulse.tick(now):
                 heard.output.append(HEART_BEAT)
             if pulse.dead:
-                raise LinkError(f"the peer has been silent for {MAX_MISSED_BEATS} heart-beats", Reason.SILENT)
+                raise LinkError(
+                    f"the peer has been silent for {self._identity.missed_beats} heart-beats", Reason.SILENT
+                )
         except LinkError as error:
             self._end(error, heard)
         return heard
 
-    def send(self, batch: Batch, rows: Lines, sets: Sets, lines: Lines, epoch: int, now: int) -> Sent:
+    def send(
+        self,
+        batch: Batch,
+        rows: Lines,
+        sets: Sets,
+        lines: Lines,
+        epoch: int,
+        now: int,
+        *,
+        mark: object = None,
+        returned: bool = False,
+    ) -> Sent:
         """Send rows of a batch; see `LinkSender.send`, which also serves while there is no connection."""
-        sent = self._opened().sender.send(batch, rows, sets, lines, epoch)
+        sent = self._opened().sender.send(batch, rows, sets, lines, epoch, mark=mark, returned=returned)
         if sent.frames and self._pulse is not None:
             self._pulse.sent(now)
         return sent
@@ -229,12 +242,12 @@ class LinkConversation:
         peer, theirs = handshake.peer, handshake.theirs
         if peer is None or theirs is None:
             return
-        neighbour = self._neighbours(peer.broker)
+        neighbour, identity = self._neighbours(peer.broker), self._identity
         attached = neighbour.sender.attach(peer.epoch, theirs, handshake.ours.first)
         neighbour.receiver.attach(peer.epoch, theirs.first, custody=bool(peer.capabilities & CUSTODY))
         heard.replaced, neighbour.current = neighbour.current, self
         self.neighbour = neighbour
-        self._pulse = Pulse(self._identity.heart_beat, peer.heart_beat, now)
+        self._pulse = Pulse(identity.heart_beat, peer.heart_beat, now, identity.missed_beats)
         self._decoder.open()
         heard.opened = True
         heard.output += attached.resend

@@ -55,6 +55,7 @@ class Data(NamedTuple):
         batch: the rows.
         sets: uint64[distinct, words]; bit n is broker n.
         lines: int64[rows]; the line of each row in `sets`.
+        mark: what the sender was told to remember with it, when it gives the frame back; it does not travel.
     """
 
     number: int
@@ -62,6 +63,7 @@ class Data(NamedTuple):
     batch: Batch
     sets: Sets
     lines: Lines
+    mark: object = None
 
 
 def encode_data(batch: Batch, rows: Lines, sets: Sets, lines: Lines, epoch: int, number: int) -> memoryview:

@@ -13,6 +13,7 @@ from postroad.protocols.link.limits import (
     MAX_HEART_BEAT_MS,
     MAX_LINK_FRAME_BYTES,
     MAX_NETWORK_NAME_BYTES,
+    MAX_PROGRESS_RANGES,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ _MAGIC = b"POSTROAD"
 _HELLO = struct.Struct("<8sHHBBHIIQQII32s")
 _WELCOME = struct.Struct("<H6sQQQQ32s")
 _PROGRESS = struct.Struct("<QQ")
+_RANGE = struct.Struct("<QQ")
 _CONTROL = struct.Struct("<B3s")
 _BYE = struct.Struct("<HH")
 
@@ -134,10 +136,15 @@ class Control(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """All DATA frames up to `received` are here, all up to `settled` are done with."""
+    """All DATA frames up to `received` are here, all up to `settled` are done with, and so are those of `early`.
+
+    `early` has runs (first, last) of frames beyond `settled`, in order. Frames must be told out of turn: in a ring,
+    where what came in one frame goes on in a later one of the next link, all could wait for each other otherwise.
+    """
 
     received: int
     settled: int
+    early: tuple[tuple[int, int], ...] = ()
 
 
 class HeartBeat(NamedTuple):
@@ -199,7 +206,8 @@ def encode_control(kind: int, payload: bytes) -> bytes:
 
 def encode_progress(progress: Progress) -> bytes:
     """A PROGRESS frame."""
-    return _framed(PROGRESS, _PROGRESS.pack(*progress))
+    early = b"".join(_RANGE.pack(*run) for run in progress.early)
+    return _framed(PROGRESS, _PROGRESS.pack(progress.received, progress.settled), early)
 
 
 def encode_bye(reason: int, text: str) -> bytes:
@@ -258,12 +266,22 @@ def _control(body: bytes) -> Control:
 
 
 def _progress(body: bytes) -> Progress:
-    if len(body) != _PROGRESS.size:
-        raise _size("PROGRESS", _PROGRESS.size, body)
-    received, settled = _PROGRESS.unpack(body)
+    count, rest = divmod(len(body) - _PROGRESS.size, _RANGE.size)
+    if rest or not 0 <= count <= MAX_PROGRESS_RANGES:
+        raise LinkError(
+            f"PROGRESS: {len(body)} bytes behind the header; two numbers and up to {MAX_PROGRESS_RANGES:,} runs of "
+            f"{_RANGE.size} bytes are expected"
+        )
+    received, settled = _PROGRESS.unpack_from(body)
     if settled > received:
         raise LinkError(f"PROGRESS: settled {settled} but received only {received}")
-    return Progress(received, settled)
+    early = tuple(_RANGE.iter_unpack(body[_PROGRESS.size :]))
+    end = settled
+    for first, last in early:
+        if not end < first <= last <= received:
+            raise LinkError(f"PROGRESS: frames {first} to {last} cannot be settled behind {end} of {received}")
+        end = last
+    return Progress(received, settled, early)
 
 
 def _beat(body: bytes) -> HeartBeat:

@@ -40,6 +40,7 @@ from postroad.protocols.link.frames import (
 from postroad.protocols.link.limits import (
     HEART_BEAT_MS,
     MAX_HEART_BEAT_MS,
+    MAX_MISSED_BEATS,
     MAX_NETWORK_NAME_BYTES,
     MIN_SECRET_BYTES,
 )
@@ -69,6 +70,7 @@ class Identity:
         secret: what all brokers of the network share; None to do without, which is for loopback alone.
         capabilities: bits, such as `CUSTODY`.
         heart_beat: this end sends something at least every so many ms.
+        missed_beats: a peer is dead after so many of its own intervals without a byte.
         binding: bytes that both ends of a TLS session know and nobody else has, such as the hash of its certificate.
     """
 
@@ -79,6 +81,7 @@ class Identity:
     secret: bytes | None = field(default=None, repr=False)
     capabilities: int = 0
     heart_beat: int = HEART_BEAT_MS
+    missed_beats: int = MAX_MISSED_BEATS
     binding: bytes = b""
 
     def __post_init__(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "CROWDED",
     "HANDSHAKE_TIMEOUT_MS",
     "HEART_BEAT_MS",
     "LONGEST_REDIAL_MS",
@@ -15,11 +16,14 @@ __all__ = [
     "MAX_LINK_FRAME_BYTES",
     "MAX_MISSED_BEATS",
     "MAX_NETWORK_NAME_BYTES",
+    "MAX_PROGRESS_RANGES",
     "MAX_ROWS_PER_FRAME",
     "MAX_WORDS_PER_SET",
     "MIN_SECRET_BYTES",
+    "OVERDRAFT",
     "PROGRESS_FRAMES",
     "PROGRESS_MS",
+    "RELAXED",
     "SHORTEST_REDIAL_MS",
     "TARGET_FRAME_BYTES",
 ]
@@ -50,13 +54,22 @@ HANDSHAKE_TIMEOUT_MS = 10_000
 MAX_HELD_BYTES = 64 * 1024 * 1024
 # Small messages cost their columns when they are returned: some 150 bytes a row.
 MAX_HELD_ROWS = 1_000_000
-# Frames of one message each: the receiver keeps at most this many numbers that are settled out of turn.
+# From the first frame that is not settled to the last: the receiver keeps at most this many numbers that are settled
+# out of turn.
 MAX_HELD_FRAMES = 65_536
+# What came back from a dead neighbour had its room there, and takes it along: other links may hold so many times their
+# limit of it.
+OVERDRAFT = 2
+# Publishers are paused when a link is fuller than this, so that what they have sent already still fits, and what is in
+# transit too; and go on when it is emptier than that.
+CROWDED, RELAXED = 0.75, 0.5
 
 # Progress is told after so many frames (then 16 MiB are under way at most, a quarter of what may be held), or when the
 # oldest news is so old.
 PROGRESS_FRAMES = 16
 PROGRESS_MS = 20
+# What is settled out of turn is told in runs; 16 KiB of them at a time, the rest with the next news.
+MAX_PROGRESS_RANGES = 1_024
 
 # A silent neighbour is given up after three intervals, so within seconds; a beat has 8 bytes.
 HEART_BEAT_MS = 1_000

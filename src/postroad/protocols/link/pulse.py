@@ -12,11 +12,13 @@ class Pulse:
 
     Args:
         ours: this end sends something at least every so many ms.
-        theirs: the peer does so; three intervals without a byte, and it is dead.
+        theirs: the peer does so; some intervals without a byte, and it is dead.
         now: ms.
+        missed: how many intervals of silence make it dead.
     """
 
-    def __init__(self, ours: int, theirs: int, now: int) -> None:
+    def __init__(self, ours: int, theirs: int, now: int, missed: int = MAX_MISSED_BEATS) -> None:
+        self._most = missed
         self._ours = ours
         self._theirs = theirs
         self._sent = now
@@ -26,7 +28,7 @@ class Pulse:
     @property
     def dead(self) -> bool:
         """Whether the peer has missed too many beats."""
-        return self._missed >= MAX_MISSED_BEATS
+        return self._missed >= self._most
 
     @property
     def due(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from postroad.protocols.link.errors import LinkError
 from postroad.protocols.link.frames import Progress
-from postroad.protocols.link.limits import MAX_HELD_FRAMES, PROGRESS_FRAMES, PROGRESS_MS
+from postroad.protocols.link.limits import MAX_HELD_FRAMES, MAX_PROGRESS_RANGES, PROGRESS_FRAMES, PROGRESS_MS
 
 __all__ = ["LinkReceiver", "ReceiverStatistics"]
 
@@ -30,15 +30,18 @@ class LinkReceiver:
         epoch: the neighbour's process; 0 before the first handshake.
         received: its last frame that came.
         settled: the last up to which all are settled.
+        custody: whether the neighbour asks to settle frames when they are done with; if not, they are on receipt.
     """
 
     def __init__(self, *, every_frames: int = PROGRESS_FRAMES, every_ms: int = PROGRESS_MS) -> None:
         self.epoch = 0
         self.received = 0
         self.settled = 0
-        self._custody = False
+        self.custody = False
         # Settled out of turn: beyond `settled`, at most `received`.
         self._early: set[int] = set()
+        # Those of them that the peer has not been told.
+        self._untold: set[int] = set()
         self._told = Progress(0, 0)
         self._news_since: int | None = None
         self._every_frames = every_frames
@@ -61,16 +64,18 @@ class LinkReceiver:
             # Given up by the sender and gone another way, together with all before that was not settled.
             self._skipped += first - 1 - self.received
             self._move_to(first - 1)
-        self._custody = custody
+        self.custody = custody
         if not custody:
             self._move_to(self.received)
         # The peer may know more from our WELCOME; being told twice does no harm.
         self._told = Progress(0, 0)
+        self._untold = set(self._early)
         self._news_since = None
 
     def _move_to(self, number: int) -> None:
         self.received = self.settled = number
         self._early.clear()
+        self._untold.clear()
 
     def accept(self, number: int) -> bool:
         """Whether a DATA frame is new. One that came before is to be dropped.
@@ -87,7 +92,7 @@ class LinkReceiver:
             raise LinkError(f"more than {MAX_HELD_FRAMES:,} frames are under way and not settled; the peer must wait")
         self.received = number
         self._received_frames += 1
-        if not self._custody:
+        if not self.custody:
             self._move_to(number)
         return True
 
@@ -105,25 +110,42 @@ class LinkReceiver:
             return
         if number > self.received:
             raise LinkError(f"DATA {number} cannot be settled: {self.received} is the last that came")
+        if number in self._early:
+            return
         self._early.add(number)
+        self._untold.add(number)
         while self.settled + 1 in self._early:
             self.settled += 1
             self._early.remove(self.settled)
+            self._untold.discard(self.settled)
 
     def progress(self, now: int) -> Progress | None:
         """What to tell the peer now, if anything. To be asked after each read and on each tick."""
         news = Progress(self.received, self.settled)
-        if news == self._told:
+        if news == self._told and not self._untold:
             self._news_since = None
             return None
         if self._news_since is None:
             self._news_since = now
-        fresh = max(news.received - self._told.received, news.settled - self._told.settled)
+        fresh = max(news.received - self._told.received, news.settled - self._told.settled, len(self._untold))
         if fresh < self._every_frames and now - self._news_since < self._every_ms:
             return None
         self._told = news
         self._news_since = None
-        return news
+        return news._replace(early=self._tell_early())
+
+    def _tell_early(self) -> tuple[tuple[int, int], ...]:
+        """Runs of what is settled out of turn and not told yet; as many as a frame takes."""
+        runs: list[tuple[int, int]] = []
+        for number in sorted(self._untold):
+            if runs and runs[-1][1] == number - 1:
+                runs[-1] = (runs[-1][0], number)
+            elif len(runs) == MAX_PROGRESS_RANGES:
+                break
+            else:
+                runs.append((number, number))
+            self._untold.remove(number)
+        return tuple(runs)
 
     def statistics(self) -> ReceiverStatistics:
         """Counts."""

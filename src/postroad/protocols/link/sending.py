@@ -1,7 +1,8 @@
 """`LinkSender`: what one neighbour has still to receive, or to settle. It outlives connections.
 
 Theory of operation. DATA frames to a neighbour are numbered 1, 2, 3, … and held, as bytes, until the promise allows to
-let them go: under *relay* when the neighbour has received them, under *custody* when it has settled them. After a cut
+let them go: under *relay* when the neighbour has received them, under *custody* when it has settled them, in whatever
+order that is. Each frame has a mark of the caller's, which comes back when the frame is let go or returned. After a cut
 the neighbour says exactly what it has received, so what it lacks is sent again and nothing comes twice. A neighbour
 that comes back as another process (another epoch) has forgotten everything: what is held is returned, for the caller to
 route anew and mark as maybe-duplicate.
@@ -13,7 +14,6 @@ one process of the neighbour could see.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,11 +31,14 @@ from postroad.protocols.link.data import (
 from postroad.protocols.link.errors import LinkError
 from postroad.protocols.link.handshake import Standing
 from postroad.protocols.link.limits import (
+    CROWDED,
     MAX_HELD_BYTES,
     MAX_HELD_FRAMES,
     MAX_HELD_ROWS,
     MAX_LINK_FRAME_BYTES,
     MAX_ROWS_PER_FRAME,
+    OVERDRAFT,
+    RELAXED,
     TARGET_FRAME_BYTES,
 )
 
@@ -53,7 +56,7 @@ class SenderLimits:
 
     bytes: int = MAX_HELD_BYTES
     rows: int = MAX_HELD_ROWS
-    frames: int = MAX_HELD_FRAMES
+    frames: int = MAX_HELD_FRAMES // OVERDRAFT
     frame_bytes: int = TARGET_FRAME_BYTES
 
     def __post_init__(self) -> None:
@@ -72,10 +75,12 @@ class Room(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What became of rows: frames to write now (none without a connection), and how many of the rows are taken."""
+    """What became of rows: frames to write now (none without a connection), how many of the rows are taken, and in how
+    many frames."""
 
     frames: list[memoryview]
     taken: int
+    held: int
 
 
 class Attached(NamedTuple):
@@ -104,6 +109,7 @@ class _Held(NamedTuple):
     number: int
     frame: memoryview
     rows: int
+    mark: object
 
 
 class LinkSender:
@@ -119,7 +125,9 @@ class LinkSender:
         self.custody = custody
         self._epoch = epoch
         self._limits = limits or SenderLimits()
-        self._held: deque[_Held] = deque()
+        # By number, in order.
+        self._held: dict[int, _Held] = {}
+        self._let_go: list[object] = []
         self._bytes = self._rows = 0
         self._next = 1
         self._received = self._settled = 0
@@ -141,17 +149,55 @@ class LinkSender:
     @property
     def room(self) -> Room:
         """What may still be added before the limits are reached."""
+        return self._room(1)
+
+    def _room(self, times: int) -> Room:
         limits = self._limits
-        return Room(limits.bytes - self._bytes, limits.rows - self._rows, limits.frames - len(self._held))
+        # The receiver keeps what is settled out of turn, so the numbers under way must not be too far apart either.
+        span = MAX_HELD_FRAMES - (self._next - 1 - self._settled) if self.custody else MAX_HELD_FRAMES
+        frames = min(limits.frames * times - len(self._held), span)
+        left = (limits.bytes * times - self._bytes, limits.rows * times - self._rows, frames)
+        return Room(*(max(0, each) for each in left))
 
     @property
-    def full(self) -> bool:
-        """Whether there is no room for a frame of usual size: time to pause those whose messages go this way."""
-        room = self.room
-        return room.bytes < min(self._limits.frame_bytes, self._limits.bytes) or room.rows < 1 or room.frames < 1
+    def fill(self) -> float:
+        """How much of the limits is in use, from 0; what came back from elsewhere can make it more than 1."""
+        limits = self._limits
+        under_way = self._next - 1 - self._settled if self.custody else 0
+        return max(
+            self._bytes / limits.bytes,
+            self._rows / limits.rows,
+            len(self._held) / limits.frames,
+            under_way / MAX_HELD_FRAMES,
+        )
 
-    def send(self, batch: Batch, rows: Lines, sets: Sets, lines: Lines, epoch: int) -> Sent:
+    @property
+    def crowded(self) -> bool:
+        """Whether it is time to pause those whose messages go this way."""
+        return self.fill > CROWDED
+
+    @property
+    def relaxed(self) -> bool:
+        """Whether they may go on."""
+        return self.fill <= RELAXED
+
+    def send(
+        self,
+        batch: Batch,
+        rows: Lines,
+        sets: Sets,
+        lines: Lines,
+        epoch: int,
+        *,
+        mark: object = None,
+        returned: bool = False,
+    ) -> Sent:
         """Number and hold rows of a batch; see `encode_data`. As many of the first rows as there is room for are taken.
+
+        Args:
+            batch, rows, sets, lines, epoch: as in `encode_data`.
+            mark: comes back with each frame that is made; see `take_let_go` and `Data.mark`.
+            returned: another link gave these rows back, so there is more room for them.
 
         Raises:
             PostroadError: rows or destinations are not legal; nothing is taken.
@@ -161,23 +207,23 @@ class LinkSender:
         frames: list[memoryview] = []
         taken = 0
         while taken < len(rows):
-            count = self._fitting(sizes[taken:], len(sets), sets.shape[1] * 8)
+            count = self._fitting(sizes[taken:], len(sets), sets.shape[1] * 8, OVERDRAFT if returned else 1)
             if count == 0:
                 break
             part = slice(taken, taken + count)
             frame = encode_checked(batch, rows[part], sets, lines[part], epoch, self._next, sizes[part])
-            self._hold(frame, count)
+            self._hold(frame, count, mark)
             frames.append(frame)
             taken += count
         self._refused += len(rows) - taken
         if not self._attached:
-            return Sent([], taken)
+            return Sent([], taken, len(frames))
         self._offered = self._next - 1
-        return Sent(frames, taken)
+        return Sent(frames, taken, len(frames))
 
-    def _fitting(self, sizes: Lines, distinct: int, set_bytes: int) -> int:
+    def _fitting(self, sizes: Lines, distinct: int, set_bytes: int, times: int) -> int:
         """How many rows the next frame takes: one at least, if there is room for it at all."""
-        room = self.room
+        room = self._room(times)
         if room.frames < 1:
             return 0
         most = min(len(sizes), room.rows, MAX_ROWS_PER_FRAME)
@@ -192,8 +238,8 @@ class LinkSender:
             return 1
         return count
 
-    def _hold(self, frame: memoryview, rows: int) -> None:
-        self._held.append(_Held(self._next, frame, rows))
+    def _hold(self, frame: memoryview, rows: int, mark: object) -> None:
+        self._held[self._next] = _Held(self._next, frame, rows, mark)
         self._next += 1
         self._bytes += len(frame)
         self._rows += rows
@@ -237,7 +283,7 @@ class LinkSender:
             raise self._stale(first)
         received = max(theirs.received, self._received)
         self._free(received, max(theirs.settled, self._settled))
-        return [held.frame for held in self._held if held.number > received]
+        return [held.frame for held in self._held.values() if held.number > received]
 
     def _start_anew(self, first: int) -> list[Data]:
         """The peer has forgotten everything. It waits for `first`, whatever that was to others."""
@@ -263,7 +309,7 @@ class LinkSender:
         self._attached = False
 
     def progress(self, told: Progress) -> None:
-        """The peer has received, and settled, all frames up to these; older news changes nothing.
+        """The peer has received, and settled, all frames up to these, and some out of turn; old news changes nothing.
 
         Raises:
             LinkError: it has what was never sent.
@@ -272,15 +318,33 @@ class LinkSender:
             raise self._unsent(told.received)
         self._known = True
         self._free(max(told.received, self._received), max(told.settled, self._settled))
+        if self.custody:
+            for first, last in told.early:
+                # Runs come from the peer: what is held bounds the work, not what it says.
+                for number in range(max(first, self._settled + 1), min(last, self._next - 1) + 1):
+                    self._let(number)
 
     def _free(self, received: int, settled: int) -> None:
         self._received, self._settled = received, settled
         done = settled if self.custody else received
-        while self._held and self._held[0].number <= done:
-            held = self._held.popleft()
-            self._bytes -= len(held.frame)
-            self._rows -= held.rows
-            self._freed += 1
+        while self._held and (number := next(iter(self._held))) <= done:
+            self._let(number)
+
+    def _let(self, number: int) -> None:
+        """Let a frame go, if it is held."""
+        held = self._held.pop(number, None)
+        if held is None:
+            return
+        self._bytes -= len(held.frame)
+        self._rows -= held.rows
+        self._freed += 1
+        if held.mark is not None:
+            self._let_go.append(held.mark)
+
+    def take_let_go(self) -> list[object]:
+        """The marks of the frames that were let go since the last call, each as often as it had frames; never None."""
+        taken, self._let_go = self._let_go, []
+        return taken
 
     def give_up(self) -> list[Data]:
         """The neighbour is gone for good, or for too long: everything held, to go another way. Only while detached.
@@ -295,7 +359,7 @@ class LinkSender:
         return self._give_back()
 
     def _give_back(self) -> list[Data]:
-        returned = [decode_data(held.frame) for held in self._held]
+        returned = [decode_data(held.frame)._replace(mark=held.mark) for held in self._held.values()]
         self._returned += len(returned)
         self._held.clear()
         self._bytes = self._rows = 0

@@ -1,0 +1,124 @@
+"""Consignments: what a neighbour has entrusted to this broker, and how much of it is still open.
+
+Under *custody* a broker settles a frame that came over a link only when it is done with it. A frame is open as long as
+
+- a part of it is on its way over another link, or waits for a way (`hold`, `release`);
+- a row of it waits in the queue of a local subscription (`queued`, `unqueued`), but not longer than `QUEUE_WAIT_MS`.
+
+The second has a bound because queues belong to subscribers, and some do not read: one row in such a queue would keep
+its frame open, and the frames that it came in at every broker on the way, until their links are full. A row that waits
+longer is in this broker's memory alone, as all that its queues hold.
+
+Only frames are counted, never messages.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+__all__ = ["QUEUE_WAIT_MS", "Consignment", "ConsignmentStatistics", "Consignments"]
+
+# A subscriber that has not read for a second is slow; those that keep up are read from sockets in milliseconds.
+QUEUE_WAIT_MS = 1_000
+
+
+class Consignment:
+    """One frame that came over a link.
+
+    Attributes:
+        link: the neighbour that sent it.
+        epoch: the neighbour's process.
+        number: of the frame.
+        settled: this broker is done with it.
+    """
+
+    __slots__ = ("_book", "_holds", "_overdue", "_queued", "epoch", "link", "number", "settled")
+
+    def __init__(self, book: Consignments, link: int, epoch: int, number: int) -> None:
+        self._book = book
+        self.link = link
+        self.epoch = epoch
+        self.number = number
+        self.settled = False
+        self._holds = 1
+        self._queued = 0
+        self._overdue = False
+
+    def hold(self, times: int = 1) -> None:
+        """So many more parts of it are on their way."""
+        self._holds += times
+
+    def release(self) -> None:
+        """One part is done with."""
+        self._holds -= 1
+        self._look()
+
+    def queued(self, now: int) -> None:
+        """Rows of it wait for one more subscription."""
+        if not self._queued and not self._overdue:
+            self._book.watch(self, now + QUEUE_WAIT_MS)
+        self._queued += 1
+
+    def unqueued(self) -> None:
+        """A subscription has got its rows, or never will."""
+        self._queued -= 1
+        self._look()
+
+    def overdue(self) -> None:
+        """Queues have had their time."""
+        self._overdue = True
+        self._look()
+
+    def _look(self) -> None:
+        if not self._holds and (self._overdue or not self._queued) and not self.settled:
+            self.settled = True
+            self._book.done(self)
+
+
+class ConsignmentStatistics(NamedTuple):
+    """Frames taken over since the start, those that waited too long in queues, and those that are open now."""
+
+    taken: int
+    overdue: int
+    open_now: int
+
+
+class Consignments:
+    """The book of all consignments of one broker."""
+
+    def __init__(self) -> None:
+        self._watched: deque[tuple[int, Consignment]] = deque()
+        self._settled: list[Consignment] = []
+        self._taken = self._overdue = self._open = 0
+
+    def take(self, link: int, epoch: int, number: int) -> Consignment:
+        """A frame came; it is open until its first hold is released, and all others."""
+        self._taken += 1
+        self._open += 1
+        return Consignment(self, link, epoch, number)
+
+    def watch(self, consignment: Consignment, until: int) -> None:
+        """Rows of it wait in a queue, and may until then."""
+        self._watched.append((until, consignment))
+
+    def done(self, consignment: Consignment) -> None:
+        """It is settled."""
+        self._open -= 1
+        self._settled.append(consignment)
+
+    def tick(self, now: int) -> None:
+        """Time passes: queues get no more of it."""
+        while self._watched and self._watched[0][0] <= now:
+            _, consignment = self._watched.popleft()
+            self._overdue += not consignment.settled
+            consignment.overdue()
+
+    def take_settled(self) -> list[Consignment]:
+        """Those that were settled since the last call: tell the neighbours they came from."""
+        taken, self._settled = self._settled, []
+        return taken
+
+    def statistics(self) -> ConsignmentStatistics:
+        """Counts."""
+        return ConsignmentStatistics(self._taken, self._overdue, self._open)
