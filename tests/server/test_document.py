@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from postroad.broker import BrokerStatistics, Limits, OverflowPolicy
 from postroad.server import BrokerConfig, ServerStatistics, read_config
 from postroad.server.status import SessionStatus, Status, SubscriptionStatus
+from postroad.server.tracking import TrackingConfig
 from tests.server.scene import Scene
 from tests.structure.markdown import blocks
 from tests.structure.repository import ROOT
@@ -37,9 +39,28 @@ def test_every_setting_has_a_row_with_its_default() -> None:
     assert set(told) == set(BrokerConfig.__struct_fields__) - ELSEWHERE
     for name, default in told.items():
         value = getattr(config, name)
-        if name == "limits":
+        if name in ("limits", "tracking"):
             continue
         assert default == ("none" if value is None else f"`{json.dumps(value)}`"), name
+
+
+def test_the_settings_of_tracking_are_told_with_their_defaults() -> None:
+    (row,) = [line for line in DOCUMENT.read_text("utf-8").splitlines() if line.startswith("| `tracking` |")]
+    for name, value in msgspec.structs.asdict(TrackingConfig()).items():
+        assert f"`{name}` ({'none' if value is None else value})" in row
+
+
+def test_the_example_of_a_client_with_ids_of_its_own_is_granted_them() -> None:
+    (example,) = [block for block in BLOCKS if block.text.startswith("CONNECT\n")]
+    talker = Scene().talker()
+    talker.conversation.received(example.text.encode() + b"\n\0")
+    (connected,) = talker.heard()
+    granted = {name for name in connected.headers if name not in ("version", "heart-beat", "server", "session")}
+    # A publisher that is new has no last id.
+    section = DOCUMENT.read_text("utf-8").split("\n## Ids that clients give\n")[1]
+    lines = [line for line in section.splitlines() if line.startswith("| CONNECTED |")]
+    documented = {name for line in lines for name in re.findall(r"`([a-z-]+)`", line.split("|")[2])}
+    assert granted == documented - {"postroad-last"}
 
 
 def test_every_limit_has_a_row_with_its_default() -> None:

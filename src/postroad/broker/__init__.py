@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from postroad.broker.assigning import DEFAULT_SKEW_TOLERANCE_MS, Admission, AssigningPublisher
 from postroad.broker.core import Broker
 from postroad.broker.errors import BrokerError
 from postroad.broker.limits import Limits
@@ -14,7 +15,10 @@ from postroad.broker.statistics import BrokerStatistics
 from postroad.broker.strategies import make_strategy
 
 __all__ = [
+    "DEFAULT_SKEW_TOLERANCE_MS",
     "AckMode",
+    "Admission",
+    "AssigningPublisher",
     "Broker",
     "BrokerError",
     "BrokerStatistics",

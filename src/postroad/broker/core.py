@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from postroad.broker.assigning import DEFAULT_SKEW_TOLERANCE_MS, Admission, AssigningPublishers
 from postroad.broker.errors import BrokerError
 from postroad.broker.grouping import Grouping
 from postroad.broker.limits import Limits
@@ -23,9 +26,9 @@ from postroad.security import AllowAll, Refusal
 from postroad.selectors import Selector, TopicPattern
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
+    from postroad.broker.assigning import AssigningPublisher
     from postroad.broker.consignments import Consignment
     from postroad.broker.numbers import PublisherNumbers
     from postroad.broker.recording import Recorder
@@ -48,6 +51,7 @@ class Broker:
         policy: who may do what.
         recorder: keeps the record.
         subscription_numbers: hands out subscription numbers; counts from 1 without.
+        skew_tolerance_ms: how far the time of an id that a client gives may be from the broker's.
     """
 
     def __init__(
@@ -58,11 +62,14 @@ class Broker:
         policy: Policy | None = None,
         recorder: Recorder | None = None,
         subscription_numbers: SubscriptionNumbers | None = None,
+        skew_tolerance_ms: int = DEFAULT_SKEW_TOLERANCE_MS,
     ) -> None:
         self.number = number
         self.limits = limits or Limits()
         self._numbers = numbers
         self._subscription_numbers = subscription_numbers or SubscriptionNumbers()
+        self._assigning = AssigningPublishers(number, numbers, self.limits.publishers_kept)
+        self.skew_tolerance_ms = skew_tolerance_ms
         self._policy = policy or AllowAll()
         self.recorder = recorder or NoRecorder()
         self.index = SubscriptionIndex()
@@ -73,6 +80,7 @@ class Broker:
         self._next_session = 1
         self._accepted = self._delivered = self._matched_nobody = 0
         self._shed_full = self._shed_closed = self._shed_expired = self._acknowledged = self._refused = 0
+        self._ids_skewed = self._resent = 0
         self._overflowed: set[Subscription] = set()
 
     # --- sessions and subscriptions ----------------------------------------------------------------------------------
@@ -92,9 +100,41 @@ class Broker:
         self._sessions[session.number] = session
         return session
 
-    def detached(self, session: Session, now: int) -> Outbox:
-        """A client is gone: its subscriptions end, and what waited for them is shed and counted."""
+    def assigns_ids(
+        self, session: Session, token: str, now: int, was: tuple[int, str] | None = None
+    ) -> tuple[AssigningPublisher, Outbox]:
+        """A client gives its messages their ids itself, from now on.
+
+        Args:
+            session: the client.
+            token: what it has to show, should it lose its connection, to go on under the same publisher number.
+            now: the time in ms.
+            was: the number and the token of the publisher that it was before, if it was one. It gets a new number if
+                they are not known here (any more).
+
+        Returns:
+            the publisher it is, and what to do: an earlier connection of that publisher is closed, if there is one.
+        """
         outbox = Outbox()
+        publisher = None if was is None else self._assigning.find(*was, session.principal)
+        if publisher is None:
+            publisher = self._assigning.new(session.principal, token)
+            self.recorder.publishes(publisher.number, session.principal, now)
+        elif publisher.session is not None and (earlier := self._sessions.get(publisher.session)) is not None:
+            earlier.assigning = None
+            outbox.closes.append((earlier.number, "this publisher has connected again"))
+        publisher.speaks_over(session.number)
+        session.assigning = publisher
+        return publisher, outbox
+
+    def detached(self, session: Session, now: int, for_good: bool = False) -> Outbox:
+        """A client is gone: its subscriptions end, and what waited for them is shed and counted.
+
+        With `for_good` it took its leave, and will not come back as the same publisher.
+        """
+        outbox = Outbox()
+        if session.assigning is not None:
+            self._assigning.left(session.assigning, for_good)
         for key in list(session.subscriptions):
             self._end_subscription(session.subscriptions[key], "session closed", outbox, now)
         del self._sessions[session.number]
@@ -199,6 +239,30 @@ class Broker:
             self.relay.publish(batch, source, outbox, now)
         return outbox
 
+    def receive_identified(
+        self, batch: Batch, source: Session, now: int, together: bool = False
+    ) -> tuple[Outbox, Admission]:
+        """Take a batch whose ids its publisher has given; `assigns_ids` came before.
+
+        What it sends again is left out. A row that it may not send is refused with all that follow it; with `together`
+        all rows are.
+        """
+        publisher = source.assigning
+        if publisher is None:
+            raise BrokerError("this session does not give ids (any more); it cannot publish with ids of its own")
+        if not len(batch):
+            return Outbox(), Admission(0, 0)
+        admission = publisher.admit(batch.ids, now, self.skew_tolerance_ms)
+        self._resent += admission.resent
+        self._ids_skewed += admission.skewed
+        if admission.end == admission.resent or (together and admission.refusal is not None):
+            return Outbox(), admission
+        whole = admission.end - admission.resent == len(batch)
+        entering = batch if whole else batch.take(np.arange(admission.resent, admission.end))
+        outbox = self.receive(entering, source, now)
+        publisher.last = int(entering.ids[-1, 1])
+        return outbox, admission
+
     def hand_out(
         self,
         batch: Batch,
@@ -226,12 +290,14 @@ class Broker:
         self._matched_nobody += messages
 
     def _identify(self, batch: Batch, source: Session, now: int) -> None:
+        batch.envelopes[:, SOURCE] = self.number
+        if source.assigning is not None:
+            return
         if source.publisher is None:
             number = self._numbers.take()
             source.publisher = IdGenerator(number, self.number)
             self.recorder.publishes(number, source.principal, now)
         batch.ids[:] = source.publisher.take(now, len(batch))
-        batch.envelopes[:, SOURCE] = self.number
 
     def _hand_over(
         self,
@@ -473,6 +539,9 @@ class Broker:
             shed_expired=self._shed_expired,
             acknowledged=self._acknowledged,
             refused=self._refused,
+            ids_skewed=self._ids_skewed,
+            resent=self._resent,
+            publishers_away_now=self._assigning.away,
             index_constraints_now=index.constraints,
             index_bytes_now=index.bytes,
         )

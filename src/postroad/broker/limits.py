@@ -18,6 +18,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             for topics is 32,766; a tenth of it bounds memory and still covers a round trip.
         sessions: connections at once; each costs a few kilobytes and a file descriptor.
         subscriptions_per_session: one client cannot fill the index alone.
+        publishers_kept: publishers with ids of their own whose connection is lost and that may come back as the same.
+            Each costs a few hundred bytes; as many as there can be connections, for the restart of a network between.
         drain_messages: how many queued messages a session gets per turn, so that one that catches up does not keep the
             others waiting.
     """
@@ -27,4 +29,5 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     unacknowledged: int = 3_000
     sessions: int = 10_000
     subscriptions_per_session: int = 10_000
+    publishers_kept: int = 10_000
     drain_messages: int = 2_000

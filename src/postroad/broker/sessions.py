@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from postroad.broker.queues import WaitingQueue
 
 if TYPE_CHECKING:
+    from postroad.broker.assigning import AssigningPublisher
     from postroad.messages import IdGenerator
 
 __all__ = ["AckMode", "OverflowPolicy", "Session", "Subscription"]
@@ -92,12 +93,14 @@ class Session:
     Attributes:
         congested: the driver cannot write any more at the moment; what matches has to wait.
         publisher: stamps the ids of what the session publishes; made when it first publishes.
+        assigning: the publisher it is, if it gives its messages their ids itself.
         pushed_back_by: numbers of the full subscriptions that keep this session from publishing.
         full_links: numbers of the neighbours whose links are full and keep it from publishing.
         must_acknowledge: how many of its subscriptions push back and go on only when it acknowledges.
     """
 
     __slots__ = (
+        "assigning",
         "congested",
         "full_links",
         "must_acknowledge",
@@ -115,6 +118,7 @@ class Session:
         self.subscriptions: dict[str, Subscription] = {}
         self.congested = False
         self.publisher: IdGenerator | None = None
+        self.assigning: AssigningPublisher | None = None
         self.published = 0
         self.pushed_back_by: set[int] = set()
         self.full_links: set[int] = set()

@@ -24,5 +24,8 @@ class BrokerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     shed_expired: int
     acknowledged: int
     refused: int
+    ids_skewed: int
+    resent: int
+    publishers_away_now: int
     index_constraints_now: int
     index_bytes_now: int

@@ -48,8 +48,8 @@ class Reach(NamedTuple):
     ca: str | None
     directory: str | None = None
 
-    def client(self, *, reconnect: bool = False) -> Client:
-        """A client, not connected yet."""
+    def client(self, *, reconnect: bool = False, publishes: bool = True) -> Client:
+        """A client, not connected yet; one that never publishes needs no publisher number."""
         from postroad.client import Reconnect, connect
 
         return connect(
@@ -59,6 +59,7 @@ class Reach(NamedTuple):
             passcode=self.passcode,
             tls=self._tls(),
             reconnect=Reconnect() if reconnect else None,
+            ids="client" if publishes else "broker",
         )
 
     def _tls(self) -> ssl.SSLContext | None:

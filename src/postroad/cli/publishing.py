@@ -66,7 +66,9 @@ async def _send(reach: Reach, parts: AsyncIterator[list[Draft]], receipt: bool, 
 
 
 async def _send_part(client: Client, part: list[Draft], receipt: bool, as_json: bool) -> None:
-    for given in await client.publish_many(part, receipt=receipt):
+    ids = await client.publish_many(part, receipt=receipt)
+    # An id says that the broker has the message, so it is printed when that is known.
+    for given in ids if receipt else ():
         if as_json:
             echo_json({"id": str(given)})
         else:

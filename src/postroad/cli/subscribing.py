@@ -56,7 +56,7 @@ def subscribe(
     async def listen() -> None:
         chosen = None if overflow is None else overflow.value
         async with (
-            reach.client(reconnect=reconnect) as client,
+            reach.client(reconnect=reconnect, publishes=False) as client,
             client.subscribe(topic, where, ack=ack.value, overflow=chosen) as subscription,  # type: ignore[arg-type]
         ):
             if not quiet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroad.client.address import DEFAULT_SERVER
-from postroad.client.client import Client, connect
+from postroad.client.client import Client, IdsBy, connect
 from postroad.client.clock import ClientClock
 from postroad.client.errors import ClientError, ConnectionLost
 from postroad.client.receiving import ReceivedMessage
@@ -18,6 +18,7 @@ __all__ = [
     "ClientClock",
     "ClientError",
     "ConnectionLost",
+    "IdsBy",
     "Overflow",
     "ReceivedMessage",
     "Reconnect",

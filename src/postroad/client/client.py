@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from postroad.client.acknowledging import acknowledgement
 from postroad.client.address import parse_address
 from postroad.client.directory import DirectoryOfServers, OneServer
-from postroad.client.errors import ClientError
+from postroad.client.errors import ClientError, ConnectionLost
 from postroad.client.line import Hello
-from postroad.client.sending import send_frame
+from postroad.client.sending import send_frame, with_headers
 from postroad.client.subscription import Subscription
 from postroad.client.transaction import Transaction
+from postroad.client.unconfirmed import CONFIRMS
 from postroad.client.wire import Wire
 from postroad.errors import PostroadError
 from postroad.messages import Draft, MessageId
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from postroad.messages import Value
     from postroad.protocols.stomp import Frame
 
-__all__ = ["Client", "connect"]
+__all__ = ["Client", "IdsBy", "connect"]
+
+IdsBy = Literal["client", "broker"]
 
 # Messages that wait for the program, per subscription, before the connection is not read any more. At 250 bytes each a
 # quarter of a megabyte: enough to keep a loop busy over a round trip, little enough to forget.
@@ -51,6 +54,7 @@ def connect(
     heart_beat: tuple[int, int] = (10_000, 10_000),
     timeout: float = 30.0,
     reconnect: Reconnect | None = None,
+    ids: IdsBy = "client",
 ) -> Client:
     """A client of a server; `async with connect(…) as client:` connects it.
 
@@ -64,6 +68,7 @@ def connect(
         heart_beat: milliseconds: how often this client beats, and how often the server should; 0 for never.
         timeout: seconds that the server may take to answer anything.
         reconnect: when to try again after the connection is lost; by default never.
+        ids: who gives messages their ids: this client, if the server lets it, or always the broker.
 
     Raises:
         ClientError: the address is not one, or there are two or none.
@@ -72,7 +77,16 @@ def connect(
         raise ClientError("connect to a server or through a directory: give one of them")
     if min(heart_beat) < 0 or timeout <= 0:
         raise ClientError("heart_beat is 0 or more milliseconds, and timeout more than 0 seconds")
-    hello = Hello(login=login, passcode=passcode, heart_beat=heart_beat, tls=tls, timeout=timeout)
+    if ids not in ("client", "broker"):
+        raise ClientError(f"ids is 'client' or 'broker', not {ids!r}")
+    hello = Hello(
+        login=login,
+        passcode=passcode,
+        heart_beat=heart_beat,
+        tls=tls,
+        timeout=timeout,
+        gives_ids=ids == "client",
+    )
     servers: Servers
     if server is not None:
         address = parse_address(server)
@@ -110,7 +124,8 @@ class Client:
 
     async def clock(self) -> ClientClock:
         """How the server's clock compares with this machine's, if the server said its time."""
-        return (await self._wire.line()).clock
+        line = await self._wire.line()
+        return line.clock if line.publisher is None else line.publisher.clock
 
     # --- publishing ------------------------------------------------------------------------------------------------
 
@@ -134,47 +149,75 @@ class Client:
             receipt: wait until the broker has accepted it. Without, a refusal shows in a later call, or at the end.
 
         Returns:
-            the id that the broker gave it, if a receipt was asked for.
+            its id; None if it is the broker that gives ids, and no receipt was asked for.
 
         Raises:
             ClientError: the broker refused it, or the connection has ended.
             PostroadError: the topic, an attribute or the body is not one that a broker would take.
         """
         data = body.encode() if isinstance(body, str) else body
-        draft = Draft(topic, attributes or {}, headers or {}, data)
-        line = await self._wire.line()
-        if receipt:
-            return (await self._confirmed(line, [draft]))[0]
-        await line.write(send_frame(draft))
-        return None
+        ids = await self._send([send_frame(Draft(topic, attributes or {}, headers or {}, data))], receipt)
+        return ids[0] if ids else None
 
     async def publish_many(self, drafts: Iterable[Draft], *, receipt: bool = False) -> list[MessageId]:
-        """Publish many messages, in as few writes as they fit into; the ids, if receipts were asked for.
+        """Publish many messages, in as few writes as they fit into; their ids, as `publish` returns them.
 
         Raises:
             ClientError: the broker refused one, or the connection has ended; those before it may have been accepted.
         """
         ids: list[MessageId] = []
-        line = await self._wire.line()
         for part in _parts(drafts):
-            if receipt:
-                ids += await self._confirmed(line, part)
-            else:
-                await line.write(b"".join(map(send_frame, part)))
+            ids += await self._send([send_frame(draft) for draft in part], receipt)
         return ids
 
-    async def _confirmed(self, line: Line, drafts: list[Draft]) -> list[MessageId]:
+    async def _send(self, frames: list[bytes], receipt: bool) -> list[MessageId]:
+        """Send what is to be published, and wait for receipts if asked to; the ids, as far as they are known."""
+        line = await self._ready()
+        publisher = line.publisher
+        if publisher is None:
+            if receipt:
+                return [_id_of(frame) for frame in await self._confirmed(line, frames)]
+            await line.write(b"".join(frames))
+            return []
+        # From here to the write nobody else may have a turn: ids rise in the order of the frames on the wire.
+        ids = [publisher.stamp() for _ in frames]
+        frames = [with_headers(frame, message_id=str(given)) for given, frame in zip(ids, frames, strict=True)]
+        kept = publisher.unconfirmed
+        if kept is not None and kept.keep(zip((given.tail for given in ids), frames, strict=True)):
+            frames[-1] = with_headers(frames[-1], receipt=CONFIRMS)
+        try:
+            if receipt:
+                await self._confirmed(line, frames)
+            else:
+                await line.write(b"".join(frames))
+        except ConnectionLost:
+            if kept is None:
+                raise
+            if receipt:
+                await kept.confirmed(ids[-1].tail)
+        return ids
+
+    async def _ready(self) -> Line:
+        """The connection, when there is room to keep what is sent over it."""
+        while True:
+            line = await self._wire.line()
+            kept = None if line.publisher is None else line.publisher.unconfirmed
+            if kept is None or not kept.is_full:
+                return line
+            await kept.room()
+
+    async def _confirmed(self, line: Line, frames: list[bytes]) -> list[Frame]:
         expected: list[tuple[str, asyncio.Future[Frame]]] = []
         try:
-            frames = []
-            for draft in drafts:
+            asking = []
+            for frame in frames:
                 expected.append(line.expect())
-                frames.append(send_frame(draft, receipt=expected[-1][0]))
-            await line.write(b"".join(frames))
+                asking.append(with_headers(frame, receipt=expected[-1][0]))
+            await line.write(b"".join(asking))
         except BaseException:
             line.forget(expected)
             raise
-        return [_id_of(frame) for frame in await line.answers(expected)]
+        return await line.answers(expected)
 
     def transaction(self) -> Transaction:
         """Messages and acknowledgements that count together: `async with client.transaction() as transaction:`."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
-__all__ = ["SERVER_TIME_HEADER", "ClientClock"]
-
-# In CONNECTED: the server's clock when it answered, in Unix milliseconds.
-SERVER_TIME_HEADER = "server-time"
+__all__ = ["ClientClock", "wall_clock"]
 
 # A Unix time in milliseconds has 13 digits until the year 2286; an id's 48 bits hold 15.
 _MOST_DIGITS = 15
+
+
+def wall_clock() -> int:
+    """This machine's time: milliseconds since 1970, UTC."""
+    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,10 @@ class ClientClock:
             return cls()
         round_trip = max(0, answered - asked)
         return cls(int(server_time) - (asked + round_trip // 2), (round_trip + 1) // 2)
+
+    def contradicts(self, skew_ms: int) -> bool:
+        """Whether a skew cannot be true, whichever part of the round trip the answer was under way."""
+        return self.skew_ms is not None and abs(skew_ms - self.skew_ms) > self.error_ms
 
     def broker_time(self, now: int) -> int | None:
         """The broker's time when this machine's is `now`; None when it is not known."""

@@ -8,20 +8,28 @@ import itertools
 import os
 import re
 import ssl
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from postroad.client.clock import SERVER_TIME_HEADER, ClientClock
+from postroad.client.clock import ClientClock, wall_clock
 from postroad.client.errors import ClientError, ConnectionLost
+from postroad.client.publisher import Grant
 from postroad.errors import PostroadError
 from postroad.protocols.stomp import HEART_BEAT, FrameReader, Version, encode_frame
+from postroad.protocols.stomp.identifying import (
+    IDS_BY_CLIENT,
+    IDS_HEADER,
+    PUBLISHER_HEADER,
+    SERVER_TIME_HEADER,
+    TOKEN_HEADER,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from postroad.client.address import Address
     from postroad.client.intake import Intake
+    from postroad.client.publisher import Publisher
     from postroad.protocols.stomp import Frame
 
 __all__ = ["Hello", "Line"]
@@ -50,6 +58,8 @@ class Hello:
         heart_beat: milliseconds: how often it can beat, and how often the server should; 0 for never.
         tls: how to check the server's certificate; None for the system's authorities.
         timeout: seconds that the server may take to answer.
+        gives_ids: whether it gives its messages ids itself, where the server lets it.
+        now: this machine's time in ms.
     """
 
     login: str | None = None
@@ -57,12 +67,18 @@ class Hello:
     heart_beat: tuple[int, int] = (10_000, 10_000)
     tls: ssl.SSLContext | None = None
     timeout: float = 30.0
+    gives_ids: bool = True
+    now: Callable[[], int] = wall_clock
 
-    def frame(self, host: str) -> bytes:
-        """The CONNECT frame."""
+    def frame(self, host: str, was: Grant | None = None) -> bytes:
+        """The CONNECT frame; `was` is what the client was granted over an earlier connection."""
         pairs = [("accept-version", str(Version.V1_2)), ("host", host)]
         pairs.append(("heart-beat", f"{self.heart_beat[0]},{self.heart_beat[1]}"))
         pairs += [(name, text) for name, text in (("login", self.login), ("passcode", self.passcode)) if text]
+        if self.gives_ids:
+            pairs.append((IDS_HEADER, IDS_BY_CLIENT))
+            if was is not None:
+                pairs += [(PUBLISHER_HEADER, str(was.publisher)), (TOKEN_HEADER, was.token)]
         return encode_frame("CONNECT", pairs)
 
 
@@ -76,6 +92,8 @@ class Line:
         ended: set when it has.
         clock: how the server's clock compares with ours.
         server: what the server calls itself.
+        grant: what the server granted to a client that gives its own ids; None when it does not know of this.
+        publisher: gives the ids of what is published over this connection; None when the server does.
     """
 
     def __init__(
@@ -93,6 +111,8 @@ class Line:
         self.ended = asyncio.Event()
         self.clock = ClientClock()
         self.server = ""
+        self.grant: Grant | None = None
+        self.publisher: Publisher | None = None
         self._intake = intake
         self._deliver = deliver
         self._timeout = timeout
@@ -106,7 +126,13 @@ class Line:
 
     @classmethod
     async def open(
-        cls, address: Address, hello: Hello, number: int, intake: Intake, deliver: Callable[[Frame, int], None]
+        cls,
+        address: Address,
+        hello: Hello,
+        number: int,
+        intake: Intake,
+        deliver: Callable[[Frame, int], None],
+        was: Grant | None = None,
     ) -> Line:
         """Connect and introduce oneself.
 
@@ -120,7 +146,7 @@ class Line:
                 streams = await asyncio.open_connection(address.host, address.port, ssl=tls)
                 line = cls(streams, number, intake, deliver, hello.timeout)
                 try:
-                    await line._greet(address, hello)
+                    await line._greet(address, hello, was)
                 except BaseException:
                     line._writer.transport.abort()
                     raise
@@ -130,9 +156,9 @@ class Line:
             raise ConnectionLost(f"{address}: cannot connect ({_reason(error)})") from error
         return line
 
-    async def _greet(self, address: Address, hello: Hello) -> None:
-        asked = time.time_ns() // 1_000_000
-        self._write(hello.frame(address.host))
+    async def _greet(self, address: Address, hello: Hello, was: Grant | None) -> None:
+        asked = hello.now()
+        self._write(hello.frame(address.host, was))
         frames: list[Frame] = []
         while not frames:
             data = await self._reader.read(READ_BYTES)
@@ -146,8 +172,8 @@ class Line:
             raise ClientError(f"{address}: the server answered CONNECT with {first.command[:20]!r}")
         if self._frames.version is not Version.V1_2:
             raise ClientError(f"{address}: the server speaks STOMP {self._frames.version}, this client only 1.2")
-        answered = time.time_ns() // 1_000_000
-        self.clock = ClientClock.from_exchange(asked, answered, first.headers.get(SERVER_TIME_HEADER))
+        self.clock = ClientClock.from_exchange(asked, hello.now(), first.headers.get(SERVER_TIME_HEADER))
+        self.grant = Grant.of(first.headers) if hello.gives_ids else None
         self.server = first.headers.get("server", "")
         beats = self._agree(hello.heart_beat, first.headers.get("heart-beat", "0,0"))
         self._tasks = [asyncio.create_task(self._listen(frames[1:]))]
@@ -170,7 +196,7 @@ class Line:
         Raises:
             ClientError: the connection has ended.
         """
-        self._check()
+        self.check()
         self._write(data)
         try:
             await self._writer.drain()
@@ -181,7 +207,7 @@ class Line:
                 async with asyncio.timeout(EXPLAIN_SECONDS):
                     await self.ended.wait()
             self._end(ConnectionLost(f"the connection is lost ({_reason(lost)})"))
-        self._check()
+        self.check()
 
     def post(self, command: str, pairs: Sequence[tuple[str, str]]) -> None:
         """Send a small frame without waiting for anything; after the end, do nothing."""
@@ -190,7 +216,7 @@ class Line:
 
     def expect(self) -> tuple[str, asyncio.Future[Frame]]:
         """A receipt to ask for, and where it will come."""
-        self._check()
+        self.check()
         receipt = str(next(self._receipts))
         self._pending[receipt] = future = asyncio.get_running_loop().create_future()
         return receipt, future
@@ -211,11 +237,11 @@ class Line:
             self._intake.await_receipts(-1)
             self.forget(expected)
 
-    async def request(self, command: str, pairs: Sequence[tuple[str, str]]) -> Frame:
-        """Send a frame, and wait until the server has done what it says."""
+    async def request(self, command: str, pairs: Sequence[tuple[str, str]], before: bytes = b"") -> Frame:
+        """Send a frame, with others before it, and wait until the server has done what it says."""
         expected = self.expect()
         try:
-            await self.write(encode_frame(command, [*pairs, ("receipt", expected[0])]))
+            await self.write(before + encode_frame(command, [*pairs, ("receipt", expected[0])]))
         except BaseException:
             self.forget([expected])
             raise
@@ -238,7 +264,8 @@ class Line:
             " connection: take them, or subscribe on a connection of its own"
         )
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise what ended the connection, if it has ended."""
         if self.failure is not None:
             self.told = True
             raise self.failure.with_traceback(None)
@@ -285,6 +312,8 @@ class Line:
             if not self._closing:
                 self._deliver(frame, self.number)
         elif frame.command == "RECEIPT":
+            if self.publisher is not None:
+                self.publisher.heard(frame.headers)
             future = self._pending.pop(frame.headers.get("receipt-id", ""), None)
             if future is not None and not future.done():
                 future.set_result(frame)

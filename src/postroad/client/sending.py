@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from postroad.messages import Draft, Value
 
-__all__ = ["OWN_HEADERS", "TOPIC_PREFIX", "header_text", "send_frame"]
+__all__ = ["OWN_HEADERS", "TOPIC_PREFIX", "header_text", "send_frame", "with_headers"]
 
 TOPIC_PREFIX = "/topic/"
 
@@ -68,7 +68,19 @@ def send_frame(draft: Draft, receipt: str | None = None, transaction: str | None
     if body:
         own.append(("content-length", str(len(body))))
     lines, _ = header_block([*own, *_user_headers(draft)])
-    return b"SEND\n" + lines + b"\n" + body + b"\0\n"
+    return _SEND + lines + b"\n" + body + b"\0\n"
+
+
+_SEND = b"SEND\n"
+
+
+def with_headers(frame: bytes, **headers: str | None) -> bytes:
+    """A SEND frame with headers of the protocol put before its own; underscores stand for dashes, None is left out.
+
+    They are known to need no escapes: numbers and ids.
+    """
+    lines = "".join(f"{name.replace('_', '-')}:{value}\n" for name, value in headers.items() if value is not None)
+    return _SEND + lines.encode() + frame[len(_SEND) :]
 
 
 def _user_headers(draft: Draft) -> Iterator[tuple[str, str]]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from postroad.client.acknowledging import acknowledgement
 from postroad.client.errors import ClientError
-from postroad.client.sending import send_frame
-from postroad.errors import PostroadError
+from postroad.client.sending import send_frame, with_headers
+from postroad.errors import LimitError, PostroadError
 from postroad.messages import Draft, MessageId
 
 if TYPE_CHECKING:
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Transaction"]
 
+# As much as a broker of ours keeps for the open transactions of a connection.
+MAX_TRANSACTION_BYTES = 16 * 1024 * 1024
+
 
 class Transaction:
     """What `Client.transaction` gives: commits when its block ends, aborts when the block raises.
 
-    It lives on one connection: when that is lost, the server drops it, and so do later calls, with an error.
+    It lives on one connection: when that is lost, the server drops it, and so do later calls, with an error. Where the
+    client gives the ids, its messages wait here for the commit: ids rise in the order in which messages count.
 
     Attributes:
         first_id: after the commit, the id of its first message; the others have the next ones. None without messages.
@@ -38,6 +42,8 @@ class Transaction:
         self.count = 0
         self._wire = wire
         self._line: Line | None = None
+        self._frames: list[bytes] = []
+        self._bytes = 0
 
     async def publish(
         self,
@@ -50,7 +56,15 @@ class Transaction:
         """Publish when the transaction commits."""
         data = body.encode() if isinstance(body, str) else body
         draft = Draft(topic, attributes or {}, headers or {}, data)
-        await self._open().write(send_frame(draft, transaction=self.name))
+        line, frame = self._open(), send_frame(draft, transaction=self.name)
+        if line.publisher is None:
+            await line.write(frame)
+            return
+        if self._bytes + len(frame) > MAX_TRANSACTION_BYTES:
+            raise LimitError("what a transaction holds", self._bytes + len(frame), MAX_TRANSACTION_BYTES, "bytes")
+        line.check()
+        self._frames.append(frame)
+        self._bytes += len(frame)
 
     async def ack(self, message: ReceivedMessage) -> None:
         """Acknowledge when the transaction commits."""
@@ -76,7 +90,10 @@ class Transaction:
             with contextlib.suppress(PostroadError):
                 await line.request("ABORT", [("transaction", self.name)])
             return
-        receipt = await line.request("COMMIT", [("transaction", self.name)])
+        publisher = line.publisher
+        # In one write with the commit, so that no other message comes between with a later id.
+        frames = [with_headers(frame, message_id=str(publisher.stamp())) for frame in self._frames] if publisher else []
+        receipt = await line.request("COMMIT", [("transaction", self.name)], b"".join(frames))
         self.count = int(receipt.headers.get("message-count", "0"))
         if (text := receipt.headers.get("message-id")) is not None:
             self.first_id = MessageId.parse(text)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from postroad.client.errors import ClientError, ConnectionLost
 from postroad.client.intake import Intake, Mailbox
 from postroad.client.line import Line
+from postroad.client.publisher import Publisher
 from postroad.client.receiving import ReceivedMessage
 from postroad.errors import PostroadError
 
@@ -42,6 +43,7 @@ class Wire:
     Attributes:
         address: the server of the present connection, or of the last one; None before the first.
         intake: what waits for the program, and whether there is room for more.
+        publisher: gives the ids of what is published; None when the server does.
     """
 
     def __init__(self, servers: Servers, hello: Hello, reconnect: Reconnect | None) -> None:
@@ -57,12 +59,14 @@ class Wire:
         self._told = False
         self._keeper: asyncio.Task[None] | None = None
         self._subscribed: dict[str, _Entry] = {}
+        self.publisher: Publisher | None = None
 
     async def open(self) -> None:
         """Connect for the first time; this is tried once, whatever the policy, so that a wrong address shows."""
         if self._lines:
             raise ClientError("a client connects once; make a new one")
         self._line = await self._connect()
+        self._publish_over(self._line)
         self._up.set()
         self._keeper = asyncio.create_task(self._keep())
 
@@ -77,6 +81,8 @@ class Wire:
         self._failure = ClientError("the client is closed; make a new one")
         self._up.set()
         if self._line is not None:
+            if self._line.ended.is_set():
+                self._lose(ConnectionLost("the client was closed without a connection"))
             await self._line.close()
         if unseen is not None:
             raise unseen
@@ -133,10 +139,11 @@ class Wire:
     async def _connect(self) -> Line:
         """Connect to the first server that takes this client; raises what the last one said when none does."""
         failure: PostroadError = ConnectionLost(f"{self._servers}: names no server")
+        was = None if self.publisher is None else self.publisher.grant
         for address in await self._servers.addresses():
             self._lines += 1
             try:
-                line = await Line.open(address, self._hello, self._lines, self.intake, self._deliver)
+                line = await Line.open(address, self._hello, self._lines, self.intake, self._deliver, was)
             except PostroadError as error:
                 # Lost or refused: another server may have room where this one is full.
                 failure = error
@@ -144,6 +151,27 @@ class Wire:
                 self.address = address
                 return line
         raise failure
+
+    def _publish_over(self, line: Line) -> list[bytes]:
+        """Find out who gives the ids over a new connection; answers what to send over it first, again."""
+        grant, publisher = line.grant, self.publisher
+        if publisher is not None and (grant is None or not publisher.is_granted(grant)):
+            self._lose(ConnectionLost("the server does not know this publisher any more"))
+            publisher = None
+        again: list[bytes] = []
+        if publisher is not None and grant is not None:
+            again = publisher.resume(grant, line.clock)
+        elif grant is not None:
+            publisher = Publisher(grant, line.clock, self._reconnect is not None, self._hello.now)
+        self.publisher = line.publisher = publisher
+        return again
+
+    def _lose(self, failure: PostroadError) -> None:
+        """What is not confirmed cannot be sent again, and so nobody will know whether it was accepted."""
+        if self.publisher is not None and self.publisher.unconfirmed is not None:
+            lost = self.publisher.unconfirmed.give_up(failure)
+            if lost:
+                log.warning("%s: %d messages were not confirmed and may be lost: %s", self.address, lost, failure)
 
     def _deliver(self, frame: Frame, connection: int) -> None:
         found = self._subscribed.get(frame.headers.get("subscription", ""))
@@ -160,6 +188,10 @@ class Wire:
             failure = self._line.failure
             assert failure is not None
             await self._line.close()
+            if not isinstance(failure, ConnectionLost):
+                # The server refused something. What came behind it was not carried out, and to send all of it again
+                # would be refused again.
+                self._lose(failure)
             if self._reconnect is not None:
                 log.warning("%s: %s; reconnecting", self.address, failure)
                 self._line.told = True
@@ -182,6 +214,7 @@ class Wire:
                 return refused
             try:
                 await self._subscribe_again(line)
+                await self._send_again(line)
             except ConnectionLost as lost:
                 failure = lost
                 continue
@@ -201,7 +234,18 @@ class Wire:
                 await line.close()
             raise
 
+    async def _send_again(self, line: Line) -> None:
+        if again := self._publish_over(line):
+            try:
+                await line.write(b"".join(again))
+            except ConnectionLost:
+                raise
+            except PostroadError:
+                # Refused, as it would be by any other connection: the keeper sees that this one has ended.
+                return
+
     def _give_up(self, failure: PostroadError) -> None:
+        self._lose(failure)
         self._failure = failure
         self._told = bool(self._subscribed)
         for entry in self._subscribed.values():

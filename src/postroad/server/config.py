@@ -11,6 +11,7 @@ import msgspec
 from postroad.broker import Limits
 from postroad.errors import PostroadError
 from postroad.server.network import NetworkConfig  # noqa: TC001  # msgspec reads it at run time
+from postroad.server.tracking import TrackingConfig
 
 __all__ = ["BrokerConfig", "ConfigError", "TlsConfig", "read_config"]
 
@@ -54,6 +55,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         log_level: what is logged: this and worse.
         event_loop: "auto" takes uvloop when it is installed.
         network: the other brokers; none without.
+        tracking: the record of where messages went.
     """
 
     number: Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)] = 1
@@ -71,6 +73,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     event_loop: Literal["auto", "uvloop", "asyncio"] = "auto"
     network: NetworkConfig | None = None
+    tracking: TrackingConfig = msgspec.field(default_factory=TrackingConfig)
 
 
 def read_config(path: Path) -> BrokerConfig:

@@ -7,23 +7,26 @@ from __future__ import annotations
 
 import hmac
 import logging
+import secrets
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import numpy as np
 
-from postroad.broker import AckMode, BrokerError, OverflowPolicy
+from postroad.broker import AckMode, BrokerError, Outbox, OverflowPolicy
 from postroad.errors import PostroadError
 from postroad.protocols import stomp
 from postroad.protocols.stomp import Version
+from postroad.protocols.stomp.identifying import CLOCK_RECEIPT, MESSAGE_ID_HEADER, SERVER_TIME_HEADER
 from postroad.server.heartbeats import HeartBeats
+from postroad.server.identified import CORRECTION_MS, TOKEN_BYTES, asks_for_ids, claimed_publisher, id_terms, no_id
 from postroad.server.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from postroad.broker import Session
-    from postroad.messages import Batch
+    from postroad.broker import Admission, Session
+    from postroad.messages import Batch, MessageId
     from postroad.messages.columns import Bytes
     from postroad.protocols.stomp.columns import Columns
     from postroad.server.station import Station
@@ -106,6 +109,7 @@ class Conversation:
         self._connect_by = now + terms.connect_ms
         self._unread_replies = 0
         self._give_up_at: int | None = None
+        self._correct_from = now
         line.wake_at(self._connect_by)
 
     # --- what the station asks -------------------------------------------------------------------------------------
@@ -147,14 +151,14 @@ class Conversation:
         row = 0
         for event in found.events:
             if found.batch is not None and event.row > row:
-                self._publish(found.batch, found.receipts, row, event.row)
+                self._publish(found.batch, found, row, event.row)
                 row = event.row
             if not self._closed:
                 self._answer(event)
             if self._closed:
                 return
         if found.batch is not None and row < len(found.batch):
-            self._publish(found.batch, found.receipts, row, len(found.batch))
+            self._publish(found.batch, found, row, len(found.batch))
 
     def writable(self, yes: bool) -> None:
         """The socket takes no more for now, or takes more again."""
@@ -217,15 +221,57 @@ class Conversation:
 
     # --- messages --------------------------------------------------------------------------------------------------
 
-    def _publish(self, batch: Batch, receipts: Columns, first: int, last: int) -> None:
-        rows = np.arange(first, last)
-        part = batch if last - first == len(batch) else batch.take(rows)
-        if not self._accept(part):
-            return
-        part_receipts = receipts[first:last]
-        if (part_receipts[:, 0] >= 0).any():
-            confirmed = stomp.render_receipts(part, np.ascontiguousarray(part_receipts), np.arange(len(part)))
+    def _publish(self, batch: Batch, found: stomp.Received, first: int, last: int) -> None:
+        session = self._session
+        assert session is not None
+        part = batch if last - first == len(batch) else batch.take(np.arange(first, last))
+        if session.assigning is not None:
+            self._publish_identified(part, found.receipts[first:last], found.message_ids[first:last])
+        elif self._accept(part):
+            self._confirm(part, found.receipts[first:last])
+
+    def _confirm(self, batch: Batch, receipts: Columns) -> None:
+        if (receipts[:, 0] >= 0).any():
+            confirmed = stomp.render_receipts(batch, np.ascontiguousarray(receipts), np.arange(len(batch)))
             self._send(confirmed.data)
+
+    def _publish_identified(self, batch: Batch, receipts: Columns, message_ids: Columns) -> None:
+        """Publish what has its ids already, up to the first message whose id is not one or may not be."""
+        count = stomp.read_ids(batch, message_ids)
+        refusal = None if count == len(batch) else no_id(stomp.given_id_text(batch, message_ids, count))
+        if refusal is not None:
+            batch = batch.take(np.arange(count))
+        admission = self._accept_identified(batch)
+        if admission is None:
+            return
+        if admission.end < len(batch):
+            refusal = admission.refusal
+            batch = batch.take(np.arange(admission.end))
+        self._confirm(batch, receipts[: admission.end])
+        if refusal is not None:
+            self._fail(f"SEND: {refusal}")
+
+    def _accept_identified(self, batch: Batch, together: bool = False) -> Admission | None:
+        """What became of a batch with given ids; None when the client may not publish, and is told so."""
+        session, station = self._session, self._station
+        assert session is not None
+        now = station.clock()
+        began = station.sampler.begin() if station.sampler is not None else 0
+        outbox, admission = station.core.receive_identified(batch, session, now, together)
+        station.carry_out(outbox)
+        if began and station.sampler is not None:
+            station.sampler.end(began, len(batch), outbox)
+        if admission.first_skewed is not None:
+            self._correct(admission.first_skewed, now)
+        return admission if self._may_publish(session, outbox) else None
+
+    def _correct(self, skewed: MessageId, now: int) -> None:
+        """Tell the client that its clock is off, not more often than is of use."""
+        timer = self._timer()
+        if timer >= self._correct_from:
+            self._correct_from = timer + CORRECTION_MS
+            headers = {SERVER_TIME_HEADER: str(now), MESSAGE_ID_HEADER: str(skewed)}
+            self._send(stomp.receipt_frame(CLOCK_RECEIPT.encode(), self.version, headers))
 
     def _accept(self, batch: Batch) -> bool:
         session = self._session
@@ -236,6 +282,9 @@ class Conversation:
         station.carry_out(outbox)
         if began and station.sampler is not None:
             station.sampler.end(began, len(batch), outbox)
+        return self._may_publish(session, outbox)
+
+    def _may_publish(self, session: Session, outbox: Outbox) -> bool:
         if outbox.refused:
             self._fail(f"{session.principal or 'anonymous'} may not publish to this topic")
         return not outbox.refused
@@ -254,7 +303,7 @@ class Conversation:
         if event.receipt is not None and not isinstance(event, stomp.ProtocolError | stomp.Connect):
             self._send(stomp.receipt_frame(event.receipt, self.version, headers))
         if isinstance(event, stomp.Disconnect):
-            self._leave("DISCONNECT")
+            self._leave("DISCONNECT", for_good=True)
             self._line.close()
 
     def _act(self, event: stomp.Event) -> dict[str, str]:
@@ -289,10 +338,25 @@ class Conversation:
         self._station.join(self._session.number, self)
         least = self._terms.heart_beat_ms
         self._beats.agree(*event.heart_beat, least)
+        headers, outbox = self._assigns_ids(event, self._session)
         number = str(self._session.number)
-        self._send(stomp.connected_frame(event.version, server="postroad", session=number, heart_beat=(least, least)))
+        self._send(
+            stomp.connected_frame(
+                event.version, server="postroad", session=number, heart_beat=(least, least), headers=headers
+            )
+        )
+        self._station.carry_out(outbox)
         log.info("connected", extra={**self._who(), "login": event.login, "version": str(event.version)})
         self._wake()
+
+    def _assigns_ids(self, event: stomp.Connect, session: Session) -> tuple[dict[str, str], Outbox]:
+        """Let a client that asks give its own ids: the headers that tell it how, and what is to be done."""
+        if not asks_for_ids(event.headers):
+            return {}, Outbox()
+        core, now = self._station.core, self._station.clock()
+        was = claimed_publisher(event.headers)
+        publisher, outbox = core.assigns_ids(session, secrets.token_hex(TOKEN_BYTES), now, was)
+        return id_terms(publisher, core.number, core.skew_tolerance_ms, now), outbox
 
     def _knows(self, login: str | None, passcode: str | None) -> bool:
         expected = self._terms.users.get(login or "")
@@ -357,9 +421,21 @@ class Conversation:
             return {"message-count": "0"}
         found = stomp.decode_frames(transaction.frames, self.version, self._decoder.limits)
         assert found.batch is not None
-        if not self._accept(found.batch):
+        if not self._accept_committed(found, found.batch):
             return {}
         return {"message-id": str(found.batch.message(0).id), "message-count": str(len(found.batch))}
+
+    def _accept_committed(self, found: stomp.Received, batch: Batch) -> bool:
+        assert self._session is not None
+        if self._session.assigning is None:
+            return self._accept(batch)
+        count = stomp.read_ids(batch, found.message_ids)
+        if count < len(batch):
+            raise BrokerError(f"COMMIT: {no_id(stomp.given_id_text(batch, found.message_ids, count))}")
+        admission = self._accept_identified(batch, together=True)
+        if admission is not None and admission.refusal is not None:
+            raise BrokerError(f"COMMIT: {admission.refusal}")
+        return admission is not None
 
     # --- errors ----------------------------------------------------------------------------------------------------
 
@@ -386,14 +462,14 @@ class Conversation:
         self._leave(first)
         self._line.close()
 
-    def _leave(self, reason: str) -> None:
+    def _leave(self, reason: str, for_good: bool = False) -> None:
         """The session ends at once, also when the connection takes a while to close."""
         self._closed = True
         log.info("disconnected", extra={**self._who(), "reason": reason})
         if self._session is not None:
             session, self._session = self._session, None
             self._station.leave(session.number)
-            self._station.carry_out(self._station.core.detached(session, self._station.clock()))
+            self._station.carry_out(self._station.core.detached(session, self._station.clock(), for_good))
 
     def _who(self) -> dict[str, object]:
         return {"peer": self._line.peer, "session": None if self._session is None else self._session.number}

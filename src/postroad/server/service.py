@@ -72,6 +72,7 @@ class Service:
             PublisherNumbers(publishers.reserve),
             config.limits,
             subscription_numbers=SubscriptionNumbers(subscriptions.reserve),
+            skew_tolerance_ms=config.tracking.skew_tolerance_ms,
         )
         self._station = Station(core, wall_clock, self.timer)
         self._links = None if config.network is None else self._linked(core, config.network)

@@ -1,0 +1,167 @@
+"""Publishers that give their messages ids themselves, before the broker has seen them.
+
+Rule 1: an id names its own publisher and the broker it enters at. Any other is refused.
+Rule 2: over one connection ids rise, from message to message. One that does not is refused.
+Rule 3: a publisher that lost its connection may come back as the same one, with its number and the token it was given.
+    What it sends again up to the last id that entered is left out: it has entered. Because of rule 2 and because a
+    connection keeps order, one number per publisher tells this exactly; there is no window that could be too small.
+Rule 4: an id whose time is further from the broker's than the tolerance is accepted all the same, and the publisher
+    is told how its clock stands.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from postroad.messages import MessageId
+
+if TYPE_CHECKING:
+    from postroad.broker.numbers import PublisherNumbers
+    from postroad.messages.columns import Ids
+
+__all__ = ["DEFAULT_SKEW_TOLERANCE_MS", "Admission", "AssigningPublisher", "AssigningPublishers"]
+
+# A history that is open for a second or more then needs at most one filter more for skewed ids (twice the tolerance is
+# one opening time). Machines that keep their clocks are within tens of milliseconds, and half a round trip around the
+# world, which a client's measure can be off by, is below 200.
+DEFAULT_SKEW_TOLERANCE_MS = 500
+
+_COUNTER_BITS = np.uint64(16)
+
+
+class Admission(NamedTuple):
+    """What may enter of a batch with given ids: rows from `resent` to `end`.
+
+    Attributes:
+        resent: so many rows at the beginning entered over an earlier connection.
+        end: the first row that may not enter, or their number.
+        refusal: why that row may not; None when all may.
+        skewed: how many of those that enter have a time out of tolerance.
+        first_skewed: the first of them.
+    """
+
+    resent: int
+    end: int
+    refusal: str | None = None
+    skewed: int = 0
+    first_skewed: MessageId | None = None
+
+
+class AssigningPublisher:
+    """One publisher that gives its own ids.
+
+    Attributes:
+        number: its publisher number.
+        principal: who it is.
+        token: what it must show to come back as the same publisher.
+        last: time and counter of its last message that entered, as one number; -1 for none.
+        session: the number of the session that speaks for it; None while its connection is lost.
+    """
+
+    __slots__ = ("_head", "_heard", "_mark", "last", "number", "principal", "session", "token")
+
+    def __init__(self, number: int, broker: int, principal: str, token: str) -> None:
+        self.number = number
+        self.principal = principal
+        self.token = token
+        self.last = -1
+        self.session: int | None = None
+        self._head = MessageId(number, broker, 0, 0).head
+        self._heard = self._mark = -1
+
+    @property
+    def last_id(self) -> MessageId | None:
+        """The id of its last message that entered."""
+        return None if self.last < 0 else MessageId.of(self._head, self.last)
+
+    def speaks_over(self, session: int) -> None:
+        """A connection begins: what it repeats of earlier ones comes first."""
+        self.session = session
+        self._heard, self._mark = -1, self.last
+
+    def admit(self, ids: Ids, now: int, tolerance: int) -> Admission:
+        """Which rows may enter, by their ids; at least one row."""
+        tails = ids[:, 1]
+        good = ids[:, 0] == self._head
+        good[0] &= int(tails[0]) > self._heard
+        good[1:] &= tails[1:] > tails[:-1]
+        end = len(ids) if good.all() else int(good.argmin())
+        refusal = None if end == len(ids) else self._refusal(ids, end)
+        if not end:
+            return Admission(0, 0, refusal)
+        self._heard = int(tails[end - 1])
+        resent = 0 if self._mark < 0 else int(np.searchsorted(tails[:end], np.uint64(self._mark), "right"))
+        times = (tails[resent:end] >> _COUNTER_BITS).astype(np.int64)
+        off = np.abs(times - now) > tolerance
+        skewed = int(np.count_nonzero(off))
+        if not skewed:
+            return Admission(resent, end, refusal)
+        first = MessageId.of(self._head, int(tails[resent + int(off.argmax())]))
+        return Admission(resent, end, refusal, skewed, first)
+
+    def _refusal(self, ids: Ids, row: int) -> str:
+        head, tail = ids[row].tolist()
+        given = MessageId.of(head, tail)
+        own = MessageId.of(self._head, 0)
+        if head != self._head:
+            return (
+                f"message-id {given} is not this publisher's own; its ids have publisher {own.publisher} and broker "
+                f"{own.broker}, and begin with {str(own)[:17]}"
+            )
+        before = int(ids[row - 1, 1]) if row else self._heard
+        return (
+            f"message-id {given} does not follow {MessageId.of(self._head, before)}: the ids of a publisher rise in "
+            "the order in which its messages count, those of a transaction at its COMMIT"
+        )
+
+
+class AssigningPublishers:
+    """All of a broker, with those whose connection is lost and that may come back.
+
+    Args:
+        broker: the broker's number.
+        numbers: hands out publisher numbers.
+        kept: how many are remembered whose connection is lost; beyond it the one that is gone longest is forgotten.
+    """
+
+    def __init__(self, broker: int, numbers: PublisherNumbers, kept: int) -> None:
+        self._broker = broker
+        self._numbers = numbers
+        self._kept = kept
+        self._present: dict[int, AssigningPublisher] = {}
+        self._away: dict[int, AssigningPublisher] = {}
+
+    def new(self, principal: str, token: str) -> AssigningPublisher:
+        """A publisher that was never there before."""
+        publisher = AssigningPublisher(self._numbers.take(), self._broker, principal, token)
+        self._present[publisher.number] = publisher
+        return publisher
+
+    def find(self, number: int, token: str, principal: str) -> AssigningPublisher | None:
+        """The publisher that somebody claims to be; None when it is forgotten, or the claim is not proved."""
+        publisher = self._present.get(number) or self._away.get(number)
+        if publisher is None or publisher.principal != principal:
+            return None
+        if not hmac.compare_digest(publisher.token.encode(), token.encode()):
+            return None
+        self._away.pop(number, None)
+        self._present[number] = publisher
+        return publisher
+
+    def left(self, publisher: AssigningPublisher, for_good: bool) -> None:
+        """Its connection is gone; it may come back unless it took its leave."""
+        self._present.pop(publisher.number, None)
+        publisher.session = None
+        if for_good:
+            return
+        self._away[publisher.number] = publisher
+        if len(self._away) > self._kept:
+            del self._away[next(iter(self._away))]
+
+    @property
+    def away(self) -> int:
+        """How many are remembered whose connection is lost."""
+        return len(self._away)

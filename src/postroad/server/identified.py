@@ -1,0 +1,77 @@
+"""What the broker says to clients that give their own ids (`protocols.stomp.identifying`), and reads from them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from postroad.broker import BrokerError
+from postroad.protocols.stomp.identifying import (
+    BROKER_HEADER,
+    IDS_BY_BROKER,
+    IDS_BY_CLIENT,
+    IDS_HEADER,
+    LAST_HEADER,
+    PUBLISHER_HEADER,
+    SERVER_TIME_HEADER,
+    TOKEN_HEADER,
+    TOLERANCE_HEADER,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from postroad.broker import AssigningPublisher
+
+__all__ = ["CORRECTION_MS", "TOKEN_BYTES", "asks_for_ids", "claimed_publisher", "id_terms", "no_id"]
+
+# 128 random bits: nobody guesses them.
+TOKEN_BYTES = 16
+# A clock that is off is off for every message: one word about it in a second, and the next when that did not help.
+CORRECTION_MS = 1_000
+
+_NUMBER = re.compile(r"[0-9]{1,10}")
+
+
+def asks_for_ids(headers: Mapping[str, str]) -> bool:
+    """Whether a CONNECT says that the client gives the ids.
+
+    Raises:
+        BrokerError: it says something else.
+    """
+    asked = headers.get(IDS_HEADER, IDS_BY_BROKER)
+    if asked not in (IDS_BY_CLIENT, IDS_BY_BROKER):
+        raise BrokerError(f"the header {IDS_HEADER} is {asked!r:.80}; it can be {IDS_BY_CLIENT} or {IDS_BY_BROKER}")
+    return asked == IDS_BY_CLIENT
+
+
+def claimed_publisher(headers: Mapping[str, str]) -> tuple[int, str] | None:
+    """The number and the token of the publisher that a CONNECT says the client was."""
+    number, token = headers.get(PUBLISHER_HEADER, ""), headers.get(TOKEN_HEADER)
+    if token is None or _NUMBER.fullmatch(number) is None:
+        return None
+    return int(number), token
+
+
+def id_terms(publisher: AssigningPublisher, broker: int, tolerance_ms: int, now: int) -> dict[str, str]:
+    """The headers of CONNECTED for a client that gives its own ids."""
+    terms = {
+        PUBLISHER_HEADER: str(publisher.number),
+        BROKER_HEADER: str(broker),
+        TOKEN_HEADER: publisher.token,
+        TOLERANCE_HEADER: str(tolerance_ms),
+        SERVER_TIME_HEADER: str(now),
+    }
+    if publisher.last_id is not None:
+        terms[LAST_HEADER] = str(publisher.last_id)
+    return terms
+
+
+def no_id(given: str | None) -> str:
+    """Why a message without an id is refused, from what it had instead."""
+    if given is None:
+        return f"this connection gives its own ids ({IDS_HEADER}:{IDS_BY_CLIENT}), so each message needs a message-id"
+    return (
+        f"message-id {given!r} is not a message id; write publisher-broker-time-counter in lower-case hexadecimal, "
+        "8-8-12-4 digits"
+    )
