@@ -84,6 +84,9 @@ class Wire:
             if self._line.ended.is_set():
                 self._lose(ConnectionLost("the client was closed without a connection"))
             await self._line.close()
+        if self.publisher is not None and self.publisher.unconfirmed is not None:
+            # Nobody waits for ever, also when the server did not answer the leave.
+            self.publisher.unconfirmed.give_up(self._failure)
         if unseen is not None:
             raise unseen
 
