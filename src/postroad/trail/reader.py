@@ -124,7 +124,7 @@ class Trail:
             evidence.surely(row["kind"], row["subject"])
         for row in self._rows("shed", broker, identity, evidence):
             evidence.drops.append(Drop(row["subscriber"], row["link"], row["reason"], row["at"]))
-        neighbours = tuple(self.neighbours(broker, since, until))
+        neighbours = tuple(self.neighbours(broker, since, until, evidence.gaps))
         self._probe(evidence, since, until, neighbours)
         return evidence.findings(pinned.retained_since, neighbours)
 
@@ -177,7 +177,7 @@ class Trail:
         if self._ask is None:
             evidence.gaps.append(Gap(since, until, "filters cannot be asked here"))
             return
-        attached = [one.number for one in self.subscribers(evidence.broker, since, until)]
+        attached = [one.number for one in self.subscribers(evidence.broker, since, until, evidence.gaps)]
         evidence.probes += len(filters)
         for kind, hit in self._ask(filters, evidence.identity, neighbours, attached):
             evidence.add(kind, hit)
@@ -216,41 +216,49 @@ class Trail:
 
     # --- one time --------------------------------------------------------------------------------------------------
 
-    def neighbours(self, broker: int, since: int, until: int) -> list[int]:
-        """The links that a broker had at any time from `since` to `until`."""
+    def neighbours(self, broker: int, since: int, until: int, gaps: list[Gap] | None = None) -> list[int]:
+        """The links that a broker had at any time from `since` to `until`; `gaps` takes what could not be read."""
         changes = [
             (row["neighbour"], row["at"], row["up"])
-            for row in self._since_standing("links", broker, since, until, ["neighbour", "at", "up"])
+            for row in self._since_standing("links", broker, since, until, ["neighbour", "at", "up"], gaps)
         ]
         return list(Presence.of(changes).between(since, until))
 
-    def subscribers(self, broker: int, since: int, until: int) -> list[Subscriber]:
-        """Who was subscribed at a broker at any time from `since` to `until`."""
+    def subscribers(self, broker: int, since: int, until: int, gaps: list[Gap] | None = None) -> list[Subscriber]:
+        """Who was subscribed at a broker at any time from `since` to `until`; `gaps` takes what could not be read."""
         names = table_named("attachments").schema.names
-        rows = self._since_standing("attachments", broker, since, until, names)
+        rows = self._since_standing("attachments", broker, since, until, names, gaps)
         there = Presence.of((row["subscriber"], row["at"], row["begins"]) for row in rows).between(since, until)
         known = {row["subscriber"]: _subscriber(row) for row in rows if row["begins"]}
         return [known[number] for number in there]
 
     def _since_standing(
-        self, table: str, broker: int, since: int, until: int, columns: list[str]
+        self, table: str, broker: int, since: int, until: int, columns: list[str], gaps: list[Gap] | None
     ) -> list[dict[str, Any]]:
         """Changes in order of time, from where the writer repeated what stands: the day, or the start of the run."""
         pinned = self.pinned(broker)
         begun = [run.since for run in pinned.runs if run.since <= until]
         run = max((start for start in begun if start <= since), default=min(begun, default=until))
         start = max(run, since // DAY_MS * DAY_MS)
-        entries, _ = pinned.entries(table, None, start, until, self.reads)
-        rows = [row for row in self._all_rows(entries, broker, columns) if start <= row["at"] <= until]
+        entries, holes = pinned.entries(table, None, start, until, self.reads)
+        if gaps is not None:
+            gaps += [Gap(hole.since, hole.until, hole.reason) for hole in holes]
+        rows = [row for row in self._all_rows(entries, broker, columns, gaps) if start <= row["at"] <= until]
         return sorted(rows, key=lambda row: int(row["at"]))
 
-    def _all_rows(self, entries: Iterable[FileEntry], broker: int, columns: list[str]) -> Iterator[dict[str, Any]]:
+    def _all_rows(
+        self, entries: Iterable[FileEntry], broker: int, columns: list[str], gaps: list[Gap] | None = None
+    ) -> Iterator[dict[str, Any]]:
         for entry in entries:
             try:
                 file = TrailFile(self.root, entry, broker, self.reads)
-                yield from file.read(columns, {group.index for group in entry.groups}).to_pylist()
+                rows = file.read(columns, {group.index for group in entry.groups}).to_pylist()
             except TrailDamageError as error:
-                self._damaged(error, (entry.time_from, entry.time_to))
+                gap = self._damaged(error, (entry.time_from, entry.time_to))
+                if gaps is not None:
+                    gaps.append(gap)
+                continue
+            yield from rows
 
     # --- names and aliases -----------------------------------------------------------------------------------------
 
