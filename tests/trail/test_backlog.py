@@ -49,7 +49,7 @@ def test_jobs_are_written_in_order_and_reported_done(tmp_path: Path) -> None:
     assert shelf.put(START + 20) == [0, 1]
     shelf.close(START + 30)
     pinned = pin(tmp_path, 1)
-    assert gaps_within(pinned.runs, pinned.holes, START + 1, START + 29) == ()
+    assert gaps_within(pinned.runs, pinned.holes, START + 10, START + 1, START + 29) == ()
     assert shelf.statistics().commits == 2
     assert not shelf.trouble
 
@@ -69,7 +69,7 @@ def test_rows_wait_for_a_disk_that_does_not_take_them_and_are_written_when_it_do
     assert not shelf.trouble
     shelf.close(START + 600)
     pinned = pin(root, 1)
-    assert gaps_within(pinned.runs, pinned.holes, START + 1, START + 599) == ()
+    assert gaps_within(pinned.runs, pinned.holes, START + 10, START + 1, START + 599) == ()
 
 
 def test_beyond_the_budget_the_oldest_rows_are_given_up_and_the_trail_says_for_when(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_beyond_the_budget_the_oldest_rows_are_given_up_and_the_trail_says_for_w
     assert done == list(range(20))
     shelf.close(START + 100_001)
     pinned = pin(root, 1)
-    gaps = gaps_within(pinned.runs, pinned.holes, START + 1, START + 100_000)
+    gaps = gaps_within(pinned.runs, pinned.holes, START + 10, START + 1, START + 100_000)
     assert gaps[0].since == START
     assert "disk" in gaps[0].reason
     assert gaps[-1].until < START + 2_000
@@ -107,5 +107,5 @@ def test_a_trail_that_cannot_be_opened_degrades_and_begins_later(tmp_path: Path)
     assert shelf.put(START + 2_000) == [1, 2]
     assert shelf.statistics().given_up == 2
     pinned = pin(root, 1)
-    (gap,) = gaps_within(pinned.runs, pinned.holes, START, START + 1_999)
+    (gap,) = gaps_within(pinned.runs, pinned.holes, START + 1_000, START, START + 1_999)
     assert gap.until == START + 1_001

@@ -11,18 +11,21 @@ from postroad.trail.errors import (
     TrailWriteError,
 )
 from postroad.trail.files import FileEntry, Group, describe_file, file_path, write_file
+from postroad.trail.journal import Journal, JournalStatistics, journal_folder, replay
 from postroad.trail.ledger import Ledger
 from postroad.trail.opened import Reads, TrailFile, VerifiedFile
 from postroad.trail.packing import NUMBER_BYTES, pack_lists, pack_words, unpack, unpack_lists
 from postroad.trail.pinned import Pinned, pin
 from postroad.trail.probing import Probe, matching_filters
 from postroad.trail.reader import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, Trail
+from postroad.trail.retention import DEFAULT_GRACE_MS, Expired, expire, sweep, sweep_leftovers
 from postroad.trail.schemas import SCHEMAS, TABLES, VERSION, Table, metadata, table_named
 from postroad.trail.standing import STANDING
 from postroad.trail.writer import Prepared, TrailWriter
 
 __all__ = [
     "DAY_MS",
+    "DEFAULT_GRACE_MS",
     "DEFAULT_SKEW_MS",
     "DEFAULT_TOLERANCE_MS",
     "FOREVER",
@@ -33,9 +36,12 @@ __all__ = [
     "VERSION",
     "Backlog",
     "BacklogStatistics",
+    "Expired",
     "FileEntry",
     "Group",
     "Hole",
+    "Journal",
+    "JournalStatistics",
     "Ledger",
     "Pinned",
     "Prepared",
@@ -55,13 +61,18 @@ __all__ = [
     "by_date",
     "date_text",
     "describe_file",
+    "expire",
     "file_path",
     "gaps_within",
+    "journal_folder",
     "matching_filters",
     "metadata",
     "pack_lists",
     "pack_words",
     "pin",
+    "replay",
+    "sweep",
+    "sweep_leftovers",
     "table_named",
     "tabulate",
     "unpack",

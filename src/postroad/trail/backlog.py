@@ -126,7 +126,6 @@ class Backlog:
     def _commit(self, writer: TrailWriter, prepared: Prepared, now: int) -> bool:
         try:
             files = writer.commit(prepared)
-            writer.maintain(now)
         except (TrailError, OSError) as error:
             self._failed(str(error), now)
             return False
@@ -134,6 +133,11 @@ class Backlog:
         self._files += len(files)
         self._bytes += sum(entry.size for entry in files)
         self.trouble, self._pause_ms = "", 0
+        try:
+            writer.maintain(now)
+        except (TrailError, OSError) as error:
+            # The rows are in the trail: they must not be written a second time.
+            self._failed(str(error), now)
         return True
 
     def _failed(self, reason: str, now: int) -> None:

@@ -12,7 +12,7 @@ from postroad.trail.errors import TrailWriteError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["TEMPORARY", "create_once", "replace_file", "sync_directory"]
+__all__ = ["TEMPORARY", "create_once", "make_directory", "replace_file", "sync_directory"]
 
 # Readers and retention know from this ending that a file is not finished.
 TEMPORARY = ".tmp"
@@ -57,7 +57,7 @@ def _written(path: Path, data: bytes | memoryview) -> Path:
     # Two writers that want the same name have temporary names of their own.
     temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}")
     try:
-        _make_directory(path.parent)
+        make_directory(path.parent)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
             left = memoryview(data)
@@ -72,11 +72,11 @@ def _written(path: Path, data: bytes | memoryview) -> Path:
     return temporary
 
 
-def _make_directory(directory: Path) -> None:
+def make_directory(directory: Path) -> None:
     """A directory survives a crash only once its parent is forced to disk."""
     if directory.is_dir():
         return
-    _make_directory(directory.parent)
+    make_directory(directory.parent)
     with suppress(FileExistsError):
         directory.mkdir()
     sync_directory(directory.parent)

@@ -55,10 +55,36 @@ class TrailWriter:
         self.broker = broker
         self.ledger = Ledger(self.root, broker)
         self.run: Run = self.ledger.open_run(now)
+        self._label = f"{self.run.number:012d}"
         self._prepared = now
         self._sequence = 0
         self._standing = Standing(now)
         self._holes: list[Hole] = []
+
+    @classmethod
+    def resume(cls, root: str | Path, broker: int) -> TrailWriter | None:
+        """Go on with the last run, which ended without `close`, to add what its journal has; None if there is none.
+
+        What is written extends the coverage of that run. A new run is begun as ever afterwards.
+
+        Raises:
+            TrailError: a later Postroad wrote there.
+        """
+        ledger = Ledger(Path(root), broker)
+        state = ledger.pin()
+        if state.later_version:
+            raise TrailError(f"{ledger.folder} has manifests of a later Postroad; run that one")
+        if not state.runs or state.runs[-1].closed:
+            return None
+        writer = cls.__new__(cls)
+        writer.root, writer.broker, writer.ledger, writer.run = Path(root), broker, ledger, state.runs[-1]
+        # Names that the run itself has not used. What an attempt that crashed has left under them is replaced.
+        writer._label = f"{writer.run.number:012d}-{state.number:012d}"
+        writer._prepared = writer.run.through
+        writer._sequence = 0
+        writer._standing = Standing(writer.run.through)
+        writer._holes = []
+        return writer
 
     def prepare(self, segments: Iterable[Segment], through: int) -> Prepared:
         """Make rows of what was observed up to `through`; nothing is written yet. Work for the processor alone."""
@@ -80,7 +106,7 @@ class TrailWriter:
             TrailWriteError: the disk does not take it; the same call may be made again later.
         """
         self._sequence += 1
-        name = f"{self.run.number:012d}-{self._sequence:06d}"
+        name = f"{self._label}-{self._sequence:06d}"
         files: list[FileEntry] = []
         run = Run(self.run.number, self.run.since, max(prepared.through, self.run.through))
         try:

@@ -1,0 +1,244 @@
+"""The journal: what a recorder was told, on disk within moments, until the trail has it.
+
+Entries go into a buffer on the loop; a thread writes the buffer and forces it to disk, many entries at once. A receipt
+waits until the durable position has passed its entry. After a crash the entries are told again to a fresh recorder.
+
+```
+journal/broker=<number>/<number of the segment>.journal
+segment: 8 bytes "PRjrnl01", then entries
+entry:   length u32 LE, CRC-32 of the bytes u32 LE, the bytes
+```
+
+The end of a segment may be torn by a crash: whatever follows the last whole entry was never durable.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import zlib
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from postroad.trail.durable import make_directory, sync_directory
+from postroad.trail.errors import TrailWriteError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Journal", "JournalStatistics", "journal_folder", "replay"]
+
+MAGIC = b"PRjrnl01"
+ENDING = ".journal"
+_HEAD = struct.Struct("<II")
+# Entries that wait for the disk: some seconds of a busy broker. Beyond it new ones are lost, and counted.
+MAX_WAITING_BYTES = 64 << 20
+# No entry is near this; a larger length in a segment is damage.
+MAX_ENTRY_BYTES = 256 << 20
+
+
+class JournalStatistics(NamedTuple):
+    """What the journal did, and how far behind it is."""
+
+    position: int
+    durable: int
+    syncs: int
+    failures: int
+    lost_entries: int
+    segments_now: int
+    waiting_bytes_now: int
+
+
+class _Segment(NamedTuple):
+    path: Path
+    latest: int  # the broker's time of its last entry
+
+
+def journal_folder(root: str | Path, broker: int) -> Path:
+    """Where the journal of a broker is."""
+    return Path(root) / "journal" / f"broker={broker}"
+
+
+class Journal:
+    """Appends on one thread, syncs on another. Positions are bytes appended since it was opened.
+
+    Segments of earlier processes stay until `forget_earlier`: `replay` them first.
+
+    Attributes:
+        durable: every entry whose position is at most this is on disk, unless it was lost.
+        lost_through: the position of the last entry that was given up because the disk took nothing; 0 when none was.
+        trouble: what is wrong with the disk; empty while all is well.
+    """
+
+    def __init__(self, root: str | Path, broker: int, max_waiting_bytes: int = MAX_WAITING_BYTES) -> None:
+        self._folder = journal_folder(root, broker)
+        self._earlier = _segments(self._folder)
+        self._next = 1 + max((int(path.name.removesuffix(ENDING)) for path in self._earlier), default=0)
+        self._max_waiting_bytes = max_waiting_bytes
+        self._lock = threading.Lock()  # guards the buffer alone, and is held for moments
+        self._buffer = bytearray()
+        self._latest = 0
+        self._unwritten = b""  # taken from the buffer by a sync that failed
+        self._file = -1
+        self._path = self._folder
+        self._written = 0  # bytes of the open segment that are whole entries
+        self._closed: list[_Segment] = []
+        self._segment_latest = 0
+        self.position = 0
+        self.durable = 0
+        self.lost_through = 0
+        self.trouble = ""
+        self._syncs = self._failures = self._lost = 0
+
+    def append(self, entry: bytes, now: int) -> int:
+        """Take an entry; answers the position that is durable when the entry is. Never blocks on the disk."""
+        with self._lock:
+            self.position += _HEAD.size + len(entry)
+            if len(self._buffer) + len(self._unwritten) + len(entry) > self._max_waiting_bytes:
+                self._lost += 1
+                self.lost_through = self.position
+            else:
+                self._buffer += _HEAD.pack(len(entry), zlib.crc32(entry))
+                self._buffer += entry
+                self._latest = max(self._latest, now)
+            return self.position
+
+    def sync(self) -> int:
+        """Force all entries so far to disk; answers the durable position. For one thread, off the loop.
+
+        Raises:
+            TrailWriteError: the disk does not take them; they wait, within a bound, for the next call.
+        """
+        with self._lock:
+            taken, self._buffer = self._buffer, bytearray()
+            reached, latest = self.position, self._latest
+            self._unwritten += taken
+        try:
+            if self._unwritten:
+                self._write(self._unwritten)
+        except OSError as error:
+            self._failures += 1
+            self.trouble = str(error)
+            self._abandon()
+            raise TrailWriteError(self._path, error.strerror or error) from error
+        self._segment_latest = latest
+        self._unwritten = b""
+        self.trouble = ""
+        self._syncs += 1
+        self.durable = reached
+        return reached
+
+    def _write(self, data: bytes) -> None:
+        if self._file < 0:
+            self._open()
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._file, left) :]
+        os.fdatasync(self._file)
+        self._written += len(data)
+
+    def _open(self) -> None:
+        make_directory(self._folder)
+        self._path = self._folder / f"{self._next:012d}{ENDING}"
+        self._next += 1
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        os.write(self._file, MAGIC)
+        self._written = len(MAGIC)
+        sync_directory(self._folder)
+
+    def _abandon(self) -> None:
+        """After a failed write: cut the torn end off, and go on in a new segment, whatever became of this one."""
+        if self._file >= 0:
+            with suppress(OSError):
+                os.ftruncate(self._file, self._written)
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._file >= 0:
+            with suppress(OSError):
+                os.close(self._file)
+            self._closed.append(_Segment(self._path, self._segment_latest))
+            self._file = -1
+
+    def release(self, through: int) -> int:
+        """The trail has everything up to a time: delete what it covers; answers how many segments went.
+
+        The open segment is finished, so that it can go the next time. For the thread that syncs.
+        """
+        self._finish()
+        gone = [segment for segment in self._closed if segment.latest <= through]
+        self._closed = [segment for segment in self._closed if segment.latest > through]
+        for segment in gone:
+            with suppress(OSError):
+                segment.path.unlink()
+        return len(gone)
+
+    def forget_earlier(self) -> None:
+        """The trail has all that earlier processes left here: delete it."""
+        for path in self._earlier:
+            with suppress(OSError):
+                path.unlink()
+        self._earlier = []
+
+    def close(self) -> None:
+        """Force what waits to disk, and end. What the trail has not released stays for the next start.
+
+        Raises:
+            TrailWriteError: the disk does not take it.
+        """
+        try:
+            self.sync()
+        finally:
+            self._finish()
+
+    def statistics(self) -> JournalStatistics:
+        """Counts for people and for metrics."""
+        waiting = len(self._buffer) + len(self._unwritten)
+        segments = len(self._closed) + len(self._earlier) + (self._file >= 0)
+        return JournalStatistics(
+            self.position, self.durable, self._syncs, self._failures, self._lost, segments, waiting
+        )
+
+
+def replay(root: str | Path, broker: int, warnings: list[str]) -> Iterator[bytes]:
+    """The entries that earlier processes left, in order; `warnings` takes what is torn or damaged, and is left out."""
+    for path in _segments(journal_folder(root, broker)):
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            warnings.append(f"{path}: {error.strerror or error}")
+            continue
+        if data[: len(MAGIC)] != MAGIC:
+            # A crash right after the segment was made leaves none of it.
+            if not MAGIC.startswith(data):
+                warnings.append(f"{path}: not a segment of a journal")
+            continue
+        place = len(MAGIC)
+        while place < len(data):
+            entry = _entry(data, place)
+            if entry is None:
+                warnings.append(f"{path}: torn or damaged after {place:,} of {len(data):,} bytes")
+                break
+            yield entry
+            place += _HEAD.size + len(entry)
+
+
+def _entry(data: bytes, place: int) -> bytes | None:
+    if place + _HEAD.size > len(data):
+        return None
+    length, crc = _HEAD.unpack_from(data, place)
+    start = place + _HEAD.size
+    if length > MAX_ENTRY_BYTES or start + length > len(data):
+        return None
+    entry = data[start : start + length]
+    return entry if zlib.crc32(entry) == crc else None
+
+
+def _segments(folder: Path) -> list[Path]:
+    try:
+        found = [path for path in folder.iterdir() if path.name.removesuffix(ENDING).isdecimal()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(path for path in found if path.name.endswith(ENDING))

@@ -1,0 +1,143 @@
+"""Retention: old files go, by age and by size; and what nobody can be reading any more is deleted.
+
+Taking a file out of the manifest and deleting it are two steps, with a grace period between: a reader that pinned the
+manifest before goes on reading.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from postroad.trail.durable import TEMPORARY
+from postroad.trail.errors import TrailDamageError
+from postroad.trail.ledger import Ledger
+from postroad.trail.manifest import Checkpoint, change_name, checkpoint_name, decoded, numbers
+from postroad.trail.schemas import TABLES
+
+if TYPE_CHECKING:
+    from postroad.trail.files import FileEntry
+    from postroad.trail.pinned import Pinned
+
+__all__ = ["DEFAULT_GRACE_MS", "Expired", "expire", "sweep", "sweep_leftovers"]
+
+# A trace takes milliseconds, a job over all of the trail an hour: whoever pinned a manifest is through by then.
+DEFAULT_GRACE_MS = 6 * 3_600_000
+
+
+class Expired(NamedTuple):
+    """What retention took out of a manifest."""
+
+    files: int
+    bytes: int
+    retained_since: int
+
+
+def expire(
+    root: str | Path, broker: int, now: int, max_age_ms: int | None = None, max_bytes: int | None = None
+) -> Expired:
+    """Take out whole files: all whose rows are older than an age, then the oldest until the rest is small enough.
+
+    Raises:
+        TrailWriteError: the disk does not take the new manifest; nothing changed.
+        TrailConflictError: somebody else took one of the files out meanwhile; call again.
+    """
+    ledger = Ledger(Path(root), broker)
+    state = ledger.pin()
+    entries = sorted(state.all_entries()[0], key=lambda entry: (entry.time_to, entry.path))
+    cutoff = 0 if max_age_ms is None else now - max_age_ms
+    excess = 0 if max_bytes is None else sum(entry.size for entry in entries) - max_bytes
+    going: list[FileEntry] = []
+    for entry in entries:
+        if _is_needed(entry, state):
+            continue
+        if entry.time_to < cutoff or excess > 0:
+            going.append(entry)
+            excess -= entry.size
+    if not going:
+        return Expired(0, 0, state.retained_since)
+    # Of messages up to the latest one that went, others may be left: no answer about them is complete.
+    about_messages = [entry.time_to + 1 for entry in going if TABLES[entry.table].origin]
+    since = max([state.retained_since, *about_messages])
+    ledger.replace(now, [entry.path for entry in going], retained_since=since)
+    return Expired(len(going), sum(entry.size for entry in going), since)
+
+
+def _is_needed(entry: FileEntry, state: Pinned) -> bool:
+    """Publishers of the run that goes on were named when they came, perhaps long ago."""
+    return entry.table == "names" and bool(state.runs) and entry.time_to >= state.runs[-1].since
+
+
+def sweep(root: str | Path, broker: int, now: int, grace_ms: int = DEFAULT_GRACE_MS) -> int:
+    """Delete what no manifest has named for a grace period, and manifests that a checkpoint has summed up since then.
+
+    Answers how many files went. What cannot be deleted is left for the next time.
+    """
+    base = Path(root)
+    ledger = Ledger(base, broker)
+    state = ledger.pin()
+    doomed = [(one.path, one.since) for one in (state.checkpoint.doomed if state.checkpoint else ())]
+    doomed += [(gone.path, change.at) for change in state.changes for gone in change.removed]
+    gone = [base / path for path, since in doomed if since + grace_ms <= now]
+    gone += _summed_up(ledger.folder, now - grace_ms)
+    return sum(_delete(path) for path in gone)
+
+
+def _summed_up(folder: Path, before: int) -> list[Path]:
+    """Manifests and parts that only readers of before a time can need."""
+    changes, checkpoints = numbers(folder)
+    kept: list[Checkpoint] = []
+    enough = False
+    for number in reversed(checkpoints):
+        path = folder / checkpoint_name(number)
+        try:
+            kept.append(decoded(path.read_bytes(), Checkpoint, path))
+        except (OSError, TrailDamageError):
+            return []
+        # One more than needed is kept, with all changes since: should the later be damaged, nothing is lost.
+        if enough:
+            break
+        enough = kept[-1].at <= before
+    else:
+        return []
+    base = kept[-1].number
+    named = {part.path for checkpoint in kept for part in checkpoint.parts}
+    parts = [path for path in folder.glob("parts/*.parquet") if f"parts/{path.name}" not in named]
+    # A part that no checkpoint names yet may be of one that is being made.
+    old = [path for path in parts if _part_number(path) < base]
+    found = [folder / change_name(number) for number in changes if number <= base]
+    found += [folder / checkpoint_name(number) for number in checkpoints if number < base]
+    return [*found, *old]
+
+
+def _part_number(path: Path) -> int:
+    digits = path.stem.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def sweep_leftovers(root: str | Path, broker: int, run: int) -> int:
+    """Delete what runs before the given one left behind unfinished. For the start of a broker: it looks at all files.
+
+    Only files named after an earlier run go: others may be a compaction's, not committed yet.
+    """
+    base = Path(root)
+    state = Ledger(base, broker).pin()
+    live = {entry.path for entry in state.all_entries()[0]}
+    live |= {one.path for one in (state.checkpoint.doomed if state.checkpoint else ())}
+    live |= {gone.path for change in state.changes for gone in change.removed}
+    found = 0
+    for table in TABLES:
+        for path in (base / table / f"broker={broker}").glob("date=*/*"):
+            owner = path.name.partition("-")[0]
+            ours = owner.isdecimal() and int(owner) < run
+            if ours and (path.name.endswith(TEMPORARY) or path.relative_to(base).as_posix() not in live):
+                found += _delete(path)
+    return found
+
+
+def _delete(path: Path) -> bool:
+    with suppress(OSError):
+        path.unlink()
+        return True
+    return False

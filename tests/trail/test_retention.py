@@ -1,0 +1,88 @@
+"""Old files go, whole, and only when nobody can be reading them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.messages import MessageId
+from postroad.tracking import Names, Verdict
+from postroad.trail import DAY_MS, Trail, TrailWriter, expire, pin, sweep, sweep_leftovers
+from tests.trail.samples import HOUR, NOON, passages, wide
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def days_of_traffic(root: Path, days: int) -> TrailWriter:
+    writer = TrailWriter(root, 1, NOON - HOUR)
+    writer.write([Names(["publisher"], wide([7]), wide([NOON - HOUR]), ["bob"])], NOON - HOUR + 1)
+    for day in range(days):
+        at = NOON + day * DAY_MS
+        writer.write([passages([(1, at + row, 7, 0) for row in range(50)])], at + HOUR)
+        writer.ledger.checkpoint(at)
+    return writer
+
+
+def test_files_older_than_an_age_go_and_traces_say_so(tmp_path: Path) -> None:
+    days_of_traffic(tmp_path, 4)
+    gone = expire(tmp_path, 1, NOON + 3 * DAY_MS, max_age_ms=DAY_MS + HOUR)
+    assert gone.files == 2
+    assert gone.retained_since == NOON + DAY_MS + 50
+    trail = Trail(tmp_path)
+    assert trail.trace(MessageId(7, 1, NOON, 0)).journey.verdict is Verdict.OUTSIDE_RETENTION
+    kept = trail.trace(MessageId(7, 1, NOON + 2 * DAY_MS, 0))
+    assert kept.journey.verdict is Verdict.MATCHED_NOBODY
+    assert kept.publisher == "bob"  # named before what went, and still publishing
+    assert expire(tmp_path, 1, NOON + 3 * DAY_MS, max_age_ms=DAY_MS + HOUR).files == 0
+
+
+def test_the_oldest_files_go_until_the_rest_is_small_enough(tmp_path: Path) -> None:
+    days_of_traffic(tmp_path, 4)
+    entries = pin(tmp_path, 1).all_entries("passages")[0]
+    total = sum(entry.size for entry in pin(tmp_path, 1).all_entries()[0])
+    gone = expire(tmp_path, 1, NOON, max_bytes=total - 1)
+    assert (gone.files, gone.bytes) == (1, min(entries, key=lambda entry: entry.day).size)
+    assert expire(tmp_path, 1, NOON, max_bytes=total - 1).files == 0
+
+
+def test_files_are_deleted_only_after_the_grace_period(tmp_path: Path) -> None:
+    writer = days_of_traffic(tmp_path, 3)
+    now = NOON + 3 * DAY_MS
+    reader = Trail(tmp_path)
+    reader.pinned(1)
+    expire(tmp_path, 1, now, max_age_ms=2 * DAY_MS)
+    sweep(tmp_path, 1, now + 9, grace_ms=10)
+    assert reader.findings(1, MessageId(7, 1, NOON, 0)).published is not None
+    assert len(list(tmp_path.glob("passages/**/*.parquet"))) == 3
+    writer.ledger.checkpoint(now + 9)
+    sweep(tmp_path, 1, now + 10, grace_ms=10)
+    assert len(list(tmp_path.glob("passages/**/*.parquet"))) == 2
+    assert pin(tmp_path, 1).warnings == []
+
+
+def test_manifests_that_were_summed_up_go_and_what_is_left_says_the_same(tmp_path: Path) -> None:
+    writer = days_of_traffic(tmp_path, 12)
+    before = {entry.path: entry for entry in pin(tmp_path, 1).all_entries()[0]}
+    manifests = len(list(writer.ledger.folder.rglob("*.*")))
+    assert sweep(tmp_path, 1, NOON + 12 * DAY_MS, grace_ms=DAY_MS) > 0
+    left = list(writer.ledger.folder.rglob("*.*"))
+    assert len(left) < manifests
+    assert {entry.path: entry for entry in pin(tmp_path, 1).all_entries()[0]} == before
+    # Should the latest checkpoint be damaged, the one before and the changes since make up for it.
+    max(path for path in left if path.name.endswith(".checkpoint.json")).write_bytes(b"")
+    assert {entry.path: entry for entry in pin(tmp_path, 1).all_entries()[0]} == before
+    assert pin(tmp_path, 1).holes == ()
+
+
+def test_leftovers_of_runs_that_crashed_are_deleted_and_nothing_else(tmp_path: Path) -> None:
+    writer = days_of_traffic(tmp_path, 1)
+    (live,) = tmp_path.glob("passages/**/*.parquet")
+    orphan = live.with_name("000000000001-000099.parquet")
+    torn = live.with_name("000000000001-000098.parquet.77-5.tmp")
+    compaction = live.with_name("compact-1.parquet")
+    for path in (orphan, torn, compaction):
+        path.write_bytes(b"?")
+    assert sweep_leftovers(tmp_path, 1, writer.run.number) == 0
+    assert sweep_leftovers(tmp_path, 1, TrailWriter(tmp_path, 1, NOON + DAY_MS).run.number) == 2
+    assert live.exists()
+    assert compaction.exists()
