@@ -178,8 +178,8 @@ class Broker:
             session.must_acknowledge += 1
         if self.relay is not None:
             self.relay.subscribed(subscription.number, topic, allowed)
-        text = "" if allowed is None else str(allowed)
-        self.recorder.subscribed(subscription.number, session.principal, topic, text, now)
+        subscription.selector = "" if allowed is None else str(allowed)
+        self.recorder.subscribed(subscription.number, session.principal, topic, subscription.selector, now)
         return subscription
 
     def unsubscribe(self, session: Session, key: str, now: int) -> Outbox:

@@ -41,6 +41,7 @@ class Subscription:
         number: never another's at this broker, also after a restart; what records name.
         session: the session it belongs to.
         key: the client's own name for it, unique in its session.
+        selector: the text of its selector, as the policy let it pass.
         waiting: messages that matched and are not sent yet.
         unacknowledged: ids (as 128-bit integers) that were sent and wait for an acknowledgement, oldest first.
         pushes_back: numbers of the sessions that it keeps from publishing.
@@ -57,6 +58,7 @@ class Subscription:
         "policy",
         "pushes_back",
         "refused",
+        "selector",
         "session",
         "shed",
         "shed_reported",
@@ -73,6 +75,7 @@ class Subscription:
         self.session = session
         self.key = key
         self.topic = topic
+        self.selector = ""
         self.ack_mode = ack_mode
         self.policy = policy
         self.slot = -1

@@ -18,6 +18,7 @@ from postroad.cli.networks import plan
 from postroad.cli.operating import status, stop, up
 from postroad.cli.publishing import publish
 from postroad.cli.subscribing import subscribe
+from postroad.cli.tracing import trace
 from postroad.errors import PostroadError
 
 __all__ = ["EXIT_REFUSED", "main"]
@@ -38,6 +39,7 @@ app.command()(broker)
 app.command()(publish)
 app.command()(subscribe)
 app.command()(match)
+app.command()(trace)
 app.add_typer(network, name="network")
 for command in (plan, up, status, stop):
     network.command()(command)

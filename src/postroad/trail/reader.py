@@ -27,6 +27,7 @@ from postroad.trail.schemas import table_named
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from postroad.tracking import Exploration
     from postroad.trail.coverage import Hole
     from postroad.trail.files import FileEntry
 
@@ -199,9 +200,15 @@ class Trail:
             publisher = self.publisher(broker, identity.publisher)
         return Answer(findings, publisher, known)
 
-    def trace(self, identity: MessageId, tolerance: int = DEFAULT_TOLERANCE_MS, skew: int = DEFAULT_SKEW_MS) -> Told:
+    def trace(
+        self,
+        identity: MessageId,
+        tolerance: int = DEFAULT_TOLERANCE_MS,
+        skew: int = DEFAULT_SKEW_MS,
+        exploration: Exploration = "next-hops",
+    ) -> Told:
         """Where a message went, asking broker by broker from its origin."""
-        question = Reconstruction(identity)
+        question = Reconstruction(identity, exploration)
         here = set(self.brokers())
         answers = []
         while wanted := question.to_ask():

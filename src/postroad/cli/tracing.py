@@ -1,0 +1,122 @@
+"""`postroad trace`: where did a message go?"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroad.cli.output import AsJson, echo_json
+from postroad.errors import PostroadError
+
+if TYPE_CHECKING:
+    from postroad.messages import MessageId
+
+__all__ = ["trace"]
+
+# Longer than the broker at the other end gives its own questions.
+ASK_SECONDS = 65.0
+DEFAULT_TRAIL = Path("postroad-data/trail")
+
+
+class Explore(StrEnum):
+    """Whom to ask next."""
+
+    NEXT_HOPS = "next-hops"
+    NEIGHBOURS = "neighbours"
+
+
+def trace(
+    message: Annotated[str, typer.Argument(metavar="ID", help="The id of a message, or an alias of it.")],
+    trail: Annotated[
+        Path | None, typer.Option(help=f"The trail that brokers write; by default {DEFAULT_TRAIL}.")
+    ] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Ask a running network: the admin address of any of its brokers."),
+    ] = None,
+    explore: Annotated[
+        Explore, typer.Option(help="Ask only those that a broker handed it to, or all its neighbours.")
+    ] = Explore.NEXT_HOPS,
+    as_json: AsJson = False,
+) -> None:
+    """Tell where a message went: who sent it, which brokers it passed, who got it, and how sure that is.
+
+    Ends with 0 if it passed, with 1 if it never was accepted or is not on record.
+    """
+    if network is not None and trail is not None:
+        raise PostroadError("give --trail or --network, not both")
+    if network is not None:
+        document = _asked(network, message, explore)
+        _show(document, as_json)
+        passed = bool(document["stops"])
+    else:
+        passed = _from_trail(trail or DEFAULT_TRAIL, message, explore, as_json)
+    if not passed:
+        raise typer.Exit(1)
+
+
+def _from_trail(root: Path, text: str, explore: Explore, as_json: bool) -> bool:
+    from postroad.tracking import journey_document
+    from postroad.trail import Trail
+
+    trail = Trail(root)
+    passed = True
+    for message in _messages(trail, text):
+        story = trail.trace(message, exploration=explore.value)
+        passed = passed and bool(story.journey.stops)
+        reads = {"files_opened": trail.reads.files, "bytes_read": trail.reads.bytes, "warnings": trail.warnings}
+        _show(journey_document(story) | reads, as_json)
+    for warning in trail.warnings:
+        typer.echo(f"postroad: warning: {warning}", err=True)
+    return passed
+
+
+def _messages(trail: Any, text: str) -> list[MessageId]:
+    """The message of this id, or those of this alias."""
+    from postroad.messages import MessageId
+
+    try:
+        return [MessageId.parse(text)]
+    except PostroadError as error:
+        found: list[MessageId] = trail.aliased(text)
+        if not found:
+            raise PostroadError(f"{error}; and no message on this trail has the alias {text!r}") from error
+        return found
+
+
+def _show(document: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        echo_json(document)
+        return
+    from rich.console import Console
+
+    from postroad.cli.journeys import journey_lines, journey_tree
+
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(journey_tree(document))
+    for line in journey_lines(document):
+        console.print(line)
+
+
+def _asked(address: str, message: str, explore: Explore) -> dict[str, Any]:
+    """Ask a running broker, which asks the others."""
+    import json
+    import urllib.error
+    import urllib.parse
+    import urllib.request
+
+    base = address if "//" in address else f"http://{address}"
+    url = f"{base.rstrip('/')}/trace/{urllib.parse.quote(message, safe='')}?explore={explore.value}"
+    try:
+        with urllib.request.urlopen(url, timeout=ASK_SECONDS) as answer:
+            document: dict[str, Any] = json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise PostroadError(f"{base}: {error.read().decode(errors='replace').strip()}") from None
+    except (OSError, ValueError) as error:
+        raise PostroadError(
+            f"{base}: no answer ({error}); give the admin address of a running broker, such as 127.0.0.1:8161"
+        ) from None
+    return document

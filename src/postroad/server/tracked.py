@@ -1,0 +1,115 @@
+"""Tracking in a running broker: its recorder, the trail it writes, and the answers it gives about messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from postroad.server.keeping import Keeper
+from postroad.tracking import Answer, Gap, Subscriber, merged
+from postroad.trail import Backlog, Trail, TrailError, TrailWriter
+from postroad.trail.coverage import NOT_YET_WRITTEN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from postroad.broker import Broker
+    from postroad.messages import MessageId
+    from postroad.tracking import Findings, TrackingRecorder
+    from postroad.trail import Probe
+
+__all__ = ["Tracking"]
+
+
+class Tracking:
+    """The record of one broker, while it runs.
+
+    Args:
+        recorder: told of everything by the core.
+        root: the trail.
+        broker: this broker.
+        clock: the broker's time in ms.
+        backlog_bytes: what may wait for a disk that does not take it.
+        probe: asks filters.
+        kept: called when the trail is complete through a time.
+
+    Attributes:
+        core: knows the names of who is here now; set once there is one.
+    """
+
+    def __init__(
+        self,
+        recorder: TrackingRecorder,
+        root: Path,
+        broker: int,
+        clock: Callable[[], int],
+        backlog_bytes: int,
+        probe: Probe | None = None,
+        kept: Callable[[int], None] | None = None,
+    ) -> None:
+        self.recorder = recorder
+        self.core: Broker | None = None
+        self._root = root
+        self._broker = broker
+        self._clock = clock
+        self._probe = probe
+        self._backlog = Backlog(lambda now: TrailWriter(root, broker, now), backlog_bytes)
+        self._keeper = Keeper(recorder, self._backlog, clock, kept)
+
+    async def start(self) -> None:
+        """Begin to write."""
+        await self._keeper.start()
+
+    async def stop(self) -> None:
+        """Write all there is."""
+        await self._keeper.stop()
+
+    @property
+    def trouble(self) -> str:
+        """What keeps the record from being written; empty while all is well."""
+        return self._keeper.trouble
+
+    def statistics(self) -> dict[str, Any]:
+        """Counts of the recorder and of the writing."""
+        return self.recorder.statistics()._asdict() | self._backlog.statistics()._asdict()
+
+    async def answer(self, message: MessageId) -> Answer:
+        """All that this broker knows of a message, written or not."""
+        # What is open first: what is written meanwhile is then seen twice, and never missed.
+        open_now = self.recorder.findings(message, self._clock())
+        stored = await self._keeper.in_thread(lambda: self._stored(message, open_now))
+        findings = merged(open_now, _without_open_gaps(stored.findings))
+        return Answer(findings, self._publisher(message) or stored.publisher, self._named(findings, stored.subscribers))
+
+    def _stored(self, message: MessageId, nothing: Findings) -> Answer:
+        if not self._root.is_dir():
+            return Answer(nothing, None, ())
+        try:
+            return Trail(self._root, self._probe).answer(self._broker, message)
+        except (TrailError, OSError) as error:
+            gap = Gap(message.time, message.time + 1, f"the trail cannot be read: {error}")
+            return Answer(nothing._replace(gaps=(gap,)), None, ())
+
+    def _publisher(self, message: MessageId) -> str | None:
+        if self.core is None or message.broker != self._broker:
+            return None
+        for session in self.core.sessions():
+            if session.publisher is not None and session.publisher.publisher == message.publisher:
+                return session.principal
+        return None
+
+    def _named(self, findings: Findings, known: tuple[Subscriber, ...]) -> tuple[Subscriber, ...]:
+        """The subscribers in the findings; those who are here now may not be written yet."""
+        named = {one.number: one for one in known}
+        wanted = {hit.number for hits in (findings.delivered, findings.queued) for hit in hits} - named.keys()
+        if self.core is not None and wanted:
+            for session in self.core.sessions():
+                for one in session.subscriptions.values():
+                    if one.number in wanted:
+                        named[one.number] = Subscriber(one.number, session.principal, one.topic, one.selector)
+        return tuple(named[number] for number in sorted(named))
+
+
+def _without_open_gaps(findings: Findings) -> Findings:
+    """What is not written yet is in the recorder, and was asked there."""
+    return findings._replace(gaps=tuple(gap for gap in findings.gaps if gap.reason != NOT_YET_WRITTEN))
