@@ -20,7 +20,7 @@ from postroad.broker.recording import NoRecorder
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.statistics import BrokerStatistics
 from postroad.matching import SubscriptionIndex
-from postroad.messages import IdGenerator
+from postroad.messages import IdGenerator, attribute_texts
 from postroad.messages.columns import EXPIRY, SOURCE
 from postroad.security import AllowAll, Refusal
 from postroad.selectors import Selector, TopicPattern
@@ -52,6 +52,9 @@ class Broker:
         recorder: keeps the record.
         subscription_numbers: hands out subscription numbers; counts from 1 without.
         skew_tolerance_ms: how far the time of an id that a client gives may be from the broker's.
+
+    Attributes:
+        alias_attribute: the attribute that has a message's name in another system, to be recorded; none without.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Broker:
         self.recorder = recorder or NoRecorder()
         self.index = SubscriptionIndex()
         self.relay: Relay | None = None
+        self.alias_attribute: str | None = None
         self._grouping = Grouping()
         self._sessions: dict[int, Session] = {}
         self._by_slot: list[Subscription | None] = []
@@ -229,6 +233,8 @@ class Broker:
         if not len(batch):
             return outbox
         self.recorder.accepted(batch, now)
+        if self.alias_attribute is not None:
+            self._record_aliases(batch, self.alias_attribute, now)
         self._accepted += len(batch)
         source.published += len(batch)
         if self.relay is None:
@@ -284,6 +290,13 @@ class Broker:
             if expires:
                 rows = self._unexpired(subscription, batch, rows, now)
             self._hand_over(subscription, batch, rows, source, outbox, now, consignment)
+
+    def _record_aliases(self, batch: Batch, attribute: str, now: int) -> None:
+        texts = attribute_texts(batch, attribute)
+        data, offsets = texts.data.tobytes(), texts.offsets
+        for row in np.flatnonzero(texts.present).tolist():
+            alias = data[offsets[row] : offsets[row + 1]].decode("utf-8", "replace")
+            self.recorder.aliased(alias, int(batch.ids[row, 0]), int(batch.ids[row, 1]), now)
 
     def count_unmatched(self, messages: int) -> None:
         """So many messages that entered here were wanted by nobody."""

@@ -1,9 +1,4 @@
-"""The contract between the broker and whoever keeps the record of where messages went.
-
-The broker tells the truth as it happens: accepted when a batch has its ids, arrived and relayed at links, delivered
-when rows are handed to a socket, shed or dropped when they go no further. A recorder decides what to keep. `none` keeps
-nothing and costs nothing.
-"""
+"""The recorder that keeps nothing. The contract is that of tracking: what happens to messages is told as it happens."""
 
 from __future__ import annotations
 
@@ -12,18 +7,14 @@ from typing import TYPE_CHECKING
 from postroad.tracking.contract import Recorder
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from postroad.messages import Batch
-
-    Rows = NDArray[np.int32] | NDArray[np.int64]
+    from postroad.tracking.contract import Rows
 
 __all__ = ["NoRecorder", "Recorder"]
 
 
 class NoRecorder:
-    """Keeps no record."""
+    """Keeps no record, and costs nothing."""
 
     def accepted(self, batch: Batch, now: int) -> None:
         pass
@@ -47,6 +38,9 @@ class NoRecorder:
         pass
 
     def dropped(self, batch: Batch, rows: Rows, link: int, reason: str, now: int) -> None:
+        pass
+
+    def aliased(self, alias: str, head: int, tail: int, now: int) -> None:
         pass
 
     def publishes(self, publisher: int, principal: str, now: int) -> None:

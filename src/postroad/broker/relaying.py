@@ -42,6 +42,9 @@ HELD_MS = 10_000
 MAX_HELD = 100_000
 MAX_HELD_BYTES = 64 * 1024 * 1024
 
+# In the record: a link gave these back, and they went another way.
+RETURNED = "returned"
+
 _ANY = ">"
 _EVERYTHING: tuple[Conjunction, ...] = ((),)
 
@@ -156,10 +159,11 @@ class Relay:
         self._relayed += self._send(routed, outbox, now, _Origin(consignment=consignment))
 
     def returned(
-        self, batch: Batch, destinations: Destinations, now: int, consignment: Consignment | None = None
+        self, batch: Batch, destinations: Destinations, now: int, consignment: Consignment | None = None, link: int = 0
     ) -> Outbox:
         """A link is gone that had not confirmed (under custody: settled) these: send them another way, marked."""
         outbox = Outbox()
+        self._core.recorder.dropped(batch, np.arange(len(batch)), link, RETURNED, now)
         routed = self.strategy.reroute(batch, destinations, now, returned=True)
         self._send(routed, outbox, now, _Origin(consignment=consignment, returned=True))
         if consignment is not None:

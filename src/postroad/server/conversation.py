@@ -35,6 +35,9 @@ __all__ = ["OVERFLOW_HEADER", "Conversation", "Line", "Terms"]
 
 log = logging.getLogger("postroad.server")
 
+# On a RECEIPT: "false" when the message was accepted while its record could not be written.
+TRACKED_HEADER = "tracked"
+
 # The header of SUBSCRIBE that chooses what happens when the subscription's queue is full.
 OVERFLOW_HEADER = "overflow"
 
@@ -231,9 +234,29 @@ class Conversation:
             self._confirm(part, found.receipts[first:last])
 
     def _confirm(self, batch: Batch, receipts: Columns) -> None:
-        if (receipts[:, 0] >= 0).any():
-            confirmed = stomp.render_receipts(batch, np.ascontiguousarray(receipts), np.arange(len(batch)))
-            self._send(confirmed.data)
+        if not (receipts[:, 0] >= 0).any():
+            return
+        tracking = self._station.tracking
+        if tracking is not None and tracking.trouble:
+            self._confirm_untracked(batch, receipts)
+            return
+        confirmed = stomp.render_receipts(batch, np.ascontiguousarray(receipts), np.arange(len(batch)))
+        self._reply(confirmed.data)
+
+    def _confirm_untracked(self, batch: Batch, receipts: Columns) -> None:
+        """Say that what was accepted may be missing on record, because the record cannot be written now."""
+        for row in np.flatnonzero(receipts[:, 0] >= 0).tolist():
+            receipt = batch.buffer[receipts[row, 0] : receipts[row, 1]].tobytes()
+            headers = {MESSAGE_ID_HEADER: str(batch.message(row).id), TRACKED_HEADER: "false"}
+            self._reply(stomp.receipt_frame(receipt, self.version, headers))
+
+    def _reply(self, data: bytes | memoryview) -> None:
+        """Send a receipt, once what it confirms is safe."""
+        tracking = self._station.tracking
+        if tracking is None:
+            self._send(data)
+        else:
+            tracking.when_safe(lambda: self._send(data))
 
     def _publish_identified(self, batch: Batch, receipts: Columns, message_ids: Columns) -> None:
         """Publish what has its ids already, up to the first message whose id is not one or may not be."""
@@ -301,7 +324,7 @@ class Conversation:
             self._fail(str(error), event.receipt)
             return
         if event.receipt is not None and not isinstance(event, stomp.ProtocolError | stomp.Connect):
-            self._send(stomp.receipt_frame(event.receipt, self.version, headers))
+            self._reply(stomp.receipt_frame(event.receipt, self.version, headers))
         if isinstance(event, stomp.Disconnect):
             self._leave("DISCONNECT", for_good=True)
             self._line.close()

@@ -203,7 +203,7 @@ class Links:
         if number not in self._up:
             self._up.add(number)
             self.carry(self._relay.link_up(number, self._known[number].cost, now))
-        self._reroute(heard.returned)
+        self._reroute(number, heard.returned)
 
     def _take(self, conversation: link.LinkConversation, frame: link.Data | link.Control) -> None:
         number = _peer(conversation)
@@ -312,12 +312,12 @@ class Links:
                 log.warning("link full", extra={"neighbour": number})
             self.carry(self._relay.link_full(number, sending.publisher))
 
-    def _reroute(self, returned: list[link.Data]) -> None:
+    def _reroute(self, number: int, returned: list[link.Data]) -> None:
         now = self._clock()
         for data in returned:
             consignment = cast("Consignment | None", data.mark)
             destinations = Destinations(data.sets, data.lines)
-            self.carry(self._relay.returned(data.batch, destinations, now, consignment))
+            self.carry(self._relay.returned(data.batch, destinations, now, consignment, number))
 
     # --- time ------------------------------------------------------------------------------------------------------
 
@@ -337,7 +337,7 @@ class Links:
         for number, since in list(self._lost_at.items()):
             if now - since >= self._give_up_ms and self._current(number) is None:
                 del self._lost_at[number]
-                self._reroute(self._neighbour(number).sender.give_up())
+                self._reroute(number, self._neighbour(number).sender.give_up())
                 self._let_go(number)
 
     def statistics(self) -> dict[str, int]:

@@ -8,6 +8,8 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from postroad.broker import Broker, PublisherNumbers, Relay, SubscriptionNumbers, make_strategy
 from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
 from postroad.errors import PostroadError
@@ -15,22 +17,29 @@ from postroad.server.admin import Admin
 from postroad.server.conversation import Conversation, Terms
 from postroad.server.counts import ServerStatistics
 from postroad.server.extras import check_extras
+from postroad.server.inquiry import Inquiry
 from postroad.server.links import LinkConnection, Links
 from postroad.server.network import check_network
 from postroad.server.reservation import Reservation
+from postroad.server.sampling import Sampler
 from postroad.server.station import Station, steady_clock, wall_clock
 from postroad.server.status import status
 from postroad.server.tcp import CLOSE_SECONDS, StompConnection
 from postroad.server.tls import server_context
+from postroad.server.tracked import make_tracking
 from postroad.server.watching import Watch
+from postroad.tracking import journey_document
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from postroad.broker import BrokerStatistics
+    from postroad.messages import MessageId
     from postroad.routing.contract import Interested, Strategy
     from postroad.server.config import BrokerConfig
     from postroad.server.network import NetworkConfig
+    from postroad.server.tracked import Tracking
+    from postroad.tracking import Exploration
 
 __all__ = ["ListenError", "Service"]
 
@@ -65,6 +74,7 @@ class Service:
             heart_beat_ms=config.heart_beat_ms,
             connect_ms=int(config.connect_seconds * 1_000),
         )
+        self._tracking = make_tracking(config, wall_clock)
         publishers = Reservation(Path(config.data), "publisher", BLOCK)
         subscriptions = Reservation(Path(config.data), "subscription", SUBSCRIPTION_BLOCK)
         core = Broker(
@@ -73,13 +83,17 @@ class Service:
             config.limits,
             subscription_numbers=SubscriptionNumbers(subscriptions.reserve),
             skew_tolerance_ms=config.tracking.skew_tolerance_ms,
+            recorder=None if self._tracking is None else self._tracking.recorder,
         )
         self._station = Station(core, wall_clock, self.timer)
         self._links = None if config.network is None else self._linked(core, config.network)
         self._connections: dict[Conversation, StompConnection] = {}
         self._empty = asyncio.Event()
         self._servers: dict[str, asyncio.Server] = {}
-        self._admin = Admin(lambda: status(self), lambda: self.is_ready)
+        self._inquiry = self._tracked(core)
+        self._admin = Admin(
+            lambda: status(self), lambda: self.is_ready, self.troubles, None if self._inquiry is None else self._trace
+        )
         self._watch = Watch(core, self)
         self._watching: asyncio.Task[None] | None = None
         self._stopping = False
@@ -104,6 +118,19 @@ class Service:
         links = Links(number, relay, network, self._station.carry_out, wall_clock, self.timer)
         self._station.links = links
         return links
+
+    def _tracked(self, core: Broker) -> Inquiry | None:
+        tracking, links = self._tracking, self._links
+        if tracking is None:
+            return None
+        tracking.core = core
+        core.alias_attribute = self.config.tracking.alias_attribute
+        self._station.tracking = tracking
+        self._station.sampler = Sampler(tracking.recorder, core, wall_clock)
+        inquiry = Inquiry(core.number, wall_clock(), tracking.answer, wall_clock, links)
+        if links is not None:
+            links.on_question = inquiry.received
+        return inquiry
 
     # --- what it is ------------------------------------------------------------------------------------------------
 
@@ -145,6 +172,21 @@ class Service:
         """Whether clients can connect."""
         return "stomp" in self._servers and not self._stopping
 
+    def troubles(self) -> list[str]:
+        """What does not work as it should, though the broker runs."""
+        if self._tracking is None or not self._tracking.trouble:
+            return []
+        return [f"tracking: {self._tracking.trouble}"]
+
+    @property
+    def tracking(self) -> Tracking | None:
+        """The record that it keeps, if any."""
+        return self._tracking
+
+    async def _trace(self, message: MessageId, exploration: Exploration) -> bytes:
+        assert self._inquiry is not None
+        return msgspec.json.encode(journey_document(await self._inquiry.trace(message, exploration)))
+
     def statistics(self) -> BrokerStatistics:
         """Counts of the core, for people and for metrics."""
         return self._station.core.statistics()
@@ -167,6 +209,8 @@ class Service:
             ListenError: a port cannot be opened; none is open then.
         """
         config = self.config
+        if self._tracking is not None:
+            await self._tracking.start()
         try:
             # The admin endpoint first: it says "not ready" while the others come up.
             if config.admin_port is not None:
@@ -224,6 +268,10 @@ class Service:
                 log.exception("internal error", extra={"peer": connection.peer})
                 connection.abort()
         cut = await self._wait_until_closed()
+        if self._inquiry is not None:
+            await self._inquiry.stop()
+        if self._tracking is not None:
+            await self._tracking.stop()
         if "admin" in self._servers:
             self._servers["admin"].close()
         log.info("stopped", extra={"connections_cut": cut})

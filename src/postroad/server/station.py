@@ -67,6 +67,17 @@ class Sender(Protocol):
         """Send the control frames and parcels of an outbox, and dial or hang up as it says."""
 
 
+class Safekeeping(Protocol):
+    """The record, as whoever gives receipts sees it."""
+
+    @property
+    def trouble(self) -> str:
+        """What keeps the record from being written; empty while all is well."""
+
+    def when_safe(self, action: Callable[[], None]) -> None:
+        """Do this once all that was recorded so far would survive a crash; at once where nothing is to wait for."""
+
+
 class Station:
     """The core and its connections.
 
@@ -84,6 +95,7 @@ class Station:
         self.timer = timer
         self.links: Sender | None = None
         self.sampler: Sampler | None = None
+        self.tracking: Safekeeping | None = None
         self._readers: dict[int, Reader] = {}
 
     def join(self, session: int, reader: Reader) -> None:

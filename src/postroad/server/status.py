@@ -83,6 +83,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     sessions: list[SessionStatus]
     left_out: dict[str, int]
     network: NetworkStatus | None
+    tracking: dict[str, int | str] | None
 
 
 def status(service: Service) -> Status:
@@ -108,7 +109,15 @@ def status(service: Service) -> Status:
             "subscriptions": statistics.subscriptions_now - (MOST_SUBSCRIPTIONS - room),
         },
         network=_network(service),
+        tracking=_tracking(service),
     )
+
+
+def _tracking(service: Service) -> dict[str, int | str] | None:
+    tracking = service.tracking
+    if tracking is None:
+        return None
+    return {"trouble": tracking.trouble, **{name: int(count) for name, count in tracking.statistics().items()}}
 
 
 def _network(service: Service) -> NetworkStatus | None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from postroad.server.config import ConfigError
+from postroad.server.extras import has
 from postroad.server.keeping import Keeper
-from postroad.tracking import Answer, Gap, Subscriber, merged
+from postroad.tracking import Answer, ExactRecorder, Gap, Subscriber, merged
 from postroad.trail import Backlog, Trail, TrailError, TrailWriter
 from postroad.trail.coverage import NOT_YET_WRITTEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from postroad.broker import Broker
     from postroad.messages import MessageId
+    from postroad.server.config import BrokerConfig
     from postroad.tracking import Findings, TrackingRecorder
     from postroad.trail import Probe
 
-__all__ = ["Tracking"]
+__all__ = ["Tracking", "make_tracking"]
 
 
 class Tracking:
@@ -55,6 +58,10 @@ class Tracking:
         self._probe = probe
         self._backlog = Backlog(lambda now: TrailWriter(root, broker, now), backlog_bytes)
         self._keeper = Keeper(recorder, self._backlog, clock, kept)
+
+    def when_safe(self, action: Callable[[], None]) -> None:
+        """Do this once all that was recorded so far would survive a crash; without a journal, at once."""
+        action()
 
     async def start(self) -> None:
         """Begin to write."""
@@ -113,3 +120,22 @@ class Tracking:
 def _without_open_gaps(findings: Findings) -> Findings:
     """What is not written yet is in the recorder, and was asked there."""
     return findings._replace(gaps=tuple(gap for gap in findings.gaps if gap.reason != NOT_YET_WRITTEN))
+
+
+def make_tracking(config: BrokerConfig, clock: Callable[[], int]) -> Tracking | None:
+    """The tracking that the settings ask for; None for none.
+
+    Raises:
+        ConfigError: a recorder needs pyarrow, and it is not installed.
+    """
+    settings = config.tracking
+    if settings.recorder == "none" or (settings.recorder == "auto" and not has("pyarrow")):
+        return None
+    if not has("pyarrow"):
+        raise ConfigError(
+            f'tracking.recorder = "{settings.recorder}" needs the library pyarrow, which is not installed: '
+            "pip install 'postroad[tracking]'"
+        )
+    root = Path(settings.trail) if settings.trail is not None else Path(config.data) / "trail"
+    recorder = ExactRecorder(config.number, clock(), int(settings.persist_seconds * 1_000), settings.memory_bytes)
+    return Tracking(recorder, root, config.number, clock, settings.memory_bytes)

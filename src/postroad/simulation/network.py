@@ -223,7 +223,8 @@ class SimulatedNetwork:
 
     def _return(self, here: int, sending: Sending) -> None:
         relay = self._relays[here]
-        self._carry_out(here, relay.returned(sending.batch, sending.destinations, self.now, sending.consignment))
+        consignment, link = sending.consignment, sending.link
+        self._carry_out(here, relay.returned(sending.batch, sending.destinations, self.now, consignment, link))
 
     def _tick(self, broker: int, core: Broker) -> None:
         if self._cores.get(broker) is not core:

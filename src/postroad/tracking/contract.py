@@ -62,6 +62,9 @@ class Recorder(Protocol):
     def dropped(self, batch: Batch, rows: Rows, link: int, reason: str, now: int) -> None:
         """The rows were dropped on their way to other brokers; `link` is 0 where no link was the cause."""
 
+    def aliased(self, alias: str, head: int, tail: int, now: int) -> None:
+        """A message that entered here bears a foreign id."""
+
     def publishes(self, publisher: int, principal: str, now: int) -> None:
         """A session publishes under a new publisher number."""
 
@@ -119,9 +122,6 @@ class TrackingStatistics(NamedTuple):
 
 class TrackingRecorder(Recorder, Protocol):
     """A recorder that keeps something. Nothing here blocks or reads a clock; all calls come from one thread."""
-
-    def aliased(self, alias: str, head: int, tail: int, now: int) -> None:
-        """A message that entered here bears a foreign id."""
 
     def timed(self, messages: int, subscriptions: int, copies: int, nanoseconds: int, now: int) -> None:
         """A sampled batch took this long: what it was matched against, and how many copies it made."""

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+from postroad.messages import MessageId
+from postroad.server.tracking import TrackingConfig
+from postroad.topology import line
+from postroad.tracking import Verdict
+from postroad.trail import Trail
+from tests.server.scene import Client, run, service, until
+from tests.server.test_links import live, subscriber
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def published(client: Client, price: int) -> MessageId:
+    """Publish a quote; answers the id that its receipt names."""
+    client.publish("quotes", str(price).encode(), price=str(price), receipt=f"r{price}")
+    receipt = await client.frame()
+    assert receipt.command == "RECEIPT", receipt
+    assert "tracked" not in dict(receipt.headers)
+    return MessageId.parse(dict(receipt.headers)["message-id"])
+
+
+def test_a_network_tells_where_a_message_went_while_it_runs_and_from_its_trails(tmp_path: Path) -> None:
+    ids: dict[str, MessageId] = {}
+
+    async def talk() -> None:
+        async with live(line(3), tmp_path) as network:
+            far = await subscriber(network.services[3], selector="price > 20")
+            await network.converged()
+            sender = await Client.connect(network.services[1].port, login="alice")
+            ids["delivered"] = await published(sender, 30)
+            ids["unwanted"] = await published(sender, 10)
+            assert (await far.frame()).body == b"30"
+            inquiry = network.services[2]._inquiry
+            assert inquiry is not None
+            story = await inquiry.trace(ids["delivered"])
+            assert [stop.broker for stop in story.journey.stops] == [1, 2, 3]
+            assert story.journey.verdict is Verdict.DELIVERED
+            assert story.journey.certainty == 1.0
+            assert [one.selector for one in story.subscribers.values()] == ["price > 20"]
+            assert (await inquiry.trace(ids["unwanted"])).journey.verdict is Verdict.MATCHED_NOBODY
+            for client in (far, sender):
+                await client.close()
+
+    run(talk)
+    # Each broker has written a trail of its own; together they are one.
+    whole = tmp_path / "whole"
+    for number in (1, 2, 3):
+        for file in (tmp_path / str(number) / "trail").rglob("*"):
+            if file.is_file():
+                copy = whole / file.relative_to(tmp_path / str(number) / "trail")
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_bytes(file.read_bytes())
+    trail = Trail(whole)
+    story = trail.trace(ids["delivered"])
+    assert [stop.broker for stop in story.journey.stops] == [1, 2, 3]
+    assert story.journey.verdict is Verdict.DELIVERED
+    assert [(broker, one.selector) for (broker, _), one in story.subscribers.items()] == [(3, "price > 20")]
+    assert trail.trace(ids["unwanted"]).journey.verdict is Verdict.MATCHED_NOBODY
+    never = MessageId(ids["delivered"].publisher, 1, ids["delivered"].time, 999)
+    assert trail.trace(never).journey.verdict is Verdict.NEVER_ACCEPTED
+    assert trail.warnings == []
+
+
+def test_the_admin_endpoint_traces_and_says_when_the_record_cannot_be_written(tmp_path: Path) -> None:
+    async def talk() -> None:
+        tracking = TrackingConfig(persist_seconds=0.1)
+        async with service(tmp_path, admin_port=0, tracking=tracking) as running:
+            client = await Client.connect(running.port)
+            message = await published(client, 1)
+
+            def ask(path: str) -> Any:
+                url = f"http://127.0.0.1:{running.admin_port}{path}"
+                with urllib.request.urlopen(url, timeout=10) as answer:
+                    return answer.read()
+
+            found = json.loads(await asyncio.to_thread(ask, f"/trace/{message}"))
+            assert found["verdict"] == "matched nobody"
+            assert (await asyncio.to_thread(ask, "/health")).strip() == b"ok"
+            tracking_now = running.tracking
+            assert tracking_now is not None
+            # Nothing can be written under a path that is a file.
+            root = tmp_path / "trail"
+            await until(lambda: tracking_now.statistics()["commits"] > 0)
+            root.rename(tmp_path / "elsewhere")
+            root.write_text("no directory")
+            await until(lambda: bool(tracking_now.trouble))
+            assert (await asyncio.to_thread(ask, "/health")).startswith(b"degraded")
+            client.publish("quotes", b"2", receipt="r2")
+            receipt = await client.frame()
+            assert dict(receipt.headers)["tracked"] == "false"
+            root.unlink()
+            (tmp_path / "elsewhere").rename(root)
+            await until(lambda: not tracking_now.trouble)
+            await published(client, 3)
+            await client.close()
+
+    run(talk)
+
+
+def test_aliases_are_recorded_for_messages_that_bear_one(tmp_path: Path) -> None:
+    ids: list[MessageId] = []
+
+    async def talk() -> None:
+        async with service(tmp_path, tracking=TrackingConfig(alias_attribute="order")) as running:
+            client = await Client.connect(running.port)
+            client.publish("quotes", b"1", order="A-17", receipt="r")
+            ids.append(MessageId.parse(dict((await client.frame()).headers)["message-id"]))
+            client.publish("quotes", b"2", receipt="r")
+            await client.frame()
+            await client.close()
+
+    run(talk)
+    assert Trail(tmp_path / "trail").aliased("A-17") == ids
