@@ -105,6 +105,10 @@ class SimulatedNetwork:
         """What one broker sends another."""
         return self._directions[one, other]
 
+    def links(self) -> dict[tuple[int, int], Direction]:
+        """(from, to) -> what one broker sends the other, of all links there ever were."""
+        return dict(self._directions)
+
     # --- clients ---------------------------------------------------------------------------------------------------
 
     def subscribe(self, broker: int, name: str, topic: str, selector: str = "") -> Subscription:

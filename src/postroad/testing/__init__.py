@@ -1,0 +1,8 @@
+"""Testing: a network of brokers inside a test, in virtual time or over real sockets (`docs/testing.md`)."""
+
+from __future__ import annotations
+
+from postroad.testing.networks import Clock, broker_network
+from postroad.testing.surface import BrokerNetwork, NotSettled
+
+__all__ = ["BrokerNetwork", "Clock", "NotSettled", "broker_network"]

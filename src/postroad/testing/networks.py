@@ -1,0 +1,55 @@
+"""`broker_network`: the one way into this room."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from postroad.errors import PostroadError
+from postroad.testing.real import RealNetwork
+from postroad.testing.virtual import VirtualNetwork
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from postroad.testing.surface import BrokerNetwork
+    from postroad.topology import Plan
+
+__all__ = ["Clock", "broker_network"]
+
+Clock = Literal["virtual", "real"]
+
+
+@contextlib.asynccontextmanager
+async def broker_network(
+    plan: Plan, clock: Clock = "virtual", *, seed: int = 0, delay_ms: tuple[int, int] = (1, 20)
+) -> AsyncIterator[BrokerNetwork]:
+    """A network of brokers for as long as the block lasts; settled when it begins.
+
+    Args:
+        plan: the network.
+        clock: "virtual" simulates it: the same run every time, hours in seconds. "real" runs services of this process
+            on free ports of the loopback address, with real sockets between them and their clients.
+        seed: virtual: of the delays of links.
+        delay_ms: virtual: the least and most delay of a link.
+
+    Raises:
+        PostroadError: there is no such clock.
+    """
+    if clock == "virtual":
+        virtual = VirtualNetwork(plan, seed, delay_ms)
+        await virtual.settled()
+        yield virtual
+    elif clock == "real":
+        with tempfile.TemporaryDirectory(prefix="postroad-testing-") as data:
+            real = RealNetwork(plan, Path(data))
+            try:
+                await real.open()
+                await real.settled()
+                yield real
+            finally:
+                await real.close()
+    else:
+        raise PostroadError(f'clock {clock!r}: a network runs by a "virtual" clock or by the "real" one')
