@@ -1,0 +1,110 @@
+"""Everything the trail has of the asked ids, brought together: one table of evidence, whatever recorder wrote it.
+
+Rows of one id stand together, sorted, so that a function over Arrow batches can judge id by id without an object per
+row. `source` says what a row is, and which of the other columns mean something.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.pipeline.tables import ID
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+__all__ = [
+    "ASKED",
+    "HITS",
+    "JOURNEY",
+    "KEY",
+    "PASSAGE",
+    "RECORD",
+    "SHED",
+    "as_evidence",
+    "evidence_schema",
+    "id_key",
+    "of_asked",
+    "together",
+]
+
+# What a row of evidence is.
+ASKED = 0  # the question itself: `asked`
+JOURNEY = 1  # a row of `journeys`: `next_hops` has the path, `subscribers` the deliveries, in pairs
+PASSAGE = 2  # a row of `passages`
+SHED = 3  # a row of `shed`: `subscriber`, `link`, `reason`, `at`
+HITS = 4  # what the filters of a broker answered: `hits`
+RECORD = 5  # a row of `records`: `link` has the kind, `subscriber` the subject
+
+KEY = "key"
+
+_COLUMNS = {
+    **{name: "bigint" for name in ID[:3]},
+    "counter": "int",
+    "source": "int",
+    "broker": "bigint",
+    "arrived_from": "bigint",
+    "next_hops": "binary",
+    "subscribers": "binary",
+    "acknowledged": "binary",
+    "refused": "binary",
+    "queued": "binary",
+    "hits": "binary",
+    "subscriber": "bigint",
+    "link": "bigint",
+    "reason": "string",
+    "at": "bigint",
+    "asked": "string",
+}
+
+
+def evidence_schema() -> StructType:
+    """The columns of evidence."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromDDL(", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items()))
+
+
+def id_key() -> Column:
+    """One number for an id. Two ids may share it, so that joins compare the ids too."""
+    from pyspark.sql import functions as f
+
+    return f.xxhash64(*ID)
+
+
+def as_evidence(rows: DataFrame, source: int, renamed: dict[str, str] | None = None) -> DataFrame:
+    """Rows of a table as evidence: columns by name, or by another name; null where the table has none."""
+    from pyspark.sql import functions as f
+
+    names = {name: name for name in rows.columns} | (renamed or {})
+    columns = []
+    for name, kind in _COLUMNS.items():
+        if name == "source":
+            columns.append(f.lit(source).alias(name))
+        elif name in names:
+            columns.append(f.col(names[name]).cast(kind).alias(name))
+        else:
+            columns.append(f.lit(None).cast(kind).alias(name))
+    return rows.select(*columns)
+
+
+def of_asked(rows: DataFrame, ids: DataFrame) -> DataFrame:
+    """The rows of a table about ids in question, by a hash join with the ids broadcast: nothing of the table moves.
+
+    The join is on one 64-bit number, for which Spark's hash table is several times faster than for four columns.
+    """
+    from pyspark.sql import functions as f
+
+    wanted = ids.select(id_key().alias(KEY), *(f.col(name).alias(f"asked_{name}") for name in ID))
+    same = [f.col(name) == f.col(f"asked_{name}") for name in ID]
+    condition = f.col("row_key") == f.col(KEY)
+    for one in same:
+        condition = condition & one
+    keyed = rows.withColumn("row_key", id_key())
+    return keyed.join(f.broadcast(wanted), condition, how="inner").select(*rows.columns)
+
+
+def together(evidence: DataFrame, partitions: int) -> DataFrame:
+    """All rows of an id in one place and in a row, the questions first."""
+    return evidence.repartition(partitions, *ID).sortWithinPartitions(*ID, "source", "broker")

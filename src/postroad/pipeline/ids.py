@@ -1,0 +1,104 @@
+"""The ids that a bulk trace asks for: read from Parquet, CSV or text, and taken apart by Spark itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from postroad.pipeline.errors import PipelineError
+from postroad.pipeline.tables import ID
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["asked_texts", "id_text", "parsed", "read_asked", "with_aliases"]
+
+ID_COLUMN = "id"
+_ID_TEXT = "^[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{12}-[0-9a-f]{4}$"
+
+
+def read_asked(spark: SparkSession, path: str | Path) -> DataFrame:
+    """What is asked for, one text a row: column `asked`.
+
+    Parquet and CSV files have a column `id`, or just one column; Parquet may instead have the four numbers of ids as
+    the trail has them (origin, time, publisher, counter). Text files have one id or alias on each line.
+
+    Raises:
+        PipelineError: there is no such file, or no such column in it.
+    """
+    place = Path(path)
+    if not place.exists():
+        raise PipelineError(f"{place}: there is no such file of ids")
+    where = f"file://{place.resolve()}"
+    kind = _kind(place)
+    if kind == "parquet":
+        return asked_texts(spark.read.parquet(where), str(place))
+    if kind == "csv":
+        return asked_texts(spark.read.option("header", "true").csv(where), str(place))
+    return asked_texts(spark.read.text(where), str(place))
+
+
+def _kind(place: Path) -> str:
+    names = [place.name] if place.is_file() else [inner.name for inner in sorted(place.iterdir())]
+    for kind in ("parquet", "csv"):
+        if any(name.endswith((f".{kind}", f".{kind}.gz")) for name in names):
+            return kind
+    return "text"
+
+
+def asked_texts(rows: DataFrame, where: str = "the ids") -> DataFrame:
+    """The column of ids or aliases, trimmed, without repetitions; empty ones are left out."""
+    from pyspark.sql import functions as f
+
+    names = rows.columns
+    if set(ID) <= set(names):
+        column = id_text()
+    elif ID_COLUMN in names:
+        column = f.col(ID_COLUMN).cast("string")
+    elif len(names) == 1:
+        column = f.col(f"`{names[0]}`").cast("string")
+    else:
+        raise PipelineError(f"{where}: has the columns {', '.join(names)}; name the one with the ids {ID_COLUMN!r}")
+    texts = rows.select(f.trim(column).alias("asked"))
+    return texts.where("asked is not null and asked != ''").distinct()
+
+
+def parsed(asked: DataFrame) -> DataFrame:
+    """Texts with the numbers of the ids they are; nulls for those that are none, which may be aliases."""
+    from pyspark.sql import functions as f
+
+    # In two steps: the optimiser would otherwise take each text apart four times.
+    is_id = f.col("asked").rlike(_ID_TEXT)
+    return asked.select(
+        "asked",
+        _number(is_id, 10, 8).alias("origin"),
+        _number(is_id, 19, 12).alias("time"),
+        _number(is_id, 1, 8).alias("publisher"),
+        _number(is_id, 32, 4).cast("int").alias("counter"),
+    )
+
+
+def _number(is_id: Column, start: int, digits: int) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.when(is_id, f.conv(f.substring("asked", start, digits), 16, 10).cast("bigint"))
+
+
+def id_text() -> Column:
+    """The text form of the id in the four columns."""
+    from pyspark.sql import functions as f
+
+    def digits(name: str, count: int) -> Column:
+        return f.lower(f.lpad(f.hex(f.col(name).cast("bigint")), count, "0"))
+
+    return f.concat_ws("-", digits("publisher", 8), digits("origin", 8), digits("time", 12), digits("counter", 4))
+
+
+def with_aliases(ids: DataFrame, aliases: DataFrame) -> DataFrame:
+    """Texts that are no ids, looked up as aliases: a row for each message they were given to, or one with nulls."""
+    from pyspark.sql import functions as f
+
+    known = aliases.select("alias", *(f.col(name).alias(f"its_{name}") for name in ID))
+    joined = ids.where("origin is null").select("asked").join(known, f.col("asked") == f.col("alias"), how="left")
+    found = joined.select("asked", *(f.col(f"its_{name}").alias(name) for name in ID)).distinct()
+    return ids.where("origin is not null").unionByName(found)

@@ -1,0 +1,105 @@
+"""`trace`: where millions of messages went, one row for each id or alias that is asked for.
+
+Physical plan: the ids are broadcast while they fit, and each table of the exact record is read once and joined in place;
+past that, ids and records are brought together by origin and time. Filters are always brought together with the ids of
+their origin and time, and probed there, each in one call. All evidence of an id then meets in one place, is judged, and
+written. The only sort is of the evidence found, which grows with the ids and not with the trail.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from postroad.pipeline.context import read_context
+from postroad.pipeline.errors import MissingTableError
+from postroad.pipeline.evidence import ASKED, JOURNEY, PASSAGE, RECORD, SHED, as_evidence, of_asked, together
+from postroad.pipeline.ids import id_text, parsed, with_aliases
+from postroad.pipeline.judging import VERDICT_SCHEMA, Judge
+from postroad.pipeline.searching import BROADCAST_IDS, Bins, of_asked_by_bins
+from postroad.pipeline.tables import ID, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from postroad.pipeline.context import Context
+    from postroad.pipeline.sources import Sources
+
+__all__ = ["UNKNOWN_ALIAS", "judge", "trace", "trace_ids", "unknown"]
+
+UNKNOWN_ALIAS = "unknown alias"
+
+# Tables of the exact record: what their rows are as evidence, and columns with other names there.
+_EXACT: dict[str, tuple[int, dict[str, str]]] = {
+    "journeys": (JOURNEY, {"next_hops": "path", "subscribers": "deliveries"}),
+    "passages": (PASSAGE, {}),
+    "shed": (SHED, {}),
+    "records": (RECORD, {"link": "kind", "subscriber": "subject"}),
+}
+_RECORDS_OF_MESSAGES = (*_EXACT, "filters")
+
+
+def trace(spark: SparkSession, sources: Sources, asked: DataFrame, *, broadcast_ids: int = BROADCAST_IDS) -> DataFrame:
+    """The journeys of what is asked for.
+
+    Args:
+        spark: the session.
+        sources: the trail.
+        asked: column `asked` with ids or aliases (`ids.read_asked`).
+        broadcast_ids: how many ids to send to every executor at most.
+
+    Raises:
+        MissingTableError: the trail has no record of any message.
+    """
+    ids = parsed(asked)
+    if sources.of("aliases", always=True):
+        ids = with_aliases(ids, table(spark, sources, "aliases", sources.of("aliases", always=True)))
+    return unknown(ids).unionByName(trace_ids(spark, sources, ids.where("origin is not null"), broadcast_ids))
+
+
+def trace_ids(spark: SparkSession, sources: Sources, ids: DataFrame, broadcast_ids: int = BROADCAST_IDS) -> DataFrame:
+    """The journeys of ids, given as their four numbers and the text `asked` they were asked for by."""
+    if not any(sources.of(name) for name in _RECORDS_OF_MESSAGES):
+        raise MissingTableError(sources.root, "passages", "with journeys, filters and records tells where messages went")
+    context = read_context(sources)
+    evidence = as_evidence(ids, ASKED)
+    wanted = ids.select(*ID).distinct()
+    bins = Bins.of(wanted)
+    for name, (source, renamed) in _EXACT.items():
+        if sources.of(name):
+            rows = table(spark, sources, name)
+            found = of_asked(rows, wanted) if bins.count <= broadcast_ids else of_asked_by_bins(rows, wanted, bins)
+            evidence = evidence.unionByName(as_evidence(found, source, renamed))
+    return judge(together(evidence, bins.partitions), context)
+
+
+def judge(evidence: DataFrame, context: Context) -> DataFrame:
+    """The verdicts, with the id as text."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    judge_batches = Judge(context)
+
+    def run(batches: Iterable[Any]) -> Iterator[Any]:
+        return judge_batches(batches)
+
+    found = evidence.mapInArrow(run, from_arrow_schema(VERDICT_SCHEMA))
+    return found.withColumn("id", id_text())
+
+
+def unknown(ids: DataFrame) -> DataFrame:
+    """A row for each text that is neither an id nor an alias of one."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    columns = []
+    for field in from_arrow_schema(VERDICT_SCHEMA):
+        if field.name in ("asked", *ID):
+            columns.append(f.col(field.name))
+        elif field.name == "verdict":
+            columns.append(f.lit(UNKNOWN_ALIAS).alias("verdict"))
+        elif field.name == "certainty":
+            columns.append(f.lit(1.0).alias("certainty"))
+        else:
+            columns.append(f.lit(None).cast(field.dataType).alias(field.name))
+    return ids.where("origin is null").select(*columns, f.lit(None).cast("string").alias("id"))

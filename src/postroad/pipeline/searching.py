@@ -1,0 +1,94 @@
+"""Bringing ids together with the records of their origin and time, where the ids are too many to send everywhere.
+
+Time is cut into bins. Ids and records of one origin and bin meet in one task; where an origin is so busy that its ids of
+a bin are many, they are salted over several tasks. A task holds one bin of one origin at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from postroad.pipeline.tables import ID
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pyspark.sql import DataFrame
+
+
+__all__ = ["BROADCAST_IDS", "Bins", "of_asked_by_bins", "rows_of_ids"]
+
+# About 100 bytes an id in the hash table of each executor: 400 MB.
+BROADCAST_IDS = 4_000_000
+# The seal interval of brokers by default: most filters then meet the ids of one bin or two.
+BIN_MS = 60_000
+# Ids of one origin and bin that one task takes: some tens of megabytes with all they find.
+IDS_PER_TASK = 250_000
+# Rows of evidence that one task of the last step holds sorted, and how many an id has, in round numbers.
+ROWS_PER_PARTITION = 500_000
+_ROWS_PER_ID = 4
+MIN_PARTITIONS = 2
+
+
+@dataclass(frozen=True)
+class Bins:
+    """How ids are spread.
+
+    Attributes:
+        count: ids in all.
+        width: of a bin, in ms.
+        salts: the largest number of tasks that the ids of one origin and bin are spread over.
+    """
+
+    count: int
+    width: int
+    salts: int
+
+    @classmethod
+    def of(cls, ids: DataFrame) -> Bins:
+        """Look at the ids once: how many there are, and how they crowd."""
+        from pyspark.sql import functions as f
+
+        width = BIN_MS
+        crowds = ids.groupBy("origin", f.floor(f.col("time") / width).alias("bin")).count()
+        row = crowds.agg(f.sum("count").alias("ids"), f.max("count").alias("most")).first()
+        assert row is not None
+        count, most = int(row["ids"] or 0), int(row["most"] or 0)
+        return cls(count, width, max(1, -(-most // IDS_PER_TASK)))
+
+    @property
+    def partitions(self) -> int:
+        """Partitions for the evidence of all ids."""
+        return max(MIN_PARTITIONS, -(-self.count * _ROWS_PER_ID // ROWS_PER_PARTITION))
+
+
+def of_asked_by_bins(rows: DataFrame, ids: DataFrame, bins: Bins) -> DataFrame:
+    """The rows of a table about ids in question, by cogrouping: memory is that of one bin of one origin."""
+    from pyspark.sql import functions as f
+
+    spot = f.floor(f.col("time") / bins.width).alias("bin")
+    salt = f.pmod(f.xxhash64(*ID), f.lit(bins.salts)).alias("salt")
+    keys = ["origin", "bin", "salt"]
+    left = ids.select(*ID, spot, salt).groupBy(*keys)
+    right = rows.select("*", spot, salt).groupBy(*keys)
+    names = rows.columns
+    return left.cogroup(right).applyInArrow(lambda one, other: rows_of_ids(one, other.select(names)), rows.schema)
+
+
+def rows_of_ids(ids: Any, rows: Any) -> Any:
+    """The rows whose ids are among those given; both of one origin."""
+    if not ids.num_rows or not rows.num_rows:
+        return rows.slice(0, 0)
+    wanted, there = _words(ids), _words(rows)
+    return rows.filter(pa.array(np.isin(there, wanted)))
+
+
+def _words(rows: Any) -> NDArray[np.void]:
+    """The ids of rows, each as one value that can be compared; they share their origin."""
+    words = np.empty((rows.num_rows, 2), np.int64)
+    words[:, 0] = rows.column("publisher").to_numpy()
+    words[:, 1] = rows.column("time").to_numpy() << 16 | rows.column("counter").to_numpy()
+    return words.view("V16").ravel()

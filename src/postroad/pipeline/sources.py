@@ -1,0 +1,192 @@
+"""What a job reads: the files that one pinned manifest of each broker names, checked before Spark sees them.
+
+A job sees one state of the trail from beginning to end, whatever brokers and compactions commit meanwhile. A file that
+is damaged, or that a later Postroad wrote, stops the job by name; with `skip_damaged` it is left out, and told.
+"""
+
+from __future__ import annotations
+
+import datetime
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from postroad.pipeline.errors import DamagedFileError, EmptyRangeError, MissingTableError, PipelineError
+from postroad.trail import FOREVER, VERSION, Pinned, TrailDamageError, pin
+from postroad.trail.files import footer_checksum
+from postroad.trail.schemas import VERSION_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from postroad.trail import FileEntry
+
+__all__ = ["Damage", "Source", "Sources", "open_sources"]
+
+# Looking at a footer is mostly waiting for the disk.
+_THREADS = 16
+# Footers of the trail's files have a few kilobytes; one read gets nearly all of them whole.
+_FOOTER_GUESS = 64 * 1024
+
+
+class Source(NamedTuple):
+    """A file of the trail."""
+
+    broker: int
+    entry: FileEntry
+
+
+class Damage(NamedTuple):
+    """A file that was left out, and why."""
+
+    path: str
+    problem: str
+
+
+@dataclass
+class Sources:
+    """The pinned state of a trail, and the range of times that a job is about.
+
+    Attributes:
+        root: the trail's directory.
+        pins: the manifest of each broker.
+        since: the first id time that is wanted, in Unix ms.
+        until: the first that is not.
+        skip_damaged: leave out what cannot be read, instead of refusing to go on.
+        damaged: what was left out so far.
+    """
+
+    root: Path
+    pins: dict[int, Pinned]
+    since: int = 0
+    until: int = FOREVER
+    skip_damaged: bool = False
+    damaged: list[Damage] = field(default_factory=list)
+    _checked: dict[str, str] = field(default_factory=dict)
+
+    def of(self, table: str, *, always: bool = False) -> list[Source]:
+        """The files of a table with something between `since` and `until`; whenever it was, with `always`.
+
+        Raises:
+            DamagedFileError: one of them cannot be read.
+        """
+        since, until = (0, FOREVER) if always else (self.since, self.until - 1)
+        found = []
+        for broker, pinned in self.pins.items():
+            entries, holes = pinned.entries(table, None, since, until)
+            for hole in holes:
+                self._left_out(str(pinned.folder), hole.reason)
+            found += [Source(broker, entry) for entry in entries]
+        return self._good(found)
+
+    def needed(self, table: str, needed_for: str) -> list[Source]:
+        """The files of a table that the job cannot do without.
+
+        Raises:
+            MissingTableError: the trail has none at all.
+            EmptyRangeError: it has, but of other times.
+        """
+        found = self.of(table)
+        if found:
+            return found
+        others = [entry for pinned in self.pins.values() for entry in pinned.all_entries(table)[0]]
+        if not others:
+            raise MissingTableError(self.root, table, needed_for)
+        raise self.nothing_there(others)
+
+    def nothing_there(self, others: Iterable[FileEntry]) -> EmptyRangeError:
+        """The error for a range of times without anything in it."""
+        have = list(others)
+        first, last = min(entry.time_from for entry in have), max(entry.time_to for entry in have)
+        return EmptyRangeError(
+            f"{self.root}: nothing between {_moment(self.since)} and {_moment(self.until)}; "
+            f"the trail has {_moment(first)} to {_moment(last)}"
+        )
+
+    def paths(self, sources: Iterable[Source]) -> list[str]:
+        """Where the files are."""
+        return [str(self.root / source.entry.path) for source in sources]
+
+    def _good(self, found: list[Source]) -> list[Source]:
+        fresh = [source for source in found if source.entry.path not in self._checked]
+        with ThreadPoolExecutor(_THREADS) as threads:
+            problems = threads.map(lambda source: _problem(self.root / source.entry.path, source.entry), fresh)
+            for source, problem in zip(fresh, problems, strict=True):
+                self._checked[source.entry.path] = problem
+                if problem:
+                    self._left_out(str(self.root / source.entry.path), problem)
+        return [source for source in found if not self._checked[source.entry.path]]
+
+    def _left_out(self, path: str, problem: str) -> None:
+        if not self.skip_damaged:
+            raise DamagedFileError(path, problem)
+        if Damage(path, problem) not in self.damaged:
+            self.damaged.append(Damage(path, problem))
+
+
+def open_sources(
+    trail: str | Path, since: int | None = None, until: int | None = None, *, skip_damaged: bool = False
+) -> Sources:
+    """Pin the manifests of all brokers of a trail.
+
+    Args:
+        trail: its directory.
+        since: the first id time that is wanted, in Unix ms; all by default.
+        until: the first that is not.
+        skip_damaged: leave out what cannot be read.
+
+    Raises:
+        PipelineError: this is no trail, a later Postroad wrote it, or the range is empty.
+        DamagedFileError: a manifest cannot be read.
+    """
+    root = Path(trail)
+    folders = sorted((root / "manifests").glob("broker=*"))
+    if not folders:
+        raise PipelineError(f"{root}: is no trail (there is no {root / 'manifests'} with a broker in it)")
+    if since is not None and until is not None and since >= until:
+        raise EmptyRangeError(f"nothing lies between {_moment(since)} and {_moment(until)}; give --since before --until")
+    pins = {int(folder.name.partition("=")[2]): pin(root, int(folder.name.partition("=")[2])) for folder in folders}
+    sources = Sources(root, dict(sorted(pins.items())), since or 0, until or FOREVER, skip_damaged)
+    for pinned in sources.pins.values():
+        if pinned.later_version:
+            raise PipelineError(f"{pinned.folder} was written by a later Postroad; run that one's pipeline")
+        for warning in pinned.warnings:
+            path, _, problem = warning.partition(": ")
+            sources._left_out(path, problem)
+    return sources
+
+
+def _problem(path: Path, entry: FileEntry) -> str:
+    """What is wrong with a file; nothing, mostly. Its pages have checksums that are looked at when they are read."""
+    try:
+        size = path.stat().st_size
+        if size != entry.size:
+            return f"has {size:,} bytes instead of {entry.size:,}: it is damaged or cut off"
+        with path.open("rb") as file:
+            file.seek(max(0, size - _FOOTER_GUESS))
+            tail = file.read()
+            length = int.from_bytes(tail[-8:-4], "little") + 8
+            if length > len(tail) and length <= size:
+                file.seek(size - length)
+                tail = file.read()
+        if footer_checksum(tail, path) != entry.footer_crc:
+            return "its footer is damaged"
+        metadata = pq.read_metadata(pa.BufferReader(tail)).metadata or {}
+    except (OSError, TrailDamageError, pa.ArrowException) as error:
+        return f"cannot be read ({getattr(error, 'strerror', None) or getattr(error, 'problem', error)})"
+    version = metadata.get(VERSION_KEY, b"0")
+    if not version.isdigit() or int(version) > VERSION:
+        return f"is of version {version.decode(errors='replace')} of the trail, and this Postroad reads {VERSION}"
+    return ""
+
+
+def _moment(ms: int) -> str:
+    if ms <= 0:
+        return "the beginning"
+    if ms >= FOREVER:
+        return "the end"
+    return datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
