@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from postroad import __version__
+from postroad.cli import pipelines
 from postroad.cli.brokers import broker
 from postroad.cli.checking import match
 from postroad.cli.labs import trail
@@ -46,11 +47,20 @@ for command in (plan, up, status, stop):
 lab = typer.Typer(help="Experiments.", no_args_is_help=True)
 app.add_typer(lab, name="lab")
 lab.command()(trail)
+pipeline = typer.Typer(help="Jobs over a whole trail, on Spark.", no_args_is_help=True)
+app.add_typer(pipeline, name="pipeline")
+for job in (pipelines.trace,):
+    pipeline.command()(job)
 
 
 @network.callback()
 def _network() -> None:
     """Networks of brokers."""
+
+
+@pipeline.callback()
+def _pipeline() -> None:
+    """Jobs over a whole trail, on Spark."""
 
 
 @lab.callback()

@@ -9,15 +9,21 @@ from postroad.pipeline.errors import (
     MissingTableError,
     PipelineError,
 )
+from postroad.pipeline.running import Account, Job, Options, Run, run_job
 from postroad.pipeline.session import DEFAULT_MASTER, check_java, session
 
 __all__ = [
     "DEFAULT_MASTER",
+    "Account",
     "DamagedFileError",
     "EmptyRangeError",
     "JavaMissingError",
+    "Job",
     "MissingTableError",
+    "Options",
     "PipelineError",
+    "Run",
     "check_java",
+    "run_job",
     "session",
 ]

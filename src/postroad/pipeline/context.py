@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 
-from postroad.tracking import Gap
-from postroad.trail import FOREVER, gaps_within
+from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, FOREVER, Hole, gaps_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,16 +19,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.pipeline.sources import Source, Sources
+    from postroad.tracking import Gap
+    from postroad.trail import Run
 
     Ints = NDArray[np.int64]
     Bits = NDArray[np.bool_]
 
 __all__ = ["Context", "Stays", "read_context"]
-
-# A broker sees an id some time after its publisher made it, by another clock. A record counts as complete for an id when
-# it is from so long before the id's time until so long after it.
-BEFORE_MS = 0
-AFTER_MS = 0
 
 
 class Stays(NamedTuple):
@@ -70,47 +66,60 @@ class Context:
     """What the driver knows of the whole trail.
 
     Attributes:
-        gaps: broker -> all times for which its record is not complete, in order.
+        runs: broker -> the times its record covers.
+        holes: broker -> times in these for which it is not complete.
         retained_since: broker -> id times before this are deleted.
         links: broker -> its links over time.
         subscribers: broker -> its subscribers over time.
+        tolerance: how long after its id's time, in ms, a message may still be on its way.
+        skew: how far the clocks of brokers may be apart.
     """
 
-    gaps: dict[int, tuple[Gap, ...]]
+    runs: dict[int, tuple[Run, ...]]
+    holes: dict[int, tuple[Hole, ...]]
     retained_since: dict[int, int]
     links: dict[int, Stays]
     subscribers: dict[int, Stays]
+    tolerance: int = DEFAULT_TOLERANCE_MS
+    skew: int = DEFAULT_SKEW_MS
 
     @property
     def brokers(self) -> tuple[int, ...]:
-        return tuple(self.gaps)
+        return tuple(self.runs)
+
+    def window(self, time: int) -> tuple[int, int]:
+        """When a broker may have seen a message, by its own clock."""
+        return time - self.skew, time + self.tolerance + self.skew
 
     def gaps_at(self, broker: int, time: int) -> tuple[Gap, ...]:
         """The gaps of a broker's record around an id time."""
-        since, until = time - BEFORE_MS, time + AFTER_MS
-        return tuple(gap for gap in self.gaps[broker] if gap.since <= until and gap.until >= since)
+        return gaps_within(self.runs[broker], self.holes[broker], time, *self.window(time))
 
     def neighbours_at(self, broker: int, time: int) -> tuple[int, ...]:
         """The links of a broker around an id time."""
-        return self.links[broker].between(time - BEFORE_MS, time + AFTER_MS)
+        return self.links[broker].between(*self.window(time))
 
     def is_complete(self, broker: Ints, time: Ints) -> Bits:
-        """Whether the records of the brokers are complete around the id times, and not yet deleted; row by row."""
+        """Whether the records of the brokers are surely complete around the id times and not yet deleted; row by row.
+
+        Surely: the whole window lies in one run and in no hole. `gaps_at` may still find no gap where this says no, as
+        right after a broker was stopped on purpose.
+        """
         complete = np.zeros(len(broker), np.bool_)
-        for number in np.unique(broker):
-            if int(number) not in self.gaps:
-                continue
-            rows = np.flatnonzero(broker == number)
-            complete[rows] = self._is_complete(int(number), time[rows])
+        for number in np.unique(broker).tolist():
+            if number in self.runs:
+                rows = np.flatnonzero(broker == number)
+                complete[rows] = self._is_complete(number, time[rows])
         return complete
 
     def _is_complete(self, broker: int, time: Ints) -> Bits:
-        gaps = self.gaps[broker]
-        begins = np.sort(np.array([gap.since for gap in gaps], np.int64))
-        ends = np.sort(np.array([gap.until for gap in gaps], np.int64))
-        begun = np.searchsorted(begins, time + AFTER_MS, side="right")
-        ended = np.searchsorted(ends, time - BEFORE_MS, side="left")
-        return (begun == ended) & (time >= self.retained_since[broker])
+        since, until = time - self.skew, time + self.tolerance + self.skew
+        covered = np.zeros(len(time), np.bool_)
+        for run in self.runs[broker]:
+            covered |= (run.since <= since) & (until <= run.through)
+        for hole in self.holes[broker]:
+            covered &= (hole.until <= since) | (until <= hole.since)
+        return covered & (time >= self.retained_since[broker])
 
 
 def read_context(sources: Sources) -> Context:
@@ -120,14 +129,14 @@ def read_context(sources: Sources) -> Context:
         DamagedFileError: a file of the links or attachments cannot be read.
     """
     brokers = list(sources.pins)
+    links = _stays(sources, "links", "neighbour", "up", brokers)
+    subscribers = _stays(sources, "attachments", "subscriber", "begins", brokers)
     return Context(
-        {
-            broker: gaps_within(pinned.runs, [*pinned.holes], 0, FOREVER)
-            for broker, pinned in sources.pins.items()
-        },
+        {broker: pinned.runs for broker, pinned in sources.pins.items()},
+        {broker: (*pinned.holes, *sources.holes(broker)) for broker, pinned in sources.pins.items()},
         {broker: pinned.retained_since for broker, pinned in sources.pins.items()},
-        _stays(sources, "links", "neighbour", "up", brokers),
-        _stays(sources, "attachments", "subscriber", "begins", brokers),
+        links,
+        subscribers,
     )
 
 

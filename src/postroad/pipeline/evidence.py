@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ASKED",
+    "COLUMNS",
     "HITS",
     "JOURNEY",
     "KEY",
@@ -39,8 +40,8 @@ RECORD = 5  # a row of `records`: `link` has the kind, `subscriber` the subject
 
 KEY = "key"
 
-_COLUMNS = {
-    **{name: "bigint" for name in ID[:3]},
+COLUMNS = {
+    **dict.fromkeys(ID[:3], "bigint"),
     "counter": "int",
     "source": "int",
     "broker": "bigint",
@@ -63,7 +64,9 @@ def evidence_schema() -> StructType:
     """The columns of evidence."""
     from pyspark.sql.types import StructType
 
-    return StructType.fromDDL(", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items()))
+    schema = StructType.fromDDL(", ".join(f"{name} {kind}" for name, kind in COLUMNS.items()))
+    assert isinstance(schema, StructType)
+    return schema
 
 
 def id_key() -> Column:
@@ -79,7 +82,7 @@ def as_evidence(rows: DataFrame, source: int, renamed: dict[str, str] | None = N
 
     names = {name: name for name in rows.columns} | (renamed or {})
     columns = []
-    for name, kind in _COLUMNS.items():
+    for name, kind in COLUMNS.items():
         if name == "source":
             columns.append(f.lit(source).alias(name))
         elif name in names:

@@ -220,7 +220,7 @@ def _triples(rows: tuple[Ints, Ints, Ints]) -> Any:
     return pair.view("V16").ravel()
 
 
-# --- what evidence of each kind says -----------------------------------------------------------------------------------
+# --- what evidence of each kind says --------------------------------------------------------------------------------
 
 
 def _from_journeys(view: _View, rows: Ints, plain: Bits) -> Answers:
@@ -324,7 +324,7 @@ def _doubt_waiting(plain: Bits, queued: tuple[Ints, Ints, Ints], delivered: tupl
         plain[queued[0][~np.isin(_triples(queued), _triples(delivered))]] = False
 
 
-# --- tables of verdicts ------------------------------------------------------------------------------------------------
+# --- tables of verdicts ---------------------------------------------------------------------------------------------
 
 
 class _Rows(NamedTuple):

@@ -1,7 +1,7 @@
 """Bringing ids together with the records of their origin and time, where the ids are too many to send everywhere.
 
-Time is cut into bins. Ids and records of one origin and bin meet in one task; where an origin is so busy that its ids of
-a bin are many, they are salted over several tasks. A task holds one bin of one origin at a time.
+Time is cut into bins. Ids and records of one origin and bin meet in one task; where an origin is so busy that its ids
+of a bin are many, they are salted over several tasks. A task holds one bin of one origin at a time.
 """
 
 from __future__ import annotations

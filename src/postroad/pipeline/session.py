@@ -41,6 +41,8 @@ _SETTINGS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.shuffle.partitions": "32",
+    # The manifests name every file; Spark only has to look at their sizes, which needs no job of its own.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.log.level": "ERROR",
 }
 

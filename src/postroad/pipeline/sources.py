@@ -12,13 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from postroad.pipeline.errors import DamagedFileError, EmptyRangeError, MissingTableError, PipelineError
-from postroad.trail import FOREVER, VERSION, Pinned, TrailDamageError, pin
-from postroad.trail.files import footer_checksum
-from postroad.trail.schemas import VERSION_KEY
+from postroad.trail import FOREVER, Hole, Pinned, Reads, TrailDamageError, TrailFile, pin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,8 +24,6 @@ __all__ = ["Damage", "Source", "Sources", "open_sources"]
 
 # Looking at a footer is mostly waiting for the disk.
 _THREADS = 16
-# Footers of the trail's files have a few kilobytes; one read gets nearly all of them whole.
-_FOOTER_GUESS = 64 * 1024
 
 
 class Source(NamedTuple):
@@ -41,10 +34,13 @@ class Source(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A file that was left out, and why."""
+    """A file that was left out, and why; the id times of its rows have no complete record at the broker."""
 
     path: str
     problem: str
+    broker: int
+    time_from: int
+    time_to: int
 
 
 @dataclass
@@ -77,9 +73,9 @@ class Sources:
         since, until = (0, FOREVER) if always else (self.since, self.until - 1)
         found = []
         for broker, pinned in self.pins.items():
-            entries, holes = pinned.entries(table, None, since, until)
+            entries, holes = pinned.entries(table, None, since, until, Reads())
             for hole in holes:
-                self._left_out(str(pinned.folder), hole.reason)
+                self.leave_out(Damage(str(pinned.folder), hole.reason, broker, hole.since, hole.until))
             found += [Source(broker, entry) for entry in entries]
         return self._good(found)
 
@@ -114,18 +110,32 @@ class Sources:
     def _good(self, found: list[Source]) -> list[Source]:
         fresh = [source for source in found if source.entry.path not in self._checked]
         with ThreadPoolExecutor(_THREADS) as threads:
-            problems = threads.map(lambda source: _problem(self.root / source.entry.path, source.entry), fresh)
+            problems = threads.map(lambda source: _problem(self.root, source), fresh)
             for source, problem in zip(fresh, problems, strict=True):
                 self._checked[source.entry.path] = problem
                 if problem:
-                    self._left_out(str(self.root / source.entry.path), problem)
+                    path, entry = str(self.root / source.entry.path), source.entry
+                    self.leave_out(Damage(path, problem, source.broker, entry.time_from, entry.time_to + 1))
         return [source for source in found if not self._checked[source.entry.path]]
 
-    def _left_out(self, path: str, problem: str) -> None:
+    def holes(self, broker: int) -> list[Hole]:
+        """What the files that were left out leave open."""
+        return [
+            Hole(lost.time_from, lost.time_to, f"a file cannot be read: {Path(lost.path).name}")
+            for lost in self.damaged
+            if lost.broker == broker
+        ]
+
+    def leave_out(self, damage: Damage) -> None:
+        """Go on without a file.
+
+        Raises:
+            DamagedFileError: that is not wanted.
+        """
         if not self.skip_damaged:
-            raise DamagedFileError(path, problem)
-        if Damage(path, problem) not in self.damaged:
-            self.damaged.append(Damage(path, problem))
+            raise DamagedFileError(damage.path, damage.problem)
+        if damage not in self.damaged:
+            self.damaged.append(damage)
 
 
 def open_sources(
@@ -148,7 +158,9 @@ def open_sources(
     if not folders:
         raise PipelineError(f"{root}: is no trail (there is no {root / 'manifests'} with a broker in it)")
     if since is not None and until is not None and since >= until:
-        raise EmptyRangeError(f"nothing lies between {_moment(since)} and {_moment(until)}; give --since before --until")
+        raise EmptyRangeError(
+            f"nothing lies between {_moment(since)} and {_moment(until)}; give --since before --until"
+        )
     pins = {int(folder.name.partition("=")[2]): pin(root, int(folder.name.partition("=")[2])) for folder in folders}
     sources = Sources(root, dict(sorted(pins.items())), since or 0, until or FOREVER, skip_damaged)
     for pinned in sources.pins.values():
@@ -156,31 +168,16 @@ def open_sources(
             raise PipelineError(f"{pinned.folder} was written by a later Postroad; run that one's pipeline")
         for warning in pinned.warnings:
             path, _, problem = warning.partition(": ")
-            sources._left_out(path, problem)
+            sources.leave_out(Damage(path, problem, pinned.broker, 0, 0))
     return sources
 
 
-def _problem(path: Path, entry: FileEntry) -> str:
+def _problem(root: Path, source: Source) -> str:
     """What is wrong with a file; nothing, mostly. Its pages have checksums that are looked at when they are read."""
     try:
-        size = path.stat().st_size
-        if size != entry.size:
-            return f"has {size:,} bytes instead of {entry.size:,}: it is damaged or cut off"
-        with path.open("rb") as file:
-            file.seek(max(0, size - _FOOTER_GUESS))
-            tail = file.read()
-            length = int.from_bytes(tail[-8:-4], "little") + 8
-            if length > len(tail) and length <= size:
-                file.seek(size - length)
-                tail = file.read()
-        if footer_checksum(tail, path) != entry.footer_crc:
-            return "its footer is damaged"
-        metadata = pq.read_metadata(pa.BufferReader(tail)).metadata or {}
-    except (OSError, TrailDamageError, pa.ArrowException) as error:
-        return f"cannot be read ({getattr(error, 'strerror', None) or getattr(error, 'problem', error)})"
-    version = metadata.get(VERSION_KEY, b"0")
-    if not version.isdigit() or int(version) > VERSION:
-        return f"is of version {version.decode(errors='replace')} of the trail, and this Postroad reads {VERSION}"
+        TrailFile(root, source.entry, source.broker, Reads())
+    except TrailDamageError as error:
+        return error.problem
     return ""
 
 

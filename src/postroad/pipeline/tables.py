@@ -54,4 +54,3 @@ def table(spark: SparkSession, sources: Sources, name: str, files: Iterable[Sour
     if rows.schema.names != schema.names:
         raise PipelineError(f"{sources.root}: table {name!r} came with the columns {rows.schema.names}")
     return rows
-

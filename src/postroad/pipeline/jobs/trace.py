@@ -1,9 +1,9 @@
 """`trace`: where millions of messages went, one row for each id or alias that is asked for.
 
-Physical plan: the ids are broadcast while they fit, and each table of the exact record is read once and joined in place;
-past that, ids and records are brought together by origin and time. Filters are always brought together with the ids of
-their origin and time, and probed there, each in one call. All evidence of an id then meets in one place, is judged, and
-written. The only sort is of the evidence found, which grows with the ids and not with the trail.
+Physical plan: the ids are broadcast while they fit, and each table of the exact record is read once and joined in
+place; past that, ids and records are brought together by origin and time. Filters are always brought together with the
+ids of their origin and time, and probed there, each in one call. All evidence of an id then meets in one place, is
+judged, and written. The only sort is of the evidence found, which grows with the ids and not with the trail.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from postroad.pipeline.context import read_context
 from postroad.pipeline.errors import MissingTableError
 from postroad.pipeline.evidence import ASKED, JOURNEY, PASSAGE, RECORD, SHED, as_evidence, of_asked, together
-from postroad.pipeline.ids import id_text, parsed, with_aliases
+from postroad.pipeline.ids import id_text, parsed, read_asked, with_aliases
 from postroad.pipeline.judging import VERDICT_SCHEMA, Judge
 from postroad.pipeline.searching import BROADCAST_IDS, Bins, of_asked_by_bins
 from postroad.pipeline.tables import ID, table
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from postroad.pipeline.context import Context
+    from postroad.pipeline.running import Run
     from postroad.pipeline.sources import Sources
 
-__all__ = ["UNKNOWN_ALIAS", "judge", "trace", "trace_ids", "unknown"]
+__all__ = ["UNKNOWN_ALIAS", "judge", "run", "trace", "trace_ids", "unknown"]
 
 UNKNOWN_ALIAS = "unknown alias"
 
@@ -61,7 +62,9 @@ def trace(spark: SparkSession, sources: Sources, asked: DataFrame, *, broadcast_
 def trace_ids(spark: SparkSession, sources: Sources, ids: DataFrame, broadcast_ids: int = BROADCAST_IDS) -> DataFrame:
     """The journeys of ids, given as their four numbers and the text `asked` they were asked for by."""
     if not any(sources.of(name) for name in _RECORDS_OF_MESSAGES):
-        raise MissingTableError(sources.root, "passages", "with journeys, filters and records tells where messages went")
+        raise MissingTableError(
+            sources.root, "passages", "with journeys, filters and records tells where messages went"
+        )
     context = read_context(sources)
     evidence = as_evidence(ids, ASKED)
     wanted = ids.select(*ID).distinct()
@@ -103,3 +106,17 @@ def unknown(ids: DataFrame) -> DataFrame:
         else:
             columns.append(f.lit(None).cast(field.dataType).alias(field.name))
     return ids.where("origin is null").select(*columns, f.lit(None).cast("string").alias("id"))
+
+
+def run(run: Run) -> dict[str, Any]:
+    """Trace the ids in the file `more["ids"]`; write `trace`."""
+    from pyspark.sql import functions as f
+
+    run.tell("reading the ids")
+    asked = read_asked(run.spark, run.options.more["ids"])
+    run.tell("tracing")
+    limit = run.options.more.get("broadcast_ids", BROADCAST_IDS)
+    place = run.write(trace(run.spark, run.sources, asked, broadcast_ids=limit), "trace")
+    found = run.spark.read.parquet(f"file://{place.resolve()}")
+    counts = found.groupBy("verdict").agg(f.count("*").alias("ids")).orderBy(f.desc("ids"), "verdict").collect()
+    return {"ids": sum(row["ids"] for row in counts), **{row["verdict"]: row["ids"] for row in counts}}

@@ -1,0 +1,160 @@
+"""Runs a job from beginning to end: session, trail, output, and an account of what was done.
+
+Each job is a function that takes a `Run` and gives out a summary; what it writes it writes through the run. Errors of
+Spark are told in a line: the file that could not be read, or the first line of what went wrong.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from postroad.pipeline.errors import DamagedFileError, PipelineError
+from postroad.pipeline.output import replace_output
+from postroad.pipeline.session import session
+from postroad.pipeline.sources import Damage, Sources, open_sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Account", "Job", "Options", "Run", "run_job"]
+
+_UNREADABLE = re.compile(r"file:/+([^\s,;]+\.parquet)")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a job is told.
+
+    Attributes:
+        trail: the directory of the trail.
+        out: the directory for results.
+        master: where Spark runs; this machine by default.
+        since: the first id time that counts, in Unix ms.
+        until: the first that does not.
+        skip_damaged: leave out files that cannot be read, and say so.
+        settings: further settings of Spark.
+        more: what only this job knows.
+    """
+
+    trail: Path
+    out: Path
+    master: str | None = None
+    since: int | None = None
+    until: int | None = None
+    skip_damaged: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Account:
+    """What a run did.
+
+    Attributes:
+        job: its name.
+        seconds: in all, and for the start of Spark among them.
+        summary: figures of the job's own.
+        written: the tables it wrote.
+        damaged: files that were left out.
+    """
+
+    job: str
+    seconds: float = 0.0
+    starting_seconds: float = 0.0
+    summary: dict[str, Any] = field(default_factory=dict)
+    written: list[str] = field(default_factory=list)
+    damaged: list[Damage] = field(default_factory=list)
+
+
+@dataclass
+class Run:
+    """One run of a job.
+
+    Attributes:
+        spark: the session.
+        sources: the trail, pinned.
+        options: what the job was told.
+        tell: says what happens now.
+        account: what was done so far.
+    """
+
+    spark: SparkSession
+    sources: Sources
+    options: Options
+    tell: Callable[[str], None]
+    account: Account
+
+    def write(self, rows: DataFrame, name: str, *, by: tuple[str, ...] = ()) -> Path:
+        """Write a table of results in the place of an earlier one, and answer where it is."""
+        self.tell(f"writing {name}")
+        place = replace_output(rows, self.options.out, name, by=by)
+        self.account.written.append(str(place))
+        return place
+
+
+class Job(Protocol):
+    """A job: reads the trail of the run, writes its tables, answers a summary for people."""
+
+    def __call__(self, run: Run) -> dict[str, Any]: ...
+
+
+def run_job(
+    name: str,
+    job: Job,
+    options: Options,
+    tell: Callable[[str], None] = lambda _: None,
+    spark: SparkSession | None = None,
+) -> Account:
+    """Run a job.
+
+    Args:
+        name: of the job.
+        job: what to do.
+        options: what it is told.
+        tell: called with what happens now.
+        spark: a session to use; by default one is started, and stopped afterwards.
+
+    Raises:
+        PipelineError: it cannot be done; the text says why.
+    """
+    began = time.monotonic()
+    account = Account(name)
+    tell("reading the manifests")
+    sources = open_sources(options.trail, options.since, options.until, skip_damaged=options.skip_damaged)
+    own = spark is None
+    if spark is None:
+        tell("starting Spark")
+        spark = session(options.master, name=f"postroad {name}", settings=options.settings)
+    account.starting_seconds = time.monotonic() - began
+    try:
+        account.summary = job(Run(spark, sources, options, tell, account))
+    except PipelineError:
+        raise
+    except Exception as error:
+        raise _told(error, sources) from error
+    finally:
+        if own:
+            spark.stop()
+    account.damaged = list(sources.damaged)
+    account.seconds = time.monotonic() - began
+    return account
+
+
+def _told(error: Exception, sources: Sources) -> Exception:
+    """An error of Spark in words: a file that went bad while it was read, or what Spark says first."""
+    from pyspark.errors import PySparkException
+
+    if not isinstance(error, PySparkException):
+        return error
+    text = str(error)
+    unreadable = _UNREADABLE.search(text)
+    if unreadable is not None:
+        return DamagedFileError("/" + unreadable[1].lstrip("/"), "cannot be read: its contents are damaged")
+    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    return PipelineError(f"Spark gave up: {first} (its log on stderr has the rest)")

@@ -1,0 +1,38 @@
+"""One Spark session for all tests of the pipeline: starting one takes longer than most of the tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from postroad.pipeline import session
+from tests.pipeline.trails import make_trail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+# Small data: a task costs more than its rows, so there are few of them, and nothing is compiled for a handful of rows.
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "1g",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.ui.retainedExecutions": "1",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session on two threads of this process."""
+    made = session("local[2]", name="tests", settings=SETTINGS)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def troubled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trail in which everything goes wrong at times; tests do not change it."""
+    return make_trail(tmp_path_factory.mktemp("troubled") / "trail")

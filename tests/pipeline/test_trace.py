@@ -1,0 +1,110 @@
+"""The bulk trace on Spark: the same answers as id by id, whatever the plan and the form of the question."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from postroad.lab.trails import Scale, write_trail
+from postroad.messages import MessageId
+from postroad.pipeline import Options, PipelineError, run_job
+from postroad.pipeline.context import read_context
+from postroad.pipeline.ids import asked_texts, parsed, read_asked
+from postroad.pipeline.jobs import trace as trace_job
+from postroad.pipeline.judging import judged
+from postroad.pipeline.sources import open_sources
+from postroad.pipeline.tables import ID, spark_schema
+from postroad.tracking import Aliases
+from postroad.trail import SCHEMAS, TrailWriter
+from tests.pipeline.trails import evidence_of, some_ids
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def text(one: tuple[int, ...]) -> str:
+    origin, time, publisher, counter = one
+    return str(MessageId(publisher, origin, time, counter))
+
+
+def by_id(rows: list[dict[str, Any]]) -> dict[tuple[int, ...], dict[str, Any]]:
+    found = {tuple(row[name] for name in ID): {**row, "asked": None} for row in rows}
+    for row in found.values():
+        row.pop("id", None)
+    return found
+
+
+@pytest.mark.parametrize("broadcast_ids", [1_000_000, 0], ids=["broadcast", "by bins"])
+def test_bulk_trace_gives_the_verdicts_of_one_by_one(
+    spark: SparkSession, troubled: Path, tmp_path: Path, broadcast_ids: int
+) -> None:
+    ids = some_ids(troubled, 150, seed=5)
+    (tmp_path / "ids.txt").write_text("\n".join(map(text, ids)) + "\n")
+    more = {"ids": tmp_path / "ids.txt", "broadcast_ids": broadcast_ids}
+    account = run_job("trace", trace_job.run, Options(troubled, tmp_path / "out", more=more), spark=spark)
+    rows = pq.read_table(tmp_path / "out" / "trace").to_pylist()
+    expected = judged(read_context(open_sources(troubled)), evidence_of(troubled, ids)).to_pylist()
+    assert by_id(rows) == by_id(expected)
+    assert all(row["asked"] == row["id"] == text(tuple(row[name] for name in ID)) for row in rows)
+    assert account.summary["ids"] == len(ids) == sum(account.summary.values()) - len(ids)
+
+
+def test_ids_come_from_parquet_csv_and_text(spark: SparkSession, tmp_path: Path) -> None:
+    ids = [(3, 1_767_225_600_123, 7, 0), (2**32 - 1, 2**48 - 1, 2**32 - 1, 65_535)]
+    columns = [
+        pa.array(column, SCHEMAS["shed"].field(name).type)
+        for name, column in zip(ID, zip(*ids, strict=True), strict=True)
+    ]
+    pq.write_table(pa.Table.from_arrays(columns, names=list(ID)), tmp_path / "numbers.parquet")
+    pq.write_table(pa.table({"id": [text(one) for one in ids], "more": [1, 2]}), tmp_path / "texts.parquet")
+    with (tmp_path / "ids.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["more", "id"], *([1, text(one)] for one in ids)])
+    (tmp_path / "ids.txt").write_text("".join(f" {text(one)}\n\n" for one in ids * 2))
+    for name in ("numbers.parquet", "texts.parquet", "ids.csv", "ids.txt"):
+        rows = parsed(read_asked(spark, tmp_path / name)).collect()
+        assert sorted(tuple(row[column] for column in ID) for row in rows) == sorted(ids), name
+        assert sorted(row["asked"] for row in rows) == sorted(map(text, ids))
+
+
+def test_files_without_ids_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="no such file"):
+        read_asked(spark, tmp_path / "none.txt")
+    with pytest.raises(PipelineError, match="columns a, b"):
+        asked_texts(spark.createDataFrame([(1, 2)], "a int, b int"))
+
+
+def test_aliases_find_their_messages_and_strangers_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    trail = tmp_path / "trail"
+    write_trail(trail, Scale(brokers=3, messages=40, subscribers=2, interests=5, seconds=10, seal_seconds=10))
+    one, other = some_ids(trail, 2)[:2]
+    writer = TrailWriter(trail, 1, 1_767_300_000_000)
+    rows = [("order-7", one), ("order-8", other), ("order-8", one)]
+    columns = [
+        pa.array([row[1][place] for row in rows]).to_numpy().astype("int32" if place == 3 else "int64")
+        for place in range(4)
+    ]
+    writer.write([Aliases([row[0] for row in rows], *columns)], 1_767_300_000_001)
+    (tmp_path / "ids.txt").write_text("order-7\norder-8\norder-9\n")
+    options = Options(trail, tmp_path / "out", more={"ids": tmp_path / "ids.txt"})
+    run_job("trace", trace_job.run, options, spark=spark)
+    found = pq.read_table(tmp_path / "out" / "trace").to_pylist()
+    told = sorted((row["asked"], row["id"] or "", row["verdict"] == trace_job.UNKNOWN_ALIAS) for row in found)
+    expected = [("order-7", text(one), False), *(("order-8", text(id), False) for id in (one, other))]
+    assert told == sorted([*expected, ("order-9", "", True)])
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_declared_schemas_are_those_of_the_files(spark: SparkSession, name: str) -> None:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    declared = to_arrow_schema(spark_schema(name))
+    assert [(field.name, field.type) for field in declared][:-2] == [
+        (field.name, field.type) for field in SCHEMAS[name]
+    ]
+    assert declared.names[-2:] == ["broker", "date"]
