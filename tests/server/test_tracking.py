@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
@@ -118,3 +119,35 @@ def test_aliases_are_recorded_for_messages_that_bear_one(tmp_path: Path) -> None
 
     run(talk)
     assert Trail(tmp_path / "trail").aliased("A-17") == ids
+
+
+def test_what_has_a_receipt_survives_a_crash_with_a_journal_and_is_a_gap_without(tmp_path: Path) -> None:
+    """The crash: the directories as they are at one moment, under a broker that never gets to stop."""
+    ids: dict[bool, MessageId] = {}
+
+    async def talk(journal: bool) -> None:
+        data = tmp_path / f"journal-{journal}"
+        tracking = TrackingConfig(journal=journal)
+        async with service(data, tracking=tracking) as running:
+            reader = await subscriber(running)
+            sender = await Client.connect(running.port)
+            ids[journal] = await published(sender, 7)
+            assert (await reader.frame()).body == b"7"
+            shutil.copytree(data, tmp_path / f"crashed-{journal}")
+            for client in (reader, sender):
+                await client.close()
+        async with service(tmp_path / f"crashed-{journal}", tracking=tracking):
+            pass
+
+    for journal in (True, False):
+        run(lambda journal=journal: talk(journal))  # type: ignore[misc]
+        before = Trail(tmp_path / f"journal-{journal}" / "trail").trace(ids[journal])
+        assert before.journey.verdict is Verdict.DELIVERED
+        after = Trail(tmp_path / f"crashed-{journal}" / "trail").trace(ids[journal])
+        if journal:
+            # Complete up to the crash; what came after is not known, and the reader says so.
+            assert after.journey.verdict is Verdict.RECORDED_IN_PART
+            assert len(after.journey.delivered) == 1
+        else:
+            assert after.journey.verdict is Verdict.NOT_RECORDED
+            assert not after.journey.stops

@@ -36,7 +36,7 @@ __all__ = ["OVERFLOW_HEADER", "Conversation", "Line", "Terms"]
 log = logging.getLogger("postroad.server")
 
 # On a RECEIPT: "false" when the message was accepted while its record could not be written.
-TRACKED_HEADER = "tracked"
+UNTRACKED = {"tracked": "false"}
 
 # The header of SUBSCRIBE that chooses what happens when the subscription's queue is full.
 OVERFLOW_HEADER = "overflow"
@@ -106,6 +106,8 @@ class Conversation:
         self._keys: dict[int, str] = {}
         self._transactions = Transactions()
         self._closed = False
+        # A DISCONNECT has come: nothing that follows it counts.
+        self._parting = False
         self._timer = station.timer
         now = self._timer()
         self._beats = HeartBeats(now)
@@ -147,7 +149,7 @@ class Conversation:
 
     def received(self, data: bytes | bytearray | memoryview) -> None:
         """The socket gave bytes."""
-        if self._closed:
+        if self._closed or self._parting:
             return
         self._beats.heard = self._timer()
         found = self._decoder.receive(data)
@@ -158,7 +160,7 @@ class Conversation:
                 row = event.row
             if not self._closed:
                 self._answer(event)
-            if self._closed:
+            if self._closed or self._parting:
                 return
         if found.batch is not None and row < len(found.batch):
             self._publish(found.batch, found, row, len(found.batch))
@@ -238,25 +240,30 @@ class Conversation:
             return
         tracking = self._station.tracking
         if tracking is not None and tracking.trouble:
-            self._confirm_untracked(batch, receipts)
+            self._send(self._untracked(batch, receipts))
             return
         confirmed = stomp.render_receipts(batch, np.ascontiguousarray(receipts), np.arange(len(batch)))
-        self._reply(confirmed.data)
+        if tracking is None or not tracking.waits:
+            self._send(confirmed.data)
+        else:
+            self._reply(confirmed.tobytes(), self._untracked(batch, receipts))
 
-    def _confirm_untracked(self, batch: Batch, receipts: Columns) -> None:
-        """Say that what was accepted may be missing on record, because the record cannot be written now."""
+    def _untracked(self, batch: Batch, receipts: Columns) -> bytes:
+        """Receipts that say: what was accepted may be missing on record, because the record cannot be written now."""
+        frames = []
         for row in np.flatnonzero(receipts[:, 0] >= 0).tolist():
             receipt = batch.buffer[receipts[row, 0] : receipts[row, 1]].tobytes()
-            headers = {MESSAGE_ID_HEADER: str(batch.message(row).id), TRACKED_HEADER: "false"}
-            self._reply(stomp.receipt_frame(receipt, self.version, headers))
+            headers = {MESSAGE_ID_HEADER: str(batch.message(row).id), **UNTRACKED}
+            frames.append(stomp.receipt_frame(receipt, self.version, headers))
+        return b"".join(frames)
 
-    def _reply(self, data: bytes | memoryview) -> None:
-        """Send a receipt, once what it confirms is safe."""
+    def _reply(self, safe: bytes, unsafe: bytes) -> None:
+        """Send a receipt once what it confirms is safe, or the other one if it will not be."""
         tracking = self._station.tracking
-        if tracking is None:
-            self._send(data)
+        if tracking is None or not tracking.waits:
+            self._send(safe)
         else:
-            tracking.when_safe(lambda: self._send(data))
+            tracking.when_safe(lambda is_safe: self._send(safe if is_safe else unsafe))
 
     def _publish_identified(self, batch: Batch, receipts: Columns, message_ids: Columns) -> None:
         """Publish what has its ids already, up to the first message whose id is not one or may not be."""
@@ -324,8 +331,27 @@ class Conversation:
             self._fail(str(error), event.receipt)
             return
         if event.receipt is not None and not isinstance(event, stomp.ProtocolError | stomp.Connect):
-            self._reply(stomp.receipt_frame(event.receipt, self.version, headers))
+            self._receipt(event, event.receipt, headers)
         if isinstance(event, stomp.Disconnect):
+            self._part()
+
+    def _receipt(self, event: stomp.Event, receipt: bytes, headers: dict[str, str]) -> None:
+        untracked = {**headers, **UNTRACKED} if isinstance(event, stomp.Commit) else headers
+        self._reply(
+            stomp.receipt_frame(receipt, self.version, headers), stomp.receipt_frame(receipt, self.version, untracked)
+        )
+
+    def _part(self) -> None:
+        """The client takes its leave; receipts that still wait go first."""
+        self._parting = True
+        tracking = self._station.tracking
+        if tracking is not None and tracking.waits:
+            tracking.when_safe(lambda _: self._close_for_good())
+        else:
+            self._close_for_good()
+
+    def _close_for_good(self) -> None:
+        if not self._closed:
             self._leave("DISCONNECT", for_good=True)
             self._line.close()
 

@@ -74,8 +74,12 @@ class Safekeeping(Protocol):
     def trouble(self) -> str:
         """What keeps the record from being written; empty while all is well."""
 
-    def when_safe(self, action: Callable[[], None]) -> None:
-        """Do this once all that was recorded so far would survive a crash; at once where nothing is to wait for."""
+    @property
+    def waits(self) -> bool:
+        """Whether receipts have to wait until the record is safe."""
+
+    def when_safe(self, action: Callable[[bool], None]) -> None:
+        """Call this with True once all that was recorded so far would survive a crash, with False if it would not."""
 
 
 class Station:

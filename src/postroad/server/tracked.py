@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from postroad.errors import PostroadError
 from postroad.server.config import ConfigError
 from postroad.server.extras import has
+from postroad.server.journaling import JournalKeeper, recover
 from postroad.server.keeping import Keeper
 from postroad.tracking import Answer, ExactRecorder, Gap, Subscriber, merged
-from postroad.trail import Backlog, Trail, TrailError, TrailWriter
+from postroad.tracking.journaling import Journaled
+from postroad.trail import DAY_MS, Backlog, Journal, Trail, TrailError, TrailWriter, expire, sweep
 from postroad.trail.coverage import NOT_YET_WRITTEN
 
 if TYPE_CHECKING:
@@ -23,6 +28,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Tracking", "make_tracking"]
 
+log = logging.getLogger("postroad.tracking")
+
+# Journal and old files are let go of this often.
+UPKEEP_SECONDS = 10.0
+
 
 class Tracking:
     """The record of one broker, while it runs.
@@ -34,7 +44,9 @@ class Tracking:
         clock: the broker's time in ms.
         backlog_bytes: what may wait for a disk that does not take it.
         probe: asks filters.
-        kept: called when the trail is complete through a time.
+        journal: takes what the recorder is told before receipts are given; none without.
+        recover: adds what a crash left in the journal to the trail.
+        retention: days and bytes to keep at most, 0 for no bound; None keeps all.
 
     Attributes:
         core: knows the names of who is here now; set once there is one.
@@ -48,7 +60,9 @@ class Tracking:
         clock: Callable[[], int],
         backlog_bytes: int,
         probe: Probe | None = None,
-        kept: Callable[[int], None] | None = None,
+        journal: Journal | None = None,
+        recover: Callable[[], int] | None = None,
+        retention: tuple[int, int] | None = None,
     ) -> None:
         self.recorder = recorder
         self.core: Broker | None = None
@@ -57,24 +71,80 @@ class Tracking:
         self._clock = clock
         self._probe = probe
         self._backlog = Backlog(lambda now: TrailWriter(root, broker, now), backlog_bytes)
-        self._keeper = Keeper(recorder, self._backlog, clock, kept)
+        self._keeper = Keeper(recorder, self._backlog, clock, self._kept)
+        self._journal = None if journal is None else JournalKeeper(journal)
+        self._recover = recover
+        self._retention = retention
+        self._through = 0
+        self._upkeep: asyncio.Task[None] | None = None
 
-    def when_safe(self, action: Callable[[], None]) -> None:
-        """Do this once all that was recorded so far would survive a crash; without a journal, at once."""
-        action()
+    def _kept(self, through: int) -> None:
+        self._through = through
+
+    @property
+    def waits(self) -> bool:
+        """Whether receipts have to wait until the record is safe: with a journal."""
+        return self._journal is not None
+
+    def when_safe(self, action: Callable[[bool], None]) -> None:
+        """Call this with True once all that was recorded so far would survive a crash, with False if it would not."""
+        assert self._journal is not None
+        self._journal.when_safe(action)
 
     async def start(self) -> None:
-        """Begin to write."""
+        """Add what a crash left in the journal to the trail, and begin to write."""
+        recovered = self._recover is not None and await self._keeper.in_thread(self._recovered)
         await self._keeper.start()
+        if self._journal is not None:
+            if recovered:
+                self._journal.journal.forget_earlier()
+            self._journal.start()
+        self._upkeep = asyncio.create_task(self._keep_up())
+
+    def _recovered(self) -> bool:
+        assert self._recover is not None
+        try:
+            entries = self._recover()
+        except (PostroadError, OSError) as error:
+            log.error("journal not recovered; it is kept for the next start", extra={"reason": str(error)})
+            return False
+        if entries:
+            log.warning("recovered from the journal", extra={"entries": entries})
+        return True
 
     async def stop(self) -> None:
         """Write all there is."""
+        if self._upkeep is not None:
+            self._upkeep.cancel()
         await self._keeper.stop()
+        if self._journal is not None:
+            await self._journal.stop()
 
     @property
     def trouble(self) -> str:
         """What keeps the record from being written; empty while all is well."""
         return self._keeper.trouble
+
+    async def _keep_up(self) -> None:
+        """Now and then: let go of journal that the trail has, and of trail that need not be kept."""
+        while True:
+            await asyncio.sleep(UPKEEP_SECONDS)
+            try:
+                if self._journal is not None:
+                    await self._journal.release(self._through)
+                if self._retention is not None:
+                    await self._keeper.in_thread(self._expire)
+            except (PostroadError, OSError) as error:
+                log.warning("trail not tidied", extra={"reason": str(error)})
+
+    def _expire(self) -> None:
+        assert self._retention is not None
+        days, size = self._retention
+        now = self._clock()
+        expired = expire(self._root, self._broker, now, days * DAY_MS if days else None, size or None)
+        if expired.files:
+            log.info("old records deleted", extra={"files": expired.files, "bytes": expired.bytes})
+        sweep(self._root, self._broker, now)
 
     def statistics(self) -> dict[str, Any]:
         """Counts of the recorder and of the writing."""
@@ -137,5 +207,20 @@ def make_tracking(config: BrokerConfig, clock: Callable[[], int]) -> Tracking | 
             "pip install 'postroad[tracking]'"
         )
     root = Path(settings.trail) if settings.trail is not None else Path(config.data) / "trail"
-    recorder = ExactRecorder(config.number, clock(), int(settings.persist_seconds * 1_000), settings.memory_bytes)
-    return Tracking(recorder, root, config.number, clock, settings.memory_bytes)
+    recorder = _recorder(config, clock())
+    journal = Journal(root, config.number) if settings.journal else None
+    return Tracking(
+        recorder if journal is None else Journaled(recorder, journal.append),
+        root,
+        config.number,
+        clock,
+        settings.memory_bytes,
+        journal=journal,
+        recover=None if journal is None else lambda: recover(root, config.number, lambda now: _recorder(config, now)),
+        retention=(settings.keep_days, settings.keep_bytes) if settings.keep_days or settings.keep_bytes else None,
+    )
+
+
+def _recorder(config: BrokerConfig, now: int) -> TrackingRecorder:
+    settings = config.tracking
+    return ExactRecorder(config.number, now, int(settings.persist_seconds * 1_000), settings.memory_bytes)

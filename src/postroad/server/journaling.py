@@ -1,0 +1,119 @@
+"""The journal of a running broker: receipts wait for it, and what a crash left in it is added to the trail."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from postroad.errors import PostroadError
+from postroad.tracking.journaling import retell
+from postroad.trail import Journal, TrailWriter, replay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from postroad.tracking import TrackingRecorder
+
+__all__ = ["JournalKeeper", "recover"]
+
+log = logging.getLogger("postroad.tracking")
+
+
+def recover(root: Path, broker: int, fresh: Callable[[int], TrackingRecorder]) -> int:
+    """Add to the trail what the journal of a run that crashed has beyond it; answers how many entries there were.
+
+    Args:
+        root: the trail.
+        broker: whose.
+        fresh: a recorder that begins at a time.
+
+    Raises:
+        PostroadError: the disk does not take it.
+    """
+    warnings: list[str] = []
+    writer = TrailWriter.resume(root, broker)
+    if writer is None:
+        return 0
+    recorder = fresh(writer.run.through)
+    told, last = 0, writer.run.through
+    for entry in replay(root, broker, warnings):
+        try:
+            last = max(last, retell(entry, recorder))
+            told += 1
+        except PostroadError as error:
+            warnings.append(str(error))
+    if told:
+        # All that was observed is told: the record is complete one moment past the last of it.
+        for job in recorder.due(last + 1, force=True):
+            writer.write(job.make(), max(job.through, writer.run.through))
+            recorder.release(job.number)
+    for warning in warnings:
+        log.warning("journal", extra={"reason": warning})
+    return told
+
+
+class JournalKeeper:
+    """Forces the journal to disk, many entries at once, and tells who waits for it.
+
+    Args:
+        journal: takes entries on the loop, and is synced here.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self._waiting: deque[tuple[int, Callable[[bool], None]]] = deque()
+        self._wanted = asyncio.Event()
+        # A thread of its own: a receipt must not wait while a file of the trail is written.
+        self._thread = ThreadPoolExecutor(1, "postroad-journal")
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to sync."""
+        self._task = asyncio.create_task(self._sync_for_ever())
+
+    async def stop(self) -> None:
+        """Sync what is left; whoever waits is told."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            await self._sync()
+        self._thread.shutdown()
+
+    def when_safe(self, action: Callable[[bool], None]) -> None:
+        """Call this with True once all entries so far are on disk, with False if the disk does not take them."""
+        if self.journal.position <= self.journal.durable and not self._waiting:
+            action(not self.journal.trouble)
+            return
+        self._waiting.append((self.journal.position, action))
+        self._wanted.set()
+
+    async def release(self, through: int) -> None:
+        """The trail has everything up to a time: the journal need not."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self.journal.release, through)
+
+    async def _sync_for_ever(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            try:
+                await self._sync()
+            except Exception:
+                log.exception("internal error", extra={"where": "journal"})
+
+    async def _sync(self) -> None:
+        try:
+            durable = await asyncio.get_running_loop().run_in_executor(self._thread, self.journal.sync)
+            safe = True
+        except PostroadError as error:
+            log.warning("journal not written", extra={"reason": str(error)})
+            # Messages do not wait for a broken disk. Their receipts say that they are not on record.
+            durable, safe = self.journal.position, False
+        while self._waiting and self._waiting[0][0] <= durable:
+            position, action = self._waiting.popleft()
+            action(safe and position > self.journal.lost_through)
+        if self._waiting:
+            self._wanted.set()
