@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["FileEntry", "Group", "describe_file", "file_path", "footer_checksum", "render", "write_file"]
 
-# zstd's default. Level 9 saves 2 % on passages and takes four times as long.
-COMPRESSION_LEVEL = 3
+# Measured on passages: 0.5 % smaller than zstd's default of 3 for 15 % more time; higher levels gain nothing more.
+COMPRESSION_LEVEL = 5
+# Pages of version 2 leave the bits that tell null from not null uncompressed: 1 % more for columns of lists.
+PAGE_VERSION = "1.0"
 _MAGIC = b"PAR1"
 _TAIL = 8  # the length of the footer, and the magic
 
@@ -93,11 +95,13 @@ def render(table: str, broker: int, rows: Any) -> memoryview:
         sink,
         layout.schema,
         version="2.6",
-        data_page_version="2.0",
+        data_page_version=PAGE_VERSION,
         compression="zstd",
         compression_level=COMPRESSION_LEVEL,
         use_dictionary=[field.name for field in layout.schema if field.name not in plain | {"data", "keys", "alias"}],
         column_encoding=dict.fromkeys(layout.delta, "DELTA_BINARY_PACKED"),
+        # Footers are one part in a hundred of small files: only what readers choose row groups by.
+        write_statistics=[name for name in layout.schema.names if name in layout.statistics],
         # The serialised Arrow schema would be a kilobyte in every footer, and says nothing that Parquet's does not.
         store_schema=False,
         write_page_checksum=True,

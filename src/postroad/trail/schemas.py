@@ -50,6 +50,11 @@ class Table(NamedTuple):
     delta: tuple[str, ...]
     group_rows: int = ROW_GROUP_ROWS
 
+    @property
+    def statistics(self) -> frozenset[str]:
+        """Columns whose least and largest values are in the footers."""
+        return frozenset({self.time, self.origin, self.number, self.sort[0], "time_to"}) - {""}
+
 
 _WIDE, _SHORT, _TEXT, _BYTES = pa.int64(), pa.int32(), pa.string(), pa.binary()
 
