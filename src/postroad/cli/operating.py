@@ -15,6 +15,7 @@ from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
     from postroad.network import Listener, NetworkRun
+    from postroad.server import TrackingConfig
     from postroad.topology import Plan
 
 __all__ = ["status", "stop", "up"]
@@ -42,6 +43,9 @@ def up(
     ] = None,
     wait: Annotated[float, typer.Option(min=1, help="Seconds that the network may take to come up.")] = 300.0,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    recorder: Annotated[str, typer.Option(help="What is kept: none, log, exact, bloom or sealed.")] = "auto",
+    persist: Annotated[float, typer.Option(min=0.1, help="Seconds after which the record is written at least.")] = 60.0,
+    journal: Annotated[bool, typer.Option("--journal", help="A crash loses nothing that has a receipt.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start every broker of a plan as a process, wait until they are linked, and watch them until Ctrl-C."""
@@ -53,11 +57,25 @@ def up(
     read = _read(plan)
     if detach:
         options = ["--data", place.root, "--directory-port", directory_port, "--directory-host", directory_host]
-        options += ["--wait", wait, "--log-level", log_level, "--json"]
+        options += ["--wait", wait, "--log-level", log_level, "--recorder", recorder, "--persist", persist, "--json"]
+        options += ["--journal"] if journal else []
         _start_in_background([str(each) for each in (plan, *options)], place.root, secret, as_json)
         return
-    options_given = RunOptions(secret, log_level, directory_host, directory_port, wait)
+    tracking = _tracking(recorder, persist, journal)
+    options_given = RunOptions(secret, log_level, directory_host, directory_port, wait, tracking)
     asyncio.run(_until_stopped(NetworkRun(read, plan, place, _listener(as_json), options_given)))
+
+
+def _tracking(recorder: str, persist: float, journal: bool) -> TrackingConfig:
+    import msgspec
+
+    from postroad.server import TrackingConfig
+
+    fields = {"recorder": recorder, "persist_seconds": persist, "journal": journal}
+    try:
+        return msgspec.convert(fields, TrackingConfig)
+    except msgspec.ValidationError as error:
+        raise PostroadError(f"--recorder {recorder!r}: {error}") from None
 
 
 def _read(path: Path) -> Plan:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from postroad.network.processes import ProcessMark
+    from postroad.network.running import RunOptions
     from postroad.network.state import Place
     from postroad.topology import Plan
 
@@ -36,15 +37,18 @@ TAIL_LINES = 12
 _PROGRAM = ("-c", "from postroad.cli import main; main()")
 
 
-def prepare(plan: Plan, place: Place, secret: str | None, log_level: str) -> list[BrokerEntry]:
+def prepare(plan: Plan, place: Place, options: RunOptions) -> list[BrokerEntry]:
     """Write the settings of every broker; none runs yet."""
     taken = {port for broker in plan.brokers for port in (broker.port, broker.link_port)}
     graph = plan.graph()
     entries = []
     for broker, admin_port in zip(plan.brokers, free_ports(len(plan.brokers), taken), strict=True):
         number = broker.number
-        config = broker_config(plan, number, place.data(number).resolve(), secret=secret, admin_port=admin_port)
-        write_config(place.config_file(number), msgspec.structs.replace(config, log_level=log_level))
+        config = broker_config(plan, number, place.data(number).resolve(), secret=options.secret, admin_port=admin_port)
+        trail = options.tracking.trail or str(place.trail.resolve())
+        tracking = msgspec.structs.replace(options.tracking, trail=trail)
+        settings = msgspec.structs.replace(config, log_level=options.log_level, tracking=tracking)
+        write_config(place.config_file(number), settings)
         host = f"[{broker.host}]" if ":" in broker.host else broker.host
         entries.append(
             BrokerEntry(

@@ -19,6 +19,7 @@ from postroad.network.ports import check_ports
 from postroad.network.processes import mark_of
 from postroad.network.state import NetworkState
 from postroad.network.watching import Condition, Watch, missing
+from postroad.server import TrackingConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +48,7 @@ class RunOptions(NamedTuple):
         directory_host: the address of the directory.
         directory_port: its port; 0 takes a free one.
         wait_seconds: how long the network may take to come up.
+        tracking: what the brokers keep of messages; their trails go into one directory.
     """
 
     secret: str | None = None
@@ -54,6 +56,7 @@ class RunOptions(NamedTuple):
     directory_host: str = "127.0.0.1"
     directory_port: int = DIRECTORY_PORT
     wait_seconds: float = 300.0
+    tracking: TrackingConfig = TrackingConfig()
 
 
 class Listener(Protocol):
@@ -126,7 +129,7 @@ class NetworkRun:
             check_ports(self._plan)
             server = await self._open_directory()
             try:
-                prepared = prepare(self._plan, self._place, self._options.secret, self._options.log_level)
+                prepared = prepare(self._plan, self._place, self._options)
                 self._entries = {entry.number: entry for entry in prepared}
                 await self._start()
                 while not self._told_to_stop.is_set():

@@ -5,6 +5,7 @@ DIR/network.lock              held by the process that watches the brokers
 DIR/brokers/N/broker.toml     the settings of broker N
 DIR/brokers/N/broker.log      what it printed
 DIR/brokers/N/data            what must survive a restart
+DIR/trail                     where messages went, of all brokers
 """
 
 from __future__ import annotations
@@ -81,6 +82,11 @@ class Place(msgspec.Struct, frozen=True):
     def lock_file(self) -> Path:
         """Held as long as the network is watched."""
         return self.root / "network.lock"
+
+    @property
+    def trail(self) -> Path:
+        """Where the brokers write what passed, each its own files."""
+        return self.root / "trail"
 
     @property
     def watcher_log(self) -> Path:

@@ -9,6 +9,7 @@ from postroad.server.planning import broker_config
 from postroad.server.reservation import ReservationError
 from postroad.server.running import run_broker
 from postroad.server.service import ListenError, Service
+from postroad.server.tracking import TrackingConfig
 
 __all__ = [
     "BrokerConfig",
@@ -18,6 +19,7 @@ __all__ = [
     "ServerStatistics",
     "Service",
     "TlsConfig",
+    "TrackingConfig",
     "broker_config",
     "log_to_stderr",
     "read_config",

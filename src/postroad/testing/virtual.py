@@ -10,6 +10,7 @@ from postroad.client.sending import header_text
 from postroad.errors import PostroadError
 from postroad.messages import Draft
 from postroad.simulation import SimulatedNetwork
+from postroad.simulation.links import LinkQuality
 from postroad.testing.surface import LinkTraffic, NotSettled
 from postroad.topology import Station
 
@@ -42,9 +43,13 @@ class VirtualNetwork:
 
         def strategy(number: int, now: int, interested: Interested) -> Strategy:
             station = stations.get(number, Station())
-            return make_strategy(plan.strategy, number, now, interested, station=station, settings=plan.settings)
+            return make_strategy(
+                plan.strategy, number, now, interested, station=station, settings=plan.settings, custody=custody
+            )
 
-        self.simulated = SimulatedNetwork(plan.graph(), strategy, random.Random(seed), delay_ms=delay_ms)
+        custody = plan.delivery == "custody"
+        quality = LinkQuality(delay_ms=delay_ms)
+        self.simulated = SimulatedNetwork(plan.graph(), strategy, random.Random(seed), quality=quality, custody=custody)
         self._running = set(plan.graph().brokers)
         self._cut: set[frozenset[int]] = set()
         self._subscribers: dict[str, int] = {}
