@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from postroad.filters.bloom import BloomFilter, bloom_contains, count_ones
 from postroad.filters.errors import FilterError
-from postroad.filters.hashing import SEED, derived_key, derived_keys, hash_bytes, hash_ids, hash_spans, mix64
+from postroad.filters.hashing import (
+    SEED,
+    derived_key,
+    derived_keys,
+    derived_pairs,
+    hash_bytes,
+    hash_ids,
+    hash_spans,
+    mix64,
+)
 from postroad.filters.positions import MAX_HASHES, MAX_POSITIONS, ONE_WORD_POSITIONS, positions
 from postroad.filters.ribbon import MAX_RIBBON_COLUMNS, MAX_RIBBON_KEYS, RibbonFilter, ribbon_bits
 from postroad.filters.sizing import (
@@ -40,6 +49,7 @@ __all__ = [
     "count_ones",
     "derived_key",
     "derived_keys",
+    "derived_pairs",
     "effective_rate",
     "false_positive_rate",
     "filled_rate",

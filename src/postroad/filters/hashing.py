@@ -23,11 +23,13 @@ __all__ = [
     "SEED",
     "derived_key",
     "derived_keys",
+    "derived_pairs",
     "derived_word",
     "hash_bytes",
     "hash_ids",
     "hash_span",
     "hash_spans",
+    "id_word",
     "mix64",
     "mix_word",
 ]
@@ -144,11 +146,17 @@ def _swapped(word: np.uint64) -> np.uint64:
     return swapped
 
 
+@device
+def id_word(head: np.uint64, tail: np.uint64) -> np.uint64:
+    """The hash of an id inside kernels, from the two halves that `Batch.ids` holds."""
+    total = _absorb(_SEED + _P5 + _SIXTEEN, _swapped(head))
+    return _avalanche(_absorb(total, _swapped(tail)))
+
+
 @kernel("void(uint64[:, ::1], uint64[::1])", allocates=False)
 def _hash_ids(ids: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> None:
     for row in range(len(ids)):
-        total = _absorb(_SEED + _P5 + _SIXTEEN, _swapped(ids[row, 0]))
-        hashes[row] = _avalanche(_absorb(total, _swapped(ids[row, 1])))
+        hashes[row] = id_word(ids[row, 0], ids[row, 1])
 
 
 @kernel("void(Array(uint8, 1, 'C', readonly=True), int32[::1], int32[::1], uint64[::1])", allocates=False)
@@ -204,4 +212,12 @@ def derived_keys(hashes: NDArray[np.uint64], number: int) -> NDArray[np.uint64]:
     """`derived_key` of many hashes with one number."""
     keys = np.empty(len(hashes), np.uint64)
     _derived_keys(hashes, np.uint64(mix64(number)), keys)
+    return keys
+
+
+def derived_pairs(word: int, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """`derived_key` of one hash with many numbers."""
+    mixed, keys = np.empty(len(numbers), np.uint64), np.empty(len(numbers), np.uint64)
+    _derived_keys(numbers, np.uint64(0), mixed)
+    _derived_keys(mixed, np.uint64(word), keys)
     return keys

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from postroad.tracking.answers import Answer, AnswerError, Subscriber, decode_answer, encode_answer
+from postroad.tracking.bloom import BloomRecorder
 from postroad.tracking.chronicle import Chapter, Chronicle
 from postroad.tracking.contract import Job, Recorder, TrackingRecorder, TrackingStatistics
 from postroad.tracking.exact import ExactRecorder
 from postroad.tracking.findings import Drop, Findings, Gap, Hit, merged
+from postroad.tracking.history import NUMBERED, HistoryName
 from postroad.tracking.latency import LATENCY_BUCKETS, LATENCY_GROWTH, LatencySketch, bucket_limits
+from postroad.tracking.log import LogRecorder
 from postroad.tracking.presence import Presence
+from postroad.tracking.probing import Evidence, covers, error_rate, evidence_of, probe, without_superseded
 from postroad.tracking.reconstruction import Exploration, Journey, LostHop, PrunedHop, Reconstruction, Stop
+from postroad.tracking.sealed import SealedRecorder
 from postroad.tracking.segments import (
     ADDENDUM,
     HERE,
@@ -27,6 +32,7 @@ from postroad.tracking.segments import (
     Shed,
     Timings,
 )
+from postroad.tracking.settings import HistorySettings, TrackingError
 from postroad.tracking.telling import Told, journey_document, told
 from postroad.tracking.verdicts import Verdict
 
@@ -35,19 +41,24 @@ __all__ = [
     "HERE",
     "LATENCY_BUCKETS",
     "LATENCY_GROWTH",
+    "NUMBERED",
     "Aliases",
     "Answer",
     "AnswerError",
     "Attachments",
+    "BloomRecorder",
     "Chapter",
     "Chronicle",
     "Drop",
+    "Evidence",
     "ExactRecorder",
     "Exploration",
     "FilterSegment",
     "Findings",
     "Gap",
     "HistoryKind",
+    "HistoryName",
+    "HistorySettings",
     "Hit",
     "Job",
     "Journey",
@@ -55,6 +66,7 @@ __all__ = [
     "LatencySketch",
     "LinkChanges",
     "Lists",
+    "LogRecorder",
     "LogRecords",
     "LostHop",
     "Names",
@@ -63,19 +75,26 @@ __all__ = [
     "PrunedHop",
     "Reconstruction",
     "Recorder",
+    "SealedRecorder",
     "Segment",
     "Shed",
     "Stop",
     "Subscriber",
     "Timings",
     "Told",
+    "TrackingError",
     "TrackingRecorder",
     "TrackingStatistics",
     "Verdict",
     "bucket_limits",
+    "covers",
     "decode_answer",
     "encode_answer",
+    "error_rate",
+    "evidence_of",
     "journey_document",
     "merged",
+    "probe",
     "told",
+    "without_superseded",
 ]

@@ -1,0 +1,121 @@
+"""The recorder `bloom`: a filter of fixed shape per history, its bits set as messages come; the paper's way.
+
+Its memory is m / 8 bytes per open history, however little is in it, and what is stored is as large: the shape must fit
+the traffic. In return no hash is kept, and what is open is as small as what is stored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.filters import count_ones
+from postroad.tracking.histories import HistoryRecorder
+from postroad.tracking.intake import take_bits
+from postroad.tracking.probing import evidence_of
+from postroad.tracking.sealed import Made, segment_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from postroad.filters import Shape
+    from postroad.messages import MessageId
+    from postroad.tracking.contract import Rows
+    from postroad.tracking.findings import Findings
+    from postroad.tracking.history import History
+    from postroad.tracking.segments import FilterSegment, Segment
+    from postroad.tracking.settings import HistorySettings
+
+__all__ = ["BloomRecorder"]
+
+_NOTHING = np.uint64(0)
+
+
+def _segment(history: History, shape: Shape, now: int) -> FilterSegment:
+    words = history.words
+    assert words is not None
+    data = words.astype("<u8", copy=False).tobytes()
+    return segment_of(history, shape.n, Made("bloom", shape.m, shape.k, 0, count_ones(words), data), now)
+
+
+class BloomRecorder(HistoryRecorder):
+    """Fixed m, k and n for every history."""
+
+    def __init__(self, broker: int, settings: HistorySettings, now: int) -> None:
+        super().__init__(broker, settings, now)
+        self._words = (settings.shape.m + 63) // 64
+        self._handed: dict[int, list[History]] = {}
+
+    @property
+    def _capacity(self) -> int:
+        return self.settings.shape.n
+
+    def _take(
+        self,
+        history: History,
+        ids: NDArray[np.uint64],
+        rows: Rows,
+        first: int,
+        derived: int | None,
+        now: int,
+        tolerance: int,
+    ) -> None:
+        words = history.words
+        if words is None:
+            words = history.words = np.zeros(self._words, np.uint64)
+        shape, room = self.settings.shape, self._capacity - history.entries
+        mixed = _NOTHING if derived is None else self._mixed_number(derived)
+        report, late = self._reset_report()
+        is_derived = derived is not None
+        take_bits(ids, rows, first, is_derived, mixed, now, tolerance, words, shape.m, shape.k, room, report, late)
+
+    def _make_room(self) -> None:
+        """Each open history costs its whole filter: with too many, the fullest are sealed first."""
+        most = max(1, self.settings.budget // (8 * self._words))
+        while len(self._open) > most:
+            self._seal_largest(1)
+
+    def _ready(self, now: int, force: bool) -> bool:
+        settings = self.settings
+        self._seal_old(now, 0 if force else max(settings.interval, settings.hold))
+        waited = now - self._handed_over
+        return (
+            force
+            or waited >= settings.interval
+            or bool(self._sealed and waited >= settings.linger)
+            or 8 * self._words * len(self._sealed) > settings.budget
+        )
+
+    def _hand_over(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
+        histories, self._sealed = self._sealed, []
+        if self.settings.hold > self.settings.interval:
+            for history in self._open.values():
+                if now - history.stored >= self.settings.interval:
+                    histories.append(history.frozen())
+                    history.stored = now
+        self._handed[number] = histories
+        shape = self.settings.shape
+        return lambda: [_segment(history, shape, now) for history in histories]
+
+    def _let_go(self, number: int) -> None:
+        self._handed.pop(number, None)
+
+    def _holdings(self) -> tuple[int, int, int, int, int]:
+        filters = len(self._open) + len(self._sealed) + sum(map(len, self._handed.values()))
+        entries = sum(history.entries for history in self._open.values())
+        return len(self._open), entries, 8 * self._words * filters, self._singles, self._early_seals
+
+    def findings(self, identity: MessageId, now: int) -> Findings:
+        """What the open filters say, and those that are not released."""
+        self._note_acknowledgements(now)
+        skew, shape = self.settings.skew, self.settings.shape
+        neighbours = self.chronicle.neighbours.between(identity.time - skew, now)
+        subscribers = self.chronicle.subscribers.between(identity.time - skew, now)
+        handed = [history for histories in self._handed.values() for history in histories]
+        histories = [*self._open.values(), *self._sealed, *handed]
+        segments = (_segment(one, shape, now) for one in histories if one.name.origin == identity.broker)
+        evidence = evidence_of(segments, identity, neighbours, subscribers)
+        return evidence.findings(self.broker, self.chronicle.drops(identity.head, identity.tail))

@@ -1,0 +1,145 @@
+"""Open histories by name: opened by the first record, sealed when full, when old, or when memory is short."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.filters import mix64
+from postroad.tracking.history import MAX_SINGLES, NUMBERED, History, HistoryName
+from postroad.tracking.intake import EARLIEST, LATES, LATEST, REPORT, TAKEN
+from postroad.tracking.keeping import KeepingRecorder
+from postroad.tracking.segments import HistoryKind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from postroad.tracking.contract import Rows
+    from postroad.tracking.settings import HistorySettings
+
+__all__ = ["HistoryRecorder"]
+
+_LOW_WORD = 0xFFFFFFFF
+_MANY_NUMBERS = 100_000  # mixed numbers that are remembered, some 10 MB
+_AGES = 1 << 62
+
+
+class HistoryRecorder(KeepingRecorder):
+    """A recorder of histories; subclasses say where keys go."""
+
+    def __init__(self, broker: int, settings: HistorySettings, now: int) -> None:
+        super().__init__(broker, settings, now)
+        # In the order they were opened: a history that is opened again comes last.
+        self._open: dict[HistoryName, History] = {}
+        self._sealed: list[History] = []
+        self._slots = 0
+        self._singles = 0
+        self._early_seals = 0
+        self._mixed: dict[int, np.uint64] = {}
+        self._report = np.zeros(REPORT, np.int64)
+        self._late = np.zeros(1024, np.int64)
+
+    def _record(self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int) -> None:
+        settings = self.settings
+        apart = settings.layout == "paper" and kind in NUMBERED
+        subject = number if apart else 0
+        derived = number if not apart and kind in NUMBERED else None
+        # On its way a message is delayed; at its entry its id is new.
+        tolerance = settings.tolerance + (settings.jitter if kind != HistoryKind.PUBLISHED else 0)
+        if len(rows) > len(self._late):
+            self._late = np.zeros(2 * len(rows), np.int64)
+        first, ordered = 0, False
+        while first < len(rows):
+            name = HistoryName(kind, int(ids[rows[first], 0]) & _LOW_WORD, subject)
+            history = self._open.get(name)
+            if history is None:
+                history = self._begin(name, now)
+            self._take(history, ids, rows, first, derived, now, tolerance)
+            first += int(self._report[TAKEN])
+            self._note_times(history)
+            if first < len(rows) and not ordered and int(ids[rows[first], 0]) & _LOW_WORD != name.origin:
+                # Several origins: what is left, one origin after the other.
+                rest = rows[first:]
+                rows, first, ordered = rest[np.argsort(ids[rest, 0] & np.uint64(_LOW_WORD), kind="stable")], 0, True
+        self._make_room()
+
+    def _begin(self, name: HistoryName, now: int) -> History:
+        self._slots += 1
+        history = History(name, self._slots, now, now)
+        self._open[name] = history
+        return history
+
+    def _reset_report(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        self._report[EARLIEST], self._report[LATEST], self._report[LATES] = _AGES, -1, 0
+        return self._report, self._late
+
+    def _note_times(self, history: History) -> None:
+        taken, earliest, latest, lates = self._report.tolist()
+        history.entries += taken
+        if earliest < history.time_from:
+            history.time_from = earliest
+        if latest > history.time_to:
+            history.time_to = latest
+        if lates:
+            history.late.append(np.unique(self._late[:lates]))
+            history.late_count += len(history.late[-1])
+            self._singles += lates
+        if history.entries >= self._capacity or history.late_count >= MAX_SINGLES:
+            self._seal(history)
+
+    def _seal(self, history: History) -> None:
+        del self._open[history.name]
+        self._sealed.append(history)
+
+    def _seal_old(self, now: int, age: int) -> None:
+        """Seal what has been open for so long: the first in line, as they stand in the order of opening."""
+        while self._open:
+            history = next(iter(self._open.values()))
+            if now - history.opened < age:
+                break
+            self._seal(history)
+
+    def _seal_largest(self, enough: int) -> None:
+        """Seal the largest open histories until so many entries are sealed."""
+        sealed = 0
+        for history in sorted(self._open.values(), key=lambda history: -history.entries):
+            if sealed >= enough:
+                break
+            sealed += history.entries
+            self._seal(history)
+            self._early_seals += 1
+
+    def _mixed_number(self, number: int) -> np.uint64:
+        mixed = self._mixed.get(number)
+        if mixed is None:
+            if len(self._mixed) >= _MANY_NUMBERS:
+                self._mixed.clear()
+            mixed = self._mixed[number] = np.uint64(mix64(number))
+        return mixed
+
+    def _oldest(self, now: int) -> int:
+        return min((history.stored for history in self._open.values()), default=now)
+
+    @property
+    @abstractmethod
+    def _capacity(self) -> int:
+        """The most entries of a history."""
+
+    @abstractmethod
+    def _take(
+        self,
+        history: History,
+        ids: NDArray[np.uint64],
+        rows: Rows,
+        first: int,
+        derived: int | None,
+        now: int,
+        tolerance: int,
+    ) -> None:
+        """Put rows from `first` on into a history, and report how many and their times."""
+
+    @abstractmethod
+    def _make_room(self) -> None:
+        """Called when records came in: seal histories if memory is short."""

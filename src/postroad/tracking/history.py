@@ -1,0 +1,79 @@
+"""An open history: what it is of, and the times in it. Where its keys are is its recorder's business."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from postroad.tracking.segments import HistoryKind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["MAX_SINGLES", "NUMBERED", "History", "HistoryName"]
+
+# Single times in one history before it is sealed: half a megabyte. Repeats within a batch count once.
+MAX_SINGLES = 65_536
+# An empty range: nothing lies in it, and any time widens it to itself.
+_NEVER_FROM, _NEVER_TO = 1 << 62, -1
+
+# Kinds whose keys are about a neighbour or a subscriber too.
+NUMBERED = frozenset(
+    {
+        HistoryKind.FORWARDED,
+        HistoryKind.ARRIVED,
+        HistoryKind.DELIVERED,
+        HistoryKind.ACKNOWLEDGED,
+        HistoryKind.REFUSED,
+        HistoryKind.QUEUED,
+    }
+)
+
+
+class HistoryName(NamedTuple):
+    """Which history: see `FilterSegment`."""
+
+    kind: int
+    origin: int
+    subject: int
+
+
+@dataclass(slots=True, eq=False)
+class History:
+    """One filter-to-be. `stored` is when a copy of it was last handed over, else when it was opened."""
+
+    name: HistoryName
+    slot: int
+    opened: int
+    stored: int
+    entries: int = 0
+    time_from: int = _NEVER_FROM
+    time_to: int = _NEVER_TO
+    late: list[NDArray[np.int64]] = field(default_factory=list)
+    late_count: int = 0
+    words: NDArray[np.uint64] | None = None
+
+    def singles(self) -> NDArray[np.int64]:
+        """The times outside the range, once each, ascending."""
+        if not self.late:
+            return np.zeros(0, np.int64)
+        times = np.unique(np.concatenate(self.late))
+        return times[(times < self.time_from) | (times > self.time_to)]
+
+    def frozen(self) -> History:
+        """A copy that no longer changes."""
+        words = None if self.words is None else self.words.copy()
+        return History(
+            self.name,
+            self.slot,
+            self.opened,
+            self.stored,
+            self.entries,
+            self.time_from,
+            self.time_to,
+            list(self.late),
+            self.late_count,
+            words,
+        )

@@ -1,0 +1,165 @@
+"""What the recorders of histories (`bloom` and `sealed`) and the plain log do alike."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.tracking.chronicle import Chronicle
+from postroad.tracking.contract import Job, TrackingStatistics
+from postroad.tracking.segments import HistoryKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from postroad.messages import Batch, MessageId
+    from postroad.tracking.contract import Rows
+    from postroad.tracking.findings import Findings
+    from postroad.tracking.segments import Segment
+    from postroad.tracking.settings import HistorySettings
+
+__all__ = ["KeepingRecorder"]
+
+# Acknowledgements come one by one: they are collected, and recorded together.
+_ACKNOWLEDGEMENTS = 512
+
+
+class KeepingRecorder(ABC):
+    """Turns what the broker reports into (kind, number, ids), and what is ready into jobs."""
+
+    def __init__(self, broker: int, settings: HistorySettings, now: int) -> None:
+        self.broker = broker
+        self.settings = settings
+        self.chronicle = Chronicle(now)
+        self._every = np.arange(1024)
+        self._acknowledgements: list[tuple[int, int, int, bool]] = []
+        self._recorded = 0
+        self._jobs = 0
+        self._pending = 0
+        self._through = now - 1
+        self._handed_over = now
+        # The chronicle's part of the contract, as it is.
+        self.shed = self.chronicle.shed
+        self.dropped = self.chronicle.dropped
+        self.publishes = self.chronicle.publishes
+        self.subscribed = self.chronicle.subscribed
+        self.unsubscribed = self.chronicle.unsubscribed
+        self.linked = self.chronicle.linked
+        self.unlinked = self.chronicle.unlinked
+        self.aliased = self.chronicle.aliased
+        self.timed = self.chronicle.timed
+
+    def accepted(self, batch: Batch, now: int) -> None:
+        """The rows entered the network here."""
+        self._note(HistoryKind.PUBLISHED, 0, batch.ids, self._rows(len(batch)), now)
+
+    def arrived(self, batch: Batch, link: int, now: int) -> None:
+        """The rows came from a neighbour."""
+        rows = self._rows(len(batch))
+        self._note(HistoryKind.ROUTED, 0, batch.ids, rows, now)
+        self._note(HistoryKind.ARRIVED, link, batch.ids, rows, now)
+
+    def relayed(self, batch: Batch, rows: Rows, link: int, now: int) -> None:
+        """The rows were handed to a link."""
+        self._note(HistoryKind.FORWARDED, link, batch.ids, rows, now)
+
+    def queued(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
+        """The rows wait for a subscription."""
+        self._note(HistoryKind.QUEUED, subscription, batch.ids, rows, now)
+
+    def delivered(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
+        """The rows were handed to the socket of a subscription."""
+        self._note(HistoryKind.DELIVERED, subscription, batch.ids, rows, now)
+        self.chronicle.delayed(batch, rows, now)
+
+    def acknowledged(self, head: int, tail: int, subscription: int, positive: bool, now: int) -> None:
+        """A subscriber acknowledged one message, or refused it."""
+        self._acknowledgements.append((head, tail, subscription, positive))
+        if len(self._acknowledgements) >= _ACKNOWLEDGEMENTS:
+            self._note_acknowledgements(now)
+
+    def _note_acknowledgements(self, now: int) -> None:
+        groups: dict[tuple[int, bool], list[tuple[int, int]]] = {}
+        for head, tail, subscription, positive in self._acknowledgements:
+            groups.setdefault((subscription, positive), []).append((head, tail))
+        self._acknowledgements.clear()
+        for (subscription, positive), ids in groups.items():
+            kind = HistoryKind.ACKNOWLEDGED if positive else HistoryKind.REFUSED
+            self._note(kind, subscription, np.array(ids, np.uint64), self._rows(len(ids)), now)
+
+    def _rows(self, count: int) -> NDArray[np.int64]:
+        if count > len(self._every):
+            self._every = np.arange(2 * count)
+        return self._every[:count]
+
+    def _note(self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int) -> None:
+        self._recorded += len(rows)
+        if len(rows):
+            self._record(kind, number, ids, rows, now)
+
+    def due(self, now: int, force: bool = False) -> list[Job]:
+        """What is ready to be stored: at least one job each `interval`, so that what is covered moves on in silence."""
+        self._note_acknowledgements(now)
+        if not self._ready(now, force):
+            return []
+        self._jobs += 1
+        self._pending += 1
+        number, self._handed_over = self._jobs, now
+        make = self._hand_over(number, now, force)
+        chapter = self.chronicle.close(number, now)
+        # What else comes in during this very millisecond is not in the job.
+        self._through = max(self._through, self._oldest(now) - 1)
+        self.chronicle.forget(min(self._through, now) - self.settings.interval - self.settings.skew)
+        return [Job(number, lambda: [*make(), *chapter.segments()], self._through)]
+
+    def release(self, number: int) -> None:
+        """Forget what a stored job was made of."""
+        self._pending -= 1
+        self.chronicle.release(number)
+        self._let_go(number)
+
+    def statistics(self) -> TrackingStatistics:
+        """What it holds and did."""
+        histories, entries, held, singles, early = self._holdings()
+        return TrackingStatistics(
+            recorded=self._recorded + len(self._acknowledgements),
+            open_histories=histories,
+            open_entries=entries,
+            held_bytes=held + self.chronicle.held_bytes,
+            jobs=self._jobs,
+            pending_jobs=self._pending,
+            singles=singles,
+            early_seals=early,
+        )
+
+    @abstractmethod
+    def findings(self, identity: MessageId, now: int) -> Findings:
+        """What is known of an id from what is not released."""
+
+    @abstractmethod
+    def _record(self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int) -> None:
+        """Keep that this happened to the rows; there is at least one."""
+
+    @abstractmethod
+    def _ready(self, now: int, force: bool) -> bool:
+        """Whether there is something to hand over."""
+
+    @abstractmethod
+    def _hand_over(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
+        """Seal what is due; the answer does the heavy part."""
+
+    @abstractmethod
+    def _oldest(self, now: int) -> int:
+        """The time of the oldest record that no job has; `now` when there is none."""
+
+    @abstractmethod
+    def _let_go(self, number: int) -> None:
+        """Forget what a job was made of."""
+
+    @abstractmethod
+    def _holdings(self) -> tuple[int, int, int, int, int]:
+        """Open histories, entries in them, bytes held, singles so far, early seals so far."""

@@ -1,0 +1,213 @@
+"""Asking filters: which filters of a history cover a time, what they say, and how sure that is.
+
+The *matching set* of an id is the filters of one history whose range or single times contain the id's time. Each of
+them errs at the rate of its real filling, so an id that never was there gets a yes with 1 - product(1 - rate): that is
+the doubt that goes with every hit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.filters import (
+    BloomFilter,
+    FilterError,
+    RibbonFilter,
+    derived_keys,
+    derived_pairs,
+    filled_rate,
+    hash_ids,
+)
+from postroad.tracking.findings import Drop, Findings, Gap, Hit
+from postroad.tracking.history import NUMBERED
+from postroad.tracking.segments import HistoryKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from postroad.messages import MessageId
+    from postroad.tracking.segments import FilterSegment
+
+    Words = NDArray[np.uint64]
+    Longs = NDArray[np.int64]
+    Truths = NDArray[np.bool_]
+
+__all__ = ["Evidence", "covers", "error_rate", "evidence_of", "probe", "without_superseded"]
+
+_ABOUT_NEIGHBOURS = frozenset({HistoryKind.FORWARDED, HistoryKind.ARRIVED})
+
+
+def covers(segment: FilterSegment, times: Longs) -> Truths:
+    """Which id times lie in a filter's range, or are among its single times."""
+    inside = (times >= segment.time_from) & (times <= segment.time_to)
+    if len(segment.singles):
+        inside |= np.isin(times, segment.singles)
+    return inside
+
+
+def _loaded(segment: FilterSegment) -> BloomFilter | RibbonFilter:
+    if segment.method == "bloom":
+        return BloomFilter.from_bytes(segment.data, segment.bits, segment.hashes)
+    if segment.method == "ribbon":
+        return RibbonFilter.from_bytes(segment.data, segment.seed)
+    raise FilterError(f"a filter of method {segment.method!r}: this version reads 'bloom' and 'ribbon'")
+
+
+def error_rate(segment: FilterSegment) -> float:
+    """The rate at which the filter says yes to a key it never got.
+
+    Raises:
+        FilterError: its bytes are no such filter.
+    """
+    if segment.method == "bloom":
+        return filled_rate(segment.bits, segment.hashes, segment.ones)
+    return _loaded(segment).rate
+
+
+def probe(segment: FilterSegment, hashes: Words, times: Longs, number: int = 0) -> Truths:
+    """Which ids, given by hash and time, a filter says yes to.
+
+    Args:
+        segment: the filter.
+        hashes: of the ids, as `hash_ids` gives them.
+        times: of the ids, in ms.
+        number: the neighbour or subscriber asked about, where the filter's keys have one; no matter elsewhere.
+
+    Raises:
+        FilterError: its bytes are no such filter.
+    """
+    found = covers(segment, times)
+    chosen = np.flatnonzero(found)
+    if len(chosen):
+        keys = hashes[chosen]
+        if segment.kind in NUMBERED and segment.subject == 0:
+            keys = derived_keys(keys, number)
+        found[chosen] = _loaded(segment).contains(keys)
+    return found
+
+
+class Evidence:
+    """The answers of one broker's filters about one id, as they come in."""
+
+    def __init__(self, identity: MessageId) -> None:
+        self._identity = identity
+        # By kind and number: log(1 - doubt), and the window of the filter that said yes, if one did.
+        self._sure: dict[tuple[int, int], float] = {}
+        self._windows: dict[tuple[int, int], tuple[int, int]] = {}
+        self.neighbours: tuple[int, ...] = ()
+        self.probes = 0
+
+    def consider(self, kind: int, number: int, rate: float, window: tuple[int, int], found: bool) -> None:
+        """A filter of that error rate, which covers the id's time, said yes or no."""
+        name = (kind, number)
+        self._sure[name] = self._sure.get(name, 0.0) + (math.log1p(-rate) if rate < 1 else -math.inf)
+        if found:
+            # A filter that covers the time by a single time alone says nothing of a window.
+            inside = window[0] <= self._identity.time <= window[1]
+            self._windows[name] = window if inside else (self._identity.time, self._identity.time)
+
+    def hits(self, kind: int) -> tuple[Hit, ...]:
+        """The yeses of a kind, by number."""
+        return tuple(
+            Hit(number, -math.expm1(self._sure[kind, number]), *window)
+            for (of, number), window in sorted(self._windows.items())
+            if of == kind
+        )
+
+    def _hit(self, kind: int) -> Hit | None:
+        return next(iter(self.hits(kind)), None)
+
+    def findings(
+        self, broker: int, dropped: tuple[Drop, ...] = (), gaps: tuple[Gap, ...] = (), retained_since: int = 0
+    ) -> Findings:
+        """All of it, as the findings of a broker."""
+        return Findings(
+            broker=broker,
+            published=self._hit(HistoryKind.PUBLISHED),
+            routed=self._hit(HistoryKind.ROUTED),
+            arrived_from=self.hits(HistoryKind.ARRIVED),
+            next_hops=self.hits(HistoryKind.FORWARDED),
+            delivered=self.hits(HistoryKind.DELIVERED),
+            acknowledged=self.hits(HistoryKind.ACKNOWLEDGED),
+            refused=self.hits(HistoryKind.REFUSED),
+            queued=self.hits(HistoryKind.QUEUED),
+            dropped=dropped,
+            gaps=gaps,
+            retained_since=retained_since,
+            neighbours=self.neighbours,
+            probes=self.probes,
+        )
+
+
+def evidence_of(
+    segments: Iterable[FilterSegment],
+    identity: MessageId,
+    neighbours: Sequence[int] = (),
+    subscribers: Sequence[int] = (),
+) -> Evidence:
+    """Ask all filters of one broker that may know of an id.
+
+    Args:
+        segments: filters of the broker; those of other origins and times are passed over.
+        identity: the id.
+        neighbours: the links the broker had around the id's time: those asked about.
+        subscribers: the subscriptions that existed around the id's time.
+
+    Raises:
+        FilterError: the bytes of a filter are no such filter.
+    """
+    word = int(hash_ids(np.array([[identity.head, identity.tail]], np.uint64))[0])
+    time = np.array([identity.time])
+    near, at_home = np.array(neighbours, np.uint64), np.array(subscribers, np.uint64)
+    evidence = Evidence(identity)
+    evidence.neighbours = tuple(neighbours)
+    plain = np.array([word], np.uint64)
+    pairs = {True: derived_pairs(word, near), False: derived_pairs(word, at_home)}
+    covering = [one for one in segments if one.origin == identity.broker and covers(one, time)[0]]
+    for segment in without_superseded(covering):
+        numbers, keys = np.array([segment.subject]), plain
+        if segment.kind in NUMBERED and segment.subject == 0:
+            about_links = segment.kind in _ABOUT_NEIGHBOURS
+            numbers, keys = (near if about_links else at_home).astype(np.int64), pairs[about_links]
+        made = _loaded(segment)
+        rate = made.rate
+        for number, found in zip(numbers.tolist(), made.contains(keys).tolist(), strict=True):
+            evidence.consider(segment.kind, number, rate, (segment.time_from, segment.time_to), found)
+        evidence.probes += len(keys)
+    return evidence
+
+
+def without_superseded(segments: Iterable[FilterSegment]) -> list[FilterSegment]:
+    """Leave out Bloom filters that were stored while still open, where a later state of the same is there.
+
+    A filter is an earlier state of another when both belong to one history, were opened at one time, have one shape,
+    and every bit of the one is set in the other: leaving it out can then lose no answer.
+    """
+    kept: list[FilterSegment] = []
+    states: dict[tuple[int, ...], list[FilterSegment]] = {}
+    for segment in segments:
+        if segment.method == "bloom":
+            name = (segment.kind, segment.origin, segment.subject, segment.opened, segment.bits, segment.hashes)
+            states.setdefault(name, []).append(segment)
+        else:
+            kept.append(segment)
+    for group in states.values():
+        latest_first = sorted(group, key=lambda segment: (-segment.sealed, -segment.entries))
+        chosen: list[FilterSegment] = []
+        for segment in latest_first:
+            if not any(_is_state_of(segment, other) for other in chosen):
+                chosen.append(segment)
+        kept.extend(chosen)
+    return kept
+
+
+def _is_state_of(earlier: FilterSegment, later: FilterSegment) -> bool:
+    if len(earlier.data) != len(later.data):
+        return False
+    one, two = np.frombuffer(earlier.data, np.uint8), np.frombuffer(later.data, np.uint8)
+    return not (one & ~two).any()

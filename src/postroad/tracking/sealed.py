@@ -1,0 +1,186 @@
+"""The recorder `sealed`: hashes while a history is open, a filter of exactly the right size when it is sealed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from postroad.filters import BloomFilter, RibbonFilter, derived_pairs, hash_ids, ribbon_bits, shape_for
+from postroad.tracking.buffer import KeyBuffer, total
+from postroad.tracking.histories import HistoryRecorder
+from postroad.tracking.intake import TAKEN, take_keys
+from postroad.tracking.probing import Evidence
+from postroad.tracking.segments import FilterSegment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from postroad.messages import MessageId
+    from postroad.tracking.buffer import Extract
+    from postroad.tracking.contract import Rows
+    from postroad.tracking.findings import Findings
+    from postroad.tracking.history import History
+    from postroad.tracking.segments import Segment
+    from postroad.tracking.settings import HistorySettings
+
+__all__ = ["Made", "SealedRecorder", "seal_history", "segment_of"]
+
+# Answers to one question that are looked at: far more than one message can have neighbours and subscribers.
+_MOST_HITS = 1 << 17
+_NOTHING = np.uint64(0)
+
+
+class Made(NamedTuple):
+    """A filter's own columns of `FilterSegment`."""
+
+    method: str
+    bits: int
+    hashes: int
+    seed: int
+    ones: int
+    data: bytes
+
+
+def seal_history(history: History, keys: NDArray[np.uint64], settings: HistorySettings, now: int) -> FilterSegment:
+    """Build the filter of a history. Heavy; shares nothing that changes."""
+    rate, n = settings.rate, len(keys)
+    shape = shape_for(n, rate)
+    ribbon = settings.method == "ribbon" or (settings.method == "smallest" and ribbon_bits(n, rate) < shape.m)
+    if ribbon:
+        static = RibbonFilter.build(keys, rate)
+        made = Made("ribbon", static.bits, static.columns, static.seed, 0, bytes(static))
+    else:
+        bloom = BloomFilter(shape.m, shape.k)
+        bloom.add(keys)
+        made = Made("bloom", shape.m, shape.k, 0, bloom.ones, bytes(bloom))
+    return segment_of(history, n, made, now, keys.copy() if settings.keep_keys and ribbon else None)
+
+
+def segment_of(
+    history: History,
+    capacity: int,
+    made: Made,
+    now: int,
+    keys: NDArray[np.uint64] | None = None,
+) -> FilterSegment:
+    """A filter with what is known of its history."""
+    bounded = history.time_from <= history.time_to
+    return FilterSegment(
+        *history.name,
+        history.time_from if bounded else 1,
+        history.time_to if bounded else 0,
+        history.singles(),
+        history.opened,
+        now,
+        history.entries,
+        capacity,
+        made.method,
+        made.bits,
+        made.hashes,
+        made.seed,
+        made.ones,
+        made.data,
+        keys,
+    )
+
+
+class SealedRecorder(HistoryRecorder):
+    """Eight bytes per record while open, near log2(1 / rate) bits when sealed, at any filling."""
+
+    def __init__(self, broker: int, settings: HistorySettings, now: int) -> None:
+        super().__init__(broker, settings, now)
+        self._buffer = KeyBuffer()
+        self._handed: dict[int, tuple[Extract, list[History]]] = {}
+        self._shrink_at = settings.budget
+
+    @property
+    def _capacity(self) -> int:
+        return self.settings.capacity
+
+    def _take(
+        self,
+        history: History,
+        ids: NDArray[np.uint64],
+        rows: Rows,
+        first: int,
+        derived: int | None,
+        now: int,
+        tolerance: int,
+    ) -> None:
+        room = self._buffer.room(min(len(rows) - first, self._capacity - history.entries))
+        mixed = _NOTHING if derived is None else self._mixed_number(derived)
+        report, late = self._reset_report()
+        take_keys(ids, rows, first, derived is not None, mixed, now, tolerance, room, report, late)
+        self._buffer.filled(history.slot, int(report[TAKEN]))
+
+    def _make_room(self) -> None:
+        """Over the budget: seal the largest, half of all that is open; a job takes them at the next occasion."""
+        if self._buffer.entries * 8 <= self._shrink_at:
+            return
+        live = sum(history.entries for history in self._open.values())
+        if live * 16 > self.settings.budget:
+            self._seal_largest(live // 2)
+        # Not again until a good part more has come in.
+        self._shrink_at = self._buffer.entries * 8 + self.settings.budget // 8
+
+    def _ready(self, now: int, force: bool) -> bool:
+        self._seal_old(now, 0 if force else self.settings.interval)
+        waited = now - self._handed_over
+        return (
+            force
+            or waited >= self.settings.interval
+            or bool(self._sealed and waited >= self.settings.linger)
+            or self._buffer.entries * 8 > self.settings.budget
+        )
+
+    def _hand_over(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
+        histories, self._sealed = self._sealed, []
+        extract, settings = self._buffer.extract(), self.settings
+        self._handed[number] = (extract, histories)
+        live = {history.slot: history.entries for history in self._open.values()}
+        # Copying what lives costs no more than what is forgotten: each key is copied about once.
+        if 2 * sum(live.values()) <= self._buffer.entries:
+            self._buffer.keep_only(live)
+        self._shrink_at = max(settings.budget, self._buffer.entries * 8)
+
+        def make() -> list[Segment]:
+            keys = extract.grouped({history.slot: history.entries for history in histories})
+            return [seal_history(history, keys[history.slot], settings, now) for history in histories]
+
+        return make
+
+    def _let_go(self, number: int) -> None:
+        self._handed.pop(number, None)
+
+    def _holdings(self) -> tuple[int, int, int, int, int]:
+        entries = sum(history.entries for history in self._open.values())
+        held = self._buffer.bytes + total(extract for extract, _ in self._handed.values())
+        return len(self._open), entries, held, self._singles, self._early_seals
+
+    def findings(self, identity: MessageId, now: int) -> Findings:
+        """Exact but for equal 64-bit hashes: what is open is not a filter yet."""
+        self._note_acknowledgements(now)
+        skew = self.settings.skew
+        neighbours = self.chronicle.neighbours.between(identity.time - skew, now)
+        subscribers = self.chronicle.subscribers.between(identity.time - skew, now)
+        word = int(hash_ids(np.array([[identity.head, identity.tail]], np.uint64))[0])
+        # A derived key says which number it is about; a plain id is about the subject of its history.
+        numbers = sorted({*neighbours, *subscribers})
+        about = dict(zip(derived_pairs(word, np.array(numbers, np.uint64)).tolist(), numbers, strict=True))
+        wanted = np.array([*about, word], np.uint64)
+        evidence = Evidence(identity)
+        evidence.probes = len(wanted)
+        opened = [*self._open.values(), *self._sealed]
+        for extract, histories in [(self._buffer.extract(), opened), *self._handed.values()]:
+            by_slot = {history.slot: history for history in histories}
+            for slot, key in extract.search(wanted, _MOST_HITS):
+                history = by_slot.get(slot)
+                if history is not None and history.name.origin == identity.broker:
+                    number = history.name.subject if key == word else about[key]
+                    window = (history.time_from, history.time_to)
+                    evidence.consider(history.name.kind, number, history.entries * 2.0**-64, window, True)
+        evidence.neighbours = neighbours
+        return evidence.findings(self.broker, self.chronicle.drops(identity.head, identity.tail))

@@ -1,0 +1,266 @@
+"""Every recorder against a plain list of what happened: nothing that happened is ever denied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from postroad.filters import Shape, hash_ids
+from postroad.messages import Batch, MessageId
+from postroad.tracking import (
+    NUMBERED,
+    BloomRecorder,
+    FilterSegment,
+    HistoryKind,
+    HistorySettings,
+    LogRecorder,
+    LogRecords,
+    SealedRecorder,
+    Shed,
+    evidence_of,
+    probe,
+)
+
+if TYPE_CHECKING:
+    from postroad.tracking import Findings, Job, Segment, TrackingRecorder
+
+HERE, START = 3, 1_700_000_000_000
+SUBSCRIBERS, NEIGHBOURS, ORIGINS = (1, 2, 5), (4, 5), (3, 4, 9)
+SMALL = Shape(4096, 5, 40)
+RECORDERS = {"log": LogRecorder, "bloom": BloomRecorder, "sealed": SealedRecorder}
+FIELDS = {
+    HistoryKind.ARRIVED: "arrived_from",
+    HistoryKind.FORWARDED: "next_hops",
+    HistoryKind.DELIVERED: "delivered",
+    HistoryKind.ACKNOWLEDGED: "acknowledged",
+    HistoryKind.REFUSED: "refused",
+    HistoryKind.QUEUED: "queued",
+}
+
+Event = tuple[int, int, MessageId]
+
+
+def batch_of(identities: list[MessageId]) -> Batch:
+    batch = Batch.build([("t",)] * len(identities))
+    batch.ids[:] = np.array([(one.head, one.tail) for one in identities], np.uint64).reshape(-1, 2)
+    return batch
+
+
+def recorder_of(name: str, **changes: object) -> TrackingRecorder:
+    chosen = {"shape": SMALL, "capacity": 50, "interval": 100, "linger": 0, "tolerance": 20, "jitter": 10, **changes}
+    recorder: TrackingRecorder = RECORDERS[name](HERE, HistorySettings(**chosen), START)  # type: ignore[arg-type]
+    for subscriber in SUBSCRIBERS:
+        recorder.subscribed(subscriber, "someone", "t", "", START)
+    for neighbour in NEIGHBOURS:
+        recorder.linked(neighbour, 1, START)
+    return recorder
+
+
+def events_in(findings: Findings, identity: MessageId) -> set[Event]:
+    found: set[Event] = set()
+    if findings.published:
+        found.add((HistoryKind.PUBLISHED, 0, identity))
+    if findings.routed:
+        found.add((HistoryKind.ROUTED, 0, identity))
+    for kind, field in FIELDS.items():
+        found |= {(kind, hit.number, identity) for hit in getattr(findings, field)}
+    return found
+
+
+def stored_events(segments: list[Segment], identities: list[MessageId]) -> set[Event]:
+    """What is in store of some ids, asked filter by filter."""
+    hashes = hash_ids(np.array([(one.head, one.tail) for one in identities], np.uint64))
+    times, wanted, found = np.array([one.time for one in identities]), set(identities), set()
+    for segment in segments:
+        if isinstance(segment, FilterSegment):
+            numbers = (*SUBSCRIBERS, *NEIGHBOURS) if segment.kind in NUMBERED else (0,)
+            for number in (segment.subject,) if segment.subject else numbers:
+                hits = np.flatnonzero(probe(segment, hashes, times, number))
+                found |= {(segment.kind, number, identities[hit]) for hit in hits}
+        elif isinstance(segment, LogRecords):
+            for kind, subject, origin, time, publisher, counter in zip(*(c.tolist() for c in segment), strict=True):
+                identity = MessageId(publisher, origin, time, counter)
+                if identity in wanted:
+                    found.add((kind, subject, identity))
+    return found
+
+
+class Scribe:
+    """Does random things to a recorder, and writes down what was done."""
+
+    def __init__(self, recorder: TrackingRecorder, seed: int) -> None:
+        self.recorder = recorder
+        self.random = np.random.default_rng(seed)
+        self.now = START
+        self.truth: set[Event] = set()
+        self.when: list[tuple[int, Event]] = []
+        self.identities: list[MessageId] = []
+
+    def tell(self, kind: int, number: int, identities: list[MessageId]) -> None:
+        for identity in identities:
+            self.truth.add((kind, number, identity))
+            self.when.append((self.now, (kind, number, identity)))
+
+    def publish(self, origins: tuple[int, ...]) -> list[MessageId]:
+        made = []
+        for index in range(int(self.random.integers(1, 30))):
+            counter = len(self.identities) + index
+            lag = int(self.random.integers(0, 2_000 if self.random.random() < 0.1 else 20))
+            origin = int(self.random.choice(origins))
+            made.append(MessageId(1 + counter % 5, origin, self.now - lag, counter))
+        self.identities += made
+        return made
+
+    def act(self) -> None:
+        self.now += int(self.random.integers(0, 15))
+        entry = self.random.random() < 0.5
+        identities = self.publish((HERE,) if entry else ORIGINS)
+        batch = batch_of(identities)
+        if entry:
+            self.recorder.accepted(batch, self.now)
+            self.tell(HistoryKind.PUBLISHED, 0, identities)
+        else:
+            self.recorder.arrived(batch, 4, self.now)
+            self.tell(HistoryKind.ROUTED, 0, identities)
+            self.tell(HistoryKind.ARRIVED, 4, identities)
+        rows = np.flatnonzero(self.random.random(len(identities)) < 0.6).astype(
+            self.random.choice([np.int32, np.int64])
+        )
+        chosen = [identities[row] for row in rows]
+        subscriber, link = int(self.random.choice(SUBSCRIBERS)), int(self.random.choice(NEIGHBOURS))
+        self.recorder.delivered(batch, rows, subscriber, self.now)
+        self.tell(HistoryKind.DELIVERED, subscriber, chosen)
+        self.recorder.relayed(batch, rows, link, self.now)
+        self.tell(HistoryKind.FORWARDED, link, chosen)
+        self.recorder.queued(batch, rows, 5, self.now)
+        self.tell(HistoryKind.QUEUED, 5, chosen)
+        for index, identity in enumerate(chosen[:3]):
+            self.recorder.acknowledged(identity.head, identity.tail, subscriber, index != 1, self.now)
+            kind = HistoryKind.ACKNOWLEDGED if index != 1 else HistoryKind.REFUSED
+            self.tell(kind, subscriber, [identity])
+
+
+@pytest.mark.parametrize("layout", ["shared", "paper"])
+@pytest.mark.parametrize("name", list(RECORDERS))
+@given(seed=st.integers(0, 10**6), steps=st.integers(1, 15), budget=st.sampled_from([2_000, 1 << 20]))
+@settings(max_examples=8)
+def test_recorder_never_denies_what_happened(name: str, layout: str, seed: int, steps: int, budget: int) -> None:
+    recorder = recorder_of(name, layout=layout, budget=budget)
+    scribe = Scribe(recorder, seed)
+    stored: list[Segment] = []
+    pending: list[Job] = []
+    for _ in range(steps):
+        scribe.act()
+        pending += recorder.due(scribe.now)
+        if pending and scribe.random.random() < 0.5:
+            job = pending.pop(0)
+            stored += job.make()
+            recorder.release(job.number)
+            # All that was told up to `through` is in the jobs up to this one.
+            covered = {event for at, event in scribe.when if at <= job.through}
+            assert covered <= stored_events(stored, scribe.identities)
+    known = stored_events(stored, scribe.identities)
+    for one in scribe.identities[:: len(scribe.identities) // 20 + 1]:
+        told = {event for event in scribe.truth if event[2] == one}
+        assert told <= known | events_in(recorder.findings(one, scribe.now), one)
+    pending += recorder.due(scribe.now, force=True)
+    for job in pending:
+        stored += job.make()
+        recorder.release(job.number)
+    known = stored_events(stored, scribe.identities)
+    assert scribe.truth <= known
+    if name == "log":
+        assert scribe.truth == known
+    figures = recorder.statistics()
+    assert (figures.open_entries, figures.pending_jobs) == (0, 0)
+    assert figures.recorded == len(scribe.when)
+    entries = [one.entries for one in stored if isinstance(one, FilterSegment)]
+    assert sum(entries) == (0 if name == "log" else len(scribe.when))
+
+
+@pytest.mark.parametrize("name", list(RECORDERS))
+def test_recorder_hands_over_at_each_interval_also_in_silence(name: str) -> None:
+    recorder = recorder_of(name)
+    assert recorder.due(START + 99) == []
+    (first,) = recorder.due(START + 100)
+    assert first.through == START + 99
+    assert {type(segment).__name__ for segment in first.make()} == {"Attachments", "LinkChanges"}
+    (second,) = recorder.due(START + 200)
+    assert (second.through, second.make()) == (START + 199, [])
+
+
+@pytest.mark.parametrize("name", list(RECORDERS))
+def test_recorder_knows_what_was_shed_and_who_its_neighbours_are(name: str) -> None:
+    recorder = recorder_of(name)
+    identity = MessageId(1, HERE, START, 0)
+    batch = batch_of([identity])
+    recorder.accepted(batch, START)
+    recorder.shed(batch, np.array([0]), 2, "queue full", START + 1)
+    found = recorder.findings(identity, START + 2)
+    assert [drop.subscriber for drop in found.dropped] == [2]
+    assert found.neighbours == NEIGHBOURS
+    assert found.published is not None
+    assert found.published.doubt < 0.001
+    assert found.routed is None
+    (job,) = recorder.due(START + 2, force=True)
+    assert any(isinstance(segment, Shed) for segment in job.make())
+
+
+@pytest.mark.parametrize("name", ["bloom", "sealed"])
+def test_late_ids_stay_out_of_the_range(name: str) -> None:
+    recorder = recorder_of(name)
+    times = [START, START - 20, START - 21, START + 21, START + 15, START - 21]
+    recorder.accepted(batch_of([MessageId(1, HERE, time, n) for n, time in enumerate(times)]), START)
+    assert recorder.statistics().singles == 3
+    (job,) = recorder.due(START + 1, force=True)
+    (segment,) = (one for one in job.make() if isinstance(one, FilterSegment))
+    assert (segment.time_from, segment.time_to) == (START - 20, START + 15)
+    assert segment.singles.tolist() == [START - 21, START + 21]
+    assert (segment.opened, segment.sealed, segment.entries) == (START, START + 1, 6)
+
+
+def test_downstream_recorder_stores_early_and_keeps_open() -> None:
+    recorder = recorder_of("bloom", interval=100, hold=1000, capacity=40)
+    stored: list[Segment] = []
+    identities = []
+    for step in range(1, 6):
+        now = START + 100 * step
+        identity = MessageId(1, 9, now, step)
+        identities.append(identity)
+        recorder.arrived(batch_of([identity]), 4, now)
+        for job in recorder.due(now + 99):
+            stored += job.make()
+            recorder.release(job.number)
+    filters = [one for one in stored if isinstance(one, FilterSegment) and one.kind == HistoryKind.ROUTED]
+    assert [one.entries for one in filters] == [2, 3, 4, 5]
+    assert {one.opened for one in filters} == {START + 100}
+    evidence = evidence_of(filters, identities[0], (), ())
+    assert evidence.probes == 1  # the last state stands for all
+    assert all(evidence_of(filters, one, (), ()).hits(HistoryKind.ROUTED) for one in identities)
+
+
+def test_sealed_recorder_holds_memory_for_its_traffic_not_for_its_histories() -> None:
+    recorder = recorder_of("sealed", interval=10**6, capacity=10**6)
+    for origin in range(1, 2001):
+        recorder.arrived(batch_of([MessageId(1, origin, START, 0)]), 4, START)
+    figures = recorder.statistics()
+    assert figures.open_histories == 4000
+    assert figures.held_bytes < 400_000
+
+
+def test_sealed_recorder_seals_the_largest_when_memory_is_short() -> None:
+    recorder = recorder_of("sealed", interval=10**6, capacity=10**6, budget=100 * 1024)
+    quiet = batch_of([MessageId(1, 9, START, n) for n in range(10)])
+    recorder.arrived(quiet, 4, START)
+    busy = batch_of([MessageId(1, HERE, START, n) for n in range(1000)])
+    for _ in range(13):
+        recorder.accepted(busy, START)
+    assert recorder.statistics().early_seals == 1
+    (job,) = recorder.due(START + 1)
+    (segment,) = (one for one in job.make() if isinstance(one, FilterSegment))
+    assert (segment.kind, segment.origin) == (HistoryKind.PUBLISHED, HERE)
+    assert recorder.statistics().open_histories == 2
