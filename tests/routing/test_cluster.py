@@ -179,5 +179,39 @@ def test_places_are_refused_to_older_claims() -> None:
     assert network.nodes[3].strategy.control(Attach(newer, True, 2, ()), 1, 0).frames == []
     network.nodes[3].strategy.link_up(9, 10, network.now)
     assert network.nodes[3].strategy.control(Attach(newer, True, 2, ()), 9, 0).frames == [(9, Detach(1))]
+    # A secondary may find its controller below itself, from an earlier life; nobody else may.
+    assert network.nodes[3].strategy.control(Attach(newer, False, 1, ()), 1, 0).frames == []
+    wider = cluster(plan_cluster(1, 2, 0, 0))
+    wider.run()
     with pytest.raises(RoutingError, match="the plan has it above"):
-        network.nodes[3].strategy.control(Attach(newer, False, 1, ()), 1, 0)
+        wider.nodes[3].strategy.control(Attach(newer, False, 1, ()), 1, 0)
+
+
+@pytest.mark.parametrize("crossing", [False, True])
+def test_controller_has_its_place_back_when_who_held_it_was_started_again(crossing: bool) -> None:
+    """Broker 2 stepped down for its secondary, 4, and that one comes back knowing nothing of it."""
+    network = cluster(plan_cluster(2, 1, 0, 0))
+    network.run()
+    network.cut(2, 4)
+    network.wait(10_000)
+    assert (place(network, 2), place(network, 4)) == (None, 2)
+    if crossing:
+        network.join(2, 4)
+        network.run()
+        assert network.nodes[2].strategy.statistics()["parent"] == 4
+    network.stop(4)
+    if crossing:
+        # Not noticed at 2: it attaches to 4 again while 4 attaches to 2.
+        strategy = network.nodes[2].strategy
+        assert isinstance(strategy, Cluster)
+        strategy._place, strategy.parent = None, None
+        strategy._parents = (4,)
+    network.start(4)
+    network.join(2, 4)
+    network.wait(10_000)
+    assert (place(network, 2), place(network, 4)) == (2, None)
+    network.subscribe(3, "a")
+    network.run()
+    (message,) = network.publish(4, ["a"])
+    network.run()
+    check_exactly_once(network, [message])

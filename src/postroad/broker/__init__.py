@@ -12,7 +12,7 @@ from postroad.broker.recording import NoRecorder, Recorder
 from postroad.broker.relaying import Relay, RelayStatistics
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.statistics import BrokerStatistics
-from postroad.broker.strategies import make_strategy
+from postroad.broker.strategies import make_strategy, planned_strategy
 
 __all__ = [
     "DEFAULT_SKEW_TOLERANCE_MS",
@@ -36,4 +36,5 @@ __all__ = [
     "Subscription",
     "SubscriptionNumbers",
     "make_strategy",
+    "planned_strategy",
 ]

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from postroad.routing.contract import Interested, Strategy
-    from postroad.topology import Strategies
+    from postroad.topology import Plan, Strategies
 
-__all__ = ["CUSTODY_WINDOW", "make_strategy"]
+__all__ = ["CUSTODY_WINDOW", "make_strategy", "planned_strategy"]
 
 # Under custody everything unsettled is sent again when a neighbour dies, a heart-beat after that; a destination must
 # remember what it has had for so long: a quarter of a million messages/s from one origin, at the usual heart-beat. Some
@@ -82,6 +82,24 @@ def make_strategy(
         grace_ms=2 * silence,
         patience_ms=2 * settings.heartbeat_ms,
     )
+
+
+def planned_strategy(plan: Plan) -> Callable[[int, int, Interested], Strategy]:
+    """Makes the strategy of any broker of a plan: from its number, the time, and which brokers want a row."""
+    stations = plan.hierarchy().stations
+
+    def make(number: int, now: int, interested: Interested) -> Strategy:
+        return make_strategy(
+            plan.strategy,
+            number,
+            now,
+            interested,
+            station=stations[number],
+            settings=plan.settings,
+            custody=plan.delivery == "custody",
+        )
+
+    return make
 
 
 def _matcher(pattern: str) -> Callable[[str], bool]:

@@ -159,10 +159,18 @@ class Cluster(Hierarchical):
         self._holders.add(holder)
         return reaction + (self._present(holder) if holder in self._up else Reaction(connect=(holder,)))
 
-    def _take_child(self, frame: Attach, link: int) -> Reaction:
+    def _take_child(self, frame: Attach, link: int, now: int) -> Reaction:
+        reaction = NOTHING
+        if self._place is None and self._is_above(link):
+            if link == self._station.deputises_for:
+                # It had stepped down for an earlier life of this broker. It is about to learn that this one attaches.
+                return NOTHING
+            if self._may_lead() and link not in self._station.parents:
+                # Who held the place here was started again and knows nothing of it: the place is free.
+                reaction = self._lose(link, now, 0) if link == self.parent else self._take_over(now)
         self._claims.pop(link, None)
         self._were_peers.discard(link)
-        return super()._take_child(frame, link)
+        return reaction + super()._take_child(frame, link, now)
 
     def _answer(self, link: int) -> Reaction:
         """Children are told nothing."""

@@ -160,7 +160,7 @@ class Hierarchical:
         if link not in self._up:
             return NOTHING
         if isinstance(frame, Attach):
-            return self._takes_peer(frame, link, now) if frame.as_peer else self._take_child(frame, link)
+            return self._takes_peer(frame, link, now) if frame.as_peer else self._take_child(frame, link, now)
         if isinstance(frame, Topics):
             return self._take_topics(frame, link)
         if isinstance(frame, Detach):
@@ -245,7 +245,7 @@ class Hierarchical:
         attach = Attach(self._epoch, False, self.number, tuple(sorted(wanted)))
         return told + Reaction([(parent, attach)], retry=True)
 
-    def _take_child(self, frame: Attach, link: int) -> Reaction:
+    def _take_child(self, frame: Attach, link: int, now: int) -> Reaction:
         if self._is_above(link):
             raise RoutingError(f"broker {link} attaches to {self.number}, but the plan has it above")
         self.peers.discard(link)

@@ -95,6 +95,7 @@ class Links:
         self.on_question: Callable[[bytes, int], None] | None = None
         # Neighbours whose links keep local publishers waiting.
         self._crowded: set[int] = set()
+        self.stopping = False
 
     # --- start and stop --------------------------------------------------------------------------------------------
 
@@ -107,6 +108,7 @@ class Links:
 
     async def stop(self) -> None:
         """Say goodbye to every neighbour."""
+        self.stopping = True
         for task in (*self._dialling.values(), *([] if self._ticker is None else [self._ticker])):
             task.cancel()
         self.carry(self._relay.leave(self._clock()))
@@ -116,7 +118,7 @@ class Links:
         await asyncio.sleep(0)
 
     def _dial(self, neighbour: Neighbouring) -> None:
-        if neighbour.number not in self._dialling:
+        if neighbour.number not in self._dialling and not self.stopping:
             self._dialling[neighbour.number] = asyncio.create_task(self._keep_dialling(neighbour))
 
     def _connect(self, number: int) -> None:
@@ -368,6 +370,9 @@ class LinkConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        if self._links.stopping:
+            self._transport.abort()
+            return
         self._conversation = self._links.conversation(self, self._dialling)
         self.write(self._conversation.begin())
 
