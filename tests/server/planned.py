@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import socket
 from typing import TYPE_CHECKING
 
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
+    """Ports that nobody listens on now, below those that systems hand out to whoever connects."""
+    held: list[socket.socket] = []
+    while len(held) < count:
+        with contextlib.suppress(OSError):
+            held.append(socket.create_server(("127.0.0.1", random.randrange(12_000, 32_000))))
+    ports = [int(each.getsockname()[1]) for each in held]
+    for each in held:
         each.close()
     return ports
 
