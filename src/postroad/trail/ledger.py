@@ -27,7 +27,7 @@ from postroad.trail.manifest import (
     numbers,
 )
 from postroad.trail.opened import Reads
-from postroad.trail.parts import WIDE, days_of, read_part, write_part
+from postroad.trail.parts import WIDE, days_of, open_part, read_part, write_part
 from postroad.trail.pinned import DAMAGED_MANIFEST, Pinned, pin
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["CHECKPOINT_EVERY", "Ledger"]
 
 # A reader of one id reads all changes since the last checkpoint, and a checkpoint rewrites the parts of the days that
-# changed: at one commit a minute this is half an hour of changes, some tens of kilobytes.
-CHECKPOINT_EVERY = 32
+# changed: at one commit a minute this is a quarter of an hour of changes, some tens of kilobytes.
+CHECKPOINT_EVERY = 16
 # Others commit about once a minute; whoever loses this often in a row is in a loop with somebody.
 MAX_ATTEMPTS = 100
 
@@ -161,7 +161,7 @@ class Ledger:
         if part is None:
             return [], []
         try:
-            return read_part(self.folder, part, Reads()), []
+            return read_part(open_part(self.folder, part, Reads())), []
         except TrailDamageError as error:
             # What cannot be read just now is not damaged: no checkpoint until it can.
             if isinstance(error.__cause__, OSError) and error.__cause__.errno not in (None, errno.ENOENT):

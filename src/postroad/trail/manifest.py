@@ -10,6 +10,7 @@ Both kinds begin with a line that has the format's version and a checksum of the
 
 from __future__ import annotations
 
+import os
 import zlib
 from typing import TYPE_CHECKING, TypeVar
 
@@ -80,12 +81,13 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
     Attributes:
         day: days since 1970; `WIDE` for entries that span many.
         path: from the folder of the manifests.
+        tables: how many entries it has of each table.
         numbers: the range of numbers for each table that keeps one.
     """
 
     day: int
     path: str
-    entries: int
+    tables: dict[str, int]
     size: int
     footer_crc: int
     numbers: dict[str, tuple[int, int]]
@@ -130,7 +132,7 @@ def numbers(folder: Path) -> tuple[list[int], list[int]]:
     """The numbers of the changes and of the checkpoints in a folder, ascending; empty when there is no folder."""
     changes, checkpoints = [], []
     try:
-        names = [path.name for path in folder.iterdir()]
+        names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return [], []
     for name in names:

@@ -7,6 +7,7 @@ group or two. A file whose times span several days is named in the part of each;
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from postroad.trail.opened import Reads
 
-__all__ = ["MANY_DAYS", "WIDE", "days_of", "read_part", "write_part"]
+__all__ = ["MANY_DAYS", "WIDE", "days_of", "open_part", "read_part", "write_part"]
 
 WIDE = -1
 MANY_DAYS = 7
@@ -94,7 +95,8 @@ def write_part(folder: Path, number: int, day: int, entries: Iterable[FileEntry]
     name = "wide" if day == WIDE else date_text(day)
     path = f"{PART_FOLDER}/{name}-{number:012d}.parquet"
     replace_file(folder / path, data)
-    return Part(day, path, len(rows), len(data), footer_checksum(data, path), _number_ranges(rows))
+    tables = dict(Counter(str(row[0]) for row in rows))
+    return Part(day, path, tables, len(data), footer_checksum(data, path), _number_ranges(rows))
 
 
 def _row(group: Group) -> tuple[int, ...]:
@@ -118,10 +120,17 @@ def _number_ranges(rows: Sequence[tuple[Any, ...]]) -> dict[str, tuple[int, int]
     return ranges
 
 
+def open_part(folder: Path, part: Part, reads: Reads) -> VerifiedFile:
+    """A part, to read from.
+
+    Raises:
+        TrailDamageError: it is gone or damaged.
+    """
+    return VerifiedFile(folder / part.path, part.size, part.footer_crc, reads)
+
+
 def read_part(
-    folder: Path,
-    part: Part,
-    reads: Reads,
+    file: VerifiedFile,
     table: str | None = None,
     origin: int | None = None,
     times: tuple[int, int] | None = None,
@@ -129,9 +138,8 @@ def read_part(
     """The entries of a part, of one table, origin and range of times if asked for.
 
     Raises:
-        TrailDamageError: the part is gone or damaged.
+        TrailDamageError: the part is damaged.
     """
-    file = VerifiedFile(folder / part.path, part.size, part.footer_crc, reads)
     wanted = {"table": table, "origin": origin}
     groups = set(range(file.groups))
     for column, value in wanted.items():

@@ -22,8 +22,8 @@ from postroad.trail.manifest import (
     manifest_folder,
     numbers,
 )
-from postroad.trail.opened import Reads
-from postroad.trail.parts import WIDE, read_part
+from postroad.trail.opened import Reads, VerifiedFile
+from postroad.trail.parts import WIDE, open_part, read_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,6 +50,7 @@ class Pinned(NamedTuple):
         retained_since: id times before this are deleted.
         warnings: what was damaged, by name.
         later_version: a later Postroad wrote some of the manifests.
+        opened: parts that were read from, by path.
     """
 
     broker: int
@@ -62,6 +63,7 @@ class Pinned(NamedTuple):
     retained_since: int
     warnings: list[str]
     later_version: bool
+    opened: dict[str, VerifiedFile]
 
     def removed(self) -> set[str]:
         """Files that the checkpoint still names and a later change took out."""
@@ -135,8 +137,12 @@ class Pinned(NamedTuple):
         found: list[FileEntry] = []
         holes: list[Hole] = []
         for part in parts:
+            if table is not None and table not in part.tables:
+                continue
             try:
-                found += read_part(self.folder, part, reads, table, origin, times)
+                if part.path not in self.opened:
+                    self.opened[part.path] = open_part(self.folder, part, reads)
+                found += read_part(self.opened[part.path], table, origin, times)
             except TrailDamageError as error:
                 if str(error) not in self.warnings:
                     self.warnings.append(str(error))
@@ -180,7 +186,7 @@ def pin(root: Path, broker: int, reads: Reads | None = None) -> Pinned:
         retained = max(retained, change.retained_since)
     warnings = [str(trouble) for trouble in troubles]
     later = any(isinstance(trouble, TrailVersionError) for trouble in troubles)
-    return Pinned(broker, folder, head, checkpoint, tuple(changes), runs, tuple(holes), retained, warnings, later)
+    return Pinned(broker, folder, head, checkpoint, tuple(changes), runs, tuple(holes), retained, warnings, later, {})
 
 
 def _hole_before(runs: tuple[Run, ...], later: list[Change]) -> Hole:

@@ -318,18 +318,20 @@ class Trail:
 
 
 def _matching(file: TrailFile, group: Any, names: list[str], identity: MessageId) -> Iterator[dict[str, Any]]:
-    """Rows of the id in one row group: first the times, then what is needed of the rest."""
-    times = file.read(["time"], [group.index]).column("time").to_numpy()
-    if not (times == identity.time).any():
-        return
-    key = ("origin", "publisher", "counter")
-    columns = file.read(key, [group.index])
-    here = times == identity.time
-    for name, value in zip(key, (identity.broker, identity.publisher, identity.counter), strict=True):
+    """Rows of the id in one row group: first the ids, then the rest if it is there."""
+    key = {
+        "time": identity.time,
+        "origin": identity.broker,
+        "publisher": identity.publisher,
+        "counter": identity.counter,
+    }
+    columns = file.read(list(key), [group.index])
+    here = np.ones(columns.num_rows, np.bool_)
+    for name, value in key.items():
         here &= columns.column(name).to_numpy() == value
     places = np.flatnonzero(here)
     if len(places):
-        rest = file.read([name for name in names if name != "time" and name not in key], [group.index])
+        rest = file.read([name for name in names if name not in key], [group.index])
         yield from rest.take(places).to_pylist()
 
 

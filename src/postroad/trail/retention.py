@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from postroad.trail.files import FileEntry
     from postroad.trail.pinned import Pinned
 
-__all__ = ["DEFAULT_GRACE_MS", "Expired", "expire", "sweep", "sweep_leftovers"]
+__all__ = ["DEFAULT_GRACE_MS", "Expired", "expire", "sweep", "sweep_leftovers", "sweep_manifests"]
 
 # A trace takes milliseconds, a job over all of the trail an hour: whoever pinned a manifest is through by then.
 DEFAULT_GRACE_MS = 6 * 3_600_000
@@ -69,6 +69,11 @@ def _is_needed(entry: FileEntry, state: Pinned) -> bool:
     return entry.table == "names" and bool(state.runs) and entry.time_to >= state.runs[-1].since
 
 
+def sweep_manifests(ledger: Ledger, before: int) -> int:
+    """Delete manifests that a checkpoint has summed up since before a time; answers how many files went."""
+    return sum(_delete(path) for path in _summed_up(ledger.folder, before))
+
+
 def sweep(root: str | Path, broker: int, now: int, grace_ms: int = DEFAULT_GRACE_MS) -> int:
     """Delete what no manifest has named for a grace period, and manifests that a checkpoint has summed up since then.
 
@@ -80,8 +85,7 @@ def sweep(root: str | Path, broker: int, now: int, grace_ms: int = DEFAULT_GRACE
     doomed = [(one.path, one.since) for one in (state.checkpoint.doomed if state.checkpoint else ())]
     doomed += [(gone.path, change.at) for change in state.changes for gone in change.removed]
     gone = [base / path for path, since in doomed if since + grace_ms <= now]
-    gone += _summed_up(ledger.folder, now - grace_ms)
-    return sum(_delete(path) for path in gone)
+    return sum(_delete(path) for path in gone) + sweep_manifests(ledger, now - grace_ms)
 
 
 def _summed_up(folder: Path, before: int) -> list[Path]:

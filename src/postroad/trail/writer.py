@@ -11,6 +11,7 @@ from postroad.trail.coverage import Hole, Run
 from postroad.trail.errors import TrailError, TrailWriteError
 from postroad.trail.files import FileEntry, write_file
 from postroad.trail.ledger import Ledger
+from postroad.trail.retention import DEFAULT_GRACE_MS, sweep_manifests
 from postroad.trail.standing import Standing
 
 if TYPE_CHECKING:
@@ -136,7 +137,9 @@ class TrailWriter:
         self._standing.repeat()
 
     def maintain(self, now: int) -> bool:
-        """Make a checkpoint of the manifest if one is due; call it after commits, off the loop.
+        """Make a checkpoint of the manifest if one is due, and delete the manifests that others summed up long ago.
+
+        Call it after commits, off the loop.
 
         Raises:
             TrailWriteError: the disk does not take it; nothing is lost.
@@ -144,6 +147,7 @@ class TrailWriter:
         if not self.ledger.is_due():
             return False
         self.ledger.checkpoint(now)
+        sweep_manifests(self.ledger, now - DEFAULT_GRACE_MS)
         return True
 
     def close(self, now: int) -> None:
