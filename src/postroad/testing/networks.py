@@ -14,6 +14,7 @@ from postroad.testing.virtual import VirtualNetwork
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from postroad.simulation import LinkQuality
     from postroad.testing.surface import BrokerNetwork
     from postroad.topology import Plan
 
@@ -24,7 +25,7 @@ Clock = Literal["virtual", "real"]
 
 @contextlib.asynccontextmanager
 async def broker_network(
-    plan: Plan, clock: Clock = "virtual", *, seed: int = 0, delay_ms: tuple[int, int] = (1, 20)
+    plan: Plan, clock: Clock = "virtual", *, seed: int = 0, quality: LinkQuality | None = None
 ) -> AsyncIterator[BrokerNetwork]:
     """A network of brokers for as long as the block lasts; settled when it begins.
 
@@ -33,13 +34,13 @@ async def broker_network(
         clock: "virtual" simulates it: the same run every time, hours in seconds. "real" runs services of this process
             on free ports of the loopback address, with real sockets between them and their clients.
         seed: virtual: of the delays of links.
-        delay_ms: virtual: the least and most delay of a link.
+        quality: virtual: delay, bandwidth, loss and buffers of the links.
 
     Raises:
         PostroadError: there is no such clock.
     """
     if clock == "virtual":
-        virtual = VirtualNetwork(plan, seed, delay_ms)
+        virtual = VirtualNetwork(plan, seed, quality)
         await virtual.settled()
         yield virtual
     elif clock == "real":

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from postroad.messages import MessageId, Value
     from postroad.routing.contract import Interested, Strategy
+    from postroad.simulation import LinkQuality
     from postroad.topology import Plan
 
 __all__ = ["VirtualNetwork"]
@@ -34,10 +35,10 @@ class VirtualNetwork:
     Args:
         plan: the network.
         seed: for the delays of links; the same seed gives the same run.
-        delay_ms: the least and most delay of a link.
+        quality: how good the links are.
     """
 
-    def __init__(self, plan: Plan, seed: int = 0, delay_ms: tuple[int, int] = (1, 20)) -> None:
+    def __init__(self, plan: Plan, seed: int = 0, quality: LinkQuality | None = None) -> None:
         self._plan = plan
         stations = plan.hierarchy().stations if plan.strategy in ("tree", "cluster") else {}
 
@@ -48,7 +49,6 @@ class VirtualNetwork:
             )
 
         custody = plan.delivery == "custody"
-        quality = LinkQuality(delay_ms=delay_ms)
         self.simulated = SimulatedNetwork(plan.graph(), strategy, random.Random(seed), quality=quality, custody=custody)
         self._running = set(plan.graph().brokers)
         self._cut: set[frozenset[int]] = set()
