@@ -37,7 +37,7 @@ def journey_tree(journey: Document) -> Tree:
     verdict = _text(journey["verdict"])
     colour = _COLOURS.get(verdict, "yellow")
     root = Tree(f"[bold]{_text(journey['id'])}[/]  [{colour}]{verdict}[/], {_certainty(journey['certainty'])}")
-    root.add(_origin(journey["origin"]))
+    root.add(_origin(journey["origin"], known=bool(journey["stops"])))
     branches: dict[int, Tree] = {}
     for stop in journey["stops"]:
         above = branches.get(stop["from"], root)
@@ -71,7 +71,10 @@ def _doubt(doubt: float) -> str:
     return "" if doubt == 0.0 else f" [dim](false with probability {doubt:.1e})[/]"
 
 
-def _origin(origin: Document) -> str:
+def _origin(origin: Document, *, known: bool) -> str:
+    if not known:
+        said = f"publisher {origin['publisher']} at broker {origin['broker']}, {instant(origin['time'])}"
+        return f"the id itself names {said}"
     name = f" ({_text(origin['name'])})" if origin["name"] else ""
     return f"published by publisher {origin['publisher']}{name} at broker {origin['broker']}, {instant(origin['time'])}"
 

@@ -35,7 +35,9 @@ def trace(
     ] = None,
     network: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Ask a running network: the admin address of any of its brokers."),
+        typer.Option(
+            metavar="DIR|ADDRESS", help="Ask a running network: its data directory, or the admin address of a broker."
+        ),
     ] = None,
     explore: Annotated[
         Explore, typer.Option(help="Ask only those that a broker handed it to, or all its neighbours.")
@@ -101,6 +103,18 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
         console.print(line)
 
 
+def _admin_address(directory: Path) -> str | None:
+    """Where a broker of the network that runs in a directory can be asked; None if that is no directory."""
+    if not directory.is_dir():
+        return None
+    from postroad.network import find, place_of
+
+    running = find(place_of(directory, None)).running()
+    if not running:
+        raise PostroadError(f"no broker of the network in {directory} runs; give --trail {directory / 'trail'}")
+    return f"127.0.0.1:{running[0].admin_port}"
+
+
 def _asked(address: str, message: str, explore: Explore) -> dict[str, Any]:
     """Ask a running broker, which asks the others."""
     import json
@@ -108,6 +122,7 @@ def _asked(address: str, message: str, explore: Explore) -> dict[str, Any]:
     import urllib.parse
     import urllib.request
 
+    address = _admin_address(Path(address)) or address
     base = address if "//" in address else f"http://{address}"
     url = f"{base.rstrip('/')}/trace/{urllib.parse.quote(message, safe='')}?explore={explore.value}"
     try:

@@ -1,238 +1,267 @@
-"""The demonstration: a generated stream of messages against 100,000 subscriptions.
+"""The demonstration: a network from nothing, real subscribers, some thousand messages, and where each of them went.
 
-python -m postroad.lab.demo [--subscriptions N] [--seconds S] [--json]
+python -m postroad.lab.demo [--messages N] [--keep DIR] [--json]
+
+Every step is a command that a user could type; it is shown before it runs.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
-import os
-import resource
+import random
+import shlex
+import shutil
+import subprocess
 import sys
-from dataclasses import asdict, dataclass
-from itertools import islice
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from postroad.lab.workloads import Subscription
-    from postroad.matching import SubscriptionIndex
-    from postroad.messages import Batch, Message
+    from postroad.client import Subscription
+    from postroad.messages import MessageId
 
 __all__ = ["main"]
 
+MESSAGES = 3_000
+# The bulk trace needs ids that nobody sent, too.
+NEVER_SENT = 100
 SEED = 1
-SUBSCRIPTIONS = 100_000
-SECONDS = 5.0
-# A million take about a gigabyte with their texts; more would only make the demonstration long.
-MOST_SUBSCRIPTIONS = 2_000_000
-BATCH = 256
-BATCHES = 64  # different ones; the stream is these over and over
-EXAMPLES = 3  # one for each kind of topic
-MOST_SHOWN = 4  # matches of a message that serves as an example
+TOPICS = ("stocks.acme", "stocks.globex", "buildings.heat")
+INTERRUPTED = 130
+# A network of four comes up in some seconds; a machine that compiles kernels first may take minutes.
+COMMAND_SECONDS = 600.0
+# Nothing more comes when nothing came for so long; deliveries take milliseconds.
+QUIET_SECONDS = 1.0
 
-INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
+_PROGRAM = (sys.executable, "-c", "from postroad.cli import main; main()")
 
 
-@dataclass(frozen=True)
-class Example:
-    """One message, and what those asked for who wanted it."""
+class Wish(NamedTuple):
+    """A subscriber of the demonstration."""
 
+    name: str
     topic: str
-    attributes: dict[str, Any]
-    matches: int
-    wanted_by: list[str]
+    where: str
 
 
-@dataclass(frozen=True)
-class Report:
-    """What the demonstration found."""
-
-    subscriptions: int
-    subscribed_per_s: float
-    messages: int
-    messages_per_s: float
-    matches_per_message: float
-    index_bytes: int
-    process_bytes: int
-    examples: list[Example]
-    unwanted: Example | None
+WISHES = (
+    Wish("trader", "stocks.>", "price > 90"),
+    Wish("auditor", "stocks.acme", ""),
+    Wish("collector", "stocks.*", "price BETWEEN 20 AND 22"),
+    Wish("heating", "buildings.>", "price < 12"),
+)
 
 
-class Progress:
-    """How far something is, on stderr: one line that changes, or a few lines where a line cannot change."""
-
-    def __init__(self, what: str, total: int) -> None:
-        self._what = what
-        self._total = total
-        self._changes = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-        self._step = 100 if self._changes else 4
-        self._told = 0
-
-    def reach(self, count: int) -> None:
-        """Tell when the next step is reached."""
-        step = self._step * count // self._total
-        if step == self._told:
-            return
-        self._told = step
-        text = f"{self._what}: {count:,} of {self._total:,}"
-        if self._changes:
-            print(f"\r{text}", end="\n" if count == self._total else "", file=sys.stderr, flush=True)
-        else:
-            print(text, file=sys.stderr, flush=True)
+class Failure(Exception):
+    """A step did not do what it should."""
 
 
-def demonstrate(count: int, seconds: float) -> Report:
-    """Subscribe, match for so many seconds, and report."""
-    # Here and not at the top: these load the kernels, and Ctrl-C has to work in the meantime as well.
-    from postroad.lab.everyday import messages, subscriptions
-    from postroad.messages import Batch
-
-    asked = list(islice(subscriptions(SEED), count))
-    index, per_s = subscribed(asked)
-    drafts = messages(SEED)
-    batches = [Batch.build(islice(drafts, BATCH)) for _ in range(BATCHES)]
-    done, matches, elapsed = matched(index, batches, seconds)
-    examples, unwanted = examples_of(index, asked, batches)
-    return Report(
-        subscriptions=len(index),
-        subscribed_per_s=per_s,
-        messages=done,
-        messages_per_s=done / elapsed,
-        matches_per_message=matches / done,
-        index_bytes=index.statistics().bytes,
-        process_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        examples=examples,
-        unwanted=unwanted,
-    )
+def say(text: str = "") -> None:
+    """Tell what happens, on stderr: the report alone goes to stdout."""
+    print(text, file=sys.stderr, flush=True)
 
 
-def subscribed(asked: list[Subscription]) -> tuple[SubscriptionIndex, float]:
-    """An index of the subscriptions, by their place in the list, and how many a second went in."""
-    from postroad.matching import SubscriptionIndex
-
-    index = SubscriptionIndex()
-    progress = Progress("subscribing", len(asked))
-    start = perf_counter()
-    for key, (selector, topic) in enumerate(asked):
-        index.add(key, selector, topic)
-        if key % 1_000 == 999:
-            progress.reach(key + 1)
-    progress.reach(len(asked))
-    return index, len(asked) / (perf_counter() - start)
+def command(*words: object, show: bool = True, allowed: tuple[int, ...] = (0,)) -> str:
+    """Run `postroad …` as a user would; answers what it printed."""
+    texts = [str(word) for word in words]
+    if show:
+        say(f"\n$ postroad {shlex.join(texts)}")
+    done = subprocess.run([*_PROGRAM, *texts], capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+    if done.returncode not in allowed:
+        raise Failure(f"`postroad {shlex.join(texts)}` ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
-def matched(index: SubscriptionIndex, batches: list[Batch], seconds: float) -> tuple[int, int, float]:
-    """Match the batches over and over: messages, matches, and the time it took."""
-    print(f"matching batches of {BATCH} for {seconds:g} seconds", file=sys.stderr, flush=True)
-    messages = matches = 0
-    start = perf_counter()
-    while True:
-        for batch in batches:
-            offsets, _ = index.match(batch)
-            messages += len(batch)
-            matches += int(offsets[-1])
-        elapsed = perf_counter() - start
-        if elapsed >= seconds:
-            return messages, matches, elapsed
+# --- traffic ----------------------------------------------------------------------------------------------------------
 
 
-def examples_of(
-    index: SubscriptionIndex, asked: list[Subscription], batches: list[Batch]
-) -> tuple[list[Example], Example | None]:
-    """One message that few wanted of each kind of topic, and the first that nobody wanted, where there are such."""
-    found: dict[str, Example] = {}
-    unwanted: Example | None = None
-    for message, wanted_by in outcomes(index, asked, batches):
-        kind = message.topic.partition(".")[0]
-        if not wanted_by:
-            unwanted = unwanted or example(message, wanted_by)
-        elif len(wanted_by) <= MOST_SHOWN and kind not in found:
-            found[kind] = example(message, wanted_by)
-        if len(found) == EXAMPLES and unwanted:
-            break
-    return list(found.values()), unwanted
+class Traffic(NamedTuple):
+    """What clients saw: the ids that were published, and who got which."""
+
+    published: list[MessageId]
+    received: dict[str, set[str]]
 
 
-def outcomes(
-    index: SubscriptionIndex, asked: list[Subscription], batches: list[Batch]
-) -> Iterator[tuple[Message, list[Subscription]]]:
-    """Each message with the subscriptions that want it."""
-    # Slots are the index's own numbers; the keys behind them are the places in the list.
-    places = {index.slot(key): key for key in range(len(asked))}
-    for batch in batches:
-        offsets, slots = index.match(batch)
-        for row, message in enumerate(batch):
-            keys = sorted(places[slot] for slot in slots[offsets[row] : offsets[row + 1]].tolist())
-            yield message, [asked[key] for key in keys]
+async def exchange(directory: str, messages: int) -> Traffic:
+    """Subscribe at several brokers, publish at several, and count what arrives."""
+    from postroad.client import connect
+
+    draw = random.Random(SEED)
+    received: dict[str, set[str]] = {wish.name: set() for wish in WISHES}
+    published: list[MessageId] = []
+    async with asyncio.TaskGroup() as group:
+        clients = [connect(directory=directory, login=wish.name) for wish in WISHES]
+        publishers = [connect(directory=directory, login=f"feed-{number}") for number in (1, 2)]
+        for client in (*clients, *publishers):
+            await client.__aenter__()
+        subscriptions = [client.subscribe(wish.topic, wish.where) for client, wish in zip(clients, WISHES, strict=True)]
+        readers = []
+        for wish, subscription in zip(WISHES, subscriptions, strict=True):
+            await subscription.__aenter__()
+            readers.append(group.create_task(_read(subscription, received[wish.name])))
+        # Interest spreads between brokers in moments; a message published before it arrives matches nobody elsewhere.
+        await asyncio.sleep(2.0)
+        drafts = [(draw.choice(TOPICS), {"price": draw.randint(1, 100)}) for _ in range(messages)]
+        for number, (topic, attributes) in enumerate(drafts):
+            sent = await publishers[number % len(publishers)].publish(topic, attributes, receipt=number % 100 == 0)
+            assert sent is not None
+            published.append(sent)
+        await _quiet(received)
+        for reader in readers:
+            reader.cancel()
+        for client in (*clients, *publishers):
+            await client.__aexit__(None, None, None)
+    return Traffic(published, received)
 
 
-def example(message: Message, wanted_by: list[Subscription]) -> Example:
-    return Example(message.topic, dict(message.attributes), len(wanted_by), [wording(one) for one in wanted_by])
+async def _read(subscription: Subscription, got: set[str]) -> None:
+    async for message in subscription:
+        got.add(str(message.id))
 
 
-def wording(subscription: Subscription) -> str:
-    """A subscription in one line."""
-    selector, topic = subscription
-    return f"{topic or '>'}  {selector or '(any message)'}"
+async def _quiet(received: dict[str, set[str]]) -> None:
+    """Wait until nothing more comes."""
+    count, since = -1, time.monotonic()
+    while time.monotonic() - since < QUIET_SECONDS:
+        now = sum(len(ids) for ids in received.values())
+        if now != count:
+            count, since = now, time.monotonic()
+        await asyncio.sleep(0.1)
 
 
-def text_of(report: Report) -> str:
+# --- the story --------------------------------------------------------------------------------------------------------
+
+
+def demonstrate(folder: Path, messages: int) -> dict[str, Any]:
+    """Run the whole thing in a folder; answers the figures."""
+    plan, network, out = folder / "plan.toml", folder / "network", folder / "reports"
+    say("A network of four brokers, linked as a square with a diagonal.")
+    write_plan(plan)
+    say(f"\n$ postroad network up {plan} --detach")
+    up = ("network", "up", plan, "--data", network, "--detach", "--directory-port", 0, "--json")
+    state = json.loads(command(*up, show=False).splitlines()[-1])
+    try:
+        say(f"{len(state['brokers'])} brokers are up; their directory is {state['directory']}")
+        say(f"\n{len(WISHES)} subscribers, 2 publishers, {messages:,} messages over the directory ...")
+        traffic = asyncio.run(exchange(state["directory"], messages))
+        one = examples(traffic)
+        say("\nAsked while the network runs:")
+        print(command("trace", one["delivered"], "--network", network))
+    finally:
+        say(f"\n$ postroad network stop {network}")
+        say(command("network", "stop", network, show=False).strip())
+    say("\nAsked after the fact, from the trail on disk:")
+    for kind in ("delivered", "matched nobody", "never existed"):
+        say(f"\nA message that {'was ' if kind == 'delivered' else ''}{kind}:")
+        print(command("trace", one[kind], "--trail", network / "trail", allowed=(0, 1)).rstrip())
+    return {**reports(network / "trail", out, traffic), "examples": one}
+
+
+def write_plan(path: Path) -> None:
+    """Four brokers on ports that are free now."""
+    from postroad.network.ports import free_ports
+    from postroad.topology import Plan, square_with_diagonal
+
+    plan = Plan.of(square_with_diagonal(), "demo")
+    ports = free_ports(2 * len(plan.brokers), set())
+    text = plan.to_toml()
+    for old, new in zip(sorted({p for b in plan.brokers for p in (b.port, b.link_port)}), ports, strict=True):
+        text = text.replace(f"= {old}\n", f"= {new}\n")
+    path.write_text(Plan.parse(text).to_toml(), "utf-8")
+
+
+def examples(traffic: Traffic) -> dict[str, str]:
+    """An id of each kind: the one that most subscribers got, one that nobody did, and one that was never given."""
+    from postroad.messages import MessageId
+
+    texts = [str(id) for id in traffic.published]
+    copies = {text: sum(text in got for got in traffic.received.values()) for text in texts}
+    last = traffic.published[-1]
+    return {
+        "delivered": max(texts, key=lambda text: copies[text]),
+        "matched nobody": next(text for text in texts if not copies[text]),
+        "never existed": str(MessageId(last.publisher, last.broker, last.time, last.counter + 7)),
+    }
+
+
+def reports(trail: Path, out: Path, traffic: Traffic) -> dict[str, Any]:
+    """Spark over the same trail: every message at once, and the books balanced."""
+    from postroad.messages import MessageId
+
+    last = traffic.published[-1]
+    never = [MessageId(last.publisher, last.broker, last.time, last.counter + 100 + n) for n in range(NEVER_SENT)]
+    ids = out.parent / "ids.txt"
+    ids.write_text("\n".join(str(id) for id in (*traffic.published, *never)) + "\n", "utf-8")
+    say("\nThe same question for every message at once, on Spark:")
+    traced = json.loads(command("pipeline", "trace", "--ids", ids, "--trail", trail, "--out", out, "--json"))
+    say("\nAnd the books: published, delivered, matched nobody, lost:")
+    audited = json.loads(command("pipeline", "audit", "--trail", trail, "--out", out, "--json"))
+    received = sum(len(got) for got in traffic.received.values())
+    return {
+        "messages": len(traffic.published),
+        "deliveries_seen_by_clients": received,
+        "trace": traced,
+        "audit": audited,
+    }
+
+
+def text_of(figures: dict[str, Any]) -> str:
     """The report for people."""
-    each = report.index_bytes / report.subscriptions
-    rows = (
-        ("subscriptions", f"{report.subscriptions:,}", f"parsed and added at {report.subscribed_per_s:,.0f} a second"),
-        ("messages matched", f"{report.messages:,}", f"in batches of {BATCH}, on one processor"),
-        ("messages per second", f"{report.messages_per_s:,.0f}", ""),
-        ("matches per message", f"{report.matches_per_message:.1f}", ""),
-        ("memory of the index", f"{report.index_bytes / 1e6:.1f} MB", f"{each:,.0f} bytes for each subscription"),
-        (
-            "memory of the process",
-            f"{report.process_bytes / 1e6:.1f} MB",
-            "at its peak, with Python, numba and all texts",
-        ),
-    )
-    lines = ["", *(f"{name:22}{value:>12}   {remark}".rstrip() for name, value, remark in rows)]
-    if report.examples:
-        lines += ["", "Some messages, and who wanted them (topic pattern, selector):"]
-    for one in report.examples:
-        lines += ["", f"  {shown(one)}", *(f"    wanted by  {wanted}" for wanted in one.wanted_by)]
-    if report.unwanted:
-        lines += ["", f"  {shown(report.unwanted)}", "    wanted by nobody"]
+    traced, audited = figures["trace"], figures["audit"]
+    lines = [
+        "",
+        f"{figures['messages']:,} messages published; clients got {figures['deliveries_seen_by_clients']:,} copies.",
+        f"Bulk trace on Spark, {figures['messages'] + NEVER_SENT:,} ids of which {NEVER_SENT} were never sent:",
+    ]
+    lines += [f"  {name.replace('_', ' ')}: {value}" for name, value in traced.items() if name != "written"]
+    lines.append("Reconciliation:")
+    lines += [f"  {name.replace('_', ' ')}: {value}" for name, value in audited.items() if name != "written"]
     return "\n".join(lines)
-
-
-def shown(one: Example) -> str:
-    return f"{one.topic}  {', '.join(f'{name} = {value!r}' for name, value in one.attributes.items())}"
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="scripts/demo", description="Match a generated stream of messages against many subscriptions."
+        prog="scripts/demo",
+        description="Run a network, publish, trace, and read the trail with Spark. "
+        "`scripts/demo matching` shows the subscription index alone.",
     )
-    parser.add_argument("--subscriptions", type=int, default=SUBSCRIPTIONS, metavar="N", help="how many (100,000)")
-    parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help="how long to match (5)")
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    parser.add_argument("--messages", type=int, default=MESSAGES, metavar="N", help=f"how many ({MESSAGES:,})")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave everything there; deleted by default")
+    parser.add_argument("--json", action="store_true", help="print the figures as one JSON object at the end")
     chosen = parser.parse_args(given)
-    if not 1 <= chosen.subscriptions <= MOST_SUBSCRIPTIONS:
-        parser.error(f"--subscriptions takes 1 to {MOST_SUBSCRIPTIONS:,}, not {chosen.subscriptions:,}")
-    if not 0 <= chosen.seconds <= 3600:
-        parser.error(f"--seconds takes 0 to 3600, not {chosen.seconds:g}")
+    if not 100 <= chosen.messages <= 1_000_000:
+        parser.error(f"--messages takes 100 to 1,000,000, not {chosen.messages:,}")
     return chosen
 
 
 def main(given: Sequence[str] | None = None) -> int:
     """Run the demonstration; answers the exit status."""
+    given = sys.argv[1:] if given is None else given
+    if given and given[0] == "matching":
+        from postroad.lab import matching_demo
+
+        return matching_demo.main(given[1:])
     chosen = arguments(given)
+    folder = chosen.keep or Path(tempfile.mkdtemp(prefix="postroad-demo-"))
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        report = demonstrate(chosen.subscriptions, chosen.seconds)
+        figures = demonstrate(folder, chosen.messages)
     except KeyboardInterrupt:
-        print("\nstopped", file=sys.stderr)
+        say("\nstopped")
         return INTERRUPTED
-    print(json.dumps({"demo": "matching", **asdict(report)}) if chosen.json else text_of(report))
+    except Failure as failure:
+        say(f"\nthe demonstration failed: {failure}")
+        return 1
+    finally:
+        if chosen.keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(json.dumps({"demo": "network", **figures}) if chosen.json else text_of(figures))
     return 0
 
 

@@ -123,7 +123,6 @@ class Service:
         tracking, links = self._tracking, self._links
         if tracking is None:
             return None
-        tracking.core = core
         core.alias_attribute = self.config.tracking.alias_attribute
         self._station.tracking = tracking
         self._station.sampler = Sampler(tracking.recorder, core, wall_clock)

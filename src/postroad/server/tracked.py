@@ -20,7 +20,6 @@ from postroad.trail.coverage import NOT_YET_WRITTEN
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from postroad.broker import Broker
     from postroad.messages import MessageId
     from postroad.server.config import BrokerConfig
     from postroad.tracking import Findings, TrackingRecorder
@@ -47,9 +46,6 @@ class Tracking:
         journal: takes what the recorder is told before receipts are given; none without.
         recover: adds what a crash left in the journal to the trail.
         retention: days and bytes to keep at most, 0 for no bound; None keeps all.
-
-    Attributes:
-        core: knows the names of who is here now; set once there is one.
     """
 
     def __init__(
@@ -65,7 +61,6 @@ class Tracking:
         retention: tuple[int, int] | None = None,
     ) -> None:
         self.recorder = recorder
-        self.core: Broker | None = None
         self._root = root
         self._broker = broker
         self._clock = clock
@@ -156,7 +151,10 @@ class Tracking:
         open_now = self.recorder.findings(message, self._clock())
         stored = await self._keeper.in_thread(lambda: self._stored(message, open_now))
         findings = merged(open_now, _without_open_gaps(stored.findings))
-        return Answer(findings, self._publisher(message) or stored.publisher, self._named(findings, stored.subscribers))
+        publisher = stored.publisher
+        if publisher is None and message.broker == self._broker:
+            publisher = self.recorder.chronicle.publisher(message.publisher)
+        return Answer(findings, publisher, self._named(findings, stored.subscribers))
 
     def _stored(self, message: MessageId, nothing: Findings) -> Answer:
         if not self._root.is_dir():
@@ -167,23 +165,11 @@ class Tracking:
             gap = Gap(message.time, message.time + 1, f"the trail cannot be read: {error}")
             return Answer(nothing._replace(gaps=(gap,)), None, ())
 
-    def _publisher(self, message: MessageId) -> str | None:
-        if self.core is None or message.broker != self._broker:
-            return None
-        for session in self.core.sessions():
-            if session.publisher is not None and session.publisher.publisher == message.publisher:
-                return session.principal
-        return None
-
     def _named(self, findings: Findings, known: tuple[Subscriber, ...]) -> tuple[Subscriber, ...]:
-        """The subscribers in the findings; those who are here now may not be written yet."""
+        """The subscribers in the findings; of those who came lately the name may not be written yet."""
         named = {one.number: one for one in known}
         wanted = {hit.number for hits in (findings.delivered, findings.queued) for hit in hits} - named.keys()
-        if self.core is not None and wanted:
-            for session in self.core.sessions():
-                for one in session.subscriptions.values():
-                    if one.number in wanted:
-                        named[one.number] = Subscriber(one.number, session.principal, one.topic, one.selector)
+        named |= {one.number: one for one in self.recorder.chronicle.named(wanted)}
         return tuple(named[number] for number in sorted(named))
 
 

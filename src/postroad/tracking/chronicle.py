@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from postroad.tracking.answers import Subscriber
 from postroad.tracking.findings import Drop
 from postroad.tracking.latency import LatencySketch
 from postroad.tracking.presence import Presence
 from postroad.tracking.segments import Aliases, Attachments, Latencies, LinkChanges, Names, Shed, Timings
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from numpy.typing import NDArray
 
     from postroad.messages import Batch
@@ -216,6 +219,23 @@ class Chronicle:
         """Where a message went no further, from all chapters that are not released."""
         chapters = [*self._closed.values(), self._open]
         return tuple(drop for chapter in chapters for drop in chapter.drops(head, tail))
+
+    def publisher(self, number: int) -> str | None:
+        """The name behind a publisher's number, from all chapters that are not released."""
+        for chapter in (self._open, *self._closed.values()):
+            for kind, known, _, name in chapter.names:
+                if kind == "publisher" and known == number:
+                    return name
+        return None
+
+    def named(self, numbers: Collection[int]) -> tuple[Subscriber, ...]:
+        """Who stands behind subscription numbers, from all chapters that are not released."""
+        return tuple(
+            Subscriber(number, principal, topic, selector)
+            for chapter in (self._open, *self._closed.values())
+            for number, _, begins, principal, topic, selector in chapter.attachments
+            if begins and number in numbers
+        )
 
     @property
     def empty(self) -> bool:

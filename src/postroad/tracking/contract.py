@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.messages import Batch, MessageId
+    from postroad.tracking.chronicle import Chronicle
     from postroad.tracking.findings import Findings
     from postroad.tracking.segments import Segment
 
@@ -125,6 +126,10 @@ class TrackingRecorder(Recorder, Protocol):
 
     def timed(self, messages: int, subscriptions: int, copies: int, nanoseconds: int, now: int) -> None:
         """A sampled batch took this long: what it was matched against, and how many copies it made."""
+
+    @property
+    def chronicle(self) -> Chronicle:
+        """What it keeps exactly, as every recorder does: who was there, what went no further."""
 
     def due(self, now: int, force: bool = False) -> list[Job]:
         """What is ready to be stored; with `force`, all there is. Jobs are to be stored in this order."""

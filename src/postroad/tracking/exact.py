@@ -52,7 +52,7 @@ class ExactRecorder:
         self.broker = broker
         self._persist_ms = persist_ms
         self._budget_bytes = budget_bytes
-        self._chronicle = Chronicle(now)
+        self.chronicle = Chronicle(now)
         self._book = Book(now)
         self._pending: dict[int, Book] = {}
         self._through = now
@@ -81,7 +81,7 @@ class ExactRecorder:
     def delivered(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
         """The rows were handed to the socket of a subscription."""
         self._book.enter(batch.ids, rows, DELIVERED, subscription)
-        self._chronicle.delayed(batch, rows, now)
+        self.chronicle.delayed(batch, rows, now)
 
     def acknowledged(self, head: int, tail: int, subscription: int, positive: bool, now: int) -> None:
         """A subscriber answered for one message."""
@@ -91,53 +91,53 @@ class ExactRecorder:
 
     def shed(self, batch: Batch, rows: Rows, subscription: int, reason: str, now: int) -> None:
         """Rows that never reached a subscription."""
-        self._chronicle.shed(batch, rows, subscription, reason, now)
+        self.chronicle.shed(batch, rows, subscription, reason, now)
 
     def dropped(self, batch: Batch, rows: Rows, link: int, reason: str, now: int) -> None:
         """Rows that never reached other brokers."""
-        self._chronicle.dropped(batch, rows, link, reason, now)
+        self.chronicle.dropped(batch, rows, link, reason, now)
 
     def publishes(self, publisher: int, principal: str, now: int) -> None:
         """A new publisher number."""
-        self._chronicle.publishes(publisher, principal, now)
+        self.chronicle.publishes(publisher, principal, now)
 
     def subscribed(self, subscription: int, principal: str, topic: str, selector: str, now: int) -> None:
         """A subscription begins."""
-        self._chronicle.subscribed(subscription, principal, topic, selector, now)
+        self.chronicle.subscribed(subscription, principal, topic, selector, now)
 
     def unsubscribed(self, subscription: int, now: int) -> None:
         """A subscription ends."""
-        self._chronicle.unsubscribed(subscription, now)
+        self.chronicle.unsubscribed(subscription, now)
 
     def linked(self, link: int, cost: int, now: int) -> None:
         """A link works."""
-        self._chronicle.linked(link, cost, now)
+        self.chronicle.linked(link, cost, now)
 
     def unlinked(self, link: int, now: int) -> None:
         """A link is gone."""
-        self._chronicle.unlinked(link, now)
+        self.chronicle.unlinked(link, now)
 
     def aliased(self, alias: str, head: int, tail: int, now: int) -> None:
         """A foreign id."""
-        self._chronicle.aliased(alias, head, tail, now)
+        self.chronicle.aliased(alias, head, tail, now)
 
     def timed(self, messages: int, subscriptions: int, copies: int, nanoseconds: int, now: int) -> None:
         """What a batch cost."""
-        self._chronicle.timed(messages, subscriptions, copies, nanoseconds, now)
+        self.chronicle.timed(messages, subscriptions, copies, nanoseconds, now)
 
     # --- handing over ----------------------------------------------------------------------------------------------
 
     def due(self, now: int, force: bool = False) -> list[Job]:
         """A job when the book is old or large enough. An old book is handed over though it be empty, so that the
         record says that nothing happened."""
-        large = self._book.held_bytes + self._chronicle.held_bytes > self._budget_bytes
+        large = self._book.held_bytes + self.chronicle.held_bytes > self._budget_bytes
         old = now - self._book.since >= self._persist_ms
         if not (large or old or force):
             return []
         self._early_seals += large and not old and not force
         number, book = self._jobs, self._book
         self._jobs += 1
-        chapter = self._chronicle.close(number, now)
+        chapter = self.chronicle.close(number, now)
         book.close()
         self._sealed_records += book.records
         self._pending[number] = book
@@ -149,7 +149,7 @@ class ExactRecorder:
     def release(self, number: int) -> None:
         """Forget what a job was made of."""
         self._pending.pop(number, None)
-        self._chronicle.release(number)
+        self.chronicle.release(number)
 
     def findings(self, identity: MessageId, now: int) -> Findings:
         """What is known of an id that is not released yet."""
@@ -160,7 +160,7 @@ class ExactRecorder:
                 told.setdefault(kind, set()).add(number)
         came = told.get(-1, set())
         # A neighbour's skew is not known here: whoever was linked a moment around the id's time may have had it.
-        neighbours = self._chronicle.neighbours.between(identity.time - self._persist_ms, now)
+        neighbours = self.chronicle.neighbours.between(identity.time - self._persist_ms, now)
 
         def hits(numbers: set[int]) -> tuple[Hit, ...]:
             return tuple(Hit(number, 0.0, identity.time, identity.time) for number in sorted(numbers))
@@ -177,7 +177,7 @@ class ExactRecorder:
             acknowledged=hits(told.get(ACKNOWLEDGED, set())),
             refused=hits(told.get(REFUSED, set())),
             queued=hits(told.get(QUEUED, set())),
-            dropped=self._chronicle.drops(identity.head, identity.tail),
+            dropped=self.chronicle.drops(identity.head, identity.tail),
             gaps=(),
             retained_since=0,
             neighbours=neighbours,
@@ -187,7 +187,7 @@ class ExactRecorder:
     def statistics(self) -> TrackingStatistics:
         """What it holds and did."""
         book = self._book
-        held = book.held_bytes + sum(one.held_bytes for one in self._pending.values()) + self._chronicle.held_bytes
+        held = book.held_bytes + sum(one.held_bytes for one in self._pending.values()) + self.chronicle.held_bytes
         return TrackingStatistics(
             recorded=self._sealed_records + book.records,
             open_histories=1,

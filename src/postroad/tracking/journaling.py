@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from postroad.messages import MessageId
     from postroad.messages.columns import Ids
+    from postroad.tracking.chronicle import Chronicle
     from postroad.tracking.contract import Job, Rows, TrackingRecorder, TrackingStatistics
     from postroad.tracking.findings import Findings
 
@@ -141,6 +142,11 @@ class Journaled:
     def timed(self, messages: int, subscriptions: int, copies: int, nanoseconds: int, now: int) -> None:
         """A sampled batch took this long; a crash may lose that."""
         self.recorder.timed(messages, subscriptions, copies, nanoseconds, now)
+
+    @property
+    def chronicle(self) -> Chronicle:
+        """What the recorder keeps exactly."""
+        return self.recorder.chronicle
 
     def due(self, now: int, force: bool = False) -> list[Job]:
         """What is ready to be stored."""
