@@ -7,23 +7,33 @@ import random
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroad.messages import MessageId
-from postroad.tracking import ADDENDUM, HERE, Aliases, Attachments, HistoryKind, Hit, LinkChanges, Names, Verdict
+from postroad.messages import Batch, MessageId
+from postroad.tracking import (
+    ADDENDUM,
+    HERE,
+    Aliases,
+    Attachments,
+    HistorySettings,
+    LinkChanges,
+    Names,
+    SealedRecorder,
+    Verdict,
+)
 from postroad.trail import DAY_MS, SCHEMAS, Trail, TrailError, TrailWriter, by_date, describe_file, tabulate, write_file
 from postroad.trail.coverage import NEVER_BEGUN
 from tests.trail.samples import HOUR, NOON, a_filter, everything, passages, short, wide
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from postroad.tracking import FilterSegment, Findings
+    from postroad.tracking import Findings
 
 ID = MessageId(7, 1, NOON, 0)
 NUMBERS = st.sets(st.sampled_from([2, 3, 70_000]), max_size=2)
@@ -207,21 +217,49 @@ def test_links_of_a_run_that_crashed_do_not_stand_in_the_next(tmp_path: Path) ->
     assert Trail(tmp_path).neighbours(4, NOON + 70, NOON + 80) == [3]
 
 
-def test_filters_are_asked_when_they_are_of_the_time(tmp_path: Path) -> None:
-    writer = TrailWriter(tmp_path, 4, NOON - HOUR)
-    writer.write([a_filter(), a_filter(time_from=NOON + 50, time_to=NOON + 60, singles=[NOON])], NOON + 100)
-    writer.write([a_filter(origin=2), a_filter(time_from=NOON + 1, time_to=NOON + 2)], NOON + HOUR)
-    asked = []
+def sealed_traffic(root: Path) -> list[MessageId]:
+    """What the `sealed` recorder leaves of messages that came over a link and went to a subscriber and a link."""
+    recorder = SealedRecorder(4, HistorySettings(), NOON)
+    recorder.linked(2, 1, NOON)
+    recorder.linked(3, 1, NOON)
+    recorder.subscribed(50, "ann", "news", "", NOON)
+    ids = [MessageId(7, 1, NOON + 10 * turn, 0) for turn in range(200)]
+    batch = Batch.build([("t",)] * len(ids))
+    batch.ids[:] = [(one.head, one.tail) for one in ids]
+    rows = np.arange(len(ids), dtype=np.int32)
+    recorder.arrived(batch, 2, NOON + 2_000)
+    recorder.relayed(batch, rows[::2].copy(), 3, NOON + 2_000)
+    recorder.delivered(batch, rows[:100].copy(), 50, NOON + 2_000)
+    writer = TrailWriter(root, 4, NOON - HOUR)
+    for job in recorder.due(NOON + HOUR, force=True):
+        writer.write(job.make(), job.through)
+    writer.close(NOON + HOUR)
+    return ids
 
-    def probe(
-        filters: Sequence[FilterSegment], identity: MessageId, neighbours: Sequence[int], subscribers: Sequence[int]
-    ) -> list[tuple[int, Hit]]:
-        asked.extend((one.origin, one.time_from) for one in filters)
-        return [(HistoryKind.PUBLISHED, Hit(0, 0.25, NOON, NOON + 10))]
 
-    found = Trail(tmp_path, probe).findings(4, ID)
-    assert sorted(asked) == [(1, NOON), (1, NOON + 50)]
-    assert found.published == Hit(0, 0.25, NOON, NOON + 10)
+def test_filters_are_asked_about_who_was_there_at_the_time(tmp_path: Path) -> None:
+    ids = sealed_traffic(tmp_path)
+    trail = Trail(tmp_path)
+    for turn, identity in enumerate(ids[:4] + ids[-4:]):
+        found = trail.findings(4, identity)
+        assert found.gaps == ()
+        assert found.routed is not None
+        assert 0 < found.routed.doubt < 1e-3
+        assert [hit.number for hit in found.arrived_from] == [2]
+        assert [hit.number for hit in found.next_hops] == [3] * (turn % 2 == 0)
+        assert [hit.number for hit in found.delivered] == [50] * (turn < 4)
+    assert trail.findings(4, MessageId(8, 1, NOON + 10, 0)).routed is None
+
+
+def test_a_filter_that_cannot_be_asked_is_a_gap_and_the_others_are_asked(tmp_path: Path) -> None:
+    identity = sealed_traffic(tmp_path)[0]
+    writer = TrailWriter(tmp_path, 4, NOON + 2 * HOUR)
+    writer.ledger.append(NOON + 2 * HOUR, [])
+    prepared = writer.prepare([a_filter()._replace(method="of the future")], NOON + 3 * HOUR)
+    writer.commit(prepared)
+    found = Trail(tmp_path).findings(4, identity)
+    assert found.routed is not None
+    assert [gap.reason for gap in found.gaps] == ["filters cannot be read: 1"]
 
 
 def test_there_must_be_a_directory(tmp_path: Path) -> None:

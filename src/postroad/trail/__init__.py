@@ -16,7 +16,7 @@ from postroad.trail.ledger import Ledger
 from postroad.trail.opened import Reads, TrailFile, VerifiedFile
 from postroad.trail.packing import NUMBER_BYTES, pack_lists, pack_words, unpack, unpack_lists
 from postroad.trail.pinned import Pinned, pin
-from postroad.trail.probing import Probe, matching_filters
+from postroad.trail.probing import ask_filters, matching_filters
 from postroad.trail.reader import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, Trail
 from postroad.trail.retention import DEFAULT_GRACE_MS, Expired, expire, sweep, sweep_leftovers
 from postroad.trail.schemas import SCHEMAS, TABLES, VERSION, Table, metadata, table_named
@@ -45,7 +45,6 @@ __all__ = [
     "Ledger",
     "Pinned",
     "Prepared",
-    "Probe",
     "Reads",
     "Run",
     "Table",
@@ -58,6 +57,7 @@ __all__ = [
     "TrailWriteError",
     "TrailWriter",
     "VerifiedFile",
+    "ask_filters",
     "by_date",
     "date_text",
     "describe_file",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from postroad.messages import MessageId
+    from postroad.tracking.probing import Evidence as Said
 
 __all__ = ["Evidence"]
 
@@ -21,6 +22,9 @@ _LISTS = {
     "refused": HistoryKind.REFUSED,
     "queued": HistoryKind.QUEUED,
 }
+
+
+_KINDS = (HistoryKind.PUBLISHED, HistoryKind.ROUTED, HistoryKind.ARRIVED, *_LISTS.values())
 
 
 class Evidence:
@@ -72,6 +76,13 @@ class Evidence:
             ("refused", HistoryKind.REFUSED),
         ):
             self._listed(kind, (subscriber for broker, subscriber in _pairs(row[column]) if broker == self.broker))
+
+    def take(self, said: Said) -> None:
+        """What filters said."""
+        self.probes += said.probes
+        for kind in _KINDS:
+            for hit in said.hits(kind):
+                self.add(kind, hit)
 
     def _listed(self, kind: int, numbers: Iterable[int]) -> None:
         for number in numbers:

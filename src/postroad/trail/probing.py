@@ -1,45 +1,26 @@
-"""From rows of `filters` to those that may have an id: of its origin, with its time in their range or late ids."""
+"""From rows of `filters` to what they say of an id, leaving out what is damaged."""
 
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from postroad.filters import FilterError
 from postroad.tracking import FilterSegment
+from postroad.tracking.probing import Evidence, evidence_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from postroad.messages import MessageId
-    from postroad.tracking import Hit
 
-__all__ = ["Probe", "matching_filters"]
-
-
-class Probe(Protocol):
-    """Asks filters about an id, by what their keys mean."""
-
-    def __call__(
-        self,
-        filters: Sequence[FilterSegment],
-        identity: MessageId,
-        neighbours: Sequence[int],
-        subscribers: Sequence[int],
-    ) -> Iterable[tuple[int, Hit]]:
-        """(kind of history, hit) for each positive answer.
-
-        Args:
-            filters: the matching set: all are of the id's origin and time.
-            identity: the message.
-            neighbours: the links that the broker had at the time.
-            subscribers: who was subscribed there at the time.
-        """
+__all__ = ["ask_filters", "matching_filters"]
 
 
 def matching_filters(rows: Any, identity: MessageId) -> tuple[list[FilterSegment], int]:
-    """The filters of some rows that may have the id, and how many of them are damaged."""
+    """The filters of some rows whose range, or late ids, have the id's time; and how many of them are damaged."""
     found: list[FilterSegment] = []
     damaged = 0
     here = rows.column("origin").to_numpy() == identity.broker
@@ -53,3 +34,22 @@ def matching_filters(rows: Any, identity: MessageId) -> tuple[list[FilterSegment
         row["singles"] = singles
         found.append(FilterSegment(**row))
     return found, damaged
+
+
+def ask_filters(
+    filters: Sequence[FilterSegment], identity: MessageId, neighbours: Sequence[int], subscribers: Sequence[int]
+) -> tuple[Evidence, int]:
+    """What filters say, and how many of them are of a kind that this Postroad cannot ask."""
+    try:
+        return evidence_of(filters, identity, neighbours, subscribers), 0
+    except FilterError:
+        good = [one for one in filters if _can_be_asked(one, identity)]
+        return evidence_of(good, identity, neighbours, subscribers), len(filters) - len(good)
+
+
+def _can_be_asked(one: FilterSegment, identity: MessageId) -> bool:
+    try:
+        evidence_of([one], identity)
+    except FilterError:
+        return False
+    return True

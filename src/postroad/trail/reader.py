@@ -21,7 +21,7 @@ from postroad.trail.errors import TrailDamageError, TrailError
 from postroad.trail.evidence import Evidence
 from postroad.trail.opened import Reads, TrailFile
 from postroad.trail.pinned import Pinned, pin
-from postroad.trail.probing import Probe, matching_filters
+from postroad.trail.probing import ask_filters, matching_filters
 from postroad.trail.schemas import table_named
 
 if TYPE_CHECKING:
@@ -51,12 +51,8 @@ class Trail:
         warnings: what could not be read, by name, and was left out.
     """
 
-    def __init__(self, root: str | Path, probe: Probe | None = None) -> None:
+    def __init__(self, root: str | Path) -> None:
         """Open a trail.
-
-        Args:
-            root: the directory.
-            probe: asks filters; without one, where filters are the record, the findings say that it is not complete.
 
         Raises:
             TrailError: there is no such directory.
@@ -67,7 +63,6 @@ class Trail:
         self.reads = Reads()
         self._pinned: dict[int, Pinned] = {}
         self._damage: list[str] = []
-        self._ask = probe
 
     @property
     def warnings(self) -> list[str]:
@@ -171,17 +166,13 @@ class Trail:
             some, bad = matching_filters(rows, evidence.identity)
             filters += some
             damaged += bad
+        if filters:
+            attached = [one.number for one in self.subscribers(evidence.broker, since, until, evidence.gaps)]
+            said, strange = ask_filters(filters, evidence.identity, neighbours, attached)
+            evidence.take(said)
+            damaged += strange
         if damaged:
-            evidence.gaps.append(Gap(since, until, f"{damaged} filters are damaged"))
-        if not filters:
-            return
-        if self._ask is None:
-            evidence.gaps.append(Gap(since, until, "filters cannot be asked here"))
-            return
-        attached = [one.number for one in self.subscribers(evidence.broker, since, until, evidence.gaps)]
-        evidence.probes += len(filters)
-        for kind, hit in self._ask(filters, evidence.identity, neighbours, attached):
-            evidence.add(kind, hit)
+            evidence.gaps.append(Gap(since, until, f"filters cannot be read: {damaged}"))
 
     def answer(
         self,
