@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from postroad.messages import MessageId
     from postroad.server.config import BrokerConfig
     from postroad.tracking import Findings, TrackingRecorder
-    from postroad.trail import Probe
 
 __all__ = ["Tracking", "make_tracking"]
 
@@ -42,7 +41,6 @@ class Tracking:
         broker: this broker.
         clock: the broker's time in ms.
         backlog_bytes: what may wait for a disk that does not take it.
-        probe: asks filters.
         journal: takes what the recorder is told before receipts are given; none without.
         recover: adds what a crash left in the journal to the trail.
         retention: days and bytes to keep at most, 0 for no bound; None keeps all.
@@ -55,7 +53,6 @@ class Tracking:
         broker: int,
         clock: Callable[[], int],
         backlog_bytes: int,
-        probe: Probe | None = None,
         journal: Journal | None = None,
         recover: Callable[[], int] | None = None,
         retention: tuple[int, int] | None = None,
@@ -64,7 +61,6 @@ class Tracking:
         self._root = root
         self._broker = broker
         self._clock = clock
-        self._probe = probe
         self._backlog = Backlog(lambda now: TrailWriter(root, broker, now), backlog_bytes)
         self._keeper = Keeper(recorder, self._backlog, clock, self._kept)
         self._journal = None if journal is None else JournalKeeper(journal)
@@ -160,7 +156,7 @@ class Tracking:
         if not self._root.is_dir():
             return Answer(nothing, None, ())
         try:
-            return Trail(self._root, self._probe).answer(self._broker, message)
+            return Trail(self._root).answer(self._broker, message)
         except (TrailError, OSError) as error:
             gap = Gap(message.time, message.time + 1, f"the trail cannot be read: {error}")
             return Answer(nothing._replace(gaps=(gap,)), None, ())
