@@ -68,8 +68,7 @@ class BloomRecorder(HistoryRecorder):
             words = history.words = np.zeros(self._words, np.uint64)
         shape, room = self.settings.shape, self._capacity - history.entries
         mixed = _NOTHING if derived is None else self._mixed_number(derived)
-        report, late = self._reset_report()
-        is_derived = derived is not None
+        is_derived, report, late = derived is not None, self._report, self._late
         take_bits(ids, rows, first, is_derived, mixed, now, tolerance, words, shape.m, shape.k, room, report, late)
 
     def _make_room(self) -> None:

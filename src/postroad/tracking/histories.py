@@ -9,7 +9,7 @@ import numpy as np
 
 from postroad.filters import mix64
 from postroad.tracking.history import MAX_SINGLES, NUMBERED, History, HistoryName
-from postroad.tracking.intake import EARLIEST, LATES, LATEST, REPORT, TAKEN
+from postroad.tracking.intake import REPORT, TAKEN
 from postroad.tracking.keeping import KeepingRecorder
 from postroad.tracking.segments import HistoryKind
 
@@ -23,7 +23,6 @@ __all__ = ["HistoryRecorder"]
 
 _LOW_WORD = 0xFFFFFFFF
 _MANY_NUMBERS = 100_000  # mixed numbers that are remembered, some 10 MB
-_AGES = 1 << 62
 
 
 class HistoryRecorder(KeepingRecorder):
@@ -32,7 +31,7 @@ class HistoryRecorder(KeepingRecorder):
     def __init__(self, broker: int, settings: HistorySettings, now: int) -> None:
         super().__init__(broker, settings, now)
         # In the order they were opened: a history that is opened again comes last.
-        self._open: dict[HistoryName, History] = {}
+        self._open: dict[tuple[int, int, int], History] = {}
         self._sealed: list[History] = []
         self._slots = 0
         self._singles = 0
@@ -52,14 +51,14 @@ class HistoryRecorder(KeepingRecorder):
             self._late = np.zeros(2 * len(rows), np.int64)
         first, ordered = 0, False
         while first < len(rows):
-            name = HistoryName(kind, int(ids[rows[first], 0]) & _LOW_WORD, subject)
-            history = self._open.get(name)
+            origin = ids.item(rows.item(first), 0) & _LOW_WORD
+            history = self._open.get((kind, origin, subject))
             if history is None:
-                history = self._begin(name, now)
+                history = self._begin(HistoryName(kind, origin, subject), now)
             self._take(history, ids, rows, first, derived, now, tolerance)
-            first += int(self._report[TAKEN])
+            first += self._report.item(TAKEN)
             self._note_times(history)
-            if first < len(rows) and not ordered and int(ids[rows[first], 0]) & _LOW_WORD != name.origin:
+            if first < len(rows) and not ordered and ids.item(rows.item(first), 0) & _LOW_WORD != origin:
                 # Several origins: what is left, one origin after the other.
                 rest = rows[first:]
                 rows, first, ordered = rest[np.argsort(ids[rest, 0] & np.uint64(_LOW_WORD), kind="stable")], 0, True
@@ -70,10 +69,6 @@ class HistoryRecorder(KeepingRecorder):
         history = History(name, self._slots, now, now)
         self._open[name] = history
         return history
-
-    def _reset_report(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        self._report[EARLIEST], self._report[LATEST], self._report[LATES] = _AGES, -1, 0
-        return self._report, self._late
 
     def _note_times(self, history: History) -> None:
         taken, earliest, latest, lates = self._report.tolist()

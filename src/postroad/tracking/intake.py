@@ -25,6 +25,8 @@ TAKEN, EARLIEST, LATEST, LATES = range(4)
 REPORT = 4
 
 _LOW_WORD = np.uint64(0xFFFFFFFF)
+# An empty range of times.
+_NO_TIMES_FROM = 1 << 62
 _COUNTER_BITS = np.uint64(16)
 
 
@@ -64,6 +66,7 @@ def take_keys(
 ) -> None:
     """Put the keys of rows from `first` on into `keys`, while there is room and the origin stays the same."""
     origin = ids[rows[first], 0] & _LOW_WORD
+    report[EARLIEST], report[LATEST], report[LATES] = _NO_TIMES_FROM, -1, 0
     end = min(len(rows), first + len(keys))
     at = first
     while at < end and ids[rows[at], 0] & _LOW_WORD == origin:
@@ -97,6 +100,7 @@ def take_bits(
 ) -> None:
     """Set the positions of rows from `first` on, at most `room` of them, while the origin stays the same."""
     origin = ids[rows[first], 0] & _LOW_WORD
+    report[EARLIEST], report[LATEST], report[LATES] = _NO_TIMES_FROM, -1, 0
     end = min(len(rows), first + room)
     at = first
     while at < end and ids[rows[at], 0] & _LOW_WORD == origin:

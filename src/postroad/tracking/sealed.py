@@ -112,9 +112,8 @@ class SealedRecorder(HistoryRecorder):
     ) -> None:
         room = self._buffer.room(min(len(rows) - first, self._capacity - history.entries))
         mixed = _NOTHING if derived is None else self._mixed_number(derived)
-        report, late = self._reset_report()
-        take_keys(ids, rows, first, derived is not None, mixed, now, tolerance, room, report, late)
-        self._buffer.filled(history.slot, int(report[TAKEN]))
+        take_keys(ids, rows, first, derived is not None, mixed, now, tolerance, room, self._report, self._late)
+        self._buffer.filled(history.slot, self._report.item(TAKEN))
 
     def _make_room(self) -> None:
         """Over the budget: seal the largest, half of all that is open; a job takes them at the next occasion."""
