@@ -8,7 +8,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.filters import SEED, derived_key, derived_keys, hash_bytes, hash_ids, hash_spans, mix64
+from postroad.filters import SEED, derived_key, derived_keys, derived_pairs, hash_bytes, hash_ids, hash_spans, mix64
 
 words = st.integers(0, 2**64 - 1)
 
@@ -71,3 +71,8 @@ def test_derived_keys_of_many_equal_those_of_one(hashes: list[int], number: int)
     expected = [mix64(word ^ mix64(number)) for word in hashes]
     assert derived_keys(np.array(hashes, np.uint64), number).tolist() == expected
     assert [derived_key(word, number) for word in hashes] == expected
+
+
+@given(words, st.lists(words, max_size=5))
+def test_derived_pairs_are_one_hash_with_many_numbers(word: int, numbers: list[int]) -> None:
+    assert derived_pairs(word, np.array(numbers, np.uint64)).tolist() == [derived_key(word, one) for one in numbers]

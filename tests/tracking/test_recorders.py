@@ -210,6 +210,19 @@ def test_recorder_knows_what_was_shed_and_who_its_neighbours_are(name: str) -> N
     assert any(isinstance(segment, Shed) for segment in job.make())
 
 
+@pytest.mark.parametrize("name", list(RECORDERS))
+def test_recorder_hands_over_early_when_much_is_shed(name: str) -> None:
+    recorder = recorder_of(name, budget=20_000)
+    batch = batch_of([MessageId(1, HERE, START, n) for n in range(100)])
+    assert recorder.due(START) == []
+    for _ in range(3):
+        recorder.shed(batch, np.arange(100), 2, "queue full", START)
+    (job,) = recorder.due(START)
+    (shed,) = (one for one in job.make() if isinstance(one, Shed))
+    assert len(shed.at) == 300
+    assert recorder.due(START) == []
+
+
 @pytest.mark.parametrize("name", ["bloom", "sealed"])
 def test_late_ids_stay_out_of_the_range(name: str) -> None:
     recorder = recorder_of(name)

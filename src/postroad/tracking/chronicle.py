@@ -136,6 +136,7 @@ class Chronicle:
         self._closed: dict[int, Chapter] = {}
         self._sketch = LatencySketch()
         self._shed_bytes = 0
+        self._open_shed_bytes = 0
 
     def shed(self, batch: Batch, rows: Rows, subscription: int, reason: str, now: int) -> None:
         """Rows that never reached a subscription."""
@@ -151,6 +152,7 @@ class Chronicle:
             self._open.shed_causes.append(cause)
             self._open.lines += 1
             self._shed_bytes += 16 * len(rows)
+            self._open_shed_bytes += 16 * len(rows)
 
     def publishes(self, publisher: int, principal: str, now: int) -> None:
         """A new publisher number."""
@@ -202,6 +204,7 @@ class Chronicle:
         chapter.delays = self._sketch.take()
         self._closed[job] = chapter
         self._open = Chapter(now)
+        self._open_shed_bytes = 0
         return chapter
 
     def release(self, job: int) -> None:
@@ -241,6 +244,11 @@ class Chronicle:
     def empty(self) -> bool:
         """Whether the open chapter has nothing to hand over but latencies."""
         return self._open.lines == 0
+
+    @property
+    def open_bytes(self) -> int:
+        """Memory of the open chapter: what it grows by is for its recorder to bound."""
+        return self._open_shed_bytes + _LINE_BYTES * self._open.lines
 
     @property
     def held_bytes(self) -> int:

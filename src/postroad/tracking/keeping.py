@@ -26,6 +26,8 @@ __all__ = ["KeepingRecorder"]
 
 # Acknowledgements come one by one: they are collected, and recorded together.
 _ACKNOWLEDGEMENTS = 512
+# One part of so many of the memory budget may be what is kept exactly (what was shed, above all).
+_CHRONICLE_SHARE = 4
 
 
 class KeepingRecorder(ABC):
@@ -104,7 +106,9 @@ class KeepingRecorder(ABC):
     def due(self, now: int, force: bool = False) -> list[Job]:
         """What is ready to be stored: at least one job each `interval`, so that what is covered moves on in silence."""
         self._note_acknowledgements(now)
-        if not self._ready(now, force):
+        # Where much is shed, the exact record of it must not wait for the histories.
+        burdened = self.chronicle.open_bytes > self.settings.budget // _CHRONICLE_SHARE
+        if not self._ready(now, force) and not burdened:
             return []
         self._jobs += 1
         self._pending += 1
