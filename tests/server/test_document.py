@@ -12,6 +12,8 @@ from postroad.broker import BrokerStatistics, Limits, OverflowPolicy
 from postroad.server import BrokerConfig, ServerStatistics, read_config
 from postroad.server.status import SessionStatus, Status, SubscriptionStatus
 from postroad.server.tracking import TrackingConfig
+from postroad.tracking import TrackingStatistics
+from postroad.trail import BacklogStatistics
 from tests.server.scene import Scene
 from tests.structure.markdown import blocks
 from tests.structure.repository import ROOT
@@ -45,9 +47,10 @@ def test_every_setting_has_a_row_with_its_default() -> None:
 
 
 def test_the_settings_of_tracking_are_told_with_their_defaults() -> None:
-    (row,) = [line for line in DOCUMENT.read_text("utf-8").splitlines() if line.startswith("| `tracking` |")]
-    for name, value in msgspec.structs.asdict(TrackingConfig()).items():
-        assert f"`{name}` ({'none' if value is None else value})" in row
+    settings = msgspec.structs.asdict(TrackingConfig())
+    assert rows("The record") == {
+        name: "none" if value is None else f"`{json.dumps(value)}`" for name, value in settings.items()
+    }
 
 
 def test_the_example_of_a_client_with_ids_of_its_own_is_granted_them() -> None:
@@ -83,6 +86,9 @@ def test_the_example_of_status_has_the_fields_of_the_code() -> None:
     assert set(told["statistics"]) == set(BrokerStatistics.__struct_fields__)
     assert set(told["server"]) == set(ServerStatistics.__struct_fields__)
     assert told["limits"] == msgspec.structs.asdict(Limits())
+    held = {"open_histories", "open_entries", "held_bytes", "pending_jobs"}
+    recorded = {f"{name}_now" if name in held else name for name in TrackingStatistics._fields}
+    assert set(told["tracking"]) == {"trouble", *recorded, *BacklogStatistics._fields}
     assert set(told["sessions"][0]) == set(SessionStatus.__struct_fields__)
     assert set(told["sessions"][0]["subscriptions"][0]) == set(SubscriptionStatus.__struct_fields__)
 

@@ -27,6 +27,9 @@ class _Counts:
         for statistics in (self._status.statistics, self._status.server):
             for name, value in msgspec.structs.asdict(statistics).items():
                 yield _metric(name, float(value), broker)
+        for name, value in (self._status.tracking or {}).items():
+            if not isinstance(value, str):
+                yield _metric(f"tracking_{name}", float(value), broker)
 
 
 def _metric(name: str, value: float, broker: str) -> Metric:

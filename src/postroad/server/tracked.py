@@ -28,6 +28,9 @@ __all__ = ["Tracking", "make_tracking"]
 
 log = logging.getLogger("postroad.tracking")
 
+# What a recorder holds at the moment; the other counts only rise.
+_HELD = {name: f"{name}_now" for name in ("open_histories", "open_entries", "held_bytes", "pending_jobs")}
+
 # Journal and old files are let go of this often.
 UPKEEP_SECONDS = 10.0
 
@@ -139,7 +142,8 @@ class Tracking:
 
     def statistics(self) -> dict[str, Any]:
         """Counts of the recorder and of the writing."""
-        return self.recorder.statistics()._asdict() | self._backlog.statistics()._asdict()
+        held = {_HELD.get(name, name): count for name, count in self.recorder.statistics()._asdict().items()}
+        return held | self._backlog.statistics()._asdict()
 
     async def answer(self, message: MessageId) -> Answer:
         """All that this broker knows of a message, written or not."""
