@@ -76,10 +76,11 @@ class JournalKeeper:
         self._task = asyncio.create_task(self._sync_for_ever())
 
     async def stop(self) -> None:
-        """Sync what is left; whoever waits is told."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        """Sync what is left; whoever waits is told. Once; a second call does nothing."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
             await self._sync()
         self._thread.shutdown()
 

@@ -62,10 +62,11 @@ class Keeper:
         self._task = asyncio.create_task(self._keep_for_ever())
 
     async def stop(self) -> None:
-        """Write all there is, and end the run."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        """Write all there is, and end the run. Once; a second call does nothing."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
             await self.keep(force=True)
             await self.in_thread(lambda: self._backlog.close(self._clock()))
             self._tell()
