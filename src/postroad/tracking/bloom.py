@@ -12,7 +12,7 @@ import numpy as np
 
 from postroad.filters import count_ones
 from postroad.tracking.histories import HistoryRecorder
-from postroad.tracking.intake import take_bits
+from postroad.tracking.intake import SCRATCH, take_bits
 from postroad.tracking.probing import evidence_of
 from postroad.tracking.sealed import Made, segment_of
 
@@ -47,6 +47,7 @@ class BloomRecorder(HistoryRecorder):
     def __init__(self, broker: int, settings: HistorySettings, now: int) -> None:
         super().__init__(broker, settings, now)
         self._words = (settings.shape.m + 63) // 64
+        self._scratch = np.empty(SCRATCH, np.uint64)
         self._handed: dict[int, list[History]] = {}
 
     @property
@@ -69,7 +70,8 @@ class BloomRecorder(HistoryRecorder):
         shape, room = self.settings.shape, self._capacity - history.entries
         mixed = _NOTHING if derived is None else self._mixed_number(derived)
         is_derived, report, late = derived is not None, self._report, self._late
-        take_bits(ids, rows, first, is_derived, mixed, now, tolerance, words, shape.m, shape.k, room, report, late)
+        taking = (ids, rows, first, is_derived, mixed, now, tolerance, words, shape.m, shape.k, room)
+        take_bits(*taking, self._scratch, report, late)
 
     def _make_room(self) -> None:
         """Each open history costs its whole filter: with too many, the fullest are sealed first."""
