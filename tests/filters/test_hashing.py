@@ -8,7 +8,17 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.filters import SEED, derived_key, derived_keys, derived_pairs, hash_bytes, hash_ids, hash_spans, mix64
+from postroad.filters import (
+    SEED,
+    derived_key,
+    derived_keys,
+    derived_pairs,
+    derived_sets,
+    hash_bytes,
+    hash_ids,
+    hash_spans,
+    mix64,
+)
 
 words = st.integers(0, 2**64 - 1)
 
@@ -76,3 +86,14 @@ def test_derived_keys_of_many_equal_those_of_one(hashes: list[int], number: int)
 @given(words, st.lists(words, max_size=5))
 def test_derived_pairs_are_one_hash_with_many_numbers(word: int, numbers: list[int]) -> None:
     assert derived_pairs(word, np.array(numbers, np.uint64)).tolist() == [derived_key(word, one) for one in numbers]
+
+
+@given(words, st.lists(words, max_size=4))
+def test_derived_sets_are_one_hash_with_every_set_of_numbers(word: int, numbers: list[int]) -> None:
+    expected = []
+    for index in range(2 ** len(numbers)):
+        joined = word
+        for place, number in enumerate(numbers):
+            joined ^= mix64(number) if index >> place & 1 else 0
+        expected.append(mix64(joined))
+    assert derived_sets(word, np.array(numbers, np.uint64)).tolist() == expected

@@ -236,6 +236,33 @@ def test_late_ids_stay_out_of_the_range(name: str) -> None:
     assert (segment.opened, segment.sealed, segment.entries) == (START, START + 1, 6)
 
 
+@pytest.mark.parametrize("name", ["bloom", "sealed"])
+@given(links=st.lists(st.sets(st.sampled_from((4, 5, 6, 7))), min_size=1, max_size=6))
+@settings(max_examples=30)
+def test_keys_of_sets_tell_every_link_of_every_message(name: str, links: list[set[int]]) -> None:
+    recorder = recorder_of(name, forwarding="sets", shape=Shape(1 << 20, 12, 1000))
+    for neighbour in (6, 7):
+        recorder.linked(neighbour, 1, START)
+    identities = [MessageId(1, HERE, START, n) for n in range(len(links))]
+    batch = batch_of(identities)
+    recorder.accepted(batch, START)
+    for link in (7, 4, 6, 5, 4):  # one of them twice, as after a fault
+        rows = np.array([row for row, chosen in enumerate(links) if link in chosen], np.int32)
+        recorder.relayed(batch, rows, link, START)
+    for identity, expected in zip(identities, links, strict=True):
+        hits = recorder.findings(identity, START).next_hops
+        assert {hit.number for hit in hits} == expected
+        assert all(hit.doubt < 1e-9 for hit in hits)
+    (job,) = recorder.due(START + 1, force=True)
+    filters = [one for one in job.make() if isinstance(one, FilterSegment)]
+    sets = [one for one in filters if one.kind == HistoryKind.FORWARDED_SET]
+    # One key for each message that went anywhere.
+    assert sum(one.entries for one in sets) == sum(bool(chosen) for chosen in links)
+    for identity, expected in zip(identities, links, strict=True):
+        evidence = evidence_of(filters, identity, (4, 5, 6, 7), ())
+        assert {hit.number for hit in evidence.hits(HistoryKind.FORWARDED)} == expected
+
+
 def test_downstream_recorder_stores_early_and_keeps_open() -> None:
     recorder = recorder_of("bloom", interval=100, hold=1000, capacity=40)
     stored: list[Segment] = []

@@ -24,6 +24,7 @@ __all__ = [
     "derived_key",
     "derived_keys",
     "derived_pairs",
+    "derived_sets",
     "derived_word",
     "hash_bytes",
     "hash_ids",
@@ -220,4 +221,18 @@ def derived_pairs(word: int, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     mixed, keys = np.empty(len(numbers), np.uint64), np.empty(len(numbers), np.uint64)
     _derived_keys(numbers, np.uint64(0), mixed)
     _derived_keys(mixed, np.uint64(word), keys)
+    return keys
+
+
+def derived_sets(word: int, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The keys of one hash with every set of numbers: mix64(hash xor mix64(a) xor mix64(b) ...).
+
+    Entry i is of the numbers whose places are the bits of i; entry 0, of the empty set, is mix64(hash). A set of one
+    number has that number's `derived_key`.
+    """
+    joined = np.zeros(1, np.uint64)
+    for number in numbers.tolist():
+        joined = np.concatenate([joined, joined ^ np.uint64(mix64(number))])
+    keys = np.empty(len(joined), np.uint64)
+    _derived_keys(joined, np.uint64(word), keys)
     return keys

@@ -111,7 +111,7 @@ class BloomRecorder(HistoryRecorder):
 
     def findings(self, identity: MessageId, now: int) -> Findings:
         """What the open filters say, and those that are not released."""
-        self._note_acknowledgements(now)
+        self._settle(now)
         skew, shape = self.settings.skew, self.settings.shape
         neighbours = self.chronicle.neighbours.between(identity.time - skew, now)
         subscribers = self.chronicle.subscribers.between(identity.time - skew, now)

@@ -16,6 +16,7 @@ from postroad.tracking.segments import HistoryKind
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from postroad.messages import Batch
     from postroad.tracking.contract import Rows
     from postroad.tracking.settings import HistorySettings
 
@@ -37,12 +38,14 @@ class HistoryRecorder(KeepingRecorder):
         self._singles = 0
         self._early_seals = 0
         self._mixed: dict[int, np.uint64] = {}
+        # What was handed to links since messages last came in: ids, and the mixed number of the link.
+        self._relays: list[tuple[NDArray[np.uint64], np.uint64]] = []
         self._report = np.zeros(REPORT, np.int64)
         self._late = np.zeros(1024, np.int64)
 
     def _record(self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int) -> None:
         settings = self.settings
-        apart = settings.layout == "paper" and kind in NUMBERED
+        apart = settings.layout == "paper" and kind in NUMBERED and kind != HistoryKind.FORWARDED_SET
         subject = number if apart else 0
         derived = number if not apart and kind in NUMBERED else None
         # On its way a message is delayed; at its entry its id is new.
@@ -63,6 +66,48 @@ class HistoryRecorder(KeepingRecorder):
                 rest = rows[first:]
                 rows, first, ordered = rest[np.argsort(ids[rest, 0] & np.uint64(_LOW_WORD), kind="stable")], 0, True
         self._make_room()
+
+    def accepted(self, batch: Batch, now: int) -> None:
+        """The rows entered the network here."""
+        if self._relays:
+            self._settle(now)
+        super().accepted(batch, now)
+
+    def arrived(self, batch: Batch, link: int, now: int) -> None:
+        """The rows came from a neighbour."""
+        if self._relays:
+            self._settle(now)
+        super().arrived(batch, link, now)
+
+    def relayed(self, batch: Batch, rows: Rows, link: int, now: int) -> None:
+        """The rows were handed to a link; with keys of sets, others may follow."""
+        if self.settings.forwarding == "keys":
+            super().relayed(batch, rows, link, now)
+        elif len(rows):
+            self._relays.append((batch.ids[rows], self._mixed_number(link)))
+
+    def _settle(self, now: int) -> None:
+        super()._settle(now)
+        if not self._relays:
+            return
+        counts = [len(ids) for ids, _ in self._relays]
+        ids = np.concatenate([ids for ids, _ in self._relays])
+        mixed = np.repeat(np.array([mixed for _, mixed in self._relays], np.uint64), counts)
+        self._relays.clear()
+        order = np.lexsort((mixed, ids[:, 1], ids[:, 0]))
+        ids, mixed = ids[order], mixed[order]
+        # Handed to one link twice, as after a fault, counts once: equal numbers would cancel out.
+        new = (ids[1:] != ids[:-1]).any(axis=1)
+        distinct = np.concatenate([[True], new | (mixed[1:] != mixed[:-1])])
+        begins = np.concatenate([[True], new])[distinct].nonzero()[0]
+        ids, mixed = ids[distinct][begins], np.bitwise_xor.reduceat(mixed[distinct], begins)
+        for joined in np.unique(mixed).tolist():
+            # A number that no neighbour has stands for the set.
+            if len(self._mixed) >= _MANY_NUMBERS:
+                self._mixed.clear()
+            self._mixed[-1 - joined] = np.uint64(joined)
+            rows = np.flatnonzero(mixed == np.uint64(joined))
+            self._note(HistoryKind.FORWARDED_SET, -1 - joined, ids, rows, now)
 
     def _begin(self, name: HistoryName, now: int) -> History:
         self._slots += 1

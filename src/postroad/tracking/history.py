@@ -23,6 +23,7 @@ _NEVER_FROM, _NEVER_TO = 1 << 62, -1
 NUMBERED = frozenset(
     {
         HistoryKind.FORWARDED,
+        HistoryKind.FORWARDED_SET,
         HistoryKind.ARRIVED,
         HistoryKind.DELIVERED,
         HistoryKind.ACKNOWLEDGED,

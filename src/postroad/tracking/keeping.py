@@ -82,9 +82,12 @@ class KeepingRecorder(ABC):
         """A subscriber acknowledged one message, or refused it."""
         self._acknowledgements.append((head, tail, subscription, positive))
         if len(self._acknowledgements) >= _ACKNOWLEDGEMENTS:
-            self._note_acknowledgements(now)
+            self._settle(now)
 
-    def _note_acknowledgements(self, now: int) -> None:
+    def _settle(self, now: int) -> None:
+        """Record what was collected to be recorded together."""
+        if not self._acknowledgements:
+            return
         groups: dict[tuple[int, bool], list[tuple[int, int]]] = {}
         for head, tail, subscription, positive in self._acknowledgements:
             groups.setdefault((subscription, positive), []).append((head, tail))
@@ -105,7 +108,7 @@ class KeepingRecorder(ABC):
 
     def due(self, now: int, force: bool = False) -> list[Job]:
         """What is ready to be stored: at least one job each `interval`, so that what is covered moves on in silence."""
-        self._note_acknowledgements(now)
+        self._settle(now)
         # Where much is shed, the exact record of it must not wait for the histories.
         burdened = self.chronicle.open_bytes > self.settings.budget // _CHRONICLE_SHARE
         if not self._ready(now, force) and not burdened:

@@ -78,7 +78,7 @@ class LogRecorder(KeepingRecorder):
 
     def findings(self, identity: MessageId, now: int) -> Findings:
         """Exact."""
-        self._note_acknowledgements(now)
+        self._settle(now)
         evidence = Evidence(identity)
         window = (identity.time, identity.time)
         for parts in [*self._handed.values(), self._parts]:

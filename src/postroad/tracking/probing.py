@@ -18,6 +18,7 @@ from postroad.filters import (
     RibbonFilter,
     derived_keys,
     derived_pairs,
+    derived_sets,
     filled_rate,
     hash_ids,
 )
@@ -37,9 +38,11 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
     Truths = NDArray[np.bool_]
 
-__all__ = ["Evidence", "covers", "error_rate", "evidence_of", "probe", "without_superseded"]
+__all__ = ["MAX_SET_NEIGHBOURS", "Evidence", "covers", "error_rate", "evidence_of", "probe", "without_superseded"]
 
 _ABOUT_NEIGHBOURS = frozenset({HistoryKind.FORWARDED, HistoryKind.ARRIVED})
+# 65,535 sets to probe; a broker with more neighbours, whose keys are of sets, can only say that it does not know.
+MAX_SET_NEIGHBOURS = 16
 
 
 def covers(segment: FilterSegment, times: Longs) -> Truths:
@@ -176,10 +179,31 @@ def evidence_of(
             numbers, keys = (near if about_links else at_home).astype(np.int64), pairs[about_links]
         made = _loaded(segment)
         rate = made.rate
+        if segment.kind == HistoryKind.FORWARDED_SET:
+            _ask_sets(evidence, segment, made, word, near)
+            continue
         for number, found in zip(numbers.tolist(), made.contains(keys).tolist(), strict=True):
             evidence.consider(segment.kind, number, rate, (segment.time_from, segment.time_to), found)
         evidence.probes += len(keys)
     return evidence
+
+
+def _ask_sets(
+    evidence: Evidence, segment: FilterSegment, made: BloomFilter | RibbonFilter, word: int, neighbours: Words
+) -> None:
+    """Probe every set of neighbours. A neighbour is falsely found where any of the sets with it is."""
+    window, count = (segment.time_from, segment.time_to), len(neighbours)
+    if count > MAX_SET_NEIGHBOURS:
+        for number in neighbours.tolist():
+            evidence.consider(HistoryKind.FORWARDED, number, 1.0, window, True)
+        return
+    found = made.contains(derived_sets(word, neighbours))
+    found[0] = False
+    sets = np.flatnonzero(found)
+    rate = -math.expm1(2.0 ** (count - 1) * math.log1p(-made.rate)) if made.rate < 1 else 1.0
+    for place, number in enumerate(neighbours.tolist()):
+        evidence.consider(HistoryKind.FORWARDED, number, rate, window, bool((sets >> place & 1).any()))
+    evidence.probes += len(found) - 1
 
 
 def without_superseded(segments: Iterable[FilterSegment]) -> list[FilterSegment]:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from postroad.filters import BloomFilter, RibbonFilter, derived_pairs, hash_ids, ribbon_bits, shape_for
+from postroad.filters import BloomFilter, RibbonFilter, derived_pairs, derived_sets, hash_ids, ribbon_bits, shape_for
 from postroad.tracking.buffer import KeyBuffer, total
 from postroad.tracking.histories import HistoryRecorder
 from postroad.tracking.intake import TAKEN, take_keys
-from postroad.tracking.probing import Evidence
-from postroad.tracking.segments import FilterSegment
+from postroad.tracking.probing import MAX_SET_NEIGHBOURS, Evidence
+from postroad.tracking.segments import FilterSegment, HistoryKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,7 +161,7 @@ class SealedRecorder(HistoryRecorder):
 
     def findings(self, identity: MessageId, now: int) -> Findings:
         """Exact but for equal 64-bit hashes: what is open is not a filter yet."""
-        self._note_acknowledgements(now)
+        self._settle(now)
         skew = self.settings.skew
         neighbours = self.chronicle.neighbours.between(identity.time - skew, now)
         subscribers = self.chronicle.subscribers.between(identity.time - skew, now)
@@ -169,7 +169,8 @@ class SealedRecorder(HistoryRecorder):
         # A derived key says which number it is about; a plain id is about the subject of its history.
         numbers = sorted({*neighbours, *subscribers})
         about = dict(zip(derived_pairs(word, np.array(numbers, np.uint64)).tolist(), numbers, strict=True))
-        wanted = np.array([*about, word], np.uint64)
+        sets = self._sets(word, neighbours)
+        wanted = np.array([*{*about, *sets, word}], np.uint64)
         evidence = Evidence(identity)
         evidence.probes = len(wanted)
         opened = [*self._open.values(), *self._sealed]
@@ -177,9 +178,25 @@ class SealedRecorder(HistoryRecorder):
             by_slot = {history.slot: history for history in histories}
             for slot, key in extract.search(wanted, _MOST_HITS):
                 history = by_slot.get(slot)
-                if history is not None and history.name.origin == identity.broker:
+                if history is None or history.name.origin != identity.broker:
+                    continue
+                rate, window = history.entries * 2.0**-64, (history.time_from, history.time_to)
+                if history.name.kind == HistoryKind.FORWARDED_SET:
+                    for number in sets.get(key, ()):
+                        evidence.consider(HistoryKind.FORWARDED, number, rate, window, True)
+                elif key == word or key in about:
                     number = history.name.subject if key == word else about[key]
-                    window = (history.time_from, history.time_to)
-                    evidence.consider(history.name.kind, number, history.entries * 2.0**-64, window, True)
+                    evidence.consider(history.name.kind, number, rate, window, True)
         evidence.neighbours = neighbours
         return evidence.findings(self.broker, self.chronicle.drops(identity.head, identity.tail))
+
+    def _sets(self, word: int, neighbours: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
+        """The key of every set of neighbours, where keys are of sets."""
+        if self.settings.forwarding == "keys" or len(neighbours) > MAX_SET_NEIGHBOURS:
+            return {}
+        keys = derived_sets(word, np.array(neighbours, np.uint64)).tolist()
+        return {
+            key: tuple(number for place, number in enumerate(neighbours) if index >> place & 1)
+            for index, key in enumerate(keys)
+            if index
+        }

@@ -76,6 +76,7 @@ class HistoryKind:
     REFUSED = 6  # (id, subscriber)
     ARRIVED = 7  # (id, neighbour): came over the link from a neighbour
     QUEUED = 8  # (id, subscriber): had to wait in a subscriber's queue
+    FORWARDED_SET = 9  # (id, set of neighbours): all links it was handed to, as one key
 
 
 class FilterSegment(NamedTuple):
