@@ -11,6 +11,7 @@ import json
 import platform
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -166,25 +167,34 @@ def batches(brokers: int) -> list[tuple[int, Batch]]:
     return found
 
 
-def shortest_path_tree_packets(graph: Graph, wanted: Interest, sent: list[tuple[int, Batch]]) -> int:
-    """The links of the shortest paths from each entry broker to those who want a message: the bound, found apart."""
+def tree_edges(graph: Graph) -> Callable[[int, tuple[int, ...]], int]:
+    """Entry broker and destinations -> the links of the shortest paths between them: the bound, found apart."""
     around = {broker: graph.neighbours(broker) for broker in graph.brokers}
     hops = {broker: routes(broker, around) for broker in graph.brokers}
-    edges: dict[tuple[int, int], int] = {}
-    total = 0
-    for number, batch in sent:
-        for topic in (batch.ids[:, 1] % np.uint64(TOPICS)).astype(np.int64).tolist():
-            if (number, topic) not in edges:
-                used = set()
-                for destination in (np.flatnonzero(wanted[topic]) + 1).tolist():
-                    here = number
-                    while here != destination:
-                        following = hops[here].first_hop(destination)
-                        used.add((here, following))
-                        here = following
-                edges[number, topic] = len(used)
-            total += edges[number, topic]
-    return total
+
+    @cache
+    def edges(entry: int, destinations: tuple[int, ...]) -> int:
+        used = set()
+        for destination in destinations:
+            here = entry
+            while here != destination:
+                following = hops[here].first_hop(destination)
+                used.add((here, following))
+                here = following
+        return len(used)
+
+    return edges
+
+
+def shortest_path_tree_packets(graph: Graph, wanted: Interest, sent: list[tuple[int, Batch]]) -> int:
+    """Packets over shortest-path trees from each entry broker to those who want a message."""
+    edges = tree_edges(graph)
+    destinations = [tuple((np.flatnonzero(line) + 1).tolist()) for line in wanted]
+    return sum(
+        edges(number, destinations[topic])
+        for number, batch in sent
+        for topic in (batch.ids[:, 1] % np.uint64(TOPICS)).astype(np.int64).tolist()
+    )
 
 
 def hop_diameter(graph: Graph) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +30,15 @@ Data = Annotated[
 ]
 
 
+class LogLevel(StrEnum):
+    """What brokers log."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
 def up(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, as `postroad network plan` writes it.")],
     data: Data = None,
@@ -42,7 +52,7 @@ def up(
         ),
     ] = None,
     wait: Annotated[float, typer.Option(min=1, help="Seconds that the network may take to come up.")] = 300.0,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: Annotated[LogLevel, typer.Option(help="What brokers log: this and worse.")] = LogLevel.INFO,
     recorder: Annotated[str, typer.Option(help="What is kept: none, log, exact, bloom or sealed.")] = "auto",
     persist: Annotated[float, typer.Option(min=0.1, help="Seconds after which the record is written at least.")] = 60.0,
     journal: Annotated[bool, typer.Option("--journal", help="A crash loses nothing that has a receipt.")] = False,
@@ -56,13 +66,21 @@ def up(
         raise PostroadError(f"{plan} is a directory; name the plan, and its data directory with --data")
     read = _read(plan)
     if detach:
-        options = ["--data", place.root, "--directory-port", directory_port, "--directory-host", directory_host]
-        options += ["--wait", wait, "--log-level", log_level, "--recorder", recorder, "--persist", persist, "--json"]
-        options += ["--journal"] if journal else []
-        _start_in_background([str(each) for each in (plan, *options)], place.root, secret, as_json)
+        given = {
+            "--data": place.root,
+            "--directory-port": directory_port,
+            "--directory-host": directory_host,
+            "--wait": wait,
+            "--log-level": log_level.value,
+            "--recorder": recorder,
+            "--persist": persist,
+        }
+        arguments = [str(plan), "--json", *(str(part) for pair in given.items() for part in pair)]
+        arguments += ["--journal"] if journal else []
+        _start_in_background(arguments, place.root, secret, as_json)
         return
     tracking = _tracking(recorder, persist, journal)
-    options_given = RunOptions(secret, log_level, directory_host, directory_port, wait, tracking)
+    options_given = RunOptions(secret, log_level.value, directory_host, directory_port, wait, tracking)
     asyncio.run(_until_stopped(NetworkRun(read, plan, place, _listener(as_json), options_given)))
 
 

@@ -10,7 +10,6 @@ from postroad.client.sending import header_text
 from postroad.errors import PostroadError
 from postroad.messages import Draft
 from postroad.simulation import SimulatedNetwork
-from postroad.simulation.links import LinkQuality
 from postroad.testing.surface import LinkTraffic, NotSettled
 from postroad.topology import Station
 
