@@ -107,7 +107,7 @@ def test_a_network_is_used_loses_a_broker_is_looked_at_and_stopped(
         shown = json.loads(outcome.out)
         assert (outcome.code, shown["network"]) == (1, "small")
         conditions = {view["broker"]: view["condition"] for view in shown["brokers"]}
-        assert conditions == {died["broker"]: "dead", 3 - died["broker"]: "links down"}
+        assert conditions == {died["broker"]: "dead", 3 - died["broker"]: "degraded"}
         refused = here(monkeypatch, "network", "up", str(plan))
         assert refused.code == 2
         assert "a network is up in" in refused.err

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.network import NetworkError, Place, place_of
+from postroad.network import NetworkError, Place, RunOptions, place_of
 from postroad.network.configuration import config_text, write_config
 from postroad.network.launching import prepare
 from postroad.network.ports import check_ports, free_ports
@@ -59,7 +59,7 @@ def test_nobody_else_reads_the_settings(tmp_path: Path) -> None:
 def test_every_broker_gets_ports_and_a_directory_of_its_own(tmp_path: Path) -> None:
     plan = Plan.of(ring(4), "ring")
     place = Place(tmp_path)
-    entries = prepare(plan, place, None, "warning")
+    entries = prepare(plan, place, RunOptions(log_level="warning"))
     configs = [read_config(place.config_file(entry.number)) for entry in entries]
     ports = [port for config in configs for port in (config.port, config.admin_port)]
     assert len(set(ports)) == 8

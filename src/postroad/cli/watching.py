@@ -23,12 +23,12 @@ __all__ = ["JsonLines", "LiveTable", "PlainLines", "as_table", "up_fields", "up_
 _COLOURS = {
     Condition.READY: "green",
     Condition.STARTING: "yellow",
-    Condition.ALONE: "yellow",
+    Condition.DEGRADED: "yellow",
     Condition.SILENT: "red",
     Condition.DEAD: "red",
 }
 # Whoever needs help comes first: a terminal shows the first brokers only, when there are many.
-_ORDER = (Condition.DEAD, Condition.SILENT, Condition.ALONE, Condition.STARTING, Condition.READY)
+_ORDER = (Condition.DEAD, Condition.SILENT, Condition.DEGRADED, Condition.STARTING, Condition.READY)
 
 
 def up_fields(state: NetworkState) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def as_table(state: NetworkState, views: Sequence[BrokerView]) -> Table:
     table.add_column("clients at", no_wrap=True)
     for heading in ("links", "sessions", "subs", "in/s", "out/s"):
         table.add_column(heading, justify="right")
-    table.add_column("state")
+    table.add_column("state", no_wrap=True)
     for view in sorted(views, key=lambda view: (_ORDER.index(view.condition), view.broker)):
         answers = view.condition not in (Condition.DEAD, Condition.SILENT)
         counts = [

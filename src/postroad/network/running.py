@@ -16,7 +16,7 @@ from postroad.network.directory import Directory
 from postroad.network.errors import NetworkError
 from postroad.network.launching import STOP_SECONDS, end, how_it_ended, launch, log_tail, prepare, restart_command
 from postroad.network.ports import check_ports
-from postroad.network.processes import mark_of
+from postroad.network.processes import is_alive, mark_of
 from postroad.network.state import NetworkState
 from postroad.network.watching import Condition, Watch, missing
 from postroad.server import TrackingConfig
@@ -116,7 +116,7 @@ class NetworkRun:
 
     def live(self) -> list[str]:
         """The addresses of brokers that clients can connect to."""
-        return [view.address for view in self._views if view.condition in (Condition.READY, Condition.ALONE)]
+        return [view.address for view in self._views if view.condition in (Condition.READY, Condition.DEGRADED)]
 
     async def run(self) -> None:
         """Start, watch, stop. The state file is gone at the end, whatever happens.
@@ -230,8 +230,9 @@ class NetworkRun:
 
     async def _stop(self) -> None:
         self._told_to_stop.set()
-        marks = [entry.process for entry in self._entries.values() if entry.process is not None]
-        if marks:
+        started = [entry.process for entry in self._entries.values() if entry.process is not None]
+        marks = [mark for mark in started if is_alive(mark)]
+        if started:
             self._listener.stopping()
         ending = asyncio.create_task(end(marks, STOP_SECONDS))
         hurry = asyncio.create_task(self._impatient.wait())
@@ -242,7 +243,7 @@ class NetworkRun:
             ending = asyncio.create_task(end(marks, 0.0))
         killed = await ending
         await asyncio.gather(*self._exits.values())
-        if marks:
+        if started:
             self._listener.stopped(len(marks), killed)
 
 

@@ -28,7 +28,7 @@ class Condition(StrEnum):
 
     STARTING = "starting"
     READY = "ready"
-    ALONE = "links down"
+    DEGRADED = "degraded"
     SILENT = "silent"
     DEAD = "dead"
 
@@ -41,7 +41,7 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
         address: where clients connect.
         admin: where it is asked.
         pid: its process; None before it is started.
-        condition: `links down` means that clients can connect and some links are down.
+        condition: `degraded` means that clients can connect and some links are down.
         links_up: links that work.
         links_planned: links that the plan has.
         reached: the other brokers within reach; None where the strategy does not know, or the broker says nothing.
@@ -107,7 +107,7 @@ class Watch:
         self._seen.add(entry.number)
         condition = Condition.STARTING if not report.ready else Condition.READY
         if report.ready and report.links_up < entry.links:
-            condition = Condition.ALONE
+            condition = Condition.DEGRADED
         counts = report.statistics
         incoming, outgoing = counts.accepted, counts.delivered + report.handed_on
         in_rate, out_rate = self._rates(entry.number, incoming, outgoing)
@@ -145,7 +145,7 @@ def missing(views: Sequence[BrokerView]) -> list[str]:
     found = []
     for view in views:
         if view.condition is not Condition.READY:
-            links = f" ({view.links_up} of {view.links_planned})" if view.condition is Condition.ALONE else ""
+            links = f" ({view.links_up} of {view.links_planned})" if view.condition is Condition.DEGRADED else ""
             found.append(f"broker {view.broker}: {view.condition}{links}")
         elif view.reached is not None and view.reached < len(views) - 1:
             found.append(f"broker {view.broker}: knows {view.reached} of {len(views) - 1} others")
