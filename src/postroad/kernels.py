@@ -20,8 +20,25 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numba
+import numpy as np
+from llvmlite import ir
+from numba.extending import intrinsic
 
-__all__ = ["Float", "Int", "Truth", "bundle", "device", "inlined", "kernel"]
+__all__ = [
+    "WINDOW",
+    "Float",
+    "Int",
+    "Truth",
+    "bundle",
+    "bytes_equal",
+    "copy_bytes",
+    "device",
+    "inlined",
+    "kernel",
+    "lowest_bit",
+    "put_word",
+    "word_at",
+]
 
 # Scalars inside kernels, by name only. numba checks them when it compiles; to mypy, Python's numbers and those that
 # arrays hold are different types, and no annotation reconciles the two.
@@ -127,3 +144,97 @@ def inlined(function: Function) -> Function:
     work itself.
     """
     return cast("Function", numba.njit(forceinline=True, **_BORROWED)(function))
+
+
+# --- many bytes in one step ------------------------------------------------------------------------------------------
+# A loop over bytes with a branch for each costs a cycle or two a byte, and a wrong guess at the end of every word. The
+# compiler cannot take such loops apart by itself, so these few steps are given to it as vectors. They are not checked
+# against the ends of arrays, except under NUMBA_BOUNDSCHECK: each says what its caller must have made sure of.
+
+# Bytes that `bytes_equal` looks at: one bit of a word each.
+WINDOW = 64
+
+_CHECKED = bool(_settings.BOUNDSCHECK)
+_BYTE, _WORD = ir.IntType(8), ir.IntType(64)
+
+
+def _address(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
+    """The address of a byte of an array."""
+    return builder.gep(context.make_array(kind)(context, builder, array).data, [at])
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _equal(typing: Any, data: Any, at: Any, byte: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        window = ir.VectorType(_BYTE, WINDOW)
+        address = _address(context, builder, signature.args[0], arguments[0], arguments[1])
+        found = builder.load(builder.bitcast(address, window.as_pointer()), align=1)
+        wanted = builder.insert_element(ir.Constant(window, ir.Undefined), arguments[2], ir.IntType(32)(0))
+        every = ir.Constant(ir.VectorType(ir.IntType(32), WINDOW), [0] * WINDOW)
+        wanted = builder.shuffle_vector(wanted, ir.Constant(window, ir.Undefined), every)
+        return builder.bitcast(builder.icmp_unsigned("==", found, wanted), _WORD)
+
+    return _numba_types.uint64(data, _numba_types.int64, _numba_types.uint8), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _move(typing: Any, data: Any, start: Any, out: Any, at: Any, size: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source, start, target, at, size = arguments
+        origin = _address(context, builder, signature.args[0], source, start)
+        place = _address(context, builder, signature.args[2], target, at)
+        pointer = _BYTE.as_pointer()
+        memcpy = builder.module.declare_intrinsic("llvm.memcpy", [pointer, pointer, _WORD])
+        builder.call(memcpy, [place, origin, size, ir.IntType(1)(0)])
+        return context.get_dummy_value()
+
+    number = _numba_types.int64
+    return _numba_types.void(data, number, out, number, number), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def lowest_bit(typing: Any, word: Any) -> Any:
+    """The place of the lowest bit that is set in a word that is not 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.IntType(1)(1))
+
+    return _numba_types.int64(_numba_types.uint64), generate
+
+
+@inlined
+def bytes_equal(data: Any, at: Int, byte: Int) -> Int:
+    """Which of the `WINDOW` bytes from an offset on are this one: bit i for byte i. All of them are in the array."""
+    if _CHECKED:
+        data[at]
+        data[at + WINDOW - 1]
+    return _equal(data, at, np.uint8(byte))
+
+
+@inlined
+def copy_bytes(data: Any, start: Int, end: Int, out: Any, at: Int) -> Int:
+    """Copy a part of one array into another one, where it fits; the offset behind it."""
+    size = end - start
+    if _CHECKED and size > 0:
+        out[at] = data[start]
+        out[at + size - 1] = data[end - 1]
+    _move(data, start, out, at, size)
+    return at + size
+
+
+@inlined
+def word_at(data: Any, at: Int) -> Int:
+    """Eight bytes as one little-endian word; the compiler turns the eight loads into one."""
+    place = np.uint64(at)
+    word = np.uint64(0)
+    for step in range(np.uint64(8)):
+        word |= np.uint64(data[place + step]) << (step << np.uint64(3))
+    return word
+
+
+@inlined
+def put_word(out: Any, at: Int, word: Int) -> None:
+    """Write a word as eight little-endian bytes."""
+    place = np.uint64(at)
+    for step in range(np.uint64(8)):
+        out[place + step] = np.uint8(word >> (step << np.uint64(3)) & np.uint64(0xFF))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import Int, Truth, device, inlined
+from postroad.kernels import WINDOW, Int, Truth, bytes_equal, device, inlined, lowest_bit, word_at
 from postroad.messages.limits import MAX_NAME_BYTES
 from postroad.protocols.stomp import faults
 from postroad.protocols.stomp.columns import OWN_HEADERS
@@ -40,7 +40,7 @@ def _marks(special: bytes) -> Bytes:
 _NAME_STOPS = _marks(b"\n\r\0\\:")
 _VALUE_STOPS = _marks(b"\n\r\0\\")
 
-# Own headers: by first letter, their lengths, and their bytes end to end in rows of 16.
+# Own headers: by first letter, their lengths, and their bytes in rows of 16, with a mask of as many; both also as words.
 _OWN_WIDTH = 16
 _OWN_BY_LETTER = np.full(256, -1, dtype=np.int64)
 _OWN_LENGTH = np.array([len(name) for name in OWN_HEADERS], dtype=np.int64)
@@ -48,6 +48,8 @@ _OWN_BYTES = np.zeros((len(OWN_HEADERS), _OWN_WIDTH), dtype=np.uint8)
 for _own, _name in enumerate(OWN_HEADERS):
     _OWN_BY_LETTER[_name[0]] = _own
     _OWN_BYTES[_own, : len(_name)] = list(_name)
+_OWN_WORDS = _OWN_BYTES.view("<u8").astype(np.uint64)
+_OWN_MASKS = np.where(_OWN_BYTES > 0, np.uint8(0xFF), np.uint8(0)).view("<u8").astype(np.uint64)
 
 
 @inlined
@@ -57,15 +59,6 @@ def skip(data: Bytes, at: Int, end: Int, stops: Bytes) -> Int:
     while place < limit and stops[data[place]] == 0:
         place += _ONE
     return np.int64(place)
-
-
-@inlined
-def copy(data: Bytes, start: Int, end: Int, out: Bytes, at: Int) -> Int:
-    """Copy a part of the data; the offset behind it. Unsigned indices let the compiler copy many bytes a step."""
-    origin, target = np.uint64(start), np.uint64(at)
-    for index in range(np.uint64(end - start)):
-        out[target + index] = data[origin + index]
-    return at + end - start
 
 
 @device
@@ -106,8 +99,37 @@ def read_part(data: Bytes, at: Int, end: Int, stops: Bytes, mode: Int) -> tuple[
 
 
 @inlined
+def read_plain_line(data: Bytes, start: Int, end: Int) -> tuple[Int, Int]:
+    """(colon, newline) of a line that fits a window and holds nothing to look at twice; (-1, -1) for others.
+
+    Nearly all lines are such, and no byte of them is looked at alone.
+    """
+    if end - start < WINDOW:
+        return -1, -1
+    newlines, colons = bytes_equal(data, start, _NEWLINE), bytes_equal(data, start, _COLON)
+    strange = bytes_equal(data, start, _BACKSLASH) | bytes_equal(data, start, _RETURN) | bytes_equal(data, start, 0)
+    if newlines == 0 or colons == 0:
+        return -1, -1
+    newline, colon = lowest_bit(newlines), lowest_bit(colons)
+    # The bits below the newline's.
+    inside = (newlines & (~newlines + _ONE)) - _ONE
+    if strange & inside or colon == 0 or colon > newline:
+        return -1, -1
+    return start + colon, start + newline
+
+
+@inlined
 def read_line(data: Bytes, start: Int, end: Int, mode: Int) -> tuple[Int, Int, Int, Int, Truth]:
     """A header line: (fault, colon or place of the fault, end of the value, next line, whether it is kept as it is)."""
+    colon, stop = read_plain_line(data, start, end)
+    if colon >= 0:
+        return faults.FINE, colon, stop, stop + 1, mode != _V1_0 or data[colon + 1] != _BLANK
+    return _read_intricate_line(data, start, end, mode)
+
+
+@device
+def _read_intricate_line(data: Bytes, start: Int, end: Int, mode: Int) -> tuple[Int, Int, Int, Int, Truth]:
+    """The same for any line, byte by byte."""
     fault, colon, escapes, name_grows = read_part(data, start, end, _NAME_STOPS, mode)
     if fault:
         return fault, colon, 0, 0, False
@@ -170,6 +192,10 @@ def own_header(data: Bytes, start: Int, colon: Int) -> Int:
     number = _OWN_BY_LETTER[data[start]]
     if number < 0 or _OWN_LENGTH[number] != colon - start:
         return -1
+    if start + _OWN_WIDTH <= len(data):
+        first = (word_at(data, start) ^ _OWN_WORDS[number, 0]) & _OWN_MASKS[number, 0]
+        second = (word_at(data, start + 8) ^ _OWN_WORDS[number, 1]) & _OWN_MASKS[number, 1]
+        return number if first | second == 0 else -1
     for step in range(1, colon - start):
         if data[start + step] != _OWN_BYTES[number, step]:
             return -1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import Int, Truth, device, inlined, kernel
+from postroad.kernels import Int, Truth, copy_bytes, device, inlined, kernel, word_at
 from postroad.messages.checking import check_topic, check_utf8
 from postroad.messages.columns import (
     BODY,
@@ -29,7 +29,7 @@ from postroad.messages.limits import DEFAULT_HOP_LIMIT, DEFAULT_PRIORITY, MAX_HE
 from postroad.messages.reading import unescape_into
 from postroad.protocols.stomp import columns as c
 from postroad.protocols.stomp import faults
-from postroad.protocols.stomp.lines import copy, own_header, put_line, read_line, value_start
+from postroad.protocols.stomp.lines import own_header, put_line, read_line, value_start
 from postroad.protocols.stomp.versions import Version
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ _COMMAND_LENGTH = np.array([len(name) for name in c.COMMANDS], dtype=np.int64)
 _COMMAND_BYTES = np.zeros((len(c.COMMANDS), _COMMAND_WIDTH), dtype=np.uint8)
 for _command, _name in enumerate(c.COMMANDS):
     _COMMAND_BYTES[_command, : len(_name)] = list(_name)
+# The line that nearly all frames begin with, as the low bytes of a word.
+_SEND_LINE, _SEND_MASK = np.uint64(int.from_bytes(b"SEND\n", "little")), np.uint64(0xFFFFFFFFFF)
 _PREFIX = np.frombuffer(c.DESTINATION_PREFIX, dtype=np.uint8).copy()
 
 
@@ -81,6 +83,9 @@ def _command_number(data: Bytes, start: Int, end: Int) -> Int:
 def _read_command(data: Bytes, start: Int, settings: Numbers, frame: Numbers) -> tuple[Int, Int]:
     """(fault, start of the header lines or of the fault)."""
     size = np.int64(len(data))
+    if start + 8 <= size and word_at(data, start) & _SEND_MASK == _SEND_LINE and settings[c.COMMAND_LIMIT] >= 4:
+        frame[c.F_COMMAND] = c.SEND
+        return faults.FINE, start + 5
     limit = start + settings[c.COMMAND_LIMIT] + 1
     end = min(size, limit)
     at = start
@@ -121,7 +126,7 @@ def _read_lines(
         gap = 1 if data[at] == _NEWLINE else (0 if mode == _V1_1 else _line_end(data, at, end))
         if gap > 0:
             if keeps:
-                frame[c.F_PUT] = copy(data, run, at, out, put)
+                frame[c.F_PUT] = copy_bytes(data, run, at, out, put)
             frame[c.F_HEADERS_END] = at
             return faults.FINE, at + gap
         if gap < 0:
@@ -139,7 +144,7 @@ def _read_lines(
             _note(data, own, colon, stop, mode, frame)
         kept = own < 0 or own >= c.FIRST_KEPT
         if keeps and not (kept and verbatim):
-            put = copy(data, run, at, out, put)
+            put = copy_bytes(data, run, at, out, put)
             run = following
             if kept:
                 put = put_line(data, at, colon, stop, mode, out, put)
@@ -239,7 +244,7 @@ def _put_topic(data: Bytes, frame: Numbers, mode: Int, out: Bytes, at: Int) -> t
         if data[start + step] != _PREFIX[step]:
             return faults.BAD_DESTINATION, at
     start += len(_PREFIX)
-    behind = unescape_into(data, start, end, out, at) if mode >= _V1_1 else copy(data, start, end, out, at)
+    behind = unescape_into(data, start, end, out, at) if mode >= _V1_1 else copy_bytes(data, start, end, out, at)
     if behind - at > MAX_TOPIC_BYTES:
         return faults.TOPIC + TOPIC_LONG, at
     fault, _ = check_topic(out, at, behind)
@@ -255,7 +260,7 @@ def _put_value(
     if start < 0:
         extras[row, column], extras[row, column + 1] = -1, -1
         return at
-    behind = copy(data, start, end, out, at)
+    behind = copy_bytes(data, start, end, out, at)
     extras[row, column], extras[row, column + 1] = at, behind
     return behind
 
@@ -293,7 +298,7 @@ def _put_row(
     fault, topic_end = _put_topic(data, frame, mode, out, lines_end)
     if fault:
         return fault
-    body_end = copy(data, frame[c.F_BODY], frame[c.F_BODY_END], out, topic_end)
+    body_end = copy_bytes(data, frame[c.F_BODY], frame[c.F_BODY_END], out, topic_end)
     for column in range(SPAN_COLUMNS):
         spans[row, column] = body_end
     spans[row, TOPIC], spans[row, TOPIC + 1] = lines_end, topic_end

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import Int, device, inlined, kernel
+from postroad.kernels import Int, copy_bytes, device, inlined, kernel
 from postroad.messages.columns import ATTRIBUTES, BODY, BUFFER, HEADERS, TOPIC
 from postroad.messages.reading import ID_TEXT_BYTES, span_at
 from postroad.protocols.stomp.acknowledging import ACK_TEXT_BYTES
-from postroad.protocols.stomp.lines import copy
 from postroad.protocols.stomp.versions import Version
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ _RECEIPT_BYTES = len(_RECEIPT) + len(_RECEIPT_ID) + ID_TEXT_BYTES + len(_RECEIPT
 
 @inlined
 def _put(text: Bytes, out: Bytes, at: Int) -> Int:
-    return copy(text, 0, np.int64(len(text)), out, at)
+    return copy_bytes(text, 0, np.int64(len(text)), out, at)
 
 
 @inlined
@@ -188,19 +187,19 @@ def put_common(
         if len(block_spans) and block_spans[place, 0] >= 0:
             start, end = block_spans[place, 0], block_spans[place, 1]
             at = (
-                copy(blocks, start, end, out, at)
+                copy_bytes(blocks, start, end, out, at)
                 if version == _V1_2
                 else _put_older(blocks, start, end, version, out, at)
             )
         else:
             start, end = span_at(spans, row, HEADERS)
             at = (
-                copy(buffer, start, end, out, at)
+                copy_bytes(buffer, start, end, out, at)
                 if version == _V1_2
                 else _put_older(buffer, start, end, version, out, at)
             )
         out[at] = _NEWLINE
-        at = copy(buffer, body, body_end, out, at + 1)
+        at = copy_bytes(buffer, body, body_end, out, at + 1)
         out[at], out[at + 1] = 0, _NEWLINE
         at += 2
         places[row, 1] = at
@@ -228,12 +227,12 @@ def put_rows(common: Bytes, places: Numbers, rows: Numbers, prefix: Bytes, numbe
         at = _put(prefix, out, at)
         if number >= 0:
             at = _put(_ACK, out, at)
-            at = copy(common, start + len(_ID), start + len(_ID) + ID_TEXT_BYTES, out, at)
+            at = copy_bytes(common, start + len(_ID), start + len(_ID) + ID_TEXT_BYTES, out, at)
             out[at] = _DASH
             at = _put_hex(number, 8, out, at + 1)
             out[at] = _NEWLINE
             at += 1
-        at = copy(common, start, end, out, at)
+        at = copy_bytes(common, start, end, out, at)
 
 
 @kernel("int64(int32[:, :], int64[::1])", allocates=False)
@@ -258,6 +257,6 @@ def put_receipts(buffer: Bytes, receipts: Columns, ids: Ids, rows: Numbers, out:
         row = rows[place]
         start, end = span_at(receipts, row, 0)
         if start >= 0:
-            at = copy(buffer, start, end, out, _put(_RECEIPT, out, at))
+            at = copy_bytes(buffer, start, end, out, _put(_RECEIPT, out, at))
             at = _put_id(ids, row, out, _put(_RECEIPT_ID, out, at))
             at = _put(_RECEIPT_END, out, at)
