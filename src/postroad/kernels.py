@@ -21,8 +21,8 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import numba
 import numpy as np
-from llvmlite import ir
-from numba.extending import intrinsic
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import extending
 
 __all__ = [
     "WINDOW",
@@ -156,6 +156,7 @@ WINDOW = 64
 
 _CHECKED = bool(_settings.BOUNDSCHECK)
 _BYTE, _WORD = ir.IntType(8), ir.IntType(64)
+_intrinsic = cast("Callable[[Callable[..., Any]], Callable[..., Any]]", extending.intrinsic)
 
 
 def _address(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
@@ -163,7 +164,7 @@ def _address(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
     return builder.gep(context.make_array(kind)(context, builder, array).data, [at])
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@_intrinsic
 def _equal(typing: Any, data: Any, at: Any, byte: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         window = ir.VectorType(_BYTE, WINDOW)
@@ -177,7 +178,7 @@ def _equal(typing: Any, data: Any, at: Any, byte: Any) -> Any:
     return _numba_types.uint64(data, _numba_types.int64, _numba_types.uint8), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@_intrinsic
 def _move(typing: Any, data: Any, start: Any, out: Any, at: Any, size: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         source, start, target, at, size = arguments
@@ -192,14 +193,18 @@ def _move(typing: Any, data: Any, start: Any, out: Any, at: Any, size: Any) -> A
     return _numba_types.void(data, number, out, number, number), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def lowest_bit(typing: Any, word: Any) -> Any:
-    """The place of the lowest bit that is set in a word that is not 0."""
-
+@_intrinsic
+def _trailing_zeros(typing: Any, word: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.IntType(1)(1))
 
     return _numba_types.int64(_numba_types.uint64), generate
+
+
+@inlined
+def lowest_bit(word: Int) -> Int:
+    """The place of the lowest bit that is set in a word that is not 0."""
+    return _trailing_zeros(word)
 
 
 @inlined

@@ -12,7 +12,7 @@ import numpy as np
 
 from postroad.broker.assigning import DEFAULT_SKEW_TOLERANCE_MS, Admission, AssigningPublishers
 from postroad.broker.errors import BrokerError
-from postroad.broker.grouping import Grouping
+from postroad.broker.grouping import Grouping, any_expires, unmatched
 from postroad.broker.limits import Limits
 from postroad.broker.numbers import SubscriptionNumbers
 from postroad.broker.outbox import Delivery, Outbox
@@ -239,7 +239,7 @@ class Broker:
         source.published += len(batch)
         if self.relay is None:
             offsets, slots = self.index.match(batch)
-            self.count_unmatched(int((offsets[1:] == offsets[:-1]).sum()))
+            self.count_unmatched(unmatched(offsets))
             self.hand_out(batch, offsets, slots, source, outbox, now)
         else:
             self.relay.publish(batch, source, outbox, now)
@@ -283,7 +283,7 @@ class Broker:
 
         The consignment that the rows came in, if any, hears when rows that have to wait leave their queues.
         """
-        expires = bool(batch.envelopes[:, EXPIRY].any())
+        expires = any_expires(batch.envelopes)
         for slot, rows in self._grouping.by_slot(offsets, slots, len(self._by_slot)):
             subscription = self._by_slot[slot]
             assert subscription is not None
@@ -316,7 +316,7 @@ class Broker:
         self,
         subscription: Subscription,
         batch: Batch,
-        rows: NDArray[np.int32],
+        rows: NDArray[np.int64],
         source: Session | None,
         outbox: Outbox,
         now: int,
@@ -366,8 +366,8 @@ class Broker:
             subscription.pushes_back.add(source.number)
 
     def _unexpired(
-        self, subscription: Subscription, batch: Batch, rows: NDArray[np.int32], now: int
-    ) -> NDArray[np.int32]:
+        self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], now: int
+    ) -> NDArray[np.int64]:
         """The rows whose time has not passed; the others are shed, counted and recorded."""
         expiry = batch.envelopes[rows, EXPIRY]
         late = (expiry != 0) & (expiry <= now)
@@ -377,7 +377,7 @@ class Broker:
         subscription.expired += len(expired)
         self._shed_expired += len(expired)
         self.recorder.shed(batch, expired, subscription.number, "expired", now)
-        fresh: NDArray[np.int32] = rows[~late]
+        fresh: NDArray[np.int64] = rows[~late]
         return fresh
 
     def _room(self, subscription: Subscription) -> int:
@@ -399,7 +399,7 @@ class Broker:
             self.recorder.shed(segment.batch, segment.rows, subscription.number, "queue full", now)
 
     def _deliver(
-        self, subscription: Subscription, batch: Batch, rows: NDArray[np.int32], outbox: Outbox, now: int
+        self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], outbox: Outbox, now: int
     ) -> None:
         outbox.deliveries.append(Delivery(subscription, batch, rows))
         subscription.delivered += len(rows)
@@ -444,7 +444,7 @@ class Broker:
         while (wanted := min(most - handed, self._drainable(subscription))) > 0:
             for segment in subscription.waiting.pull(wanted):
                 rows = segment.rows
-                if segment.batch.envelopes[:, EXPIRY].any():
+                if any_expires(segment.batch.envelopes):
                     rows = self._unexpired(subscription, segment.batch, rows, now)
                 if len(rows):
                     self._deliver(subscription, segment.batch, rows, outbox, now)

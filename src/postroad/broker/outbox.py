@@ -22,7 +22,7 @@ class Delivery(NamedTuple):
 
     subscription: Subscription
     batch: Batch
-    rows: NDArray[np.int32]
+    rows: NDArray[np.int64]
 
 
 class Sending(NamedTuple):

@@ -25,7 +25,7 @@ class Segment(NamedTuple):
     """Some rows of a batch."""
 
     batch: Batch
-    rows: NDArray[np.int32]
+    rows: NDArray[np.int64]
 
 
 def copied_out(batch: Batch, rows: NDArray[np.integer[Any]]) -> Batch:
@@ -46,7 +46,7 @@ class WaitingQueue:
     def __len__(self) -> int:
         return self.messages
 
-    def push(self, batch: Batch, rows: NDArray[np.int32], consignment: Consignment | None = None, now: int = 0) -> None:
+    def push(self, batch: Batch, rows: NDArray[np.int64], consignment: Consignment | None = None, now: int = 0) -> None:
         """Append copies of some rows; the consignment they came in hears when the last of them leaves."""
         waiting = copied_out(batch, rows)
         self._segments.append((waiting, consignment))
@@ -62,7 +62,7 @@ class WaitingQueue:
             batch, consignment = self._segments.popleft()
             self.bytes -= batch.buffer.nbytes
             if len(batch) > most:
-                every = np.arange(len(batch), dtype=np.int32)
+                every = np.arange(len(batch), dtype=np.int64)
                 kept = copied_out(batch, every[most:])
                 self._segments.appendleft((kept, consignment))
                 self.bytes += kept.buffer.nbytes
@@ -71,7 +71,7 @@ class WaitingQueue:
                 consignment.unqueued()
             most -= len(batch)
             self.messages -= len(batch)
-            taken.append(Segment(batch, np.arange(len(batch), dtype=np.int32)))
+            taken.append(Segment(batch, np.arange(len(batch), dtype=np.int64)))
         return taken
 
     def shed(self, messages: int, bytes_: int) -> list[Segment]:

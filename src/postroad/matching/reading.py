@@ -295,14 +295,18 @@ def read_row(
     row: Int,
     stamp: Int,
     derived: bool,
+    repeated: Truth,
 ) -> Int:
     """Read the values of a row that constraints ask about; `present` lists their attributes, the topic first.
+
+    `repeated` says that the topic is the one that was read last, so that only its stamp is new.
 
     Answers their number, or -1 when the scratch buffer is too small.
     """
     reading.values[TOPIC_ATTRIBUTE, STAMP] = stamp
     start, end = np.int64(spans[row, TOPIC]), np.int64(spans[row, TOPIC + 1])
-    put_text(reading, store, buffer, TOPIC_ATTRIBUTE, IS_TEXT, start, end)
+    if not repeated:
+        put_text(reading, store, buffer, TOPIC_ATTRIBUTE, IS_TEXT, start, end)
     reading.present[0] = TOPIC_ATTRIBUTE
     count = np.int64(1)
     if derived:

@@ -75,6 +75,7 @@ from postroad.matching.ranges import chunks_up_to
 from postroad.matching.reading import read_row
 from postroad.matching.texts import shape_content, split_levels, topic_matches
 from postroad.messages.columns import BUFFER
+from postroad.messages.columns import TOPIC as TOPIC_SPAN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -363,6 +364,12 @@ def take_tested_items(
 
 
 @inlined
+def is_same_span(spans: NDArray[np.int32], row: Int, column: Int) -> Truth:
+    """Whether a part of a row is, byte for byte in the buffer, that of the row before."""
+    return spans[row, column] == spans[row - 1, column] and spans[row, column + 1] == spans[row - 1, column + 1]
+
+
+@inlined
 def asks_for_derived(store: Store) -> Truth:
     """Whether any resident constraint mentions a JMS name that comes from the envelope."""
     mentions = store.attributes[PRIORITY_ATTRIBUTE, MENTIONS] + store.attributes[TIMESTAMP_ATTRIBUTE, MENTIONS]
@@ -450,10 +457,11 @@ def scan(
     stamp = counters[ROW_STAMP]
     status = DONE
     derived = asks_for_derived(store)
-    row = progress[ROW]
+    begin = row = progress[ROW]
     while row < spans.shape[0]:
         stamp += 1
-        found = read_row(store, reading, buffer, scratch, spans, ids, envelopes, row, stamp, derived)
+        repeated = row > begin and is_same_span(spans, row, TOPIC_SPAN)
+        found = read_row(store, reading, buffer, scratch, spans, ids, envelopes, row, stamp, derived, repeated)
         if found < 0:
             status = SCRATCH_FULL
             break

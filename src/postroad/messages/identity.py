@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from postroad.kernels import kernel
 from postroad.messages.errors import DecodeError, MessageError
 
 if TYPE_CHECKING:
@@ -26,6 +27,13 @@ _LARGEST_U32 = 2**32 - 1
 _LARGEST_TIME = 2**48 - 1  # the year 10889
 _LARGEST_TAIL = 2**64 - 1
 _TEXT = re.compile(r"([0-9a-f]{8})-([0-9a-f]{8})-([0-9a-f]{12})-([0-9a-f]{4})")
+
+
+@kernel("void(uint64[:, ::1], uint64, uint64)", allocates=False)
+def put_ids(ids: Ids, head: int, first: int) -> None:
+    """Fill rows with one head and rising tails."""
+    for row in range(np.uint64(len(ids))):
+        ids[row, 0], ids[row, 1] = head, first + row
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -147,9 +155,7 @@ class IdGenerator:
             raise MessageError(f"cannot take {count} ids; ask for 0 or more")
         ids = np.empty((count, 2), dtype=np.uint64)
         if count:
-            first = self._advance(now, count)
-            ids[:, 0] = self._head
-            ids[:, 1] = np.uint64(first) + np.arange(count, dtype=np.uint64)
+            put_ids(ids, self._head, self._advance(now, count))
         return ids
 
     def observe(self, last: MessageId) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import device
+from postroad.kernels import WINDOW, bytes_equal, device, lowest_bit
 
 if TYPE_CHECKING:
     from postroad.messages.columns import Bytes, Spans
@@ -82,6 +82,13 @@ def entry_at(buffer: Bytes, at: int) -> tuple[int, int, int, int]:
 @device
 def line_at(buffer: Bytes, at: int) -> tuple[int, int, bool]:
     """A header line: (its first colon, its newline, whether there is an escape anywhere in it)."""
+    if at + WINDOW <= len(buffer):
+        newlines, colons = bytes_equal(buffer, at, _NEWLINE), bytes_equal(buffer, at, _COLON)
+        if newlines != 0 and colons != 0:
+            # The bits below the lowest newline: the line.
+            line = (newlines - np.uint64(1)) & ~newlines
+            escaped = bytes_equal(buffer, at, _BACKSLASH) & line != 0
+            return at + lowest_bit(colons), at + lowest_bit(newlines), escaped
     escaped = False
     while buffer[at] != _COLON:
         escaped |= buffer[at] == _BACKSLASH

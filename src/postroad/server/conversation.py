@@ -232,7 +232,7 @@ class Conversation:
         part = batch if last - first == len(batch) else batch.take(np.arange(first, last))
         if session.assigning is not None:
             self._publish_identified(part, found.receipts[first:last], found.message_ids[first:last])
-        elif self._accept(part):
+        elif self._accept(part) and found.asks_receipts:
             self._confirm(part, found.receipts[first:last])
 
     def _confirm(self, batch: Batch, receipts: Columns) -> None:

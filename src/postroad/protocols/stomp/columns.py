@@ -74,8 +74,11 @@ SETTINGS = 7
 #   REACHED     how far that frame was read
 #   NEEDED      how many bytes from AT on make a further scan worthwhile
 #   AWAITED     the byte that makes it so earlier, or NOTHING
-AT, FILLED, ROWS, CONTROLS, LINE_ENDS, FAULT, START, REACHED, NEEDED, AWAITED = range(10)
-STATE = 10
+#   RECEIPTS    the rows that ask for a receipt
+#   LAST        where in the data the destination of the last row stands
+#   LAST_END    its end; 0 when there is none, or it must not be used
+AT, FILLED, ROWS, CONTROLS, LINE_ENDS, FAULT, START, REACHED, NEEDED, AWAITED, RECEIPTS, LAST, LAST_END = range(13)
+STATE = 13
 NOTHING = -1
 
 # Slots of the frame being read. From `FOUND` on: (start, end) of the value of each own header, -1 without.

@@ -63,12 +63,16 @@ class Received:
         message_ids: int32[n, 2]; the same for a `message-id` header that the sender gave.
         events: what else there was, in order; each says how many rows came before it.
         line_ends: line ends between frames; each is a heart-beat.
+        asks_receipts: whether any row may ask for a receipt; if not, there is no need to look.
     """
 
-    __slots__ = ("batch", "events", "line_ends", "message_ids", "receipts")
+    __slots__ = ("asks_receipts", "batch", "events", "line_ends", "message_ids", "receipts")
 
-    def __init__(self, batch: Batch | None, extras: Columns, events: list[Event], line_ends: int) -> None:
+    def __init__(
+        self, batch: Batch | None, extras: Columns, events: list[Event], line_ends: int, asks_receipts: bool = False
+    ) -> None:
         self.batch = batch
+        self.asks_receipts = asks_receipts
         self.receipts = extras[:, c.RECEIPT : c.RECEIPT + 2]
         self.message_ids = extras[:, c.MESSAGE_ID : c.MESSAGE_ID + 2]
         self.events = events
@@ -214,11 +218,11 @@ class StompDecoder:
                 self._fault(array, events)
             if status != c.PAUSED or self.state is State.CLOSED:
                 break
-        at, filled, count, _, line_ends, _, _, _, needed, awaited = state.tolist()
+        at, filled, count, _, line_ends, _, _, _, needed, awaited, receipts, _, _ = state.tolist()
         if self.state is not State.CLOSED and at < len(array):
             self._rest = bytearray(array[at:])
             self._needed, self._awaited = needed, awaited
-        return Received(rows.batch(count, filled), _cut(rows.extras, count), events, line_ends)
+        return Received(rows.batch(count, filled), _cut(rows.extras, count), events, line_ends, receipts > 0)
 
     def _act(self, array: Bytes, events: list[Event]) -> None:
         """Turn the control frames of a scan into events, up to the first that cannot be."""

@@ -40,7 +40,7 @@ def _marks(special: bytes) -> Bytes:
 _NAME_STOPS = _marks(b"\n\r\0\\:")
 _VALUE_STOPS = _marks(b"\n\r\0\\")
 
-# Own headers: by first letter, their lengths, and their bytes in rows of 16, with a mask of as many; both also as words.
+# Own headers: by first letter, their lengths, their bytes in rows of 16 with masks of as many; both also as words.
 _OWN_WIDTH = 16
 _OWN_BY_LETTER = np.full(256, -1, dtype=np.int64)
 _OWN_LENGTH = np.array([len(name) for name in OWN_HEADERS], dtype=np.int64)
@@ -111,8 +111,8 @@ def read_plain_line(data: Bytes, start: Int, end: Int) -> tuple[Int, Int]:
     if newlines == 0 or colons == 0:
         return -1, -1
     newline, colon = lowest_bit(newlines), lowest_bit(colons)
-    # The bits below the newline's.
-    inside = (newlines & (~newlines + _ONE)) - _ONE
+    # The bits below the lowest newline: the line.
+    inside = (newlines - _ONE) & ~newlines
     if strange & inside or colon == 0 or colon > newline:
         return -1, -1
     return start + colon, start + newline
@@ -184,6 +184,19 @@ def put_line(data: Bytes, start: Int, colon: Int, stop: Int, mode: Int, out: Byt
     at = _put_escaped(data, value_start(data, colon, stop, mode), stop, mode, out, at + 1)
     out[at] = _NEWLINE
     return at + 1
+
+
+@inlined
+def same_bytes(data: Bytes, one: Int, other: Int, size: Int) -> Truth:
+    """Whether two parts of so many bytes are the same; never, if they have less than eight."""
+    if size < 8:
+        return False
+    step = np.int64(0)
+    while step + 8 < size:
+        if word_at(data, one + step) != word_at(data, other + step):
+            return False
+        step += 8
+    return word_at(data, one + size - 8) == word_at(data, other + size - 8)
 
 
 @inlined

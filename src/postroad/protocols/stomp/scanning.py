@@ -29,7 +29,7 @@ from postroad.messages.limits import DEFAULT_HOP_LIMIT, DEFAULT_PRIORITY, MAX_HE
 from postroad.messages.reading import unescape_into
 from postroad.protocols.stomp import columns as c
 from postroad.protocols.stomp import faults
-from postroad.protocols.stomp.lines import own_header, put_line, read_line, value_start
+from postroad.protocols.stomp.lines import own_header, put_line, read_line, same_bytes, value_start
 from postroad.protocols.stomp.versions import Version
 
 if TYPE_CHECKING:
@@ -252,6 +252,24 @@ def _put_topic(data: Bytes, frame: Numbers, mode: Int, out: Bytes, at: Int) -> t
 
 
 @inlined
+def _place_topic(
+    data: Bytes, frame: Numbers, mode: Int, state: Numbers, out: Bytes, spans: Spans, at: Int
+) -> tuple[Int, Int, Int, Int]:
+    """(fault, start of the topic, its end, offset behind what was written).
+
+    Publishers stay with a topic: a row whose destination is the last row's shares that row's topic, which is checked.
+    """
+    start, end = frame[c.FOUND], frame[c.FOUND + 1]
+    last, last_end = state[c.LAST], state[c.LAST_END]
+    if end - start == last_end - last and start >= 0 and same_bytes(data, start, last, end - start):
+        before = state[c.ROWS] - 1
+        return faults.FINE, np.int64(spans[before, TOPIC]), np.int64(spans[before, TOPIC + 1]), at
+    fault, behind = _put_topic(data, frame, mode, out, at)
+    state[c.LAST], state[c.LAST_END] = start, end
+    return fault, at, behind, behind
+
+
+@inlined
 def _put_value(
     data: Bytes, frame: Numbers, own: Int, out: Bytes, at: Int, extras: Columns, row: Int, column: Int
 ) -> Int:
@@ -295,20 +313,21 @@ def _put_row(
         return faults.STORED_LONG
     if check_utf8(out, start, lines_end) >= 0:
         return faults.NOT_UTF8
-    fault, topic_end = _put_topic(data, frame, mode, out, lines_end)
+    fault, topic, topic_end, body = _place_topic(data, frame, mode, state, out, spans, lines_end)
     if fault:
         return fault
-    body_end = copy_bytes(data, frame[c.F_BODY], frame[c.F_BODY_END], out, topic_end)
+    body_end = copy_bytes(data, frame[c.F_BODY], frame[c.F_BODY_END], out, body)
     for column in range(SPAN_COLUMNS):
         spans[row, column] = body_end
-    spans[row, TOPIC], spans[row, TOPIC + 1] = lines_end, topic_end
+    spans[row, TOPIC], spans[row, TOPIC + 1] = topic, topic_end
     spans[row, HEADERS], spans[row, HEADERS + 1] = start, lines_end
-    spans[row, BODY], spans[row, BODY + 1] = topic_end, body_end
+    spans[row, BODY], spans[row, BODY + 1] = body, body_end
     _put_envelope(data, frame, envelopes, row)
     at = _put_value(data, frame, c.OWN_RECEIPT, out, body_end, extras, row, c.RECEIPT)
     at = _put_value(data, frame, c.OWN_MESSAGE_ID, out, at, extras, row, c.MESSAGE_ID)
     state[c.FILLED] = at
     state[c.ROWS] = row + 1
+    state[c.RECEIPTS] += extras[row, c.RECEIPT] >= 0
     return faults.FINE
 
 
@@ -368,9 +387,10 @@ def scan(
                 # The lines that a SEND in a transaction left in the buffer are checked with it: nothing can go wrong
                 # when it is committed.
                 if frame[c.F_COMMAND] == c.SEND and settings[c.TAKES_SENDS] != 0:
-                    rows, filled = state[c.ROWS], state[c.FILLED]
+                    rows, filled, receipts = state[c.ROWS], state[c.FILLED], state[c.RECEIPTS]
                     fault = _put_row(data, frame, settings[c.MODE], state, out, spans, envelopes, extras)
-                    state[c.ROWS], state[c.FILLED] = rows, filled
+                    state[c.ROWS], state[c.FILLED], state[c.RECEIPTS] = rows, filled, receipts
+                    state[c.LAST], state[c.LAST_END] = 0, 0
                 if fault == faults.FINE:
                     _put_control(frame, at, state, controls)
         if fault == faults.UNFINISHED:

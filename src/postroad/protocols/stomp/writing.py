@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import Int, copy_bytes, device, inlined, kernel
+from postroad.kernels import Int, copy_bytes, device, inlined, kernel, put_word
 from postroad.messages.columns import ATTRIBUTES, BODY, BUFFER, HEADERS, TOPIC
 from postroad.messages.reading import ID_TEXT_BYTES, span_at
 from postroad.protocols.stomp.acknowledging import ACK_TEXT_BYTES
@@ -32,7 +32,7 @@ _ACK = _literal(b"ack:")
 _RECEIPT = _literal(b"RECEIPT\nreceipt-id:")
 _RECEIPT_ID = _literal(b"\nmessage-id:")
 _RECEIPT_END = _literal(b"\n\n\0\n")
-_HEX = _literal(b"0123456789abcdef")
+_LOW_HALF = np.uint64(0xFFFFFFFF)
 
 # The most digits of a content-length: a span's length has 31 bits.
 _LENGTH_DIGITS = 10
@@ -49,25 +49,34 @@ def _put(text: Bytes, out: Bytes, at: Int) -> Int:
 
 
 @inlined
-def _put_hex(value: Int, digits: Int, out: Bytes, at: Int) -> Int:
-    shift = np.uint64(4 * digits)
-    for step in range(digits):
-        shift -= np.uint64(4)
-        out[at + step] = _HEX[np.uint64(value) >> shift & np.uint64(15)]
-    return at + digits
+def _hex_word(value: Int) -> Int:
+    """The eight hexadecimal digits of a 32-bit number, as the word whose first byte in memory is the first digit."""
+    word = np.uint64(value)
+    # Halves, then bytes, then nibbles change places and move apart, until each byte holds one nibble.
+    word = (word & np.uint64(0xFFFF)) << np.uint64(32) | word >> np.uint64(16)
+    word = (word & np.uint64(0xFF000000FF)) << np.uint64(16) | (word & np.uint64(0xFF000000FF00)) >> np.uint64(8)
+    word = (word & np.uint64(0xF000F000F000F)) << np.uint64(8) | (word & np.uint64(0xF000F000F000F0)) >> np.uint64(4)
+    # Adding 6 carries into the next bit from 10 on: these become letters, which are 39 further than digits.
+    letters = (word + np.uint64(0x0606060606060606)) >> np.uint64(4) & np.uint64(0x0101010101010101)
+    return word + np.uint64(0x3030303030303030) + letters * np.uint64(39)
 
 
 @inlined
 def _put_id(ids: Ids, row: Int, out: Bytes, at: Int) -> Int:
     """The text form of an id: 8-8-12-4 digits."""
     head, tail = ids[row, 0], ids[row, 1]
-    at = _put_hex(head >> np.uint64(32), 8, out, at)
-    out[at] = _DASH
-    at = _put_hex(head & np.uint64(0xFFFFFFFF), 8, out, at + 1)
-    out[at] = _DASH
-    at = _put_hex(tail >> np.uint64(16), 12, out, at + 1)
-    out[at] = _DASH
-    return _put_hex(tail & np.uint64(0xFFFF), 4, out, at + 1)
+    put_word(out, at, _hex_word(head >> np.uint64(32)))
+    out[at + 8] = _DASH
+    put_word(out, at + 9, _hex_word(head & _LOW_HALF))
+    out[at + 17] = _DASH
+    put_word(out, at + 18, _hex_word(tail >> np.uint64(32)))
+    last = _hex_word(tail & _LOW_HALF)
+    # The last four digits go to their place, and what comes before them is overwritten.
+    put_word(out, at + 27, last)
+    for step in range(np.uint64(4)):
+        out[np.uint64(at + 26) + step] = np.uint8(last >> (step << np.uint64(3)) & np.uint64(0xFF))
+    out[at + 30] = _DASH
+    return at + ID_TEXT_BYTES
 
 
 @inlined
@@ -173,15 +182,23 @@ def put_common(
     """
     for row in range(len(places)):
         places[row, 0], places[row, 1] = -1, -1
-    at = np.int64(0)
+    at: Int = np.int64(0)
+    last: Int = np.int64(-1)
+    last_end, same, same_end = last, at, at
     for place in range(len(rows)):
         row = rows[place]
         places[row, 0] = at
         at = _put_id(ids, row, out, _put(_ID, out, at))
         topic, topic_end = span_at(spans, row, TOPIC)
-        at = _put_topic(buffer, topic, topic_end, version, out, _put(_DESTINATION, out, at))
+        if topic == last and topic_end == last_end:
+            # Rows that share a topic share these lines.
+            at = copy_bytes(out, same, same_end, out, at)
+        else:
+            last, last_end, same = topic, topic_end, at
+            at = _put_topic(buffer, topic, topic_end, version, out, _put(_DESTINATION, out, at))
+            at = same_end = _put(_LENGTH, out, at)
         body, body_end = span_at(spans, row, BODY)
-        at = _put_decimal(body_end - body, out, _put(_LENGTH, out, at))
+        at = _put_decimal(body_end - body, out, at)
         out[at] = _NEWLINE
         at += 1
         if len(block_spans) and block_spans[place, 0] >= 0:
@@ -229,9 +246,9 @@ def put_rows(common: Bytes, places: Numbers, rows: Numbers, prefix: Bytes, numbe
             at = _put(_ACK, out, at)
             at = copy_bytes(common, start + len(_ID), start + len(_ID) + ID_TEXT_BYTES, out, at)
             out[at] = _DASH
-            at = _put_hex(number, 8, out, at + 1)
-            out[at] = _NEWLINE
-            at += 1
+            put_word(out, at + 1, _hex_word(number))
+            out[at + 9] = _NEWLINE
+            at += 10
         at = copy_bytes(common, start, end, out, at)
 
 
