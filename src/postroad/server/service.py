@@ -24,7 +24,7 @@ from postroad.server.reservation import Reservation
 from postroad.server.sampling import Sampler
 from postroad.server.station import Station, steady_clock, wall_clock
 from postroad.server.status import status
-from postroad.server.tcp import CLOSE_SECONDS, StompConnection
+from postroad.server.tcp import CLOSE_SECONDS, READ_BYTES, StompConnection
 from postroad.server.tls import server_context
 from postroad.server.tracked import make_tracking
 from postroad.server.watching import Watch
@@ -68,6 +68,7 @@ class Service:
         check_extras(config)
         self.config = config
         self.timer = steady_clock
+        self.read_buffer = memoryview(bytearray(READ_BYTES))
         self._tls = server_context(config.tls)
         self._terms = Terms(
             users=config.users,

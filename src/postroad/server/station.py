@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from postroad.protocols.stomp import render_rows
+from postroad.protocols.stomp import render_messages, render_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,6 +127,9 @@ class Station:
                 reader.refuse(reason)
 
     def _write(self, deliveries: list[Delivery]) -> None:
+        if len(deliveries) == 1:
+            self._write_one(deliveries[0])
+            return
         pieces: dict[int, list[Bytes]] = {}
         rendering = _Rendering(deliveries, self._readers)
         for delivery in deliveries:
@@ -140,11 +143,21 @@ class Station:
         for session, parts in pieces.items():
             # One joined buffer costs a third of the processor time of many small writes.
             if reader := self._readers.get(session):
-                try:
-                    reader.write(parts[0] if len(parts) == 1 else np.concatenate(parts))
-                except Exception as error:
-                    # The publisher whose batch this is has done nothing wrong.
-                    reader.broke(error)
+                _hand(reader, parts[0] if len(parts) == 1 else np.concatenate(parts))
+
+    def _write_one(self, delivery: Delivery) -> None:
+        reader = self._readers.get(delivery.subscription.session.number)
+        if reader is not None:
+            prefix, number = reader.prefix(delivery.subscription.number)
+            _hand(reader, render_messages(delivery.batch, delivery.rows, reader.version, prefix, number))
+
+
+def _hand(reader: Reader, data: Bytes) -> None:
+    try:
+        reader.write(data)
+    except Exception as error:
+        # The publisher whose batch this is has done nothing wrong.
+        reader.broke(error)
 
 
 class _Rendering:

@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     from postroad.server.conversation import Conversation
     from postroad.server.service import Service
 
-__all__ = ["CLOSE_SECONDS", "StompConnection"]
+__all__ = ["CLOSE_SECONDS", "READ_BYTES", "StompConnection"]
+
+# What one read takes at most: with more, a batch and what is made of it leave the second-level cache of a processor.
+READ_BYTES = 256 * 1024
 
 # How much may wait in the transport before the core is told that the socket takes no more. A few socket buffers: with
 # less, a fast subscriber is stopped and started all the time; with more, a stalled one holds more memory.
@@ -20,8 +23,12 @@ LOW_WATER = 256 * 1024
 CLOSE_SECONDS = 5.0
 
 
-class StompConnection(asyncio.Protocol):
-    """One TCP connection, with or without TLS."""
+class StompConnection(asyncio.BufferedProtocol):
+    """One TCP connection, with or without TLS.
+
+    All connections read into one buffer of the service: the loop fills it and reports that in one step, and nothing of
+    it is kept.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -49,7 +56,13 @@ class StompConnection(asyncio.Protocol):
         finally:
             self._service.closed(self._conversation)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._service.read_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(self._service.read_buffer[:nbytes])
+
+    def data_received(self, data: bytes | memoryview) -> None:
         try:
             self._conversation.received(data)
         except Exception as error:

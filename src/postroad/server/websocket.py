@@ -66,10 +66,11 @@ class WebSocketConnection(StompConnection):
         self._heard = False
         self._refused = False
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data: bytes | memoryview) -> None:
         if self._shut:
             return
         self._heard = True
+        data = bytes(data)
         try:
             # Line by line up to the end of the request: a client may send frames right behind it, and those can only
             # be read when the request is answered.

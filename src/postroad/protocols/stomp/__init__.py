@@ -21,7 +21,7 @@ from postroad.protocols.stomp.events import (
     Unsubscribe,
 )
 from postroad.protocols.stomp.limits import StompLimits
-from postroad.protocols.stomp.rendering import Rendered, render_receipts, render_rows
+from postroad.protocols.stomp.rendering import Rendered, render_messages, render_receipts, render_rows
 from postroad.protocols.stomp.replies import HEART_BEAT, connected_frame, error_frame, message_prefix, receipt_frame
 from postroad.protocols.stomp.states import State
 from postroad.protocols.stomp.versions import SUPPORTED, Version
@@ -60,6 +60,7 @@ __all__ = [
     "parse_ack",
     "read_ids",
     "receipt_frame",
+    "render_messages",
     "render_receipts",
     "render_rows",
 ]

@@ -46,6 +46,10 @@ _CONTROLS_PER_SCAN = 32
 # No SEND is shorter: this bounds the rows of a read.
 _SHORTEST_SEND = len(b"SEND\ndestination:/topic/a\n\n\0")
 
+# A read begins in the middle of a frame as a rule. Only this much of it is copied behind the frame's beginning and read
+# there, instead of all: enough for the end of a frame of a few KiB, little beside a read of a busy connection.
+_BRIDGE_BYTES = 4 * 1024
+
 # Copying an array of less than this costs more than keeping it.
 _SMALL_BYTES = 2048
 
@@ -173,13 +177,12 @@ class StompDecoder:
         if not data or self.state is State.CLOSED:
             return Received(None, _NO_EXTRAS, [], 0)
         if not self._rest:
-            return self._read(data)
-        ripe = self._is_worth_a_scan(data)
-        self._rest += data
-        if not ripe:
+            return self._read(data, b"")
+        if not self._is_worth_a_scan(data):
+            self._rest += data
             return Received(None, _NO_EXTRAS, [], 0)
-        work, self._rest = self._rest, bytearray()
-        return self._read(work)
+        rest, self._rest = self._rest, bytearray()
+        return self._read(data, rest)
 
     def _is_worth_a_scan(self, data: bytes | bytearray | memoryview) -> bool:
         """Whether this can bring the unfinished frame any further than the last scan came.
@@ -190,12 +193,46 @@ class StompDecoder:
             return True
         return self._awaited != c.NOTHING and self._awaited in bytes(data)
 
-    def _read(self, work: bytes | bytearray | memoryview) -> Received:
-        array = np.frombuffer(work, dtype=np.uint8)
+    def _read(self, data: bytes | bytearray | memoryview, rest: bytes | bytearray) -> Received:
+        """Read what was left of the last time, and the data behind it."""
         state = self._scan
         state[:] = 0
         events: list[Event] = []
-        rows = _Rows(len(array) if self.version else 0, self.version)
+        size = len(rest) + len(data)
+        rows = _Rows(size if self.version else 0, self.version)
+        array = np.frombuffer(data, dtype=np.uint8)
+        if rest:
+            joined = np.frombuffer(rest + data[:_BRIDGE_BYTES], dtype=np.uint8)
+            rows = self._scan_through(joined, rows, size, events)
+            if self.state is State.CLOSED or len(data) <= _BRIDGE_BYTES:
+                array = joined
+            elif state[c.AT] < len(rest):
+                # The first frame is longer than that. Nothing is lost by starting again: none was finished.
+                state[:] = 0
+                array = np.frombuffer(rest + data, dtype=np.uint8)
+                rows = self._scan_through(array, rows, size, events)
+            else:
+                state[c.AT] -= len(rest)
+                state[c.LAST], state[c.LAST_END] = 0, 0
+                rows = self._scan_through(array, rows, size, events)
+        else:
+            rows = self._scan_through(array, rows, size, events)
+        at, filled, count, _, line_ends, _, _, _, needed, awaited, receipts, _, _ = state.tolist()
+        if self.state is not State.CLOSED and at < len(array):
+            self._rest = bytearray(array[at:])
+            self._needed, self._awaited = needed, awaited
+        return Received(rows.batch(count, filled), _cut(rows.extras, count), events, line_ends, receipts > 0)
+
+    def _scan_through(self, array: Bytes, rows: _Rows, size: int, events: list[Event]) -> _Rows:
+        """Scan an array to its end or to a fault; the rows, which are others from CONNECT on.
+
+        Args:
+            array: the bytes; the state says where in them to begin.
+            rows: where to write.
+            size: how many bytes there are, here and in what will be scanned next.
+            events: where to add control frames.
+        """
+        state = self._scan
         while True:
             state[c.CONTROLS] = 0
             status = scan(
@@ -213,16 +250,11 @@ class StompDecoder:
                 connected = self.version is not None
                 self._act(array, events)
                 if self.version and not connected:
-                    rows = _Rows(len(array) - int(state[c.AT]), self.version)
+                    rows = _Rows(size, self.version)
             if status == c.FAULTY and self.state is not State.CLOSED:
                 self._fault(array, events)
             if status != c.PAUSED or self.state is State.CLOSED:
-                break
-        at, filled, count, _, line_ends, _, _, _, needed, awaited, receipts, _, _ = state.tolist()
-        if self.state is not State.CLOSED and at < len(array):
-            self._rest = bytearray(array[at:])
-            self._needed, self._awaited = needed, awaited
-        return Received(rows.batch(count, filled), _cut(rows.extras, count), events, line_ends, receipts > 0)
+                return rows
 
     def _act(self, array: Bytes, events: list[Event]) -> None:
         """Turn the control frames of a scan into events, up to the first that cannot be."""

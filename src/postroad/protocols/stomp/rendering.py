@@ -1,7 +1,8 @@
 """From rows of a batch to MESSAGE and RECEIPT frames.
 
 A message that goes to ten subscribers is written once and copied ten times: `render_rows` writes what all of them get,
-and `Rendered.for_subscription` puts each subscription's own beginning before it.
+and `Rendered.for_subscription` puts each subscription's own beginning before it. For one subscriber, `render_messages`
+writes both at once.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from postroad.messages.columns import Bytes
     from postroad.protocols.stomp.columns import Columns, Numbers
 
-__all__ = ["Rendered", "render_receipts", "render_rows"]
+__all__ = ["Rendered", "render_messages", "render_receipts", "render_rows"]
 
 _ACK_LINE_BYTES = len("ack:") + ACK_TEXT_BYTES + len("\n")
 _LARGEST_NUMBER = 2**32 - 1
@@ -42,6 +43,7 @@ _OWN = {"subscription", "message-id", "destination", "ack", "content-length"}
 _INT64 = np.dtype(np.int64)
 _NO_BLOCKS: Bytes = np.empty(0, dtype=np.uint8)
 _NO_SPANS: Numbers = np.empty((0, 2), dtype=np.int64)
+_NO_PLACES = _NO_SPANS
 
 
 class Rendered:
@@ -72,16 +74,27 @@ class Rendered:
             PostroadError: a row was not rendered, or the number does not fit in 32 bits.
         """
         chosen = _row_numbers(rows)
-        if number is not None and not 0 <= number <= _LARGEST_NUMBER:
-            raise PostroadError(f"a subscription's number is between 0 and {_LARGEST_NUMBER:,}, not {number:,}")
+        number = _checked_number(number)
         total, place = measure_rows(self.places, chosen)
         if total < 0:
             raise PostroadError(f"row {chosen[place]} was not rendered; name it in render_rows first")
-        own = len(prefix) + (0 if number is None else _ACK_LINE_BYTES)
-        out = np.empty(total + own * len(chosen), dtype=np.uint8)
-        head = np.frombuffer(prefix, dtype=np.uint8)
-        put_rows(self.buffer, self.places, chosen, head, -1 if number is None else number, out)
+        out = np.empty(total + _own_bytes(prefix, number) * len(chosen), dtype=np.uint8)
+        put_rows(self.buffer, self.places, chosen, np.frombuffer(prefix, dtype=np.uint8), number, out)
         return out
+
+
+def _checked_number(number: int | None) -> int:
+    """A subscription's number as kernels take it: -1 for none."""
+    if number is None:
+        return -1
+    if not 0 <= number <= _LARGEST_NUMBER:
+        raise PostroadError(f"a subscription's number is between 0 and {_LARGEST_NUMBER:,}, not {number:,}")
+    return number
+
+
+def _own_bytes(prefix: bytes, number: int) -> int:
+    """The bytes of a MESSAGE that belong to its subscription."""
+    return len(prefix) + (0 if number < 0 else _ACK_LINE_BYTES)
 
 
 def render_rows(batch: Batch, rows: ArrayLike, version: Version = Version.V1_2) -> Rendered:
@@ -90,15 +103,36 @@ def render_rows(batch: Batch, rows: ArrayLike, version: Version = Version.V1_2) 
     Raises:
         PostroadError: a row is not in the batch.
     """
-    chosen = _row_numbers(rows)
-    total, typed = measure_common(batch.spans, chosen)
-    if total < 0:
-        raise PostroadError(f"row {chosen[typed]} is not in a batch of {len(batch)}")
-    blocks, block_spans = _typed_blocks(batch, chosen) if typed else (_NO_BLOCKS, _NO_SPANS)
-    out = np.empty(total + len(blocks), dtype=np.uint8)
     places = np.empty((len(batch), 2), dtype=np.int64)
-    filled = put_common(batch.buffer, batch.spans, batch.ids, chosen, int(version), blocks, block_spans, out, places)
-    return Rendered(out[:filled], places, version)
+    return Rendered(_put(batch, _row_numbers(rows), version, b"", -1, places), places, version)
+
+
+def render_messages(batch: Batch, rows: ArrayLike, version: Version, prefix: bytes, number: int | None = None) -> Bytes:
+    """The MESSAGE frames of these rows for one subscription, when no other needs them: the same bytes, written once.
+
+    Args:
+        batch: the batch.
+        rows: row numbers.
+        version: the version of STOMP to write in.
+        prefix, number: as for `Rendered.for_subscription`.
+
+    Raises:
+        PostroadError: a row is not in the batch, or the number does not fit in 32 bits.
+    """
+    return _put(batch, _row_numbers(rows), version, prefix, _checked_number(number), _NO_PLACES)
+
+
+def _put(batch: Batch, rows: Numbers, version: Version, prefix: bytes, number: int, places: Numbers) -> Bytes:
+    total, typed = measure_common(batch.spans, rows)
+    if total < 0:
+        raise PostroadError(f"row {rows[typed]} is not in a batch of {len(batch)}")
+    blocks, block_spans = _typed_blocks(batch, rows) if typed else (_NO_BLOCKS, _NO_SPANS)
+    out = np.empty(total + len(blocks) + _own_bytes(prefix, number) * len(rows), dtype=np.uint8)
+    head = np.frombuffer(prefix, dtype=np.uint8)
+    filled = put_common(
+        batch.buffer, batch.spans, batch.ids, rows, int(version), blocks, block_spans, head, number, out, places
+    )
+    return out[:filled]
 
 
 def render_receipts(batch: Batch, receipts: Columns, rows: ArrayLike) -> Bytes:

@@ -80,6 +80,15 @@ def _put_id(ids: Ids, row: Int, out: Bytes, at: Int) -> Int:
 
 
 @inlined
+def _put_ack_end(number: Int, out: Bytes, at: Int) -> Int:
+    """What follows the id in an `ack` header: the subscription's number."""
+    out[at] = _DASH
+    put_word(out, at + 1, _hex_word(number))
+    out[at + 9] = _NEWLINE
+    return at + 10
+
+
+@inlined
 def _put_decimal(value: Int, out: Bytes, at: Int) -> Int:
     digits, rest = 1, value // 10
     while rest:
@@ -160,8 +169,8 @@ def measure_common(spans: Spans, rows: Numbers) -> tuple[Int, Int]:
 
 
 @kernel(
-    f"int64({BUFFER}, int32[:, ::1], uint64[:, ::1], int64[::1], int64, {BUFFER}, int64[:, ::1], uint8[::1], "
-    "int64[:, ::1])",
+    f"int64({BUFFER}, int32[:, ::1], uint64[:, ::1], int64[::1], int64, {BUFFER}, int64[:, ::1], "
+    f"{BUFFER}, int64, uint8[::1], int64[:, ::1])",
     allocates=False,
 )
 def put_common(
@@ -172,13 +181,16 @@ def put_common(
     version: Int,
     blocks: Bytes,
     block_spans: Numbers,
+    prefix: Bytes,
+    number: Int,
     out: Bytes,
     places: Numbers,
 ) -> Int:
     """Write the part of each row's MESSAGE that all subscribers share, and where it stands; the bytes written.
 
     `block_spans` has a line for each of the rows, or none at all; where it starts at 0 or more, the header lines are
-    those of `blocks`. The places of rows that are not named become -1.
+    those of `blocks`. The places of rows that are not named become -1; `places` may be empty. A prefix and a number
+    that is not negative make it the whole MESSAGE of one subscription.
     """
     for row in range(len(places)):
         places[row, 0], places[row, 1] = -1, -1
@@ -186,8 +198,10 @@ def put_common(
     last: Int = np.int64(-1)
     last_end, same, same_end = last, at, at
     for place in range(len(rows)):
-        row = rows[place]
-        places[row, 0] = at
+        row, begin = rows[place], at
+        at = _put(prefix, out, at)
+        if number >= 0:
+            at = _put_ack_end(number, out, _put_id(ids, row, out, _put(_ACK, out, at)))
         at = _put_id(ids, row, out, _put(_ID, out, at))
         topic, topic_end = span_at(spans, row, TOPIC)
         if topic == last and topic_end == last_end:
@@ -219,7 +233,8 @@ def put_common(
         at = copy_bytes(buffer, body, body_end, out, at + 1)
         out[at], out[at + 1] = 0, _NEWLINE
         at += 2
-        places[row, 1] = at
+        if len(places):
+            places[row, 0], places[row, 1] = begin, at
     return at
 
 
@@ -245,10 +260,7 @@ def put_rows(common: Bytes, places: Numbers, rows: Numbers, prefix: Bytes, numbe
         if number >= 0:
             at = _put(_ACK, out, at)
             at = copy_bytes(common, start + len(_ID), start + len(_ID) + ID_TEXT_BYTES, out, at)
-            out[at] = _DASH
-            put_word(out, at + 1, _hex_word(number))
-            out[at + 9] = _NEWLINE
-            at += 10
+            at = _put_ack_end(number, out, at)
         at = copy_bytes(common, start, end, out, at)
 
 
