@@ -75,10 +75,14 @@ def group_rows(
 
 
 class Grouping:
-    """Groups matches by slot; keeps its scratch array between calls."""
+    """Groups matches by slot; keeps its scratch arrays between calls."""
 
     def __init__(self) -> None:
-        self._counts = np.zeros(64, np.int32)
+        self._make_room(64)
+
+    def _make_room(self, slots: int) -> None:
+        self._counts = np.zeros(slots, np.int32)
+        self._groups, self._starts = np.empty(slots, np.int32), np.empty(slots + 1, np.int64)
 
     def by_slot(
         self, offsets: NDArray[np.int64], slots: NDArray[np.int32], slot_limit: int
@@ -88,10 +92,11 @@ class Grouping:
         if total == 0:
             return []
         if len(self._counts) < slot_limit:
-            self._counts = np.zeros(2 * slot_limit, np.int32)
-        distinct = min(total, slot_limit)
-        groups, starts = np.empty(distinct, np.int32), np.empty(distinct + 1, np.int64)
+            self._make_room(2 * slot_limit)
+        groups, starts = self._groups, self._starts
         rows = np.empty(total, np.int64)
         count = group_rows(offsets, slots, self._counts, groups, starts, rows)
+        if count == 1:
+            return [(int(groups[0]), rows)]
         bounds = starts[: count + 1].tolist()
         return [(slot, rows[bounds[g] : bounds[g + 1]]) for g, slot in enumerate(groups[:count].tolist())]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from postroad.kernels import Int, Truth, device
+from postroad.kernels import Int, Truth, device, inlined
 from postroad.matching.arena import free_words, take_words
 from postroad.matching.columns import (
     CHUNK,
@@ -235,7 +235,7 @@ def remove_range(chunks: Chunks, store: Store, attribute: Int, low: float, high:
         free_chunk(chunks, store, chunk)
 
 
-@device
+@inlined
 def chunks_up_to(chunks: Chunks, store: Store, directory: Int, count: Int, value: float) -> Int:
     """How many chunks of a directory begin at or below a value."""
     first, last = 0, count

@@ -149,7 +149,7 @@ def resolve_hard(known: NDArray[np.int64], known_values: NDArray[np.float64], st
     return False, 0.0
 
 
-@device
+@inlined
 def put_untyped_number(
     reading: Reading, store: Store, buffer: NDArray[np.uint8], attribute: Int, start: Int, end: Int
 ) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import WINDOW, bytes_equal, device, lowest_bit
+from postroad.kernels import WINDOW, bytes_equal, device, inlined, lowest_bit
 
 if TYPE_CHECKING:
     from postroad.messages.columns import Bytes, Spans
@@ -79,7 +79,7 @@ def entry_at(buffer: Bytes, at: int) -> tuple[int, int, int, int]:
     return u8_at(buffer, at), name, value, value + u16_at(buffer, at + 2)
 
 
-@device
+@inlined
 def line_at(buffer: Bytes, at: int) -> tuple[int, int, bool]:
     """A header line: (its first colon, its newline, whether there is an escape anywhere in it)."""
     if at + WINDOW <= len(buffer):

@@ -109,3 +109,50 @@ def test_received_says_what_it_holds() -> None:
     text = repr(connected().receive(b"SEND\ndestination:/topic/a\n\n\0BEGIN\ntransaction:t\n\n\0"))
     assert "1 messages" in text
     assert "Begin" in text
+
+
+def test_decoder_reads_on_in_a_large_read_behind_an_unfinished_frame() -> None:
+    frames = [
+        b"SEND\ndestination:/topic/%b\nreceipt:r%d\nn:%d\n\n%b\0\n" % (topic, number, number, b"x" * size)
+        for number, (topic, size) in enumerate(
+            [(b"a", 10), (b"a.b", 5_000), (b"a.b", 10), (b"a.b", 20), (b"c", 9_000), (b"a.b", 0)] * 3
+        )
+    ]
+    stream = b"".join(frames) + b"BEGIN\ntransaction:t\n\n\0" + b"".join(frames)
+    whole = outcome(connected(), [stream])
+    assert len(whole) > 2 * len(frames)
+    for cut in range(1, 6_000, 37):
+        assert outcome(connected(), [stream[:cut], stream[cut:]]) == whole
+        assert outcome(connected(), [stream[:cut], stream[cut:-cut], stream[-cut:]]) == whole
+
+
+def test_decoder_reports_a_fault_right_behind_an_unfinished_frame() -> None:
+    frame = b"SEND\ndestination:/topic/a\n\nbody\0"
+    for bad in (b"JUNK\n\n\0", b"SEND\nno colon\n\n\0"):
+        for filling in (0, 5_000):
+            stream = frame + bad + b"x" * filling
+            for cut in (1, len(frame) - 1, len(frame) + 2):
+                assert outcome(connected(), [stream[:cut], stream[cut:]]) == outcome(connected(), [stream])
+
+
+def test_decoder_connects_in_the_middle_of_a_large_read() -> None:
+    connect = b"CONNECT\naccept-version:1.2\nhost:h\n\n\0"
+    stream = connect + b"SEND\ndestination:/topic/a\n\nbody\0" * 500
+    for cut in (0, 3, len(connect) - 1):
+        decoder = StompDecoder()
+        first, second = decoder.receive(stream[:cut]), decoder.receive(stream[cut:])
+        assert (first.batch, len(second.events)) == (None, 1)
+        assert second.batch is not None
+        assert [message.body for message in second.batch] == [b"body"] * 500
+
+
+def test_rows_with_one_destination_share_its_topic_and_others_do_not() -> None:
+    topics = ["a.b", "a.b", "a.c", "a.b", "a.b", "a:b", "a:b"]
+    escaped = [topic.replace(":", "\\c").encode() for topic in topics]
+    sends = [b"SEND\ndestination:/topic/%b\n\n\0" % topic for topic in escaped]
+    in_transaction = b"SEND\ndestination:/topic/zzz\ntransaction:t\n\n\0"
+    received = connected().receive(b"".join(sends[:4]) + in_transaction + b"".join(sends[4:]))
+    assert received.batch is not None
+    check_batch(received.batch)
+    assert [message.topic for message in received.batch] == topics
+    assert received.batch.spans[0, :2].tolist() == received.batch.spans[1, :2].tolist()

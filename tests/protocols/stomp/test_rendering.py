@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from postroad.errors import PostroadError
 from postroad.messages import Batch, Draft, MessageId, Untyped
-from postroad.protocols.stomp import Version, ack_text, message_prefix, parse_ack, render_receipts, render_rows
+from postroad.protocols.stomp import (
+    Version,
+    ack_text,
+    message_prefix,
+    parse_ack,
+    render_messages,
+    render_receipts,
+    render_rows,
+)
 from tests.protocols.stomp.outcomes import connected
 from tests.protocols.stomp.reference import Parsed, read_stream
 from tests.protocols.stomp.strategies import bodies, names, topics, values
@@ -94,6 +102,26 @@ attributes = st.dictionaries(
 )
 
 
+@pytest.mark.parametrize("version", Version)
+@given(
+    rows=st.lists(drafts, min_size=1, max_size=4),
+    repeats=st.integers(1, 3),
+    number=st.none() | st.integers(0, 2**32 - 1),
+    data=st.data(),
+)
+def test_single_subscriber_gets_the_same_bytes_as_one_of_many(
+    version: Version, rows: list[Draft], repeats: int, number: int | None, data: st.DataObject
+) -> None:
+    # Rows of one topic that share its span, as those of one read do, and rows that only spell the same topic.
+    batch = Batch.build([*rows, ("typed", {"price": 7}), *rows])
+    batch = batch.take(np.repeat(np.arange(len(batch)), repeats))
+    chosen = data.draw(st.lists(st.integers(0, len(batch) - 1), max_size=9))
+    prefix = message_prefix("s", version)
+    one = render_messages(batch, chosen, version, prefix, number).tobytes()
+    assert one == render_rows(batch, chosen, version).for_subscription(prefix, chosen, number).tobytes()
+    assert len(read(one, version)) == len(chosen)
+
+
 def as_text(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -130,6 +158,8 @@ def test_rows_that_are_not_there_are_refused() -> None:
     for row in (-1, 2):
         with pytest.raises(PostroadError, match="not in a batch of 2"):
             render_rows(batch, [0, row])
+        with pytest.raises(PostroadError, match="row"):
+            render_messages(batch, [0, row], Version.V1_2, b"")
     rendered = render_rows(batch, [1])
     for row in (-1, 0, 2):
         with pytest.raises(PostroadError, match=f"row {row} was not rendered"):

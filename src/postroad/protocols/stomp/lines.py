@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _NEWLINE, _RETURN, _COLON, _BACKSLASH, _BLANK = ord("\n"), ord("\r"), ord(":"), ord("\\"), ord(" ")
 _LETTER_C, _LETTER_N, _LETTER_R = ord("c"), ord("n"), ord("r")
 _V1_0, _V1_1, _V1_2 = int(Version.V1_0), int(Version.V1_1), int(Version.V1_2)
-_ONE = np.uint64(1)
+_NONE, _ONE = np.uint64(0), np.uint64(1)
 
 
 def _marks(special: bytes) -> Bytes:
@@ -99,37 +99,30 @@ def read_part(data: Bytes, at: Int, end: Int, stops: Bytes, mode: Int) -> tuple[
 
 
 @inlined
-def read_plain_line(data: Bytes, start: Int, end: Int) -> tuple[Int, Int]:
-    """(colon, newline) of a line that fits a window and holds nothing to look at twice; (-1, -1) for others.
+def look_ahead(data: Bytes, at: Int, end: Int) -> tuple[Int, Int, Int]:
+    """What is special in the window from an offset on: (newlines, colons, bytes to look at twice); zeros near the end.
 
-    Nearly all lines are such, and no byte of them is looked at alone.
+    A window holds a handful of lines as a rule, so that no byte of them is looked at alone.
     """
-    if end - start < WINDOW:
-        return -1, -1
-    newlines, colons = bytes_equal(data, start, _NEWLINE), bytes_equal(data, start, _COLON)
-    strange = bytes_equal(data, start, _BACKSLASH) | bytes_equal(data, start, _RETURN) | bytes_equal(data, start, 0)
-    if newlines == 0 or colons == 0:
-        return -1, -1
-    newline, colon = lowest_bit(newlines), lowest_bit(colons)
-    # The bits below the lowest newline: the line.
-    inside = (newlines - _ONE) & ~newlines
-    if strange & inside or colon == 0 or colon > newline:
-        return -1, -1
-    return start + colon, start + newline
+    if end - at < WINDOW:
+        return _NONE, _NONE, _NONE
+    strange = bytes_equal(data, at, _BACKSLASH) | bytes_equal(data, at, _RETURN) | bytes_equal(data, at, 0)
+    return bytes_equal(data, at, _NEWLINE), bytes_equal(data, at, _COLON), strange
 
 
 @inlined
-def read_line(data: Bytes, start: Int, end: Int, mode: Int) -> tuple[Int, Int, Int, Int, Truth]:
-    """A header line: (fault, colon or place of the fault, end of the value, next line, whether it is kept as it is)."""
-    colon, stop = read_plain_line(data, start, end)
-    if colon >= 0:
-        return faults.FINE, colon, stop, stop + 1, mode != _V1_0 or data[colon + 1] != _BLANK
-    return _read_intricate_line(data, start, end, mode)
+def plain_line(newlines: Int, colons: Int, strange: Int) -> tuple[Int, Int]:
+    """(colon, newline) of the next line of a window, if it is there and nothing is special in it; else (-1, -1)."""
+    # Of the bits below the lowest newline, some have to be colons and none may be strange.
+    line = (newlines - _ONE) & ~newlines
+    if newlines == 0 or colons & line == 0 or strange & line:
+        return -1, -1
+    return lowest_bit(colons), lowest_bit(newlines)
 
 
 @device
-def _read_intricate_line(data: Bytes, start: Int, end: Int, mode: Int) -> tuple[Int, Int, Int, Int, Truth]:
-    """The same for any line, byte by byte."""
+def read_line(data: Bytes, start: Int, end: Int, mode: Int) -> tuple[Int, Int, Int, Int, Truth]:
+    """A header line: (fault, colon or place of the fault, end of the value, next line, whether it is kept as it is)."""
     fault, colon, escapes, name_grows = read_part(data, start, end, _NAME_STOPS, mode)
     if fault:
         return fault, colon, 0, 0, False

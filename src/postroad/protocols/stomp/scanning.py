@@ -29,15 +29,25 @@ from postroad.messages.limits import DEFAULT_HOP_LIMIT, DEFAULT_PRIORITY, MAX_HE
 from postroad.messages.reading import unescape_into
 from postroad.protocols.stomp import columns as c
 from postroad.protocols.stomp import faults
-from postroad.protocols.stomp.lines import own_header, put_line, read_line, same_bytes, value_start
+from postroad.protocols.stomp.lines import (
+    look_ahead,
+    own_header,
+    plain_line,
+    put_line,
+    read_line,
+    same_bytes,
+    value_start,
+)
 from postroad.protocols.stomp.versions import Version
 
 if TYPE_CHECKING:
     from postroad.messages.columns import Bytes, Envelopes, Spans
     from postroad.protocols.stomp.columns import Columns, Numbers
 
-_NEWLINE, _RETURN, _ZERO, _NINE, _LETTER_A, _LETTER_Z = ord("\n"), ord("\r"), ord("0"), ord("9"), ord("A"), ord("Z")
-_V1_1 = int(Version.V1_1)
+_NEWLINE, _RETURN, _BLANK = ord("\n"), ord("\r"), ord(" ")
+_ZERO, _NINE, _LETTER_A, _LETTER_Z = ord("0"), ord("9"), ord("A"), ord("Z")
+_V1_0, _V1_1 = int(Version.V1_0), int(Version.V1_1)
+_NONE, _ONE = np.uint64(0), np.uint64(1)
 
 # More digits than this are not a number for us: they would not fit in 64 bits.
 _MAX_DIGITS = 18
@@ -111,7 +121,7 @@ def _note(data: Bytes, own: Int, colon: Int, stop: Int, mode: Int, frame: Number
         frame[c.FOUND + 2 * own + 1] = stop
 
 
-@device
+@inlined
 def _read_lines(
     data: Bytes, start: Int, settings: Numbers, frame: Numbers, state: Numbers, out: Bytes
 ) -> tuple[Int, Int]:
@@ -122,6 +132,8 @@ def _read_lines(
     state[c.NEEDED], state[c.AWAITED] = limit, _NEWLINE
     keeps = frame[c.F_COMMAND] == c.SEND and settings[c.TAKES_SENDS] != 0
     put, count, at, run = frame[c.F_PUT], 0, start, start
+    base = at
+    newlines, colons, strange = look_ahead(data, at, end)
     while at < end:
         gap = 1 if data[at] == _NEWLINE else (0 if mode == _V1_1 else _line_end(data, at, end))
         if gap > 0:
@@ -131,11 +143,23 @@ def _read_lines(
             return faults.FINE, at + gap
         if gap < 0:
             break
-        fault, colon, stop, following, verbatim = read_line(data, at, end, mode)
-        if fault == faults.UNFINISHED:
-            break
-        if fault:
-            return fault, colon
+        if newlines == 0:
+            base = at
+            newlines, colons, strange = look_ahead(data, at, end)
+        colon, stop = plain_line(newlines, colons, strange)
+        if base + colon > at:
+            colon, stop, following = base + colon, base + stop, base + stop + 1
+            verbatim = mode != _V1_0 or data[colon + 1] != _BLANK
+            # What is left of the window: the bits above the lowest newline.
+            rest = ~(newlines ^ (newlines - _ONE))
+            newlines, colons, strange = newlines & rest, colons & rest, strange & rest
+        else:
+            fault, colon, stop, following, verbatim = read_line(data, at, end, mode)
+            if fault == faults.UNFINISHED:
+                break
+            if fault:
+                return fault, colon
+            newlines = _NONE
         count += 1
         if count > settings[c.COUNT_LIMIT]:
             return faults.HEADER_COUNT, at
@@ -296,7 +320,7 @@ def _put_envelope(data: Bytes, frame: Numbers, envelopes: Envelopes, row: Int) -
     envelopes[row, EXPIRY] = max(_number(data, start, end), 0)
 
 
-@device
+@inlined
 def _put_row(
     data: Bytes,
     frame: Numbers,
@@ -381,18 +405,16 @@ def scan(
             return c.DONE
         fault, reached = _read_frame(data, at, settings, frame, state, out)
         if fault == faults.FINE:
-            if _is_row(frame, settings):
+            is_row = _is_row(frame, settings)
+            # A SEND in a transaction is checked like any other, so that nothing can go wrong when it is committed.
+            if frame[c.F_COMMAND] == c.SEND and settings[c.TAKES_SENDS] != 0:
+                rows, filled, receipts = state[c.ROWS], state[c.FILLED], state[c.RECEIPTS]
                 fault = _put_row(data, frame, settings[c.MODE], state, out, spans, envelopes, extras)
-            else:
-                # The lines that a SEND in a transaction left in the buffer are checked with it: nothing can go wrong
-                # when it is committed.
-                if frame[c.F_COMMAND] == c.SEND and settings[c.TAKES_SENDS] != 0:
-                    rows, filled, receipts = state[c.ROWS], state[c.FILLED], state[c.RECEIPTS]
-                    fault = _put_row(data, frame, settings[c.MODE], state, out, spans, envelopes, extras)
+                if not is_row:
                     state[c.ROWS], state[c.FILLED], state[c.RECEIPTS] = rows, filled, receipts
                     state[c.LAST], state[c.LAST_END] = 0, 0
-                if fault == faults.FINE:
-                    _put_control(frame, at, state, controls)
+            if fault == faults.FINE and not is_row:
+                _put_control(frame, at, state, controls)
         if fault == faults.UNFINISHED:
             state[c.NEEDED] -= at
             return c.DONE
