@@ -20,8 +20,11 @@ from postroad.tracking import (
     HERE,
     Aliases,
     Attachments,
+    HistoryKind,
     HistorySettings,
+    Hit,
     LinkChanges,
+    LogRecords,
     Names,
     SealedRecorder,
     Verdict,
@@ -134,7 +137,7 @@ def test_a_message_is_traced_broker_by_broker_with_names(tmp_path: Path) -> None
     assert story.publisher == "bob"
     assert story.subscribers[2, 50].principal == "ann"
     assert trail.aliased("ID:abc") == [ID]
-    assert trail.aliased("ID:abd") == []
+    assert trail.aliased("ID:xyz") == []
     assert trail.brokers() == [1, 2, 3]
 
 
@@ -249,6 +252,18 @@ def test_filters_are_asked_about_who_was_there_at_the_time(tmp_path: Path) -> No
         assert [hit.number for hit in found.next_hops] == [3] * (turn % 2 == 0)
         assert [hit.number for hit in found.delivered] == [50] * (turn < 4)
     assert trail.findings(4, MessageId(8, 1, NOON + 10, 0)).routed is None
+
+
+def test_rows_of_the_plain_log_answer_exactly(tmp_path: Path) -> None:
+    fields = [wide([1] * 4), wide([NOON] * 4), wide([7] * 4), short([0] * 4)]
+    kinds = [HistoryKind.ROUTED, HistoryKind.ARRIVED, HistoryKind.FORWARDED, HistoryKind.DELIVERED]
+    log = LogRecords(short(kinds), wide([0, 2, 3, 50]), *fields)
+    TrailWriter(tmp_path, 4, NOON - HOUR).write([log], NOON + HOUR)
+    found = Trail(tmp_path).findings(4, ID)
+    assert found.routed == Hit(0, 0.0, NOON, NOON)
+    assert found.published is None
+    answers = [found.arrived_from, found.next_hops, found.delivered]
+    assert [[hit.number for hit in hits] for hits in answers] == [[2], [3], [50]]
 
 
 def test_a_filter_that_cannot_be_asked_is_a_gap_and_the_others_are_asked(tmp_path: Path) -> None:

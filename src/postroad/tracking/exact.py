@@ -27,7 +27,7 @@ __all__ = ["DEFAULT_BUDGET_BYTES", "DEFAULT_PERSIST_MS", "ExactRecorder"]
 # How long a record may stay in memory: what a crash can lose without the journal. A minute gives files large enough for
 # both readers at a few hundred messages a second.
 DEFAULT_PERSIST_MS = 60_000
-# An open book that is larger is sealed before its time: 2 million messages of a million a second, 32 MB of ids.
+# An open book that is larger is sealed before its time: 4 million ids, some seconds of a broker at full load.
 DEFAULT_BUDGET_BYTES = 64 << 20
 
 

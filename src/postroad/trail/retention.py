@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from postroad.trail.columns import DAY_MS
+from postroad.trail.coverage import FOREVER
 from postroad.trail.durable import TEMPORARY
 from postroad.trail.errors import TrailDamageError
 from postroad.trail.ledger import Ledger
@@ -45,6 +47,8 @@ def expire(
     """
     ledger = Ledger(Path(root), broker)
     state = ledger.pin()
+    if max_bytes is None and (max_age_ms is None or _oldest_day(state) * DAY_MS >= now - max_age_ms):
+        return Expired(0, 0, state.retained_since)
     entries = sorted(state.all_entries()[0], key=lambda entry: (entry.time_to, entry.path))
     cutoff = 0 if max_age_ms is None else now - max_age_ms
     excess = 0 if max_bytes is None else sum(entry.size for entry in entries) - max_bytes
@@ -62,6 +66,18 @@ def expire(
     since = max([state.retained_since, *about_messages])
     ledger.replace(now, [entry.path for entry in going], retained_since=since)
     return Expired(len(going), sum(entry.size for entry in going), since)
+
+
+def _oldest_day(state: Pinned) -> int:
+    """The first day that any file has something of: known without reading the parts of the manifest."""
+    parts = state.checkpoint.parts if state.checkpoint else ()
+    return min(
+        [
+            *(max(part.day, 0) for part in parts),
+            *(entry.time_from // DAY_MS for change in state.changes for entry in change.added),
+        ],
+        default=FOREVER,
+    )
 
 
 def _is_needed(entry: FileEntry, state: Pinned) -> bool:
