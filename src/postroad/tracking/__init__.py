@@ -11,6 +11,7 @@ from postroad.tracking.findings import Drop, Findings, Gap, Hit, merged
 from postroad.tracking.history import NUMBERED, HistoryName
 from postroad.tracking.latency import LATENCY_BUCKETS, LATENCY_GROWTH, LatencySketch, bucket_limits
 from postroad.tracking.log import LogRecorder
+from postroad.tracking.merging import merge_filters
 from postroad.tracking.presence import Presence
 from postroad.tracking.probing import Evidence, covers, error_rate, evidence_of, probe, without_superseded
 from postroad.tracking.reconstruction import Exploration, Journey, LostHop, PrunedHop, Reconstruction, Stop
@@ -93,6 +94,7 @@ __all__ = [
     "error_rate",
     "evidence_of",
     "journey_document",
+    "merge_filters",
     "merged",
     "probe",
     "told",

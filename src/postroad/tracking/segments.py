@@ -93,7 +93,7 @@ class FilterSegment(NamedTuple):
         sealed: when the last could have come in.
         entries: ids in it.
         capacity: ids it was made for.
-        method: "bloom", "ribbon" or "fuse".
+        method: "bloom" or "ribbon".
         bits: m, the size in bits.
         hashes: k, probes per id.
         seed: of the construction, where one is needed.
