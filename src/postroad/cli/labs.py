@@ -20,6 +20,8 @@ class Kept(StrEnum):
     """What the brokers of a generated trail keep."""
 
     EXACT = "exact"
+    SEALED = "sealed"
+    BLOOM = "bloom"
 
 
 def trail(

@@ -23,6 +23,7 @@ __all__ = [
     "PASSAGE",
     "RECORD",
     "SHED",
+    "SOURCES",
     "as_evidence",
     "evidence_schema",
     "id_key",
@@ -37,6 +38,8 @@ PASSAGE = 2  # a row of `passages`
 SHED = 3  # a row of `shed`: `subscriber`, `link`, `reason`, `at`
 HITS = 4  # what the filters of a broker answered: `hits`
 RECORD = 5  # a row of `records`: `link` has the kind, `subscriber` the subject
+
+SOURCES = 6
 
 KEY = "key"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from postroad.pipeline.evidence import ASKED, HITS, JOURNEY, PASSAGE, RECORD, SHED
-from postroad.tracking import Drop, Hit, Reconstruction
+from postroad.tracking import Drop, Gap, Hit, Reconstruction
 from postroad.trail.evidence import Evidence
 
 if TYPE_CHECKING:
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from postroad.pipeline.context import Context
     from postroad.tracking import Findings, Journey
 
-__all__ = ["HIT", "findings_of", "journey_of"]
+__all__ = ["DAMAGED", "HIT", "findings_of", "journey_of"]
 
 # One answer of a broker's filters, packed.
+DAMAGED = -1  # as the kind of an answer: so many filters could not be asked
 HIT = np.dtype([("kind", "<i4"), ("number", "<i8"), ("doubt", "<f8"), ("time_from", "<i8"), ("time_to", "<i8")])
 
 
-def _gathered(id: MessageId, rows: Iterable[Mapping[str, Any]], brokers: Iterable[int]) -> dict[int, Evidence]:
-    known = {broker: Evidence(broker, id) for broker in brokers}
+def _gathered(context: Context, id: MessageId, rows: Iterable[Mapping[str, Any]]) -> dict[int, Evidence]:
+    known = {broker: Evidence(broker, id) for broker in context.brokers}
     for row in rows:
         if row["source"] == JOURNEY:
             # As evidence it has the columns of passages; a journey of a broker that is gone is still one of the others.
@@ -36,11 +37,11 @@ def _gathered(id: MessageId, rows: Iterable[Mapping[str, Any]], brokers: Iterabl
             for one in known.values():
                 one.journey(journey)
         elif row["source"] != ASKED and row["broker"] in known:
-            _add(known[row["broker"]], row)
+            _add(known[row["broker"]], row, context.window(id.time))
     return known
 
 
-def _add(known: Evidence, row: Mapping[str, Any]) -> None:
+def _add(known: Evidence, row: Mapping[str, Any], window: tuple[int, int]) -> None:
     known.probes += 1
     if row["source"] == PASSAGE:
         known.passage(dict(row))
@@ -48,14 +49,17 @@ def _add(known: Evidence, row: Mapping[str, Any]) -> None:
         known.drops.append(Drop(row["subscriber"], row["link"], row["reason"], row["at"]))
     elif row["source"] == HITS:
         for kind, number, doubt, since, until in np.frombuffer(row["hits"], HIT).tolist():
-            known.add(kind, Hit(number, doubt, since, until))
+            if kind == DAMAGED:
+                known.gaps.append(Gap(*window, f"{number} filters are damaged"))
+            else:
+                known.add(kind, Hit(number, doubt, since, until))
     elif row["source"] == RECORD:
         known.surely(row["link"], row["subscriber"])
 
 
 def findings_of(context: Context, id: MessageId, rows: Iterable[Mapping[str, Any]]) -> dict[int, Findings]:
     """What each broker of the trail knows of an id."""
-    known = _gathered(id, rows, context.brokers)
+    known = _gathered(context, id, rows)
     for broker, one in known.items():
         one.gaps += context.gaps_at(broker, id.time)
     return {

@@ -11,14 +11,14 @@ from postroad.pipeline.tables import ID
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["asked_texts", "id_text", "parsed", "read_asked", "with_aliases"]
+__all__ = ["asked_ids", "id_text", "parsed", "read_asked", "with_aliases"]
 
 ID_COLUMN = "id"
 _ID_TEXT = "^[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{12}-[0-9a-f]{4}$"
 
 
 def read_asked(spark: SparkSession, path: str | Path) -> DataFrame:
-    """What is asked for, one text a row: column `asked`.
+    """What is asked for: the text `asked`, and the four numbers of the id, null where the text may be an alias.
 
     Parquet and CSV files have a column `id`, or just one column; Parquet may instead have the four numbers of ids as
     the trail has them (origin, time, publisher, counter). Text files have one id or alias on each line.
@@ -32,10 +32,10 @@ def read_asked(spark: SparkSession, path: str | Path) -> DataFrame:
     where = f"file://{place.resolve()}"
     kind = _kind(place)
     if kind == "parquet":
-        return asked_texts(spark.read.parquet(where), str(place))
+        return asked_ids(spark.read.parquet(where), str(place))
     if kind == "csv":
-        return asked_texts(spark.read.option("header", "true").csv(where), str(place))
-    return asked_texts(spark.read.text(where), str(place))
+        return asked_ids(spark.read.option("header", "true").csv(where), str(place))
+    return asked_ids(spark.read.text(where), str(place))
 
 
 def _kind(place: Path) -> str:
@@ -46,28 +46,29 @@ def _kind(place: Path) -> str:
     return "text"
 
 
-def asked_texts(rows: DataFrame, where: str = "the ids") -> DataFrame:
-    """The column of ids or aliases, trimmed, without repetitions; empty ones are left out."""
+def asked_ids(rows: DataFrame, where: str = "the ids") -> DataFrame:
+    """Ids or aliases in a table, without repetitions; empty ones are left out."""
     from pyspark.sql import functions as f
 
     names = rows.columns
     if set(ID) <= set(names):
-        column = id_text()
-    elif ID_COLUMN in names:
+        numbers = [f.col(name).cast("int" if name == "counter" else "bigint").alias(name) for name in ID]
+        known = rows.select(f.lit(None).cast("string").alias("asked"), *numbers)
+        return known.where(" and ".join(f"{name} is not null" for name in ID)).distinct()
+    if ID_COLUMN in names:
         column = f.col(ID_COLUMN).cast("string")
     elif len(names) == 1:
         column = f.col(f"`{names[0]}`").cast("string")
     else:
         raise PipelineError(f"{where}: has the columns {', '.join(names)}; name the one with the ids {ID_COLUMN!r}")
     texts = rows.select(f.trim(column).alias("asked"))
-    return texts.where("asked is not null and asked != ''").distinct()
+    return parsed(texts.where("asked is not null and asked != ''").distinct())
 
 
 def parsed(asked: DataFrame) -> DataFrame:
     """Texts with the numbers of the ids they are; nulls for those that are none, which may be aliases."""
     from pyspark.sql import functions as f
 
-    # In two steps: the optimiser would otherwise take each text apart four times.
     is_id = f.col("asked").rlike(_ID_TEXT)
     return asked.select(
         "asked",

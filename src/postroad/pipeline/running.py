@@ -7,6 +7,7 @@ Spark are told in a line: the file that could not be read, or the first line of 
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -97,6 +98,11 @@ class Run:
         self.account.written.append(str(place))
         return place
 
+    def discard(self, place: Path) -> None:
+        """Delete a table that was written on the way, and is no result."""
+        self.account.written.remove(str(place))
+        shutil.rmtree(place, ignore_errors=True)
+
 
 class Job(Protocol):
     """A job: reads the trail of the run, writes its tables, answers a summary for people."""
@@ -150,7 +156,8 @@ def _told(error: Exception, sources: Sources) -> Exception:
     """An error of Spark in words: a file that went bad while it was read, or what Spark says first."""
     from pyspark.errors import PySparkException
 
-    if not isinstance(error, PySparkException):
+    # Not all errors of the JVM come translated; those that do not are the gateway's own.
+    if not isinstance(error, PySparkException) and not type(error).__module__.startswith("py4j"):
         return error
     text = str(error)
     unreadable = _UNREADABLE.search(text)

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from postroad.pipeline.probing import FILTER_COLUMNS, HITS_SCHEMA, hits_of
 from postroad.pipeline.tables import ID
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
+    from postroad.pipeline.context import Context
 
-__all__ = ["BROADCAST_IDS", "Bins", "of_asked_by_bins", "rows_of_ids"]
+
+__all__ = ["BROADCAST_IDS", "Bins", "filter_hits", "in_bins", "of_asked_by_bins", "rows_of_ids"]
 
 # About 100 bytes an id in the hash table of each executor: 400 MB.
 BROADCAST_IDS = 4_000_000
@@ -92,3 +95,37 @@ def _words(rows: Any) -> NDArray[np.void]:
     words[:, 0] = rows.column("publisher").to_numpy()
     words[:, 1] = rows.column("time").to_numpy() << 16 | rows.column("counter").to_numpy()
     return words.view("V16").ravel()
+
+
+def filter_hits(filters: DataFrame, ids: DataFrame, bins: Bins, context: Context) -> DataFrame:
+    """What filters say of ids, by cogrouping both by origin and bin of time."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    keys = ["origin", "bin", "salt"]
+    salt = f.pmod(f.xxhash64(*ID), f.lit(bins.salts)).alias("salt")
+    spot = f.floor(f.col("time") / bins.width).alias("bin")
+    left = ids.select(*ID, spot, salt)
+    # Bins that nobody asks about need no filters.
+    wanted = f.broadcast(left.select("origin", "bin").distinct())
+    right = in_bins(filters.select(*FILTER_COLUMNS), bins.width).join(wanted, ["origin", "bin"], how="left_semi")
+    salted = right.withColumn("salt", f.explode(f.sequence(f.lit(0), f.lit(bins.salts - 1))).cast("bigint"))
+    grouped = left.groupBy(*keys).cogroup(salted.groupBy(*keys))
+    return grouped.applyInArrow(lambda one, other: hits_of(context, one, other), from_arrow_schema(HITS_SCHEMA))
+
+
+def in_bins(filters: DataFrame, width: int) -> DataFrame:
+    """Filters, once for each bin of time that they cover by their range or by single times."""
+    from pyspark.sql import functions as f
+
+    # Single times are 64-bit numbers, little-endian; ids have 48 bits of time. Spark reads hexadecimal digits.
+    digits = "hex(substring(singles, 8 * i + 1, 8))"
+    big = "concat(" + ", ".join(f"substring({digits}, {place}, 2)" for place in (11, 9, 7, 5, 3, 1)) + ")"
+    late = f.expr(
+        "case when singles is null then array() else "
+        f"transform(sequence(0, length(singles) div 8 - 1), i -> cast(conv({big}, 16, 10) as bigint) div {width}) end"
+    )
+    inside = f.expr(
+        f"case when time_from <= time_to then sequence(time_from div {width}, time_to div {width}) else array() end"
+    )
+    return filters.withColumn("bin", f.explode(f.array_distinct(f.concat(inside, late))))

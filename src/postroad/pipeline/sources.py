@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +16,7 @@ from postroad.pipeline.errors import DamagedFileError, EmptyRangeError, MissingT
 from postroad.trail import FOREVER, Hole, Pinned, Reads, TrailDamageError, TrailFile, pin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from postroad.trail import FileEntry
 
@@ -63,6 +63,8 @@ class Sources:
     skip_damaged: bool = False
     damaged: list[Damage] = field(default_factory=list)
     _checked: dict[str, str] = field(default_factory=dict)
+    _removed: Mapping[int, set[str]] = field(default_factory=dict)
+    _added: Mapping[int, list[FileEntry]] = field(default_factory=dict)
 
     def of(self, table: str, *, always: bool = False) -> list[Source]:
         """The files of a table with something between `since` and `until`; whenever it was, with `always`.
@@ -76,8 +78,31 @@ class Sources:
             entries, holes = pinned.entries(table, None, since, until, Reads())
             for hole in holes:
                 self.leave_out(Damage(str(pinned.folder), hole.reason, broker, hole.since, hole.until))
-            found += [Source(broker, entry) for entry in entries]
+            gone = self._removed.get(broker, ())
+            found += [Source(broker, entry) for entry in entries if entry.path not in gone]
+            found += [
+                Source(broker, entry)
+                for entry in self._added.get(broker, ())
+                if entry.table == table and entry.time_from <= until and entry.time_to >= since
+            ]
         return self._good(found)
+
+    def changed(self, removed: Mapping[int, set[str]], added: Mapping[int, list[FileEntry]]) -> Sources:
+        """The trail with some files less and some more, as a manifest to come would have it."""
+        return replace(self, _removed=removed, _added=added, _checked=dict(self._checked))
+
+    def covers(self, entry: FileEntry) -> bool:
+        """Whether all of a file lies between `since` and `until`."""
+        return self.since <= entry.time_from and entry.time_to < self.until
+
+    def all_entries(self) -> dict[int, list[FileEntry]]:
+        """Every file of each broker, whatever its time."""
+        found = {}
+        for broker, pinned in self.pins.items():
+            gone = self._removed.get(broker, ())
+            kept = [entry for entry in pinned.all_entries()[0] if entry.path not in gone]
+            found[broker] = [*kept, *self._added.get(broker, ())]
+        return found
 
     def needed(self, table: str, needed_for: str) -> list[Source]:
         """The files of a table that the job cannot do without.

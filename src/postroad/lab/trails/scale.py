@@ -8,7 +8,7 @@ from postroad.errors import PostroadError
 
 __all__ = ["RECORDERS", "Faults", "Scale"]
 
-RECORDERS = ("exact",)
+RECORDERS = ("exact", "sealed", "bloom")
 
 # 2026-01-01, midnight UTC: a trail made twice from one seed is the same, so its hour cannot be that of the clock.
 DEFAULT_START = 1_767_225_600_000

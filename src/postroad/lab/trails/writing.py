@@ -10,6 +10,7 @@ import numpy as np
 
 from postroad.errors import PostroadError
 from postroad.lab.trails.costs import latencies, timings
+from postroad.lab.trails.histories import filters_of
 from postroad.lab.trails.traffic import Traffic
 from postroad.lab.trails.truth import write_truth
 from postroad.tracking import Attachments, LinkChanges, Names
@@ -118,8 +119,11 @@ class _Station:
 
 
 def _segments(traffic: Traffic, messages: Slice, passages: Passages, broker: int) -> list[Segment]:
+    record: list[Segment] = [passages]
+    if traffic.scale.recorder != "exact":
+        record = list(filters_of(passages, broker, traffic.scale.recorder, *traffic.scale.span(messages.part)))
     found: list[Segment] = [
-        passages,
+        *record,
         timings(traffic.scale, broker, messages.part),
         latencies(traffic.scale, broker, messages.part),
     ]

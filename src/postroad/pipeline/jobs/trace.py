@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from postroad.pipeline.context import read_context
 from postroad.pipeline.errors import MissingTableError
-from postroad.pipeline.evidence import ASKED, JOURNEY, PASSAGE, RECORD, SHED, as_evidence, of_asked, together
-from postroad.pipeline.ids import id_text, parsed, read_asked, with_aliases
+from postroad.pipeline.evidence import ASKED, HITS, JOURNEY, PASSAGE, RECORD, SHED, as_evidence, of_asked, together
+from postroad.pipeline.ids import id_text, read_asked, with_aliases
 from postroad.pipeline.judging import VERDICT_SCHEMA, Judge
-from postroad.pipeline.searching import BROADCAST_IDS, Bins, of_asked_by_bins
+from postroad.pipeline.searching import BROADCAST_IDS, Bins, filter_hits, of_asked_by_bins
 from postroad.pipeline.tables import ID, table
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from postroad.pipeline.context import Context
     from postroad.pipeline.running import Run
-    from postroad.pipeline.sources import Sources
+    from postroad.pipeline.sources import Source, Sources
 
 __all__ = ["UNKNOWN_ALIAS", "judge", "run", "trace", "trace_ids", "unknown"]
 
@@ -38,6 +38,8 @@ _EXACT: dict[str, tuple[int, dict[str, str]]] = {
     "shed": (SHED, {}),
     "records": (RECORD, {"link": "kind", "subscriber": "subject"}),
 }
+# Spark decodes 4,096 rows at a time, which of filters of a megabyte is more than an executor has.
+MAX_BATCH_ROWS, MIN_BATCH_ROWS, BATCH_BYTES = 4_096, 16, 16 << 20
 _RECORDS_OF_MESSAGES = (*_EXACT, "filters")
 
 
@@ -47,15 +49,16 @@ def trace(spark: SparkSession, sources: Sources, asked: DataFrame, *, broadcast_
     Args:
         spark: the session.
         sources: the trail.
-        asked: column `asked` with ids or aliases (`ids.read_asked`).
+        asked: what is asked for (`ids.read_asked`).
         broadcast_ids: how many ids to send to every executor at most.
 
     Raises:
         MissingTableError: the trail has no record of any message.
     """
-    ids = parsed(asked)
-    if sources.of("aliases", always=True):
-        ids = with_aliases(ids, table(spark, sources, "aliases", sources.of("aliases", always=True)))
+    ids = asked
+    aliases = sources.of("aliases", always=True)
+    if aliases:
+        ids = with_aliases(ids, table(spark, sources, "aliases", aliases))
     return unknown(ids).unionByName(trace_ids(spark, sources, ids.where("origin is not null"), broadcast_ids))
 
 
@@ -74,11 +77,24 @@ def trace_ids(spark: SparkSession, sources: Sources, ids: DataFrame, broadcast_i
             rows = table(spark, sources, name)
             found = of_asked(rows, wanted) if bins.count <= broadcast_ids else of_asked_by_bins(rows, wanted, bins)
             evidence = evidence.unionByName(as_evidence(found, source, renamed))
+    files = sources.of("filters")
+    if files:
+        _read_in_portions(spark, files)
+        found = filter_hits(table(spark, sources, "filters", files), wanted, bins, context)
+        evidence = evidence.unionByName(as_evidence(found, HITS))
     return judge(together(evidence, bins.partitions), context)
+
+
+def _read_in_portions(spark: SparkSession, files: list[Source]) -> None:
+    """Have Spark decode so many rows of wide filters at a time that they fit."""
+    widest = max(source.entry.size / max(1, source.entry.rows) for source in files)
+    rows = int(min(MAX_BATCH_ROWS, max(MIN_BATCH_ROWS, BATCH_BYTES / widest)))
+    spark.conf.set("spark.sql.parquet.columnarReaderBatchSize", str(rows))
 
 
 def judge(evidence: DataFrame, context: Context) -> DataFrame:
     """The verdicts, with the id as text."""
+    from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
     judge_batches = Judge(context)
@@ -87,7 +103,8 @@ def judge(evidence: DataFrame, context: Context) -> DataFrame:
         return judge_batches(batches)
 
     found = evidence.mapInArrow(run, from_arrow_schema(VERDICT_SCHEMA))
-    return found.withColumn("id", id_text())
+    # Who asks by numbers gets the text of the id back.
+    return found.withColumn("id", id_text()).withColumn("asked", f.coalesce("asked", "id"))
 
 
 def unknown(ids: DataFrame) -> DataFrame:
@@ -113,7 +130,8 @@ def run(run: Run) -> dict[str, Any]:
     from pyspark.sql import functions as f
 
     run.tell("reading the ids")
-    asked = read_asked(run.spark, run.options.more["ids"])
+    # Counted, sent to the executors and answered: read once.
+    asked = read_asked(run.spark, run.options.more["ids"]).persist()
     run.tell("tracing")
     limit = run.options.more.get("broadcast_ids", BROADCAST_IDS)
     place = run.write(trace(run.spark, run.sources, asked, broadcast_ids=limit), "trace")

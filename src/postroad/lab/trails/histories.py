@@ -1,0 +1,84 @@
+"""The filters that brokers would have sealed of a slice: the same keys and shapes as their recorders use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.filters import TABLE_2, BloomFilter, derived_keys, hash_ids, mix64
+from postroad.tracking import FilterSegment, HistoryKind, HistorySettings
+from postroad.tracking.history import History, HistoryName
+from postroad.tracking.sealed import seal_history
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from postroad.tracking import Lists, Passages
+
+    Ints = NDArray[np.int64]
+    Words = NDArray[np.uint64]
+
+__all__ = ["BLOOM_SHAPE", "filters_of"]
+
+# The smaller of the paper's buffers: a history of one origin has about a thousand ids a minute here.
+BLOOM_SHAPE = TABLE_2["10K 99.999%"]
+_SETTINGS = HistorySettings()
+
+
+def filters_of(passages: Passages, broker: int, recorder: str, opened: int, sealed: int) -> Iterator[FilterSegment]:
+    """The filters of what passed a broker in a slice; one for each origin and kind of history, or more where full."""
+    words = np.empty((len(passages.origin), 2), np.uint64)
+    words[:, 0] = passages.publisher.astype(np.uint64) << np.uint64(32) | passages.origin.astype(np.uint64)
+    words[:, 1] = passages.time.astype(np.uint64) << np.uint64(16) | passages.counter.astype(np.uint64)
+    hashes = hash_ids(words)
+    rows = np.arange(len(hashes))
+    home = passages.origin == broker
+    came = np.flatnonzero(~home)
+    histories = [
+        (HistoryKind.PUBLISHED, rows[home], hashes[home]),
+        (HistoryKind.ROUTED, came, hashes[came]),
+        (HistoryKind.ARRIVED, came, _derived(hashes[came], passages.arrived_from[came])),
+        (HistoryKind.FORWARDED, *_listed(hashes, passages.next_hops)),
+        (HistoryKind.DELIVERED, *_listed(hashes, passages.subscribers)),
+        (HistoryKind.ACKNOWLEDGED, *_listed(hashes, passages.acknowledged)),
+    ]
+    for kind, row, keys in histories:
+        origins = passages.origin[row]
+        bounds = np.flatnonzero(np.diff(origins, prepend=-1))
+        for start, end in zip(bounds, [*bounds[1:], len(row)], strict=True):
+            name = HistoryName(int(kind), int(origins[start]), 0)
+            times = passages.time[row[start:end]]
+            yield from _sealed(name, keys[start:end], times, recorder, opened, sealed)
+
+
+def _listed(hashes: Words, lists: Lists) -> tuple[Ints, Words]:
+    row = np.repeat(np.arange(len(hashes)), np.diff(lists.offsets))
+    return row, _derived(hashes[row], lists.numbers)
+
+
+def _derived(hashes: Words, numbers: Ints) -> Words:
+    """The keys (id, number), of all pairs in one call: mix64(hash xor mix64(number))."""
+    known, place = np.unique(numbers, return_inverse=True)
+    mixed = np.array([mix64(int(number)) for number in known], np.uint64)
+    return derived_keys(hashes ^ mixed[place] ^ np.uint64(mix64(0)), 0) if len(known) else hashes
+
+
+def _sealed(
+    name: HistoryName, keys: Words, times: Ints, recorder: str, opened: int, sealed: int
+) -> Iterator[FilterSegment]:
+    if recorder == "sealed":
+        history = History(name, 0, opened, opened, len(keys), int(times.min()), int(times.max()))
+        yield seal_history(history, keys, _SETTINGS, sealed)
+        return
+    shape = BLOOM_SHAPE
+    for start in range(0, len(keys), shape.n):
+        some, when = keys[start : start + shape.n], times[start : start + shape.n]
+        bloom = BloomFilter(shape.m, shape.k)
+        bloom.add(some)
+        yield FilterSegment(
+            *name, int(when.min()), int(when.max()), np.empty(0, np.int64), opened + start, sealed, len(some), shape.n,
+            "bloom", shape.m, shape.k, 0, bloom.ones, bytes(bloom),
+        )  # fmt: skip

@@ -1,0 +1,73 @@
+"""What a compaction would change: files out, files in; looked at, proven on a sample, and then committed.
+
+Journeys are added before passages go: whoever reads in between sees both, which says the same twice.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from postroad.trail import Ledger
+
+if TYPE_CHECKING:
+    from postroad.pipeline.sources import Source, Sources
+    from postroad.trail import FileEntry
+
+__all__ = ["Changes"]
+
+
+@dataclass
+class Changes:
+    """Files to take out of the manifests and to put in, by broker."""
+
+    removed: dict[int, list[FileEntry]] = field(default_factory=lambda: defaultdict(list))
+    added: dict[int, list[FileEntry]] = field(default_factory=lambda: defaultdict(list))
+
+    def remove(self, source: Source) -> None:
+        """Take a file out."""
+        self.removed[source.broker].append(source.entry)
+
+    def add(self, entry: FileEntry) -> None:
+        """Put a file in; its path says whose it is."""
+        self.added[broker_of(entry)].append(entry)
+
+    def __bool__(self) -> bool:
+        return any(self.removed.values()) or any(self.added.values())
+
+    def applied(self, sources: Sources) -> Sources:
+        """The trail as it would be."""
+        return sources.changed(
+            {broker: {entry.path for entry in entries} for broker, entries in self.removed.items()}, self.added
+        )
+
+    def commit(self, sources: Sources, at: int) -> None:
+        """Make the next manifest of every broker concerned.
+
+        Raises:
+            TrailConflictError: somebody else took one of the files out meanwhile; nothing of that broker changed.
+            TrailWriteError: the disk does not take it.
+        """
+        brokers = sorted({*self.removed, *self.added})
+        for broker in brokers:
+            journeys = [entry for entry in self.added[broker] if entry.table == "journeys"]
+            if journeys:
+                Ledger(sources.root, broker).append(at, journeys)
+        for broker in brokers:
+            others = [entry for entry in self.added[broker] if entry.table != "journeys"]
+            gone = [entry.path for entry in self.removed[broker]]
+            if gone or others:
+                Ledger(sources.root, broker).replace(at, gone, others)
+            ledger = Ledger(sources.root, broker)
+            if ledger.is_due():
+                ledger.checkpoint(at)
+
+    def paths(self) -> list[str]:
+        """The new files, for sweeping them up when they are not committed."""
+        return [entry.path for entries in self.added.values() for entry in entries]
+
+
+def broker_of(entry: FileEntry) -> int:
+    """Whose file it is: the second part of its path is `broker=<number>`."""
+    return int(entry.path.split("/")[1].partition("=")[2])

@@ -1,0 +1,108 @@
+"""New files of a trail, written by the workers themselves; they count once the driver commits them to a manifest.
+
+A file is in the trail's own format and named after the run, so that a task that is tried again, or a job that dies,
+leaves files that nobody reads. `sweep_unfinished` deletes those of runs long past.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from postroad.trail import DAY_MS, FileEntry, TrailError, table_named, write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from postroad.pipeline.sources import Sources
+
+__all__ = ["PREFIX", "FileMaker", "entry_of", "run_name", "sweep_unfinished", "text_of"]
+
+PREFIX = "compact-"
+# A file of so many rows is some tens of megabytes at most, and one of many: larger ones gain nothing.
+MAX_FILE_ROWS = 4_000_000
+# Longer than any job runs.
+UNFINISHED_SECONDS = 2 * 86_400
+
+
+def run_name() -> str:
+    """A name for the files of one run."""
+    return f"{PREFIX}{uuid.uuid4().hex}"
+
+
+def text_of(entry: FileEntry) -> str:
+    """An entry as text, for the way back to the driver."""
+    return msgspec.json.encode(entry).decode()
+
+
+def entry_of(text: str) -> FileEntry:
+    """The entry in a text."""
+    return msgspec.json.decode(text.encode(), type=FileEntry)
+
+
+class FileMaker:
+    """Puts sorted rows of one table into files: one for each (broker, day), more where they are many.
+
+    Args:
+        root: the trail.
+        table: the name of the table.
+        name: of the files, with the task that writes them.
+    """
+
+    def __init__(self, root: Path, table: str, name: str) -> None:
+        self._root = root
+        self._table = table_named(table)
+        self._name = name
+        self._files = 0
+
+    def write(self, broker: int, rows: Any) -> Iterator[FileEntry]:
+        """Write the rows of a broker, sorted here."""
+        rows = rows.select(self._table.schema.names).cast(self._table.schema)
+        rows = rows.sort_by([(column, "ascending") for column in self._table.sort])
+        days = pa.compute.divide(rows.column(self._table.time), DAY_MS)
+        for day in sorted(set(days.to_pylist())):
+            here = rows.filter(pa.compute.equal(days, day))
+            for start in range(0, here.num_rows, MAX_FILE_ROWS):
+                part = here.slice(start, MAX_FILE_ROWS).combine_chunks()
+                name = f"{self._name}-{self._files:04d}"
+                self._files += 1
+                yield write_file(self._root, self._table.name, broker, day, name, part)
+
+
+def sweep_unfinished(sources: Sources, named: Iterable[str] = ()) -> int:
+    """Delete files that runs long past wrote and never committed, and those `named`; answers how many."""
+    live = {entry.path for pinned in sources.pins.values() for entry in pinned.all_entries()[0]}
+    doomed = {one.path for pinned in sources.pins.values() if pinned.checkpoint for one in pinned.checkpoint.doomed}
+    doomed |= {path for pinned in sources.pins.values() for path in pinned.removed()}
+    now = time.time()
+    found = [sources.root / path for path in named]
+    for path in sources.root.glob(f"*/broker=*/date=*/{PREFIX}*"):
+        with suppress(OSError):
+            if path.relative_to(sources.root).as_posix() in live | doomed:
+                continue
+            if now - path.stat().st_mtime > UNFINISHED_SECONDS:
+                found.append(path)
+    for path in found:
+        with suppress(OSError):
+            path.unlink()
+    return len(found)
+
+
+def check_writable(root: Path) -> None:
+    """Refuse before the work is done, not after.
+
+    Raises:
+        TrailError: nothing can be written to the trail.
+    """
+    probe = root / f".{run_name()}"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise TrailError(f"{root}: cannot be written ({error.strerror}), and compaction writes to the trail") from None

@@ -1,0 +1,216 @@
+"""`compact`: the brokers' passages into journeys, small files into large ones, small filters into fuller ones.
+
+Nothing is edited in place. New files are written beside the old ones; the answers of both are compared on a sample of
+ids; then the manifests take the new files in and the old ones out. Readers that pinned a manifest before go on reading
+the old files, which are deleted after a grace period. A run that dies before it commits has changed nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from postroad.pipeline.changes import Changes
+from postroad.pipeline.context import read_context
+from postroad.pipeline.evidence import PASSAGE, SHED, as_evidence
+from postroad.pipeline.files import FileMaker, check_writable, entry_of, run_name, sweep_unfinished, text_of
+from postroad.pipeline.journeys import LEFT, joined
+from postroad.pipeline.plain import whole_ids
+from postroad.pipeline.proof import prove
+from postroad.pipeline.rewriting import rewritten
+from postroad.pipeline.tables import ID, spark_schema, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from postroad.pipeline.context import Context
+    from postroad.pipeline.running import Run
+    from postroad.pipeline.sources import Source, Sources
+
+__all__ = ["bin_width", "evidence_by_origin", "run", "run_compaction"]
+
+# Passages of one origin and bin that one task sorts and joins: about a gigabyte would be ten times as many.
+ROWS_PER_BIN = 2_000_000
+_WIDTHS = [minutes * 60_000 for minutes in (1, 2, 5, 10, 30, 60, 360, 1_440)]
+# Files smaller than this are worth being put together.
+SMALL_FILE_BYTES = 16 << 20
+
+
+def run(run: Run) -> dict[str, Any]:
+    """Compact the trail; `more` may name a `now` in Unix ms and the size of the `sample`."""
+    now = int(run.options.more.get("now") or time.time() * 1_000)
+    check_writable(run.sources.root)
+    sweep_unfinished(run.sources)
+    before = _size(run.sources)
+    changes = Changes()
+    summary = run_compaction(run, changes)
+    try:
+        summary |= prove(run, changes.applied(run.sources), int(run.options.more.get("sample", 1_000)))
+    except BaseException:
+        sweep_unfinished(run.sources, changes.paths())
+        raise
+    run.tell("committing")
+    changes.commit(run.sources, now)
+    after = _size(changes.applied(run.sources))
+    return summary | {
+        "files_before": before[0],
+        "files_after": after[0],
+        "bytes_before": before[1],
+        "bytes_after": after[1],
+    }
+
+
+def run_compaction(run: Run, changes: Changes) -> dict[str, Any]:
+    """Write the new files, and note what they replace."""
+    name = run_name()
+    files = [source for source in run.sources.of("passages") if run.sources.covers(source.entry)]
+    figures = {"journeys": 0, "passages_joined": 0, "passages_left": 0}
+    if files:
+        figures = _join(run, changes, files, name)
+    run.tell("rewriting small files")
+    return figures | rewritten(run, changes, name, SMALL_FILE_BYTES)
+
+
+def _join(run: Run, changes: Changes, files: list[Source], name: str) -> dict[str, int]:
+    spark, sources = run.spark, run.sources
+    width = bin_width(files)
+    context = read_context(sources)
+    run.tell("joining passages into journeys")
+    results = evidence_by_origin(spark, sources, files, width).mapInArrow(
+        _joiner(context, sources.root, name, width), _result_schema()
+    )
+    scratch = run.write(results, ".joined")
+    try:
+        found = spark.read.schema(_result_schema()).parquet(f"file://{scratch.resolve()}")
+        entries = [entry_of(row["entry"]) for row in found.where("entry is not null").select("entry").collect()]
+        run.tell("writing what is left of the passages")
+        left = found.where("entry is null").drop("entry")
+        entries += _write_left(left, sources.root, name, bin_width(files, by_origin=False))
+    finally:
+        run.discard(scratch)
+    for source in files:
+        changes.remove(source)
+    for entry in entries:
+        changes.add(entry)
+    kept = sum(entry.rows for entry in entries if entry.table == "passages")
+    return {
+        "journeys": sum(entry.rows for entry in entries if entry.table == "journeys"),
+        "passages_joined": sum(source.entry.rows for source in files) - kept,
+        "passages_left": kept,
+    }
+
+
+def bin_width(files: list[Source], *, by_origin: bool = True) -> int:
+    """The widest bin of time in which no origin (or broker) has too many passages, by what the manifests say."""
+    rows: dict[int, int] = {}
+    since, until = min(one.entry.time_from for one in files), max(one.entry.time_to for one in files)
+    for source in files:
+        for group in source.entry.groups:
+            whose = group.origin if by_origin else source.broker
+            rows[whose] = rows.get(whose, 0) + group.rows
+    busiest = max(rows.values()) / max(1, until - since)
+    fitting = [width for width in _WIDTHS if busiest * width <= ROWS_PER_BIN]
+    return fitting[-1] if fitting else _WIDTHS[0]
+
+
+def evidence_by_origin(spark: SparkSession, sources: Sources, files: list[Source], width: int) -> DataFrame:
+    """Passages, and what was shed, with all rows of an id together, sorted, in bins of one origin and some time."""
+    from pyspark.sql import functions as f
+
+    evidence = as_evidence(table(spark, sources, "passages", files), PASSAGE)
+    shed = sources.of("shed", always=True)
+    if shed:
+        evidence = evidence.unionByName(as_evidence(table(spark, sources, "shed", shed), SHED))
+    wanted = [*ID, "source", *LEFT[:1], *LEFT[5:]]
+    spot = f.floor(f.col("time") / width).alias("bin")
+    total = sum(source.entry.rows for source in files)
+    partitions = max(2, -(-total // ROWS_PER_BIN) * 2)
+    binned = evidence.select(*wanted, spot).repartition(partitions, "origin", "bin")
+    return binned.sortWithinPartitions(*ID, "source", "broker").drop("bin")
+
+
+def _result_schema() -> Any:
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    # A row is an entry or a passage, and null in the columns of the other.
+    passages = {field.name: field.dataType for field in spark_schema("passages")}
+    return StructType([StructField("entry", StringType()), *(StructField(name, passages[name]) for name in LEFT)])
+
+
+def _joiner(context: Context, root: Path, name: str, width: int) -> Any:
+    """Journeys are written where they are joined; what comes back are their entries, and the passages that are left."""
+
+    def run(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        mark = f"{name}-j{task.partitionId() if task else 0}-{task.attemptNumber() if task else 0}"
+        maker = FileMaker(root, "journeys", mark)
+        held: list[Any] = []
+        schema = None
+
+        def flushed() -> Iterator[Any]:
+            if held:
+                rows = pa.concat_tables(held)
+                for entry in maker.write(rows.column("origin")[0].as_py(), rows):
+                    yield _entry_batch(text_of(entry), schema)
+                held.clear()
+
+        last = None
+        for rows in whole_ids(batches):
+            journeys, left = joined(context, rows)
+            schema = left.schema
+            for spot, part in _by_bin(journeys, width):
+                if spot != last:
+                    yield from flushed()
+                last = spot
+                held.append(part)
+            if left.num_rows:
+                yield from left.add_column(0, "entry", pa.nulls(left.num_rows, pa.string())).to_batches()
+        yield from flushed()
+
+    return run
+
+
+def _entry_batch(text: str, schema: Any) -> Any:
+    import pyarrow as pa
+
+    arrays = [pa.array([text]), *(pa.nulls(1, field.type) for field in schema)]
+    return pa.RecordBatch.from_arrays(arrays, names=["entry", *schema.names])
+
+
+def _by_bin(journeys: Any, width: int) -> Iterator[tuple[tuple[int, int], Any]]:
+    """The rows of each origin and bin; they are sorted by origin and time."""
+    import numpy as np
+
+    if not journeys.num_rows:
+        return
+    origin, spot = journeys.column("origin").to_numpy(), journeys.column("time").to_numpy() // width
+    cuts = np.flatnonzero((np.diff(origin) != 0) | (np.diff(spot) != 0)) + 1
+    for start, end in zip([0, *cuts.tolist()], [*cuts.tolist(), journeys.num_rows], strict=True):
+        yield (int(origin[start]), int(spot[start])), journeys.slice(start, end - start)
+
+
+def _write_left(left: DataFrame, root: Path, name: str, width: int) -> list[Any]:
+    """The passages that are left, in one file for each broker and bin of time."""
+    from pyspark.sql import functions as f
+
+    def write(key: tuple[Any, ...], rows: Any) -> Any:
+        import pyarrow as pa
+
+        broker, spot = (value.as_py() for value in key)
+        maker = FileMaker(root, "passages", f"{name}-p{spot}")
+        return pa.table({"entry": pa.array([text_of(entry) for entry in maker.write(broker, rows)], pa.string())})
+
+    spot = f.floor(f.col("time") / width).alias("spot")
+    written = left.select("*", spot).groupBy("broker", "spot").applyInArrow(write, "entry string")
+    return [entry_of(row["entry"]) for row in written.collect()]
+
+
+def _size(sources: Sources) -> tuple[int, int]:
+    entries = [entry for pinned in sources.all_entries().values() for entry in pinned]
+    return len(entries), sum(entry.size for entry in entries)

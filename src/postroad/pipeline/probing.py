@@ -1,0 +1,271 @@
+"""Asking filters about many ids at once: each filter answers for all ids of its origin and time in one call.
+
+A filter's bytes are never joined to an id. Filters and ids of one origin and bin of time meet in one task; there the
+filters of each broker are asked whether it had the messages, and those of a broker that did whom it handed them to.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from postroad.filters import BloomFilter, FilterError, RibbonFilter, derived_keys, hash_ids, mix64
+from postroad.messages import MessageId
+from postroad.pipeline.findings import DAMAGED, HIT
+from postroad.pipeline.tables import ID
+from postroad.tracking import FilterSegment, HistoryKind
+from postroad.tracking.probing import covers, evidence_of, without_superseded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from postroad.pipeline.context import Context, Stays
+
+    Ints = NDArray[np.int64]
+    Words = NDArray[np.uint64]
+    Bits = NDArray[np.bool_]
+
+__all__ = ["FILTER_COLUMNS", "HITS_SCHEMA", "Question", "hits_of", "loaded"]
+
+# What is read of a filter: everything but the keys it was made of.
+FILTER_COLUMNS = (
+    "broker", "kind", "origin", "subject", "time_from", "time_to", "singles", "opened", "sealed", "entries",
+    "capacity", "method", "bits", "hashes", "seed", "ones", "data", "crc",
+)  # fmt: skip
+HITS_SCHEMA = pa.schema(
+    [
+        *((name, pa.int32() if name == "counter" else pa.int64()) for name in ID),
+        ("broker", pa.int64()),
+        ("hits", pa.binary()),
+    ]
+)
+
+_OWN = (HistoryKind.PUBLISHED, HistoryKind.ROUTED)
+_ABOUT_NEIGHBOURS = (HistoryKind.FORWARDED, HistoryKind.ARRIVED)
+_ABOUT_SUBSCRIBERS = (
+    HistoryKind.DELIVERED,
+    HistoryKind.ACKNOWLEDGED,
+    HistoryKind.REFUSED,
+    HistoryKind.QUEUED,
+)
+_IN_BULK = frozenset({*_OWN, *_ABOUT_NEIGHBOURS, *_ABOUT_SUBSCRIBERS})
+
+
+def loaded(segment: FilterSegment) -> BloomFilter | RibbonFilter:
+    """The filter in a row.
+
+    Raises:
+        FilterError: its bytes are no filter that this Postroad can ask.
+    """
+    if segment.method == "bloom":
+        return BloomFilter.from_bytes(segment.data, segment.bits, segment.hashes)
+    if segment.method == "ribbon":
+        return RibbonFilter.from_bytes(segment.data, segment.seed)
+    raise FilterError(f"a filter of method {segment.method!r} cannot be asked here")
+
+
+class Question(NamedTuple):
+    """Ids of one origin that filters are asked about."""
+
+    head: Words
+    tail: Words
+    hashes: Words
+    times: Ints
+
+    @classmethod
+    def of(cls, ids: Any) -> Question:
+        columns = {name: ids.column(name).to_numpy() for name in ID}
+        words = np.empty((ids.num_rows, 2), np.uint64)
+        words[:, 0] = columns["publisher"].astype(np.uint64) << np.uint64(32) | columns["origin"].astype(np.uint64)
+        words[:, 1] = columns["time"].astype(np.uint64) << np.uint64(16) | columns["counter"].astype(np.uint64)
+        return cls(words[:, 0], words[:, 1], hash_ids(words), columns["time"])
+
+    def some(self, rows: Ints) -> Question:
+        return Question(self.head[rows], self.tail[rows], self.hashes[rows], self.times[rows])
+
+    def one(self, row: int) -> MessageId:
+        return MessageId.of(int(self.head[row]), int(self.tail[row]))
+
+
+class _Answers:
+    """Yeses and their doubts, by kind and number, over the ids of a question."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._sure: dict[tuple[int, int], NDArray[np.float64]] = {}
+        self._yes: dict[tuple[int, int], Bits] = {}
+        self._window: dict[tuple[int, int], tuple[Ints, Ints]] = {}
+
+    def note(self, segment: FilterSegment, number: int, rate: float, asked: Ints, times: Ints, found: Bits) -> None:
+        name = (segment.kind, number)
+        if name not in self._sure:
+            self._sure[name] = np.zeros(self._count)
+            self._yes[name] = np.zeros(self._count, np.bool_)
+            self._window[name] = (np.zeros(self._count, np.int64), np.zeros(self._count, np.int64))
+        self._sure[name][asked] += np.log1p(-rate) if rate < 1 else -np.inf
+        yes = asked[found]
+        self._yes[name][yes] = True
+        # A filter that covers the time by a single time alone says nothing of a window.
+        inside = (segment.time_from <= times[found]) & (times[found] <= segment.time_to)
+        self._window[name][0][yes] = np.where(inside, segment.time_from, times[found])
+        self._window[name][1][yes] = np.where(inside, segment.time_to, times[found])
+
+    def had(self) -> Ints:
+        """The ids that the broker says it had."""
+        found = np.zeros(self._count, np.bool_)
+        for kind, number in self._yes:
+            if kind in _OWN:
+                found |= self._yes[kind, number]
+        return np.flatnonzero(found)
+
+    def hits(self) -> tuple[Ints, Any]:
+        """The row of each yes, and the yeses, by row."""
+        rows: list[Ints] = []
+        hits: list[Any] = []
+        for (kind, number), yes in self._yes.items():
+            chosen = np.flatnonzero(yes)
+            some = np.empty(len(chosen), HIT)
+            some["kind"], some["number"] = kind, number
+            some["doubt"] = -np.expm1(self._sure[kind, number][chosen])
+            some["time_from"], some["time_to"] = (side[chosen] for side in self._window[kind, number])
+            rows.append(chosen)
+            hits.append(some)
+        if not rows:
+            return np.empty(0, np.int64), np.empty(0, HIT)
+        row = np.concatenate(rows)
+        order = np.argsort(row, kind="stable")
+        return row[order], np.concatenate(hits)[order]
+
+
+def hits_of(context: Context, ids: Any, filters: Any) -> Any:
+    """What the filters of all brokers say of some ids of one origin: a row for each id and broker that had it."""
+    question = Question.of(ids)
+    tables = []
+    for broker, segments, damaged in _by_broker(filters):
+        row, hits = _asked(context, broker, segments, question)
+        if damaged:
+            row, hits = _with_damage(row, hits, damaged, len(question.times))
+        if len(row):
+            tables.append(_table(ids, broker, row, hits))
+    return pa.concat_tables(tables) if tables else HITS_SCHEMA.empty_table()
+
+
+def _by_broker(filters: Any) -> Iterator[tuple[int, list[FilterSegment], list[tuple[int, int]]]]:
+    """The filters of each broker, and the times of those that are damaged."""
+    found: dict[int, list[FilterSegment]] = defaultdict(list)
+    damaged: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for row in filters.select(list(FILTER_COLUMNS)).to_pylist():
+        broker, crc = row.pop("broker"), row.pop("crc")
+        row["singles"] = np.frombuffer(row["singles"] or b"", "<i8").astype(np.int64)
+        segment = FilterSegment(**row)
+        try:
+            if zlib.crc32(row["data"]) != crc:
+                raise FilterError("the checksum is wrong")
+            loaded(segment)
+            found[broker].append(segment)
+        except FilterError:
+            damaged[broker].append((segment.time_from, segment.time_to))
+    for broker in sorted({*found, *damaged}):
+        yield broker, without_superseded(found[broker]), damaged[broker]
+
+
+def _asked(context: Context, broker: int, segments: Sequence[FilterSegment], question: Question) -> tuple[Ints, Any]:
+    if any(segment.kind not in _IN_BULK for segment in segments):
+        return _one_by_one(context, broker, segments, question)
+    answers = _Answers(len(question.times))
+    for segment in segments:
+        if segment.kind in _OWN:
+            rows = np.flatnonzero(covers(segment, question.times))
+            made = loaded(segment)
+            answers.note(segment, 0, made.rate, rows, question.times[rows], made.contains(question.hashes[rows]))
+    had = answers.had()
+    some = question.some(had)
+    about = {
+        **dict.fromkeys(_ABOUT_NEIGHBOURS, _present(context.links[broker], context, some.times)),
+        **dict.fromkeys(_ABOUT_SUBSCRIBERS, _present(context.subscribers[broker], context, some.times)),
+    }
+    for segment in segments:
+        if segment.kind not in _OWN:
+            _ask_numbers(answers, segment, about[segment.kind], had, some)
+    return answers.hits()
+
+
+def _ask_numbers(
+    answers: _Answers, segment: FilterSegment, present: tuple[Ints, Bits], had: Ints, some: Question
+) -> None:
+    """Ask a filter of keys (id, number) about all pairs at once."""
+    rows = np.flatnonzero(covers(segment, some.times))
+    if not len(rows):
+        return
+    made = loaded(segment)
+    if segment.subject:
+        found = made.contains(some.hashes[rows])
+        answers.note(segment, segment.subject, made.rate, had[rows], some.times[rows], found)
+        return
+    numbers, there = present
+    place, number = np.nonzero(there[rows])
+    # mix64(hash xor mix64(number)): the mixed numbers go into the words, so that one call makes the keys of all pairs.
+    mixed = np.array([mix64(int(one)) for one in numbers], np.uint64)
+    words = some.hashes[rows][place] ^ mixed[number] ^ np.uint64(mix64(0))
+    found = made.contains(derived_keys(words, 0))
+    for index in np.unique(number):
+        here = number == index
+        asked = rows[place[here]]
+        answers.note(segment, int(numbers[index]), made.rate, had[asked], some.times[asked], found[here])
+
+
+def _present(stays: Stays, context: Context, times: Ints) -> tuple[Ints, Bits]:
+    """The numbers that were there at some time, and bool[id, number]: around the time of that id."""
+    numbers = np.unique(stays.number)
+    there = np.zeros((len(times), len(numbers)), np.bool_)
+    since, until = times - context.skew, times + context.tolerance + context.skew
+    column = np.searchsorted(numbers, stays.number)
+    for place, begun, ended in zip(column, stays.since, stays.until, strict=True):
+        there[:, place] |= (begun <= until) & (ended >= since)
+    return numbers, there
+
+
+def _one_by_one(
+    context: Context, broker: int, segments: Sequence[FilterSegment], question: Question
+) -> tuple[Ints, Any]:
+    """For filters whose keys are about sets of neighbours: each id is asked on its own."""
+    rows, hits = [], []
+    for row in range(len(question.times)):
+        id = question.one(row)
+        around = context.links[broker].between(*context.window(id.time))
+        at_home = context.subscribers[broker].between(*context.window(id.time))
+        evidence = evidence_of(segments, id, around, at_home)
+        found = [
+            (kind, hit.number, hit.doubt, hit.time_from, hit.time_to)
+            for kind in sorted(_IN_BULK)
+            for hit in evidence.hits(kind)
+        ]
+        rows += [row] * len(found)
+        hits += found
+    return np.array(rows, np.int64), np.array(hits, HIT)
+
+
+def _with_damage(row: Ints, hits: Any, damaged: Iterable[tuple[int, int]], count: int) -> tuple[Ints, Any]:
+    """Every id of the group is told that filters could not be asked: a no is no proof then."""
+    notes = np.zeros(count, HIT)
+    notes["kind"], notes["number"] = DAMAGED, len(list(damaged))
+    row = np.concatenate([row, np.arange(count)])
+    order = np.argsort(row, kind="stable")
+    return row[order], np.concatenate([hits, notes])[order]
+
+
+def _table(ids: Any, broker: int, row: Ints, hits: Any) -> Any:
+    starts = np.flatnonzero(np.diff(row, prepend=-1))
+    offsets = (np.append(starts, len(row)) * HIT.itemsize).astype(np.int32)
+    packed = pa.Array.from_buffers(
+        pa.binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(hits.tobytes())]
+    )
+    chosen = ids.select(list(ID)).take(pa.array(row[starts]))
+    columns = [*chosen.columns, pa.array(np.full(len(starts), broker)), packed]
+    return pa.Table.from_arrays(columns, schema=HITS_SCHEMA)

@@ -1,0 +1,55 @@
+"""Work that is about whole files: one unit is a few files of one broker, handled by one task with pyarrow.
+
+Spark hands the units out and collects what comes back; no rows of the trail pass through it.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from postroad.trail import FileEntry
+
+__all__ = ["Unit", "done"]
+
+Result = TypeVar("Result")
+
+
+class Unit(NamedTuple):
+    """Some files of one broker, table and day."""
+
+    broker: int
+    table: str
+    day: int
+    entries: tuple[FileEntry, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(entry.size for entry in self.entries)
+
+
+def done(spark: SparkSession, units: Sequence[Unit], work: Callable[[int, Unit], Iterable[Result]]) -> list[Result]:
+    """What the work on each unit gave, in any order. The work gets the number of its unit and the unit."""
+    import pyarrow as pa
+
+    if not units:
+        return []
+    # The largest first, and each in a task of its own: a task that waits for its turn costs little.
+    ordered = sorted(enumerate(units), key=lambda one: -one[1].size)
+    texts = [(base64.b64encode(pickle.dumps(one)).decode(),) for one in ordered]
+    rows = spark.createDataFrame(texts, "unit string").repartition(min(len(units), 1_000))
+
+    def run(batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for text in batch.column(0).to_pylist():
+                number, unit = pickle.loads(base64.b64decode(text))
+                found = [pickle.dumps(result) for result in work(number, unit)]
+                yield pa.RecordBatch.from_arrays([pa.array(found, pa.binary())], names=["result"])
+
+    return [pickle.loads(row["result"]) for row in rows.mapInArrow(run, "result binary").collect()]

@@ -1,0 +1,133 @@
+"""Compaction: smaller, in fewer files, and every answer as before."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from postroad.lab.trails import read_truth
+from postroad.messages import MessageId
+from postroad.pipeline import Options, PipelineError, run_job
+from postroad.pipeline.context import read_context
+from postroad.pipeline.jobs import compact
+from postroad.pipeline.judging import judged
+from postroad.pipeline.proof import differences
+from postroad.pipeline.sources import open_sources
+from postroad.pipeline.tables import ID
+from postroad.trail import Trail
+from tests.pipeline.trails import evidence_of, some_ids
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+NOW = 1_767_300_000_000
+
+
+def answers(trail: Path, ids: list[tuple[int, ...]]) -> dict[tuple[int, ...], dict[str, Any]]:
+    rows = judged(read_context(open_sources(trail)), evidence_of(trail, ids)).to_pylist()
+    return {tuple(row[name] for name in ID): row for row in rows}
+
+
+def rows_of(trail: Path, table: str) -> int:
+    return sum(
+        entry.rows for here in open_sources(trail).all_entries().values() for entry in here if entry.table == table
+    )
+
+
+@pytest.fixture(scope="module")
+def compacted(spark: SparkSession, troubled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("compact")
+    shutil.copytree(troubled, folder / "trail")
+    options = Options(folder / "trail", folder / "out", more={"now": NOW, "sample": 200})
+    account = run_job("compact", compact.run, options, spark=spark)
+    assert account.summary["ids_proven"] == 400
+    assert account.summary["files_after"] < account.summary["files_before"]
+    assert account.written == []
+    return folder / "trail"
+
+
+def test_every_id_is_answered_as_before(troubled: Path, compacted: Path) -> None:
+    ids = some_ids(troubled, 3_000, seed=2)
+    before, after = answers(troubled, ids), answers(compacted, ids)
+    assert before == after
+
+
+def test_journeys_are_the_messages_that_nothing_happened_to(troubled: Path, compacted: Path) -> None:
+    truth = {tuple(row[name] for name in ID): row for row in read_truth(troubled).to_pylist()}
+    before = answers(troubled, list(truth))
+    plain = {id for id, row in before.items() if not row["gaps"] and row["verdict"] in PLAIN}
+    found = {}
+    for broker, entries in open_sources(compacted).all_entries().items():
+        for entry in entries:
+            if entry.table == "journeys":
+                for row in pq.ParquetFile(compacted / entry.path).read().to_pylist():
+                    assert row["origin"] == broker
+                    found[tuple(row[name] for name in ID)] = row
+    assert set(found) == plain
+    assert rows_of(compacted, "journeys") == len(found)
+    numbers = {id: [int.from_bytes(row["path"][at : at + 8]) for at in range(0, len(row["path"] or b""), 8)]
+               for id, row in found.items() if row["path"]}  # fmt: skip
+    assert all(path == truth[id]["path"] for id, path in numbers.items())
+
+
+PLAIN = {"delivered", "acknowledged", "matched nobody"}
+
+
+def test_reader_of_one_id_agrees_after_compaction(troubled: Path, compacted: Path) -> None:
+    old, new = Trail(troubled), Trail(compacted)
+    for origin, time, publisher, counter in some_ids(troubled, 60, seed=9):
+        identity = MessageId(publisher, origin, time, counter)
+        before, after = old.trace(identity).journey, new.trace(identity).journey
+        assert (before.verdict, before.certainty, before.lost) == (after.verdict, after.certainty, after.lost)
+        assert [stop.broker for stop in before.stops] == [stop.broker for stop in after.stops]
+        assert before.delivered == after.delivered
+    assert new.warnings == []
+
+
+def test_compacting_again_changes_no_answer(spark: SparkSession, compacted: Path, tmp_path: Path) -> None:
+    shutil.copytree(compacted, tmp_path / "trail")
+    options = Options(tmp_path / "trail", tmp_path / "out", more={"now": NOW, "sample": 50})
+    run_job("compact", compact.run, options, spark=spark)
+    assert rows_of(tmp_path / "trail", "journeys") == rows_of(compacted, "journeys")
+    assert rows_of(tmp_path / "trail", "passages") == rows_of(compacted, "passages")
+    ids = some_ids(compacted, 300, seed=4)
+    assert answers(compacted, ids) == answers(tmp_path / "trail", ids)
+
+
+def test_reader_that_pinned_before_reads_on(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
+    shutil.copytree(troubled, tmp_path / "trail")
+    reader = Trail(tmp_path / "trail")
+    for broker in reader.brokers():
+        reader.pinned(broker)
+    options = Options(tmp_path / "trail", tmp_path / "out", more={"now": NOW, "sample": 20})
+    run_job("compact", compact.run, options, spark=spark)
+    origin, time, publisher, counter = some_ids(troubled, 1)[0]
+    identity = MessageId(publisher, origin, time, counter)
+    assert reader.trace(identity).journey.verdict == Trail(troubled).trace(identity).journey.verdict
+    assert reader.warnings == []
+
+
+def test_compaction_that_would_change_an_answer_commits_nothing(
+    spark: SparkSession, troubled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(troubled, tmp_path / "trail")
+    monkeypatch.setattr("postroad.pipeline.proof.differences", lambda *_: ["one is gone"])
+    options = Options(tmp_path / "trail", tmp_path / "out", more={"now": NOW, "sample": 20})
+    with pytest.raises(PipelineError, match="answered differently: one is gone"):
+        run_job("compact", compact.run, options, spark=spark)
+    assert {path.name for path in tmp_path.rglob("compact-*")} == set()
+    assert rows_of(tmp_path / "trail", "passages") == rows_of(troubled, "passages")
+
+
+def test_differences_are_lost_ids_and_changed_answers() -> None:
+    row = {"verdict": "delivered", "certainty": 0.999, "brokers": [1], "subscribers": [{"broker": 1, "doubt": 0.1}],
+           "acknowledged": [], "lost": []}  # fmt: skip
+    assert differences({1: row}, {1: row | {"certainty": 0.9985, "subscribers": [{"broker": 1, "doubt": 0.2}]}}) == []
+    assert differences({1: row}, {}) == ["1 is gone"]
+    assert differences({1: row}, {1: row | {"brokers": [1, 2]}}) == ["1: brokers was [1], would be [1, 2]"]
+    assert len(differences({1: row}, {1: row | {"subscribers": [{"broker": 2, "doubt": 0.1}]}})) == 1
