@@ -207,7 +207,8 @@ def test_links_and_subscribers_of_a_time_are_known_days_after_they_began(tmp_pat
     assert trail.neighbours(4, NOON - 5, NOON - 1) == []
     assert trail.neighbours(4, later - 5, later + 4) == [2, 3]
     assert trail.neighbours(4, later + 10, later + 20) == [2]
-    assert [one.principal for one in trail.subscribers(4, later, later)] == ["ann"]
+    assert trail.subscribers(4, later, later) == [50]
+    assert [one.principal for one in trail.named_subscribers(4, {50, 51}, later, later)] == ["ann"]
     # Only the last days' files are read for that.
     assert trail.reads.files < 15
 

@@ -26,7 +26,7 @@ from postroad.trail.opened import Reads, VerifiedFile
 from postroad.trail.parts import WIDE, open_part, read_part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from postroad.trail.files import Group
@@ -92,22 +92,15 @@ class Pinned(NamedTuple):
                 fitting[entry.path] = _merged(fitting.get(entry.path), entry, groups)
         return list(fitting.values()), holes
 
-    def numbered(self, table: str, number: int, reads: Reads) -> list[FileEntry]:
-        """Files of a table whose range of numbers has this one, the latest first."""
-        parts = [
-            part
-            for part in (self.checkpoint.parts if self.checkpoint else ())
-            if table in part.numbers and part.numbers[table][0] <= number <= part.numbers[table][1]
-        ]
+    def numbered(self, table: str, number: int, reads: Reads) -> Iterator[FileEntry]:
+        """Files of a table whose range of numbers has this one, the latest days first, looked up when asked for."""
         gone = self.removed()
-        found, _ = self._from_parts(parts, reads, table)
-        named = [*found, *(entry for change in self.changes for entry in change.added if entry.table == table)]
-        fitting: dict[str, FileEntry] = {}
-        for entry in named:
-            groups = [group for group in entry.groups if group.number_from <= number <= group.number_to]
-            if groups and entry.path not in gone:
-                fitting[entry.path] = _merged(fitting.get(entry.path), entry, groups)
-        return sorted(fitting.values(), key=lambda entry: -entry.time_to)
+        recent = [entry for change in reversed(self.changes) for entry in change.added if entry.table == table]
+        yield from _with_number(recent, number, gone)
+        for part in reversed(self.checkpoint.parts if self.checkpoint else ()):
+            low, high = part.numbers.get(table, (1, 0))
+            if low <= number <= high:
+                yield from _with_number(self._from_parts([part], reads, table)[0], number, gone)
 
     def all_entries(self, table: str | None = None, reads: Reads | None = None) -> tuple[list[FileEntry], list[Hole]]:
         """Every file that counts, whole. Reads the whole manifest: for jobs over all of the trail."""
@@ -149,6 +142,13 @@ class Pinned(NamedTuple):
                 since, until = (0, FOREVER) if part.day == WIDE else (part.day * DAY_MS, (part.day + 1) * DAY_MS)
                 holes.append(Hole(since, until, DAMAGED_MANIFEST))
         return found, holes
+
+
+def _with_number(entries: Iterable[FileEntry], number: int, gone: set[str]) -> Iterator[FileEntry]:
+    for entry in entries:
+        groups = [group for group in entry.groups if group.number_from <= number <= group.number_to]
+        if groups and entry.path not in gone:
+            yield _merged(None, entry, groups)
 
 
 def _merged(known: FileEntry | None, entry: FileEntry, groups: Iterable[Group]) -> FileEntry:

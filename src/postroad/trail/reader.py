@@ -167,7 +167,7 @@ class Trail:
             filters += some
             damaged += bad
         if filters:
-            attached = [one.number for one in self.subscribers(evidence.broker, since, until, evidence.gaps)]
+            attached = self.subscribers(evidence.broker, since, until, evidence.gaps)
             said, strange = ask_filters(filters, evidence.identity, neighbours, attached)
             evidence.take(said)
             damaged += strange
@@ -185,7 +185,7 @@ class Trail:
         findings = self.findings(broker, identity, tolerance, skew)
         numbers = {hit.number for hits in (findings.delivered, findings.queued) for hit in hits}
         numbers |= {drop.subscriber for drop in findings.dropped if drop.subscriber}
-        known = self.named_subscribers(broker, numbers)
+        known = self.named_subscribers(broker, numbers, identity.time - skew, identity.time + tolerance + skew)
         publisher = None
         if broker == identity.broker and findings.published is not None:
             publisher = self.publisher(broker, identity.publisher)
@@ -222,16 +222,21 @@ class Trail:
         ]
         return list(Presence.of(changes).between(since, until))
 
-    def subscribers(self, broker: int, since: int, until: int, gaps: list[Gap] | None = None) -> list[Subscriber]:
+    def subscribers(self, broker: int, since: int, until: int, gaps: list[Gap] | None = None) -> list[int]:
         """Who was subscribed at a broker at any time from `since` to `until`; `gaps` takes what could not be read."""
-        names = table_named("attachments").schema.names
-        rows = self._since_standing("attachments", broker, since, until, names, gaps)
-        there = Presence.of((row["subscriber"], row["at"], row["begins"]) for row in rows).between(since, until)
-        known = {row["subscriber"]: _subscriber(row) for row in rows if row["begins"]}
-        return [known[number] for number in there]
+        rows = self._since_standing("attachments", broker, since, until, ["subscriber", "at", "begins"], gaps)
+        changes = ((row["subscriber"], row["at"], row["begins"]) for row in rows)
+        return list(Presence.of(changes).between(since, until))
 
     def _since_standing(
-        self, table: str, broker: int, since: int, until: int, columns: list[str], gaps: list[Gap] | None
+        self,
+        table: str,
+        broker: int,
+        since: int,
+        until: int,
+        columns: list[str],
+        gaps: list[Gap] | None,
+        only: tuple[str, set[int]] | None = None,
     ) -> list[dict[str, Any]]:
         """Changes in order of time, from where the writer repeated what stands: the day, or the start of the run."""
         pinned = self.pinned(broker)
@@ -241,47 +246,57 @@ class Trail:
         entries, holes = pinned.entries(table, None, start, until, self.reads)
         if gaps is not None:
             gaps += [Gap(hole.since, hole.until, hole.reason) for hole in holes]
-        rows = [row for row in self._all_rows(entries, broker, columns, gaps) if start <= row["at"] <= until]
+        rows = [row for row in self._all_rows(entries, broker, columns, gaps, only) if start <= row["at"] <= until]
         return sorted(rows, key=lambda row: int(row["at"]))
 
     def _all_rows(
-        self, entries: Iterable[FileEntry], broker: int, columns: list[str], gaps: list[Gap] | None = None
+        self,
+        entries: Iterable[FileEntry],
+        broker: int,
+        columns: list[str],
+        gaps: list[Gap] | None = None,
+        only: tuple[str, set[int]] | None = None,
     ) -> Iterator[dict[str, Any]]:
+        """The rows of files, of all or of `only` those with one of some numbers in a column."""
         for entry in entries:
             try:
                 file = TrailFile(self.root, entry, broker, self.reads)
-                rows = file.read(columns, {group.index for group in entry.groups}).to_pylist()
+                rows = file.read(columns, {group.index for group in entry.groups})
             except TrailDamageError as error:
                 gap = self._damaged(error, (entry.time_from, entry.time_to))
                 if gaps is not None:
                     gaps.append(gap)
                 continue
-            yield from rows
+            if only is not None:
+                rows = rows.filter(np.isin(rows.column(only[0]).to_numpy(), list(only[1])))
+            yield from rows.to_pylist()
 
     # --- names and aliases -----------------------------------------------------------------------------------------
 
     def publisher(self, broker: int, number: int) -> str | None:
         """The principal that published under a number; None when the record does not say."""
         entries = self.pinned(broker).numbered("names", number, self.reads)
-        for row in self._all_rows(entries, broker, ["kind", "number", "name"]):
-            if row["number"] == number and row["kind"] == "publisher":
+        for row in self._all_rows(entries, broker, ["kind", "number", "name"], only=("number", {number})):
+            if row["kind"] == "publisher":
                 return str(row["name"])
         return None
 
-    def named_subscribers(self, broker: int, numbers: Iterable[int]) -> tuple[Subscriber, ...]:
-        """Who stands behind subscription numbers, as far as the record says."""
+    def named_subscribers(self, broker: int, numbers: Iterable[int], since: int, until: int) -> tuple[Subscriber, ...]:
+        """Who stands behind subscription numbers of a time, as far as the record says."""
+        names = table_named("attachments").schema.names
         missing = set(numbers)
-        found: list[Subscriber] = []
-        while missing:
-            # A file that names one of them mostly names the others.
-            entries = self.pinned(broker).numbered("attachments", min(missing), self.reads)
-            looked_for = min(missing)
-            for row in self._all_rows(entries, broker, table_named("attachments").schema.names):
-                if row["subscriber"] in missing and row["begins"]:
-                    missing.discard(row["subscriber"])
-                    found.append(_subscriber(row))
-            missing.discard(looked_for)
-        return tuple(sorted(found))
+        if not missing:
+            return ()
+        rows = self._since_standing("attachments", broker, since, until, names, None, ("subscriber", missing))
+        found = {row["subscriber"]: _subscriber(row) for row in rows if row["begins"]}
+        # Those of another run, or whose beginning could not be read then.
+        for number in missing - found.keys():
+            entries = self.pinned(broker).numbered("attachments", number, self.reads)
+            for row in self._all_rows(entries, broker, names, only=("subscriber", {number})):
+                if row["begins"]:
+                    found[number] = _subscriber(row)
+                    break
+        return tuple(found[number] for number in sorted(found))
 
     def aliased(self, alias: str, since: int | None = None, until: int | None = None) -> list[MessageId]:
         """The messages that bore a foreign id, between two times if given.
