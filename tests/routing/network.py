@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from postroad.messages import Batch, Draft, MessageId
 from postroad.routing import (
     Cluster,
+    Delta,
     Destinations,
     Drp,
     Flood,
@@ -144,8 +145,10 @@ class Network:
 
     def _tell(self, number: int, change: InterestChange) -> None:
         node = self.nodes[number]
-        summary = json.dumps(sorted(set(node.patterns))).encode()
-        self._react(node, node.strategy.interest(change._replace(summary=summary), self.now))
+        gone = [one for one in change.removed if one not in node.patterns]
+        delta = Delta(json.dumps(change.added).encode(), json.dumps(gone).encode())
+        change = change._replace(delta=delta, whole=lambda: json.dumps(sorted(set(node.patterns))).encode())
+        self._react(node, node.strategy.interest(change, self.now))
 
     def publish(self, number: int, topics: Iterable[str]) -> list[int]:
         """Publish a batch at a broker; returns the numbers of the messages."""
@@ -188,6 +191,9 @@ class Network:
         for number, summary in reaction.interests:
             if summary is None:
                 node.others.pop(number, None)
+            elif isinstance(summary, Delta):
+                wanted = {*node.others[number], *json.loads(summary.added)} - {*json.loads(summary.removed)}
+                node.others[number] = sorted(wanted)
             else:
                 node.others[number] = json.loads(summary or b"[]")
         for link, frame in reaction.frames:

@@ -13,10 +13,12 @@ DOCUMENT = ROOT / "docs" / "routing.md"
 
 
 def test_plan_in_the_document_can_be_read() -> None:
-    (shown,) = [block.text for block in blocks(DOCUMENT) if block.language == "toml"]
-    plan = Plan.parse(shown)
-    assert [broker.number for broker in plan.brokers] == [1, 2]
-    assert Plan.parse(plan.to_toml()) == plan
+    settings, shown = [block.text for block in blocks(DOCUMENT) if block.language == "toml"]
+    for text in (shown, shown.replace("[settings]\n", settings)):
+        plan = Plan.parse(text)
+        assert [broker.number for broker in plan.brokers] == [1, 2]
+        assert Plan.parse(plan.to_toml()) == plan
+    assert plan.settings.interest == "encoded"
 
 
 def test_document_names_every_method_of_the_contract() -> None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from postroad.routing import Digest, Drp, Interest, LinkRecord, LinkState, RoutingError, Topics
+from postroad.routing import (
+    Delta,
+    Digest,
+    Drp,
+    Interest,
+    InterestDelta,
+    LinkRecord,
+    LinkState,
+    Reaction,
+    RoutingError,
+    Topics,
+)
 from postroad.topology import Graph, line, ring, routes
 from tests.routing.network import Network, drp
 
@@ -36,9 +45,7 @@ def check_converged(network: Network) -> None:
         }
         assert known.routes.reached == len(reached) - 1
         for other in reached - {number}:
-            summary = known.interest_of(other)
             wanted = sorted(set(network.nodes[other].patterns))
-            assert json.loads(summary or b"[]") == wanted
             assert node.others.get(other, []) == wanted
             assert known.membership == link_state(network, other).membership
 
@@ -48,6 +55,9 @@ class Joining(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        # Few, so that wholes and changes take turns.
+        self.patched = pytest.MonkeyPatch()
+        self.patched.setattr("postroad.routing.linkstate.MAX_CHANGES", 3)
         self.network = drp(Graph(range(1, 6), {}), 5)
         self.network.graph = ALL_LINKS
         self.clock_error = 0
@@ -64,6 +74,12 @@ class Joining(RuleBasedStateMachine):
     def subscribe(self, number: int, topic: str) -> None:
         if number in self.network.nodes:
             self.network.subscribe(number, topic)
+
+    @rule(number=st.integers(1, 5))
+    def unsubscribe(self, number: int) -> None:
+        node = self.network.nodes.get(number)
+        if node is not None and node.patterns:
+            self.network.unsubscribe(number, node.patterns[0])
 
     @rule(number=st.integers(1, 5))
     def die(self, number: int) -> None:
@@ -101,6 +117,7 @@ class Joining(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.network.run()
         check_converged(self.network)
+        self.patched.undo()
 
 
 Joining.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
@@ -111,7 +128,7 @@ def test_records_of_a_dead_broker_age_out_everywhere() -> None:
     network = drp(ring(5), 1)
     network.subscribe(3, "a")
     network.run()
-    assert link_state(network, 1).interest_of(3) == b'["a"]'
+    assert network.nodes[1].others[3] == ["a"]
     network.stop(3)
     network.wait(150_000)
     for number in network.nodes:
@@ -147,7 +164,7 @@ def test_refresh_does_not_send_interest_again() -> None:
     for node in network.nodes.values():
         sent += [frame for _, frame in node.strategy.tick(network.now + 60_000).frames]
     assert sent
-    assert not any(isinstance(frame, Interest) for frame in sent)
+    assert not any(isinstance(frame, Interest | InterestDelta) for frame in sent)
 
 
 def test_old_record_from_a_slow_way_changes_nothing() -> None:
@@ -225,3 +242,52 @@ def test_impossible_settings_and_frames_are_refused() -> None:
         LinkState(1, 0).set_interest(bytes(2**24 + 1), 0)
     with pytest.raises(RoutingError, match="sent a Topics, which `drp` does not know"):
         drp(line(2)).nodes[1].strategy.control(Topics(), 2, 0)
+
+
+def wanting(number: int = 2) -> LinkState:
+    """Broker 1, linked to broker 2, of which it knows the links."""
+    state = LinkState(1, 0)
+    state.neighbour_up(2, 1, 0)
+    state.receive(LinkRecord(number, 5, 1, 0, ((1, 1),)), 2, 0)
+    return state
+
+
+def test_changes_are_taken_in_turn_and_a_missing_one_is_asked_for_once() -> None:
+    state = wanting()
+    assert state.receive(Interest(2, 5, 3, b"x"), 2, 0).interests == [(2, b"x")]
+    assert state.receive(InterestDelta(2, 5, 3, 4, b"y", b""), 2, 0).interests == [(2, Delta(b"y", b""))]
+    assert state.receive(InterestDelta(2, 5, 3, 4, b"y", b""), 2, 0) == Reaction()
+    asked = state.receive(InterestDelta(2, 5, 3, 6, b"z", b""), 2, 0)
+    assert asked == Reaction([(2, Digest(((2, 5, 1, 5, 4),), partial=True))])
+    assert state.receive(InterestDelta(2, 5, 3, 7, b"z", b""), 2, 0) == Reaction()
+    assert state.receive(InterestDelta(2, 5, 3, 5, b"", b"x"), 2, 0).interests == [(2, Delta(b"", b"x"))]
+    assert state.receive(InterestDelta(2, 5, 9, 10, b"z", b""), 2, 0).frames != []
+
+
+def test_who_lacks_changes_gets_just_those_and_who_lacks_the_whole_gets_it_with_them() -> None:
+    state = wanting()
+    parts = [Interest(2, 5, 3, b"x"), *(InterestDelta(2, 5, 3, version, b"y", b"") for version in (4, 5, 6))]
+    for part in parts:
+        state.receive(part, 2, 0)
+    state.neighbour_up(4, 1, 0)
+    for held, answer in (((5, 5), parts[3:]), ((5, 3), parts[1:]), ((5, 2), parts), ((4, 9), parts), ((5, 6), [])):
+        asked = Digest(((2, 5, 1, *held),), partial=True)
+        assert state.receive(asked, 4, 0).frames == [(4, part) for part in answer]
+
+
+@given(st.lists(st.tuples(st.binary(max_size=30), st.binary(max_size=30)), max_size=40), st.integers(1, 8))
+def test_changes_kept_beside_the_whole_are_bounded(changes: list[tuple[bytes, bytes]], most: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("postroad.routing.linkstate.MAX_CHANGES", most)
+        patch.setattr("postroad.routing.linkstate.MIN_CHANGES_BYTES", 100)
+        state = LinkState(1, 0)
+        state.neighbour_up(2, 1, 0)
+        for count, change in enumerate(changes):
+            whole = bytes(count + 1)
+            ((_, frame),) = state.change_interest(Delta(*change), lambda whole=whole: whole, 0).frames  # type: ignore[misc]
+            assert isinstance(frame, Interest | InterestDelta)
+            assert frame.version == count + 1
+            held = state.receive(Digest(((1, 0, 9, 0, 0),), partial=True), 2, 0).frames
+            assert len(held) <= most + 1
+            kept = [one for _, one in held if isinstance(one, InterestDelta)]
+            assert sum(len(one.added) + len(one.removed) for one in kept) <= 100

@@ -13,6 +13,7 @@ from postroad.broker.relaying import Relay, RelayStatistics
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.statistics import BrokerStatistics
 from postroad.broker.strategies import make_strategy, planned_strategy
+from postroad.broker.wants import scheme_of
 
 __all__ = [
     "DEFAULT_SKEW_TOLERANCE_MS",
@@ -37,4 +38,5 @@ __all__ = [
     "SubscriptionNumbers",
     "make_strategy",
     "planned_strategy",
+    "scheme_of",
 ]

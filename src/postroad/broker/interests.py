@@ -1,7 +1,8 @@
-"""What other brokers want, in the same index as the local subscriptions, and the way from slots to destinations.
+"""What other brokers want, and the way from a match to destinations.
 
-One match answers both questions: which local subscriptions want a message, and which brokers. A slot belongs to a local
-subscription (owner 0) or to a broker (owner: its number).
+Exact interests stand in the same index as the local subscriptions, so that one match answers both questions: which
+local subscriptions want a message, and which brokers. A slot belongs to a local subscription (owner 0) or to a broker
+(owner: its number). Encoded interests stand in a matrix of their own; those it names may want a message.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from postroad.kernels import Int, device, kernel
-from postroad.matching.encoding import decode_exact
+from postroad.matching.encoding import EncodedPredicates, EncodingError, PredicateMatrix, decode_exact, from_bytes
 from postroad.routing.sets import Destinations
 from postroad.topology import bit_words
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.matching import SubscriptionIndex
+    from postroad.matching.covering import Row
+    from postroad.matching.encoding import Scheme
+    from postroad.messages import Batch
+    from postroad.routing.contract import Delta
 
 __all__ = ["Interests", "Split"]
 
@@ -103,18 +108,25 @@ def split_by_owner(
 
 
 class Interests:
-    """The interests of other brokers, kept in an index that local subscriptions share."""
+    """The interests of other brokers: exact ones in an index that local subscriptions share, encoded ones in a matrix.
 
-    def __init__(self, index: SubscriptionIndex) -> None:
+    Args:
+        index: the local subscriptions.
+        scheme: how brokers encode what they want; None when they say it exactly.
+    """
+
+    def __init__(self, index: SubscriptionIndex, scheme: Scheme | None = None) -> None:
         self._index = index
         self._owners = np.zeros(64, np.int64)
-        self._counts: dict[int, int] = {}
+        self._exact: dict[int, set[Row]] = {}
+        self._encoded: dict[int, set[tuple[int, ...]]] = {}
+        self._matrix = None if scheme is None else PredicateMatrix(scheme)
         self._words = 1
 
     @property
     def brokers(self) -> tuple[int, ...]:
         """The brokers whose interest is known."""
-        return tuple(self._counts)
+        return tuple(self._exact if self._matrix is None else self._encoded)
 
     def replace(self, broker: int, summary: bytes | None) -> None:
         """A broker advertises this from now on; empty when it has not said anything yet, None when it is gone.
@@ -122,23 +134,74 @@ class Interests:
         Raises:
             EncodingError, LimitError: the bytes are no advertisement; what was known of the broker stays.
         """
-        rows = decode_exact(summary) if summary else ()
-        for place in range(self._counts.pop(broker, 0)):
-            key = (broker, place)
+        self._words = max(self._words, bit_words(broker))
+        if self._matrix is not None:
+            rows = None if summary is None else self._vectors(self._matrix, summary)
+            self._set_encoded(self._matrix, broker, rows)
+            return
+        wanted = set(decode_exact(summary)) if summary else set()
+        held = self._exact.get(broker, set())
+        self._set_exact(broker, wanted - held, held - wanted)
+        if summary is None:
+            self._exact.pop(broker, None)
+
+    def change(self, broker: int, delta: Delta) -> None:
+        """A broker advertises more or less than before.
+
+        Raises:
+            EncodingError, LimitError: the bytes are no advertisement; what was known of the broker stays.
+        """
+        self._words = max(self._words, bit_words(broker))
+        if self._matrix is not None:
+            added, removed = (self._vectors(self._matrix, part) for part in delta)
+            self._set_encoded(self._matrix, broker, (self._encoded.get(broker, set()) | added) - removed)
+            return
+        came, went = (set(decode_exact(part)) if part else set() for part in delta)
+        held = self._exact.get(broker, set())
+        self._set_exact(broker, came - held, went & held)
+
+    def _set_exact(self, broker: int, added: set[Row], removed: set[Row]) -> None:
+        held = self._exact.setdefault(broker, set())
+        for row in removed:
+            held.discard(row)
+            key = (broker, row)
             self._owners[self._index.slot(key)] = LOCAL
             self._index.remove(key)
-        if summary is None:
-            return
-        self._words = max(self._words, bit_words(broker))
-        self._counts[broker] = len(rows)
-        for place, (topic, conjunction) in enumerate(rows):
-            slot = self._index.add_disjunction((broker, place), (conjunction,), topic)
+        for row in added:
+            held.add(row)
+            topic, conjunction = row
+            slot = self._index.add_disjunction((broker, row), (conjunction,), topic)
             if slot >= len(self._owners):
                 self._owners = np.concatenate([self._owners, np.zeros(slot + 1, np.int64)])
             self._owners[slot] = broker
 
-    def split(self, offsets: NDArray[np.int64], slots: NDArray[np.int32]) -> Split:
-        """Which brokers and which local slots a match names."""
+    def _vectors(self, matrix: PredicateMatrix, data: bytes) -> set[tuple[int, ...]]:
+        if not data:
+            return set()
+        read = from_bytes(data)
+        if read.scheme != matrix.scheme:
+            raise EncodingError(f"an advertisement by {read.scheme}, where this network agreed on {matrix.scheme}")
+        return set(read.rows)
+
+    def _set_encoded(self, matrix: PredicateMatrix, broker: int, rows: set[tuple[int, ...]] | None) -> None:
+        if rows is None:
+            self._encoded.pop(broker, None)
+            matrix.remove(broker)
+        else:
+            self._encoded[broker] = rows
+            matrix.replace(broker, EncodedPredicates(matrix.scheme, rows))
+
+    def split(self, batch: Batch, *, entering: bool) -> Split:
+        """Which brokers and which local slots want each row; the brokers only of rows that enter the network here."""
+        offsets, slots = self._index.match(batch)
+        if self._matrix is None:
+            return self._split(offsets, slots)
+        if not entering:
+            return Split(Destinations.nowhere(len(batch)), offsets, slots)
+        sets, lines = np.unique(self._matrix.match(batch), axis=0, return_inverse=True)
+        return Split(Destinations(sets, lines.reshape(-1).astype(np.int64)), offsets, slots)
+
+    def _split(self, offsets: NDArray[np.int64], slots: NDArray[np.int32]) -> Split:
         rows = len(offsets) - 1
         if len(slots) and int(slots.max()) >= len(self._owners):
             self._owners = np.concatenate([self._owners, np.zeros(int(slots.max()) + 1, np.int64)])

@@ -15,8 +15,8 @@ from postroad.broker.consignments import Consignments
 from postroad.broker.interests import Interests
 from postroad.broker.outbox import Outbox, Sending
 from postroad.broker.queues import copied_out
-from postroad.matching.encoding import encode_exact
-from postroad.routing.contract import InterestChange
+from postroad.broker.wants import Wants
+from postroad.routing.contract import Delta, InterestChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from postroad.broker.core import Broker
     from postroad.broker.interests import Split
     from postroad.broker.sessions import Session
+    from postroad.matching.encoding import Scheme
     from postroad.messages import Batch
     from postroad.routing.contract import Interested, Parcel, Reaction, Routed, Strategy
     from postroad.routing.frames import Frame
     from postroad.routing.sets import Destinations
     from postroad.selectors import Selector
-    from postroad.selectors.normal import Conjunction
 
 __all__ = ["HELD_MS", "MAX_HELD", "MAX_HELD_BYTES", "Relay", "RelayStatistics"]
 
@@ -44,9 +44,6 @@ MAX_HELD_BYTES = 64 * 1024 * 1024
 
 # In the record: a link gave these back, and they went another way.
 RETURNED = "returned"
-
-_ANY = ">"
-_EVERYTHING: tuple[Conjunction, ...] = ((),)
 
 
 class RelayStatistics(NamedTuple):
@@ -85,14 +82,16 @@ class Relay:
     Args:
         core: the broker; from now on it hands what it accepts to this relay.
         strategy: makes the strategy, given the question which brokers want each row of a batch.
+        scheme: how brokers encode what they want; None when they say it exactly.
     """
 
-    def __init__(self, core: Broker, strategy: Callable[[Interested], Strategy]) -> None:
+    def __init__(self, core: Broker, strategy: Callable[[Interested], Strategy], scheme: Scheme | None = None) -> None:
         self._core = core
-        self._interests = Interests(core.index)
+        self._interests = Interests(core.index, scheme)
+        self._wants = Wants(scheme)
         self.strategy = strategy(self._interested)
         self._split: Split | None = None
-        self._wanted: dict[int, tuple[str, tuple[Conjunction, ...]]] = {}
+        self._subscribed: dict[int, tuple[str, Selector | None]] = {}
         self._added: list[str] = []
         self._removed: list[str] = []
         self._changed = False
@@ -110,7 +109,7 @@ class Relay:
         routed = self.strategy.publish(batch, now)
         split, self._split = self._split, None
         if split is None:
-            split = self._matched(routed.batch)
+            split = self._interests.split(routed.batch, entering=False)
         self._core.hand_out(routed.batch, split.offsets, split.slots, source, outbox, now)
         unwanted = split.offsets[1:] == split.offsets[:-1]
         for parcel in (*routed.parcels, *(() if routed.held is None else (routed.held,))):
@@ -154,7 +153,7 @@ class Relay:
         if len(routed.local):
             whole = len(routed.local) == len(routed.batch)
             here = routed.batch if whole else routed.batch.take(routed.local)
-            split = self._matched(here)
+            split = self._interests.split(here, entering=False)
             self._core.hand_out(here, split.offsets, split.slots, None, outbox, now, consignment)
         self._relayed += self._send(routed, outbox, now, _Origin(consignment=consignment))
 
@@ -200,11 +199,8 @@ class Relay:
         return outbox
 
     def _interested(self, batch: Batch) -> Destinations:
-        self._split = self._matched(batch)
+        self._split = self._interests.split(batch, entering=True)
         return self._split.destinations
-
-    def _matched(self, batch: Batch) -> Split:
-        return self._interests.split(*self._core.index.match(batch))
 
     def _send(self, routed: Routed, outbox: Outbox, now: int, origin: _Origin, until: int = 0) -> int:
         sent = 0
@@ -263,7 +259,9 @@ class Relay:
         outbox = Outbox()
         if self._changed:
             self._changed = False
-            change = InterestChange(self._summary(), tuple(self._added), tuple(self._removed))
+            change = InterestChange(
+                None, tuple(self._added), tuple(self._removed), self._wants.take(), self._wants.whole
+            )
             self._added, self._removed = [], []
             self._apply(self.strategy.interest(change, now), outbox, now)
         self._apply(self.strategy.tick(now), outbox, now)
@@ -286,7 +284,10 @@ class Relay:
         outbox.connects += reaction.connect
         outbox.disconnects += reaction.disconnect
         for broker, summary in reaction.interests:
-            self._interests.replace(broker, summary)
+            if isinstance(summary, Delta):
+                self._interests.change(broker, summary)
+            else:
+                self._interests.replace(broker, summary)
         if reaction.retry:
             self._retry(outbox, now)
 
@@ -302,20 +303,17 @@ class Relay:
 
     def subscribed(self, number: int, topic: str, selector: Selector | None) -> None:
         """A local subscription came; others learn of it at the next tick."""
-        self._wanted[number] = (topic, _EVERYTHING if selector is None else selector.disjunction)
+        self._subscribed[number] = (topic, selector)
+        self._wants.add(topic, selector)
         self._added.append(topic)
         self._changed = True
 
     def unsubscribed(self, number: int) -> None:
         """A local subscription went."""
-        topic, _ = self._wanted.pop(number)
+        topic, selector = self._subscribed.pop(number)
+        self._wants.remove(topic, selector)
         self._removed.append(topic)
         self._changed = True
-
-    def _summary(self) -> bytes:
-        return encode_exact(
-            (topic, conjunction) for topic, disjunction in self._wanted.values() for conjunction in disjunction
-        )
 
     def statistics(self) -> RelayStatistics:
         """Counts for people and for metrics."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroad.routing.cluster import Cluster
-from postroad.routing.contract import InterestChange, Parcel, Reaction, Routed, Strategy
+from postroad.routing.contract import Delta, InterestChange, Parcel, Reaction, Routed, Strategy
 from postroad.routing.drp import Drp
 from postroad.routing.errors import RoutingError
 from postroad.routing.flood import Flood
@@ -13,6 +13,7 @@ from postroad.routing.frames import (
     Digest,
     Frame,
     Interest,
+    InterestDelta,
     LinkRecord,
     StepDown,
     Topics,
@@ -28,6 +29,7 @@ from postroad.routing.window import SeenIds
 __all__ = [
     "Attach",
     "Cluster",
+    "Delta",
     "Destinations",
     "Detach",
     "Digest",
@@ -36,6 +38,7 @@ __all__ = [
     "Frame",
     "Interest",
     "InterestChange",
+    "InterestDelta",
     "LinkRecord",
     "LinkState",
     "Parcel",

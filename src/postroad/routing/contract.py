@@ -15,13 +15,23 @@ if TYPE_CHECKING:
     from postroad.routing.frames import Frame
     from postroad.routing.sets import Destinations, Integers
 
-__all__ = ["NOTHING", "InterestChange", "Interested", "Matcher", "Parcel", "Reaction", "Routed", "Strategy"]
+__all__ = ["NOTHING", "Delta", "InterestChange", "Interested", "Matcher", "Parcel", "Reaction", "Routed", "Strategy"]
 
 if TYPE_CHECKING:
     # Which brokers may want each row of a batch: the index of other brokers' interests, kept by the core.
     Interested = Callable[[Batch], Destinations]
     # Reads a topic pattern; the answer says whether a topic fits it.
     Matcher = Callable[[str], Callable[[str], bool]]
+
+
+class Delta(NamedTuple):
+    """How an interest changed, in the form that brokers advertise it: what came, and what went; empty for nothing.
+
+    Adding what is there already, or taking away what is not, changes nothing.
+    """
+
+    added: bytes
+    removed: bytes
 
 
 class Parcel(NamedTuple):
@@ -57,14 +67,15 @@ class Reaction(NamedTuple):
 
     Attributes:
         frames: (link, control frame) to send, in order.
-        interests: (broker, interest) of other brokers that changed; None when the broker is gone.
+        interests: (broker, interest) of other brokers that changed, in order: a whole, or how the one before it
+            changed; None when the broker is gone.
         retry: there are new ways: `reroute` what is held.
         connect: brokers to which a link is wanted that the plan does not have.
         disconnect: links to close: nothing goes over them any more.
     """
 
     frames: list[tuple[int, Frame]] = []  # noqa: RUF012  # never written to
-    interests: list[tuple[int, bytes | None]] = []  # noqa: RUF012
+    interests: list[tuple[int, bytes | Delta | None]] = []  # noqa: RUF012
     retry: bool = False
     connect: tuple[int, ...] = ()
     disconnect: tuple[int, ...] = ()
@@ -89,14 +100,19 @@ class InterestChange(NamedTuple):
     """How the wants of this broker's own subscribers changed. Each strategy takes the part it understands.
 
     Attributes:
-        summary: the whole interest in the form that brokers advertise it (`drp`); None when it is unchanged.
+        summary: the whole interest in the form that brokers advertise it (`drp`); None when it is unchanged, or when
+            `delta` says how it changed.
         added: topic patterns of subscriptions that came, one for each (`tree`, `cluster`).
         removed: topic patterns of subscriptions that went.
+        delta: how the interest changed (`drp`).
+        whole: gives the whole interest, should the change not be enough; with every delta.
     """
 
     summary: bytes | None = None
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    delta: Delta | None = None
+    whole: Callable[[], bytes] | None = None
 
 
 class Strategy(Protocol):

@@ -22,7 +22,7 @@ from postroad.messages.columns import BROADCAST, FLAGS
 from postroad.routing.contract import NOTHING, Parcel, Reaction, Routed
 from postroad.routing.envelopes import arrived, entering, may_go_on, returned_rows, with_broadcast
 from postroad.routing.errors import RoutingError
-from postroad.routing.frames import Digest, Interest, LinkRecord
+from postroad.routing.frames import Digest, Interest, InterestDelta, LinkRecord
 from postroad.routing.linkstate import DEFAULT_LIFETIME_MS, DEFAULT_REFRESH_MS, LinkState
 from postroad.routing.partition import OUT, counted, part, partition
 from postroad.routing.sets import Destinations, bits_of, fitted
@@ -115,7 +115,7 @@ class Drp:
 
     def control(self, frame: Frame, link: int, now: int) -> Reaction:
         """A neighbour's records."""
-        if not isinstance(frame, LinkRecord | Interest | Digest):
+        if not isinstance(frame, LinkRecord | Interest | InterestDelta | Digest):
             raise RoutingError(f"broker {link} sent a {type(frame).__name__}, which `drp` does not know")
         return self.link_state.receive(frame, link, now)
 
@@ -129,6 +129,8 @@ class Drp:
 
     def interest(self, change: InterestChange, now: int) -> Reaction:
         """Tell the others."""
+        if change.delta is not None and change.whole is not None:
+            return self.link_state.change_interest(change.delta, change.whole, now)
         return NOTHING if change.summary is None else self.link_state.set_interest(change.summary, now)
 
     def tick(self, now: int) -> Reaction:

@@ -20,6 +20,7 @@ __all__ = [
     "Digest",
     "Frame",
     "Interest",
+    "InterestDelta",
     "LinkRecord",
     "StepDown",
     "Topics",
@@ -73,15 +74,37 @@ class Interest(msgspec.Struct, frozen=True, array_like=True, tag=2):
     summary: Annotated[bytes, msgspec.Meta(max_length=MAX_INTEREST_BYTES)]
 
 
+class InterestDelta(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """How the interest of a broker changed, in a form only the core can read.
+
+    Attributes:
+        broker: whose interest.
+        epoch: that of the whole it changes.
+        base: the version of that whole.
+        version: one above the version it changes.
+        added: what is wanted from now on; empty for nothing.
+        removed: what is wanted no more; empty for nothing.
+    """
+
+    broker: Number
+    epoch: Counter
+    base: Counter
+    version: Counter
+    added: Annotated[bytes, msgspec.Meta(max_length=MAX_INTEREST_BYTES)]
+    removed: Annotated[bytes, msgspec.Meta(max_length=MAX_INTEREST_BYTES)]
+
+
 class Digest(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """What the sender holds: (broker, epoch and sequence of its links, epoch and version of its interest).
 
-    The receiver answers with what it holds that is newer or missing there.
+    The receiver answers with what it holds that is newer or missing there; when the digest is `partial`, only of the
+    brokers that it names.
     """
 
     held: Annotated[
         tuple[tuple[Number, Counter, Counter, Counter, Counter], ...], msgspec.Meta(max_length=LARGEST_BROKER)
     ]
+    partial: bool = False
 
 
 class Attach(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -127,7 +150,7 @@ class StepDown(msgspec.Struct, frozen=True, array_like=True, tag=7):
     holder: Number
 
 
-Frame = LinkRecord | Interest | Digest | Attach | Topics | Detach | StepDown
+Frame = LinkRecord | Interest | InterestDelta | Digest | Attach | Topics | Detach | StepDown
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Frame)

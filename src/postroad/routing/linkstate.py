@@ -12,7 +12,9 @@ Theory of operation:
 5. A link counts when both its ends name it, at the higher of the two costs. So all who hold the same records see the
    same undirected graph, and one end that is cut off is enough to stop using a link.
 
-Interest travels apart from links, in records of its own: it is large and changes at other times.
+Interest travels apart from links, in records of its own: it is large and changes at other times. Said once as a whole,
+its changes follow one by one, numbered; all brokers keep the whole and the changes, until those are as large as a whole
+and the broker says a new one. Who finds that a change is missing asks the neighbour that sent the next.
 """
 
 from __future__ import annotations
@@ -22,22 +24,35 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from postroad.routing.contract import NOTHING, Reaction
+from postroad.routing.contract import NOTHING, Delta, Reaction
 from postroad.routing.errors import RoutingError
-from postroad.routing.frames import MAX_INTEREST_BYTES, MAX_NEIGHBOURS, Digest, Frame, Interest, LinkRecord
+from postroad.routing.frames import (
+    MAX_INTEREST_BYTES,
+    MAX_NEIGHBOURS,
+    Digest,
+    Frame,
+    Interest,
+    InterestDelta,
+    LinkRecord,
+)
 from postroad.topology import LARGEST_BROKER, routes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from postroad.topology import Routes
 
-__all__ = ["DEFAULT_LIFETIME_MS", "DEFAULT_REFRESH_MS", "LinkState"]
+__all__ = ["DEFAULT_LIFETIME_MS", "DEFAULT_REFRESH_MS", "MAX_CHANGES", "MIN_CHANGES_BYTES", "LinkState"]
 
 # A refresh of a thousand brokers is then some 33 small frames a second on each link.
 DEFAULT_REFRESH_MS = 30_000
 # Three refreshes may be lost, and there is time for the fourth to arrive.
 DEFAULT_LIFETIME_MS = 100_000
+
+# Changes of an interest that are kept beside the whole, in number and in bytes; or as many bytes as the whole has. Then
+# the whole is said again, so that nobody keeps more than twice what there is, and a newcomer gets no more than that.
+MAX_CHANGES = 4_096
+MIN_CHANGES_BYTES = 4_096
 
 _NEVER = (-1, -1)
 
@@ -45,6 +60,44 @@ _NEVER = (-1, -1)
 class _Held(NamedTuple):
     record: LinkRecord
     born: int  # by the local clock
+
+
+class _Said:
+    """What a broker said it wants: the whole, and what has changed since."""
+
+    __slots__ = ("base", "changes", "size")
+
+    def __init__(self, base: Interest) -> None:
+        self.base = base
+        self.changes: list[InterestDelta] = []
+        self.size = 0
+
+    @property
+    def newest(self) -> tuple[int, int]:
+        """Its number."""
+        return self.base.epoch, self.base.version + len(self.changes)
+
+    def append(self, change: InterestDelta) -> None:
+        """The next change."""
+        self.changes.append(change)
+        self.size += len(change.added) + len(change.removed)
+
+    def has_room(self, size: int) -> bool:
+        """Whether another change of so many bytes is kept beside the whole."""
+        return len(self.changes) < MAX_CHANGES and self.size + size <= max(MIN_CHANGES_BYTES, len(self.base.summary))
+
+    def holds(self, frame: Interest | InterestDelta) -> bool:
+        """Whether just this was said."""
+        if isinstance(frame, Interest):
+            return frame == self.base
+        place = frame.version - self.base.version - 1
+        return 0 <= place < len(self.changes) and self.changes[place] == frame
+
+    def after(self, number: tuple[int, int]) -> list[Interest | InterestDelta]:
+        """What somebody lacks who has this number."""
+        if number[0] == self.base.epoch and number[1] >= self.base.version:
+            return [*self.changes[number[1] - self.base.version :]]
+        return [self.base, *self.changes]
 
 
 class LinkState:
@@ -68,13 +121,15 @@ class LinkState:
         self._lifetime = lifetime_ms
         self._neighbours: dict[int, int] = {}
         self._records: dict[int, _Held] = {}
-        self._interests: dict[int, Interest] = {}
+        self._interests: dict[int, _Said] = {}
+        self._asked: set[tuple[int, int]] = set()  # (broker, link): a change is missing, and the link was asked for it
+        self._whole: Callable[[], bytes] | None = None
         self._routes: Routes | None = None
         self._membership: int | None = None
         self._left = False
         self._own = LinkRecord(number, now, 0, 0, ())
         self._issued = now
-        self._interests[number] = Interest(number, now, 0, b"")
+        self._interests[number] = _Said(Interest(number, now, 0, b""))
 
     # What is known.
 
@@ -109,9 +164,9 @@ class LinkState:
         return sorted({self.number, *self._records})
 
     def interest_of(self, broker: int) -> bytes | None:
-        """What a broker last said it wants."""
+        """What a broker said it wants when it last said it as a whole."""
         held = self._interests.get(broker)
-        return None if held is None else held.summary
+        return None if held is None else held.base.summary
 
     def graph(self) -> dict[int, dict[int, int]]:
         """Broker -> neighbour -> cost, of the links that both ends name."""
@@ -142,6 +197,7 @@ class LinkState:
         """A link is gone."""
         if self._neighbours.pop(neighbour, None) is None:
             return NOTHING
+        self._asked = {(broker, link) for broker, link in self._asked if link != neighbour}
         self._changed()
         return self._issue(now) + Reaction(retry=True)
 
@@ -150,12 +206,23 @@ class LinkState:
         if len(summary) > MAX_INTEREST_BYTES:
             raise RoutingError(f"an interest of {len(summary):,} bytes is over {MAX_INTEREST_BYTES:,}; summarise it")
         held = self._interests[self.number]
-        if held.summary == summary:
+        if held.base.summary == summary and not held.changes:
             return NOTHING
-        self._interests[self.number] = Interest(self.number, max(self.epoch, held.epoch), held.version + 1, summary)
-        return self._to(self._neighbours, self._interests[self.number])
+        epoch, version = held.newest
+        self._interests[self.number] = _Said(Interest(self.number, max(self.epoch, epoch), version + 1, summary))
+        return self._to(self._neighbours, self._interests[self.number].base)
 
-    def receive(self, frame: LinkRecord | Interest | Digest, link: int, now: int) -> Reaction:
+    def change_interest(self, change: Delta, whole: Callable[[], bytes], now: int) -> Reaction:
+        """This broker's subscribers want something more or less; `whole` gives all of it."""
+        self._whole = whole
+        held = self._interests[self.number]
+        epoch, version = held.newest
+        if epoch < self.epoch or not held.has_room(len(change.added) + len(change.removed)):
+            return self.set_interest(whole(), now)
+        held.append(InterestDelta(self.number, epoch, held.base.version, version + 1, *change))
+        return self._to(self._neighbours, held.changes[-1])
+
+    def receive(self, frame: LinkRecord | Interest | InterestDelta | Digest, link: int, now: int) -> Reaction:
         """A neighbour sent a record or a digest."""
         if link not in self._neighbours:
             return NOTHING
@@ -165,6 +232,8 @@ class LinkState:
             return self._reclaim(frame, now)
         if isinstance(frame, Interest):
             return self._take_interest(frame, link)
+        if isinstance(frame, InterestDelta):
+            return self._take_delta(frame, link)
         return self._take_links(frame, link, now)
 
     def tick(self, now: int) -> Reaction:
@@ -189,7 +258,7 @@ class LinkState:
         self._issued = now
         return self._to(self._neighbours, self._own)
 
-    def _reclaim(self, frame: LinkRecord | Interest, now: int) -> Reaction:
+    def _reclaim(self, frame: LinkRecord | Interest | InterestDelta, now: int) -> Reaction:
         """An earlier life of this broker is newer than this one: count on from there.
 
         From the start time at least: of the numbers that the earlier life gave out, this may not be the last, and a
@@ -200,18 +269,18 @@ class LinkState:
                 return NOTHING
             self._own = LinkRecord(self.number, frame.epoch, max(frame.sequence, self._started), 0, ())
             return self._issue(now) + self._issue_interest(frame.epoch, 0)
-        held = self._interests[self.number]
-        if (frame.epoch, frame.version) == (held.epoch, held.version) and frame.summary == held.summary:
+        if self._interests[self.number].holds(frame):
             return NOTHING
         return self._issue_interest(frame.epoch, frame.version)
 
     def _issue_interest(self, epoch: int, version: int) -> Reaction:
         """What is wanted here, under a number above the given one, to all neighbours; nothing if it already is."""
         held = self._interests[self.number]
-        if (epoch, version) < (held.epoch, held.version):
+        if (epoch, version) < held.newest:
             return NOTHING
-        self._interests[self.number] = Interest(self.number, epoch, max(version, self._started) + 1, held.summary)
-        return self._to(self._neighbours, self._interests[self.number])
+        summary = held.base.summary if self._whole is None else self._whole()
+        self._interests[self.number] = _Said(Interest(self.number, epoch, max(version, self._started) + 1, summary))
+        return self._to(self._neighbours, self._interests[self.number].base)
 
     def _take_links(self, record: LinkRecord, link: int, now: int) -> Reaction:
         held = self._records.get(record.broker)
@@ -226,29 +295,58 @@ class LinkState:
         others = [neighbour for neighbour in self._neighbours if neighbour != link]
         return self._to(others, record) + Reaction(interests=self._outlived(record), retry=changed)
 
-    def _outlived(self, record: LinkRecord) -> list[tuple[int, bytes | None]]:
+    def _outlived(self, record: LinkRecord) -> list[tuple[int, bytes | Delta | None]]:
         """Forget an interest that belongs to an earlier life than the record's, or to a broker that left."""
         interest = self._interests.get(record.broker)
-        if interest is None or (interest.epoch >= record.epoch and not record.left):
+        if interest is None or (interest.base.epoch >= record.epoch and not record.left):
             return []
         del self._interests[record.broker]
         return [(record.broker, None)]
 
     def _take_interest(self, interest: Interest, link: int) -> Reaction:
         held = self._interests.get(interest.broker)
-        if held is not None and (interest.epoch, interest.version) <= (held.epoch, held.version):
+        if held is not None and (interest.epoch, interest.version) <= held.newest:
             return NOTHING
-        links = self._records.get(interest.broker)
-        # Links come before interest on every way; what belongs to nobody known would never be forgotten.
-        if links is None or links.record.left or interest.epoch < links.record.epoch:
+        if not self._is_current(interest):
             return NOTHING
-        self._interests[interest.broker] = interest
-        others = [neighbour for neighbour in self._neighbours if neighbour != link]
-        return self._to(others, interest) + Reaction(interests=[(interest.broker, interest.summary)])
+        self._interests[interest.broker] = _Said(interest)
+        return self._pass_on(interest, link) + Reaction(interests=[(interest.broker, interest.summary)])
+
+    def _take_delta(self, change: InterestDelta, link: int) -> Reaction:
+        held = self._interests.get(change.broker)
+        if held is not None and (change.epoch, change.version) <= held.newest:
+            return NOTHING
+        if not self._is_current(change):
+            return NOTHING
+        if (
+            held is None
+            or (held.base.epoch, held.base.version) != (change.epoch, change.base)
+            or change.version != held.newest[1] + 1
+        ):
+            return self._ask(change.broker, link)
+        held.append(change)
+        delta = Delta(change.added, change.removed)
+        return self._pass_on(change, link) + Reaction(interests=[(change.broker, delta)])
+
+    def _is_current(self, frame: Interest | InterestDelta) -> bool:
+        """Links come before interest on every way; what belongs to nobody known would never be forgotten."""
+        links = self._records.get(frame.broker)
+        return links is not None and not links.record.left and frame.epoch >= links.record.epoch
+
+    def _pass_on(self, frame: Interest | InterestDelta, link: int) -> Reaction:
+        self._asked = {(broker, asked) for broker, asked in self._asked if broker != frame.broker}
+        return self._to([neighbour for neighbour in self._neighbours if neighbour != link], frame)
+
+    def _ask(self, broker: int, link: int) -> Reaction:
+        """A change is missing: the neighbour that has the next one has it too. Once is enough, links lose nothing."""
+        if (broker, link) in self._asked:
+            return NOTHING
+        self._asked.add((broker, link))
+        return Reaction([(link, Digest((self._line(broker),), partial=True))])
 
     def _forget(self, now: int) -> Reaction:
         old = [broker for broker, held in self._records.items() if now - held.born > self._lifetime]
-        interests: list[tuple[int, bytes | None]] = []
+        interests: list[tuple[int, bytes | Delta | None]] = []
         for broker in old:
             del self._records[broker]
             if self._interests.pop(broker, None) is not None:
@@ -258,30 +356,28 @@ class LinkState:
         return Reaction(interests=interests, retry=bool(old))
 
     def _digest(self) -> Digest:
-        held = {self.number: self._own} | {broker: one.record for broker, one in self._records.items()}
-        lines = []
-        for broker, record in held.items():
-            interest = self._interests.get(broker)
-            version = (interest.epoch, interest.version) if interest else (0, 0)
-            lines.append((broker, record.epoch, record.sequence, *version))
-        return Digest(tuple(lines))
+        return Digest(tuple(self._line(broker) for broker in (self.number, *self._records)))
+
+    def _line(self, broker: int) -> tuple[int, int, int, int, int]:
+        record = self._own if broker == self.number else self._records[broker].record
+        said = self._interests.get(broker)
+        return (broker, record.epoch, record.sequence, *((0, 0) if said is None else said.newest))
 
     def _answer(self, digest: Digest, link: int, now: int) -> Reaction:
         """Everything held here that the digest lacks or has older; links before interests."""
         links_there = {line[0]: (line[1], line[2]) for line in digest.held}
         interests_there = {line[0]: (line[3], line[4]) for line in digest.held}
         held = [_Held(self._own, now), *self._records.values()]
-        records = [
+        frames: list[Frame] = [
             _aged(one, now)
             for one in held
             if (one.record.epoch, one.record.sequence) > links_there.get(one.record.broker, _NEVER)
+            and (one.record.broker in links_there or not digest.partial)
         ]
-        interests = [
-            one
-            for one in self._interests.values()
-            if (one.epoch, one.version) > interests_there.get(one.broker, _NEVER)
-        ]
-        frames: list[Frame] = [*records, *interests]
+        for broker, said in self._interests.items():
+            there = interests_there.get(broker, _NEVER)
+            if said.newest > there and (broker in interests_there or not digest.partial):
+                frames += said.after(there)
         return Reaction([(link, frame) for frame in frames])
 
     def _changed(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from postroad.broker import Broker, PublisherNumbers, Relay, SubscriptionNumbers, make_strategy
+from postroad.broker import Broker, PublisherNumbers, Relay, SubscriptionNumbers, make_strategy, scheme_of
 from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
 from postroad.errors import PostroadError
 from postroad.server.admin import Admin
@@ -115,7 +115,7 @@ class Service:
                 custody=network.delivery == "custody",
             )
 
-        relay = Relay(core, strategy)
+        relay = Relay(core, strategy, scheme_of(network.settings))
         links = Links(number, relay, network, self._station.carry_out, wall_clock, self.timer)
         self._station.links = links
         return links

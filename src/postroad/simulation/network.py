@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from postroad.broker import Limits, Outbox, Recorder, Sending, Session, Subscription
+    from postroad.matching.encoding import Scheme
     from postroad.messages import Draft, MessageId
     from postroad.routing.contract import Interested, Strategy
     from postroad.routing.frames import Frame
@@ -50,6 +51,7 @@ class SimulatedNetwork:
         custody: brokers keep what they send until it is settled, not only until it has come.
         limits: those of each broker.
         recorder: makes the recorder of each broker that starts, given its number.
+        scheme: how brokers encode what they want; None when they say it exactly.
 
     Attributes:
         delivered: subscription name -> the ids it was handed, in order.
@@ -66,6 +68,7 @@ class SimulatedNetwork:
         custody: bool = False,
         limits: Limits | None = None,
         recorder: Callable[[int], Recorder] | None = None,
+        scheme: Scheme | None = None,
     ) -> None:
         self.timeline = Timeline()
         self.graph = graph
@@ -74,6 +77,7 @@ class SimulatedNetwork:
         self._strategy = strategy
         self._custody = custody
         self._limits = limits
+        self._scheme = scheme
         self._recorder = recorder
         self._starts: dict[int, int] = defaultdict(int)
         self._cores: dict[int, Broker] = {}
@@ -156,7 +160,9 @@ class SimulatedNetwork:
         numbers = PublisherNumbers(lambda: 1 + run * BLOCK)
         subscriptions = SubscriptionNumbers(lambda: 1 + run * SUBSCRIPTION_BLOCK)
         core = Broker(broker, numbers, self._limits, recorder=recorder, subscription_numbers=subscriptions)
-        self._relays[broker] = Relay(core, lambda interested: self._strategy(broker, self.now, interested))
+        self._relays[broker] = Relay(
+            core, lambda interested: self._strategy(broker, self.now, interested), self._scheme
+        )
         self._cores[broker] = core
         self._sessions[broker] = core.attached("")
         self._tick(broker, core)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from postroad.broker import make_strategy
+from postroad.broker import planned_strategy, scheme_of
 from postroad.client.sending import header_text
 from postroad.errors import PostroadError
 from postroad.messages import Draft
 from postroad.simulation import SimulatedNetwork
 from postroad.testing.surface import LinkTraffic, NotSettled
-from postroad.topology import Station
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from postroad.messages import MessageId, Value
-    from postroad.routing.contract import Interested, Strategy
     from postroad.simulation import LinkQuality
     from postroad.topology import Plan
 
@@ -39,16 +37,14 @@ class VirtualNetwork:
 
     def __init__(self, plan: Plan, seed: int = 0, quality: LinkQuality | None = None) -> None:
         self._plan = plan
-        stations = plan.hierarchy().stations if plan.strategy in ("tree", "cluster") else {}
-
-        def strategy(number: int, now: int, interested: Interested) -> Strategy:
-            station = stations.get(number, Station())
-            return make_strategy(
-                plan.strategy, number, now, interested, station=station, settings=plan.settings, custody=custody
-            )
-
-        custody = plan.delivery == "custody"
-        self.simulated = SimulatedNetwork(plan.graph(), strategy, random.Random(seed), quality=quality, custody=custody)
+        self.simulated = SimulatedNetwork(
+            plan.graph(),
+            planned_strategy(plan),
+            random.Random(seed),
+            quality=quality,
+            custody=plan.delivery == "custody",
+            scheme=scheme_of(plan.settings),
+        )
         self._running = set(plan.graph().brokers)
         self._cut: set[frozenset[int]] = set()
         self._subscribers: dict[str, int] = {}

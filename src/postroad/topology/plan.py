@@ -41,6 +41,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         missed_heartbeats: after how many silent heart-beats it counts as dead.
         refresh_ms: how often a broker says again what it said of itself.
         lifetime_ms: how long it is believed without that.
+        interest: `drp`: how brokers tell each other what their subscribers want: `exact`, or `encoded` as bit vectors.
+        categories: encoded: those of B-DRP as it was published (`paper`), or finer ones (`sharp`).
+        vector_bits: encoded: the length of a vector, a multiple of 64.
+        vector_hashes: encoded: how many bits each category sets.
         broadcast_threshold: `drp`: the share of all brokers above which a message goes to all of them.
         window: ids remembered for each origin, against delivering twice.
     """
@@ -49,6 +53,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     missed_heartbeats: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 3
     refresh_ms: Milliseconds = 30_000
     lifetime_ms: Milliseconds = 100_000
+    interest: Literal["exact", "encoded"] = "exact"
+    categories: Literal["paper", "sharp"] = "sharp"
+    vector_bits: Annotated[int, msgspec.Meta(ge=64, le=32_768, multiple_of=64)] = 4_096
+    vector_hashes: Annotated[int, msgspec.Meta(ge=1, le=32)] = 8
     broadcast_threshold: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.8
     window: Annotated[int, msgspec.Meta(ge=64, le=2**24)] = 16_384
 

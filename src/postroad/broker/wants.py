@@ -1,0 +1,102 @@
+"""What the subscribers of one broker want, as others are told it: covered predicates left out, changes on their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from postroad.matching.covering import CoveringSet
+from postroad.matching.encoding import EncodedPredicates, Scheme, conjunction_categories, encode_exact, to_bytes
+from postroad.routing.contract import Delta
+from postroad.selectors import TopicPattern
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from postroad.matching.covering import Row
+    from postroad.selectors import Selector
+    from postroad.selectors.normal import Conjunction
+    from postroad.topology import Settings
+
+__all__ = ["Wants", "scheme_of"]
+
+_EVERYTHING: tuple[Conjunction, ...] = ((),)
+
+
+def scheme_of(settings: Settings) -> Scheme | None:
+    """How the brokers of a network encode what they want; None when they say it exactly."""
+    if settings.interest == "exact":
+        return None
+    made = Scheme.paper if settings.categories == "paper" else Scheme.sharp
+    return made(settings.vector_bits, settings.vector_hashes)
+
+
+class Wants:
+    """The interest of one broker, in the form in which it is advertised.
+
+    Args:
+        scheme: how predicates are encoded; None to say them exactly.
+    """
+
+    def __init__(self, scheme: Scheme | None = None) -> None:
+        self._scheme = scheme
+        self._rows = CoveringSet()
+        self._vectors: Counter[tuple[int, ...]] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, topic: str, selector: Selector | None) -> None:
+        """A subscription came."""
+        for conjunction in _disjunction(selector):
+            self._rows.add((topic, conjunction))
+
+    def remove(self, topic: str, selector: Selector | None) -> None:
+        """A subscription went."""
+        for conjunction in _disjunction(selector):
+            self._rows.remove((topic, conjunction))
+
+    def take(self) -> Delta | None:
+        """What has to be told since the last call; None for nothing."""
+        added, removed = self._rows.take()
+        if not added and not removed:
+            return None
+        if self._scheme is None:
+            return Delta(encode_exact(added) if added else b"", encode_exact(removed) if removed else b"")
+        return self._encoded(self._scheme, added, removed)
+
+    def _encoded(self, scheme: Scheme, added: list[Row], removed: list[Row]) -> Delta | None:
+        """The same for vectors: several predicates may have the same one, which is told once."""
+        change = Counter(_vectors(scheme, added))
+        change.subtract(_vectors(scheme, removed))
+        came: list[tuple[int, ...]] = []
+        went: list[tuple[int, ...]] = []
+        for vector, count in change.items():
+            before = self._vectors[vector]
+            self._vectors[vector] = before + count
+            if before + count == 0:
+                del self._vectors[vector]
+            if (before > 0) != (before + count > 0):
+                (went if before else came).append(vector)
+        if not came and not went:
+            return None
+        parts = [to_bytes(EncodedPredicates(scheme, rows)) if rows else b"" for rows in (came, went)]
+        return Delta(*parts)
+
+    def whole(self) -> bytes:
+        """All of it."""
+        if self._scheme is None:
+            return encode_exact(self._rows.rows())
+        return to_bytes(EncodedPredicates(self._scheme, _vectors(self._scheme, self._rows.rows())))
+
+
+def _vectors(scheme: Scheme, rows: Iterable[Row]) -> list[tuple[int, ...]]:
+    found: list[tuple[int, ...]] = []
+    for topic, conjunction in rows:
+        sets = conjunction_categories(conjunction, scheme, TopicPattern.parse(topic))
+        found += EncodedPredicates.of_categories(scheme, sets).rows
+    return found
+
+
+def _disjunction(selector: Selector | None) -> tuple[Conjunction, ...]:
+    return _EVERYTHING if selector is None else selector.disjunction
