@@ -31,8 +31,8 @@ _END_MASK = (1 << _END_BITS) - 1
 class _Chunk:
     __slots__ = ("keys", "runs", "used")
 
-    def __init__(self) -> None:
-        self.keys = np.empty(CHUNK_KEYS, np.uint64)
+    def __init__(self, size: int) -> None:
+        self.keys = np.empty(size, np.uint64)
         self.runs = array("Q")
         self.used = 0
 
@@ -133,17 +133,18 @@ class Extract(NamedTuple):
 class KeyBuffer:
     """The open end of it all."""
 
-    def __init__(self) -> None:
-        self._chunks = [_Chunk()]
+    def __init__(self, chunk_keys: int = CHUNK_KEYS) -> None:
+        self._size = chunk_keys
+        self._chunks = [_Chunk(chunk_keys)]
         self.entries = 0
 
     def room(self, most: int) -> Keys:
         """Where the next keys go: at least one place, at most so many."""
         last = self._chunks[-1]
-        if last.used == CHUNK_KEYS:
-            last = _Chunk()
+        if last.used == self._size:
+            last = _Chunk(self._size)
             self._chunks.append(last)
-        return last.keys[last.used : min(CHUNK_KEYS, last.used + most)]
+        return last.keys[last.used : min(self._size, last.used + most)]
 
     def filled(self, slot: int, count: int) -> None:
         """So many keys of a history were put into the room given last."""
@@ -163,7 +164,7 @@ class KeyBuffer:
     def keep_only(self, sizes: dict[int, int]) -> None:
         """Forget all but the keys of some histories, given with their sizes."""
         kept = self.extract().grouped(sizes) if sizes else {}
-        self._chunks = [_Chunk()]
+        self._chunks = [_Chunk(self._size)]
         self.entries = 0
         for slot, keys in kept.items():
             self._append(slot, keys)
