@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from postroad.trail.errors import TrailDamageError, TrailVersionError
 from postroad.trail.files import footer_checksum
-from postroad.trail.schemas import BROKER_KEY, TABLE_KEY, VERSION, VERSION_KEY
+from postroad.trail.schemas import BROKER_KEY, TABLE_KEY, VERSION, VERSION_KEY, table_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,6 +26,12 @@ __all__ = ["Reads", "TrailFile", "VerifiedFile"]
 # Read at once from the end of a file: larger than the footers of all but huge files, and small files whole.
 TAIL_BYTES = 16_384
 _LENGTH_AND_MAGIC = 8
+# Packed lists: few are different, and a reader of one id wants one of them. As dictionaries they need not be copied out
+# for every row, which halves the time of a read.
+_REPEATING = {
+    name: tuple(field.name for field in table_named(name).schema if field.type == pa.binary())
+    for name in ("passages", "journeys")
+}
 
 
 class Reads:
@@ -50,7 +56,7 @@ class VerifiedFile:
         TrailDamageError: it is not the file that was written; also when reading finds damage later.
     """
 
-    def __init__(self, path: Path, size: int, footer_crc: int, reads: Reads) -> None:
+    def __init__(self, path: Path, size: int, footer_crc: int, reads: Reads, repeating: Sequence[str] = ()) -> None:
         self.path = path
         self._reads = reads
         try:
@@ -62,7 +68,7 @@ class VerifiedFile:
         reads.count(min(len(tail), _footer_length(tail)))
         try:
             source = pa.BufferReader(tail) if len(tail) == size else str(path)
-            self._file = pq.ParquetFile(source, page_checksum_verification=True)
+            self._file = pq.ParquetFile(source, page_checksum_verification=True, read_dictionary=list(repeating))
         except (OSError, ValueError, pa.ArrowException) as error:
             raise TrailDamageError(path, error) from error
 
@@ -127,7 +133,7 @@ class TrailFile(VerifiedFile):
     """
 
     def __init__(self, root: Path, entry: FileEntry, broker: int, reads: Reads) -> None:
-        super().__init__(root / entry.path, entry.size, entry.footer_crc, reads)
+        super().__init__(root / entry.path, entry.size, entry.footer_crc, reads, _REPEATING.get(entry.table, ()))
         version = self.said.get(VERSION_KEY, b"")
         if not version.isdigit():
             raise TrailDamageError(self.path, "not a file of a trail")
