@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -33,7 +33,10 @@ def free_ports(count: int) -> list[int]:
 class LiveNetwork:
     """Services on loopback, linked as a graph says."""
 
-    def __init__(self, graph: Graph, path: Path, strategy: NetworkStrategy, secret: str | None) -> None:
+    def __init__(
+        self, graph: Graph, path: Path, strategy: NetworkStrategy, secret: str | None, **settings: Any
+    ) -> None:
+        self.settings = settings
         self.graph = graph
         self.path = path
         self.strategy = strategy
@@ -49,7 +52,8 @@ class LiveNetwork:
         network = NetworkConfig(
             port=self.ports[number], secret=self.secrets[number], strategy=self.strategy, neighbours=neighbours
         )
-        service = Service(BrokerConfig(number=number, port=0, data=str(self.path / str(number)), network=network))
+        data = str(self.path / str(number))
+        service = Service(BrokerConfig(number=number, port=0, data=data, network=network, **self.settings))
         await service.start()
         self.services[number] = service
         return service
@@ -66,9 +70,13 @@ class LiveNetwork:
 
 @contextlib.asynccontextmanager
 async def live(
-    graph: Graph, path: Path, strategy: NetworkStrategy = NetworkStrategy.DRP, secret: str | None = None
+    graph: Graph,
+    path: Path,
+    strategy: NetworkStrategy = NetworkStrategy.DRP,
+    secret: str | None = None,
+    **settings: Any,
 ) -> AsyncIterator[LiveNetwork]:
-    network = LiveNetwork(graph, path, strategy, secret)
+    network = LiveNetwork(graph, path, strategy, secret, **settings)
     try:
         for number in graph.brokers:
             await network.start(number)

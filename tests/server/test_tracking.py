@@ -6,6 +6,8 @@ import shutil
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from postroad.messages import MessageId
 from postroad.server.tracking import TrackingConfig
 from postroad.topology import line
@@ -25,6 +27,18 @@ async def published(client: Client, price: int) -> MessageId:
     assert receipt.command == "RECEIPT", receipt
     assert "tracked" not in dict(receipt.headers)
     return MessageId.parse(dict(receipt.headers)["message-id"])
+
+
+def merged_trail(folder: Path, brokers: tuple[int, ...]) -> Path:
+    """Each broker has written a trail of its own; together they are one."""
+    whole = folder / "whole"
+    for number in brokers:
+        for file in (folder / str(number) / "trail").rglob("*"):
+            if file.is_file():
+                copy = whole / file.relative_to(folder / str(number) / "trail")
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_bytes(file.read_bytes())
+    return whole
 
 
 def test_a_network_tells_where_a_message_went_while_it_runs_and_from_its_trails(tmp_path: Path) -> None:
@@ -50,15 +64,7 @@ def test_a_network_tells_where_a_message_went_while_it_runs_and_from_its_trails(
                 await client.close()
 
     run(talk)
-    # Each broker has written a trail of its own; together they are one.
-    whole = tmp_path / "whole"
-    for number in (1, 2, 3):
-        for file in (tmp_path / str(number) / "trail").rglob("*"):
-            if file.is_file():
-                copy = whole / file.relative_to(tmp_path / str(number) / "trail")
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                copy.write_bytes(file.read_bytes())
-    trail = Trail(whole)
+    trail = Trail(merged_trail(tmp_path, (1, 2, 3)))
     story = trail.trace(ids["delivered"])
     assert [stop.broker for stop in story.journey.stops] == [1, 2, 3]
     assert story.journey.verdict is Verdict.DELIVERED
@@ -66,6 +72,37 @@ def test_a_network_tells_where_a_message_went_while_it_runs_and_from_its_trails(
     assert trail.trace(ids["unwanted"]).journey.verdict is Verdict.MATCHED_NOBODY
     never = MessageId(ids["delivered"].publisher, 1, ids["delivered"].time, 999)
     assert trail.trace(never).journey.verdict is Verdict.NEVER_ACCEPTED
+    assert trail.warnings == []
+
+
+@pytest.mark.parametrize("recorder", ["log", "exact", "bloom", "sealed"])
+def test_every_recorder_answers_while_it_runs_and_from_its_trail(tmp_path: Path, recorder: Any) -> None:
+    ids: dict[str, MessageId] = {}
+
+    async def talk() -> None:
+        async with live(line(2), tmp_path, tracking=TrackingConfig(recorder=recorder, memory_bytes=1 << 24)) as network:
+            far = await subscriber(network.services[2], selector="price > 20")
+            await network.converged()
+            sender = await Client.connect(network.services[1].port)
+            ids["delivered"] = await published(sender, 30)
+            ids["unwanted"] = await published(sender, 10)
+            assert (await far.frame()).body == b"30"
+            inquiry = network.services[1]._inquiry
+            assert inquiry is not None
+            story = await inquiry.trace(ids["delivered"])
+            assert [stop.broker for stop in story.journey.stops] == [1, 2]
+            assert story.journey.verdict is Verdict.DELIVERED
+            assert (await inquiry.trace(ids["unwanted"])).journey.verdict is Verdict.MATCHED_NOBODY
+            for client in (far, sender):
+                await client.close()
+
+    run(talk)
+    trail = Trail(merged_trail(tmp_path, (1, 2)))
+    story = trail.trace(ids["delivered"])
+    assert [stop.broker for stop in story.journey.stops] == [1, 2]
+    assert story.journey.verdict is Verdict.DELIVERED
+    assert [(broker, one.selector) for (broker, _), one in story.subscribers.items()] == [(2, "price > 20")]
+    assert trail.trace(ids["unwanted"]).journey.verdict is Verdict.MATCHED_NOBODY
     assert trail.warnings == []
 
 

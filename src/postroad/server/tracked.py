@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from postroad.errors import PostroadError
+from postroad.filters import shape_for
 from postroad.server.config import ConfigError
 from postroad.server.extras import has
 from postroad.server.journaling import JournalKeeper, recover
 from postroad.server.keeping import Keeper
-from postroad.tracking import Answer, ExactRecorder, Gap, Subscriber, merged
+from postroad.server.tracking import TrackingConfig
+from postroad.tracking import (
+    Answer,
+    BloomRecorder,
+    ExactRecorder,
+    Gap,
+    HistorySettings,
+    LogRecorder,
+    SealedRecorder,
+    Subscriber,
+    merged,
+)
 from postroad.tracking.journaling import Journaled
 from postroad.trail import DAY_MS, Backlog, Journal, Trail, TrailError, TrailWriter, expire, sweep
 from postroad.trail.coverage import NOT_YET_WRITTEN
@@ -31,8 +44,10 @@ log = logging.getLogger("postroad.tracking")
 # What a recorder holds at the moment; the other counts only rise.
 _HELD = {name: f"{name}_now" for name in ("open_histories", "open_entries", "held_bytes", "pending_jobs")}
 
-# Journal and old files are let go of this often.
+# The journal is let go of this often, as far as the trail has it.
 UPKEEP_SECONDS = 10.0
+# Old files are looked for this often: it reads all of the manifest.
+EXPIRE_SECONDS = 300.0
 
 
 class Tracking:
@@ -70,6 +85,7 @@ class Tracking:
         self._recover = recover
         self._retention = retention
         self._through = 0
+        self._expires_at = 0
         self._upkeep: asyncio.Task[None] | None = None
 
     def _kept(self, through: int) -> None:
@@ -126,7 +142,8 @@ class Tracking:
             try:
                 if self._journal is not None:
                     await self._journal.release(self._through)
-                if self._retention is not None:
+                if self._retention is not None and self._clock() >= self._expires_at:
+                    self._expires_at = self._clock() + int(EXPIRE_SECONDS * 1_000)
                     await self._keeper.in_thread(self._expire)
             except (PostroadError, OSError) as error:
                 log.warning("trail not tidied", extra={"reason": str(error)})
@@ -209,4 +226,23 @@ def make_tracking(config: BrokerConfig, clock: Callable[[], int]) -> Tracking | 
 
 def _recorder(config: BrokerConfig, now: int) -> TrackingRecorder:
     settings = config.tracking
-    return ExactRecorder(config.number, now, int(settings.persist_seconds * 1_000), settings.memory_bytes)
+    persist_ms = int(settings.persist_seconds * 1_000)
+    if settings.recorder in ("auto", "exact"):
+        return ExactRecorder(config.number, now, persist_ms, settings.memory_bytes)
+    histories = HistorySettings(
+        tolerance=settings.skew_tolerance_ms,
+        interval=persist_ms,
+        linger=min(HistorySettings().linger, persist_ms),
+        effective=settings.effective_error,
+        method=settings.method,
+        layout=settings.layout,
+        budget=settings.memory_bytes,
+    )
+    if settings.recorder == "log":
+        return LogRecorder(config.number, histories, now)
+    if settings.recorder == "sealed":
+        return SealedRecorder(config.number, histories, now)
+    if settings.effective_error != TrackingConfig().effective_error:
+        # Other rates than the paper's: as many keys in a filter, and the bits that they need.
+        histories = replace(histories, shape=shape_for(histories.shape.n, histories.rate))
+    return BloomRecorder(config.number, histories, now)

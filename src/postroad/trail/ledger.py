@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["CHECKPOINT_EVERY", "Ledger"]
 
 # A reader of one id reads all changes since the last checkpoint, and a checkpoint rewrites the parts of the days that
-# changed: at one commit a minute this is a quarter of an hour of changes, some tens of kilobytes.
-CHECKPOINT_EVERY = 16
+# changed: 500 kB at the end of a day with a commit a minute and 20 origins. With 8 both costs stay small: up to 8 files
+# of a kilobyte for the reader, some 40 MB a day for the writer.
+CHECKPOINT_EVERY = 8
 # Others commit about once a minute; whoever loses this often in a row is in a loop with somebody.
 MAX_ATTEMPTS = 100
 
