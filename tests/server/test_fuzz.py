@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 from postroad.broker import Limits
 from postroad.server.config import BrokerConfig
 from postroad.server.extras import loop_factory
+from postroad.server.network import Neighbouring, NetworkConfig
+from tests.server import linkstreams
+from tests.server.fleet import free_ports
 from tests.server.scene import PATIENCE, Client, run, service, until
 from tests.server.streams import stream
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 STREAMS = 10_000
 AT_ONCE = 10
 WEB_STREAMS = 500
+LINK_STREAMS = 1_000
 
 HANDSHAKE = (
     b"GET / HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -109,6 +113,62 @@ async def storm(path: Path) -> None:
 
 def test_fuzzed_streams_crash_nothing_leak_nothing_and_do_not_touch_a_good_client(tmp_path: Path) -> None:
     run(lambda: storm(tmp_path), patience=240)
+
+
+async def watch_link(here: Service, there: Service, done: asyncio.Event) -> int:
+    """Publish at one broker and get it at another, one by one; answers how many."""
+    sender, reader = await Client.connect(here.port), await Client.connect(there.port)
+    await reader.subscribe("watch", "linked")
+    await asyncio.sleep(0.5)
+    count = 0
+    while not done.is_set():
+        sender.publish("linked", b"%d" % count)
+        assert (await reader.frame()).body == b"%d" % count
+        count += 1
+        await asyncio.sleep(0)
+    await asyncio.gather(sender.close(), reader.close())
+    return count
+
+
+async def storm_of_links(path: Path) -> None:
+    """Broker 5 has a good neighbour 2, which dials it, and expects a neighbour 1, which the streams say they are."""
+    (port,) = free_ports(1)
+    expected = [Neighbouring(number=number, port=1) for number in (2, linkstreams.STRANGER)]
+    network = NetworkConfig(port=port, neighbours=expected)
+    other = NetworkConfig(neighbours=[Neighbouring(number=linkstreams.BROKER, port=port)])
+    async with (
+        service(path / "5", number=linkstreams.BROKER, network=network) as broker,
+        service(path / "2", number=2, network=other) as good,
+    ):
+        links = broker.links
+        assert links is not None
+        await until(lambda: links.statistics()["links_up"] == 1)
+        done = asyncio.Event()
+        watching = [
+            asyncio.create_task(watch(broker, done)),
+            asyncio.create_task(watch_link(broker, good, done)),
+        ]
+        await until(lambda: good.statistics().subscriptions_now == 1 and broker.statistics().subscriptions_now == 1)
+        files = len(os.listdir("/proc/self/fd"))
+
+        async def fuzz_links(seed: int) -> None:
+            rng = random.Random(seed)
+            for _ in range(LINK_STREAMS // AT_ONCE):
+                await pour(port, linkstreams.stream(rng), rude=rng.random() < 0.1)
+
+        await asyncio.gather(*(fuzz_links(seed) for seed in range(AT_ONCE)))
+        done.set()
+        assert min(await asyncio.gather(*watching)) > 20
+        await until(lambda: len(links._connections) == 1)
+        assert links.statistics()["internal_errors"] == 0
+        assert [each.up_now for each in links.neighbours()] == [False, True]
+        # The streams came as far as the core, and nothing of theirs is left.
+        assert links.neighbours()[0].received_frames > 100
+        assert len(os.listdir("/proc/self/fd")) <= files
+
+
+def test_fuzzed_streams_on_links_crash_nothing_leak_nothing_and_touch_no_good_link(tmp_path: Path) -> None:
+    run(lambda: storm_of_links(tmp_path), patience=240)
 
 
 def test_a_part_of_the_streams_does_no_harm_on_uvloop_either(tmp_path: Path) -> None:

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from postroad.errors import PostroadError
-from postroad.server import BrokerConfig, Service
-from postroad.server.network import Neighbouring, NetworkConfig, NetworkStrategy, check_network
+from postroad.server import BrokerConfig, ConfigError, Service
+from postroad.server.links import MOST_STRANGERS
+from postroad.server.metrics import metrics_text
+from postroad.server.network import LinkTlsConfig, Neighbouring, NetworkConfig, NetworkStrategy, check_network
 from postroad.server.status import status
 from postroad.topology import Graph, line, ring
-from tests.server.scene import Client, run, until
+from tests.server import scene
+from tests.server.fleet import free_ports
+from tests.server.linkstreams import handshake, hello
+from tests.server.scene import PATIENCE, Client, run, until
+from tests.server.test_tls import Papers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class LiveNetwork:
@@ -41,6 +37,7 @@ class LiveNetwork:
         self.path = path
         self.strategy = strategy
         self.secrets = dict.fromkeys(graph.brokers, secret)
+        self.papers: dict[int, Papers] = {}
         self.ports = dict(zip(graph.brokers, free_ports(len(graph.brokers)), strict=True))
         self.services: dict[int, Service] = {}
 
@@ -50,7 +47,11 @@ class LiveNetwork:
             for other, cost in self.graph.neighbours(number).items()
         ]
         network = NetworkConfig(
-            port=self.ports[number], secret=self.secrets[number], strategy=self.strategy, neighbours=neighbours
+            port=self.ports[number],
+            secret=self.secrets[number],
+            tls=self.papers[number].for_links() if number in self.papers else None,
+            strategy=self.strategy,
+            neighbours=neighbours,
         )
         data = str(self.path / str(number))
         service = Service(BrokerConfig(number=number, port=0, data=data, network=network, **self.settings))
@@ -166,3 +167,115 @@ def test_links_to_other_machines_need_a_secret() -> None:
     with pytest.raises(PostroadError, match=r"192\.0\.2\.1 is another machine, so links need a secret"):
         check_network(NetworkConfig(neighbours=neighbours))
     check_network(NetworkConfig(neighbours=neighbours, secret="s"))
+    check_network(NetworkConfig(neighbours=neighbours, tls=LinkTlsConfig(certificate="c", key="k", ca="a")))
+
+
+def test_links_speak_tls_with_certificates_of_both_ends(tmp_path: Path) -> None:
+    async def talk() -> None:
+        network = LiveNetwork(line(3), tmp_path, NetworkStrategy.DRP, "a secret that all brokers share")
+        papers = Papers(tmp_path)
+        network.papers = {1: papers, 2: papers, 3: Papers(tmp_path / "others")}
+        try:
+            for number in (1, 2, 3):
+                await network.start(number)
+            first, second, third = (service.links for service in network.services.values())
+            assert first is not None
+            assert second is not None
+            assert third is not None
+            await until(lambda: first.statistics()["links_up"] == 1)
+            far = await subscriber(network.services[2])
+            await asyncio.sleep(0.4)
+            sender = await Client.connect(network.services[1].port)
+            sender.publish("quotes", b"x" * 300_000)
+            assert (await far.frame()).body == b"x" * 300_000
+            # Broker 3 has a certificate that nobody here vouches for.
+            await asyncio.sleep(0.5)
+            assert (second.statistics()["links_up"], third.statistics()["links_up"]) == (1, 0)
+            for client in (far, sender):
+                await client.close()
+        finally:
+            for service in network.services.values():
+                await service.stop()
+
+    run(talk)
+
+
+def test_a_certificate_for_links_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
+    nowhere = str(tmp_path / "nowhere.pem")
+    network = NetworkConfig(tls=LinkTlsConfig(certificate=nowhere, key=nowhere, ca=nowhere))
+    with pytest.raises(ConfigError, match=r"network\.tls: certificate .*nowhere\.pem"):
+        Service(BrokerConfig(data=str(tmp_path), network=network))
+
+
+def test_status_and_metrics_tell_of_each_link(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with live(line(2), tmp_path) as network:
+            far = await subscriber(network.services[2])
+            await network.converged()
+            sender = await Client.connect(network.services[1].port)
+            for _ in range(3):
+                sender.publish("quotes", b"x")
+                await far.frame()
+            found = status(network.services[1])
+            assert found.network is not None
+            (link,) = found.network.neighbours
+            assert (link.neighbour, link.up_now, link.sent_messages, link.shed_messages) == (2, True, 3, 0)
+            text = metrics_text(found).decode()
+            assert 'postroad_link_sent_messages_total{broker="1",neighbour="2"} 3.0' in text
+            assert 'postroad_link_up{broker="1",neighbour="2"} 1.0' in text
+            assert 'postroad_relay_sent_total{broker="1"} 3.0' in text
+            for client in (far, sender):
+                await client.close()
+
+    run(talk)
+
+
+def link_to_broker_5(path: Path) -> contextlib.AbstractAsyncContextManager[Service]:
+    neighbours = [Neighbouring(number=1, port=1)]
+    return scene.service(path, number=5, network=NetworkConfig(neighbours=neighbours))
+
+
+@pytest.mark.parametrize(
+    ("stream", "said"),
+    [
+        (b"\x00\x08\x00\x00\x01\x00\x00\x00", b"a HELLO frame of 2,048 bytes; the limit is 1,024 before the handshake"),
+        (
+            handshake(7) + b"\x00\x00\x00\x04\x03\x00\x00\x00",
+            b"a DATA frame of 67,108,864 bytes; the limit is 33,554,432",
+        ),
+        (b"GET / HTTP/1.1\r\n\r\n", b"is the peer a broker?"),
+        (hello(7, broker=2), b"broker 2 is not expected on this link"),
+    ],
+    ids=["hello", "data", "http", "stranger"],
+)
+def test_what_a_link_refuses_is_told_and_only_that_connection_closes(
+    tmp_path: Path, stream: bytes, said: bytes
+) -> None:
+    async def talk() -> None:
+        async with link_to_broker_5(tmp_path) as broker:
+            client = await Client.connect(broker.port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.link_port)
+            writer.write(stream)
+            answer = await asyncio.wait_for(reader.read(), PATIENCE)
+            assert said in answer
+            writer.close()
+            await client.subscribe("s", "a")
+            client.publish("a", b"still here")
+            assert (await client.frame()).body == b"still here"
+            await client.close()
+
+    run(talk)
+
+
+def test_connections_without_a_handshake_are_bounded(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with link_to_broker_5(tmp_path) as broker:
+            waiting = [await asyncio.open_connection("127.0.0.1", broker.link_port) for _ in range(MOST_STRANGERS + 1)]
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.link_port)
+            assert b"connections wait for their handshakes" in await asyncio.wait_for(reader.read(), PATIENCE)
+            for _, each in [*waiting, (reader, writer)]:
+                each.close()
+            assert broker.links is not None
+            assert broker.links.statistics()["connections_turned_away"] == 1
+
+    run(talk)

@@ -10,6 +10,7 @@ import trustme
 from websockets.asyncio.client import connect
 
 from postroad.server import BrokerConfig, ConfigError, Service, TlsConfig
+from postroad.server.network import LinkTlsConfig
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ class Papers:
     def config(self, client_ca: Path | None = None) -> TlsConfig:
         ca = None if client_ca is None else str(client_ca)
         return TlsConfig(certificate=str(self.certificate), key=str(self.key), client_ca=ca)
+
+    def for_links(self) -> LinkTlsConfig:
+        return LinkTlsConfig(certificate=str(self.certificate), key=str(self.key), ca=str(self.ca))
 
     def client_context(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=str(self.ca))

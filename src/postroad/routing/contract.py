@@ -149,5 +149,9 @@ class Strategy(Protocol):
     def leave(self, now: int) -> Reaction:
         """The broker is about to go, in order."""
 
+    @property
+    def membership(self) -> int:
+        """Stands for the brokers that are known; another number when they are others. 0 where nobody keeps count."""
+
     def statistics(self) -> dict[str, int]:
         """Counters and sizes by name."""

@@ -141,6 +141,11 @@ class Drp:
         """Tell the others."""
         return self.link_state.leave(now)
 
+    @property
+    def membership(self) -> int:
+        """A digest of the brokers that link state knows."""
+        return self.link_state.membership
+
     def statistics(self) -> dict[str, int]:
         """Brokers within reach, links, and the window of ids."""
         routes = self.link_state.routes

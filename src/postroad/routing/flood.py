@@ -90,6 +90,11 @@ class Flood:
         """Nobody needs to know."""
         return NOTHING
 
+    @property
+    def membership(self) -> int:
+        """Nobody keeps count."""
+        return 0
+
     def statistics(self) -> dict[str, int]:
         """Links and the window of ids."""
         return {"links": len(self._links), **self._seen.statistics()._asdict()}

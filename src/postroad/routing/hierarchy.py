@@ -206,6 +206,11 @@ class Hierarchical:
         """Tell the neighbours not to wait."""
         return Reaction([(link, Detach()) for link in sorted(self._links())])
 
+    @property
+    def membership(self) -> int:
+        """Nobody keeps count."""
+        return 0
+
     def statistics(self) -> dict[str, int]:
         """Neighbours by role, patterns, and the window of ids."""
         sizes = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["ServerStatistics"]
+__all__ = ["LinkStatistics", "ServerStatistics"]
 
 
 class ServerStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -14,3 +14,39 @@ class ServerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     connections: int
     connections_turned_away: int
     internal_errors: int
+
+
+class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """One link. Counts since the start, except where a field says "now".
+
+    Attributes:
+        neighbour: the broker at the other end.
+        up_now: whether it works.
+        crowded_now: local publishers wait for room.
+        sent_messages, sent_frames: handed to the link.
+        resent_frames: sent once more after a cut.
+        returned_frames: taken back, to go another way.
+        shed_messages: did not fit.
+        held_messages_now, held_frames_now, held_bytes_now: kept until the neighbour has them (custody: is done with
+            them).
+        received_frames: came from the neighbour.
+        repeated_frames: came although they had come before.
+        unsettled_frames_now: came, and this broker is not done with them.
+        restarts: how often the neighbour came back as another process.
+    """
+
+    neighbour: int
+    up_now: bool
+    crowded_now: bool
+    sent_messages: int
+    sent_frames: int
+    resent_frames: int
+    returned_frames: int
+    shed_messages: int
+    held_messages_now: int
+    held_frames_now: int
+    held_bytes_now: int
+    received_frames: int
+    repeated_frames: int
+    unsettled_frames_now: int
+    restarts: int

@@ -11,22 +11,25 @@ import asyncio
 import logging
 import random
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from postroad.errors import PostroadError
 from postroad.protocols import link
 from postroad.routing.frames import decode_frame, encode_frame
 from postroad.routing.sets import Destinations
+from postroad.server.counts import LinkStatistics
+from postroad.server.peering import LinkConnection
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable
 
     from postroad.broker import Outbox, Relay, Sending
     from postroad.broker.consignments import Consignment
     from postroad.server.network import Neighbouring, NetworkConfig
+    from postroad.server.tls import LinkTls
 
-__all__ = ["LinkConnection", "Links"]
+__all__ = ["Links"]
 
 log = logging.getLogger("postroad.links")
 
@@ -34,8 +37,9 @@ log = logging.getLogger("postroad.links")
 # way, in heart-beats. A cut connection is dialled again within 0.1 s; what waits longer comes later than it must, and
 # the longer it waits the more ids its destinations must remember to know it again.
 GIVE_UP_BEATS = 1
-# A neighbour that does not read what it is sent is not waited for: the connection is cut after this.
-CLOSE_SECONDS = 2.0
+# Connections that have not proved who they are, beside one for each neighbour: each may hold a file and a kilobyte for
+# as long as a handshake may take.
+MOST_STRANGERS = 64
 # How often links are looked after: about as often as the other end wants to hear how far its frames got.
 TICK_SECONDS = 0.025
 # The kinds of control frames: of routing, and questions about messages.
@@ -53,7 +57,10 @@ class Links:
         carry_out: does what the core says.
         clock: the time in milliseconds since 1970, UTC, for messages.
         timer: milliseconds that only go forward, for connections.
-        tls: how to wrap connections that are dialled; None for none.
+        tls: how to wrap connections; None for none.
+
+    Attributes:
+        certificate: what this broker shows when others dial it.
     """
 
     def __init__(
@@ -64,7 +71,7 @@ class Links:
         carry_out: Callable[[Outbox], None],
         clock: Callable[[], int],
         timer: Callable[[], int],
-        tls: ssl.SSLContext | None = None,
+        tls: LinkTls | None = None,
     ) -> None:
         self.number = number
         self.timer = timer
@@ -72,7 +79,8 @@ class Links:
         self._config = config
         self._carry_out = carry_out
         self._clock = clock
-        self._tls = tls
+        self._tls = None if tls is None else tls.dialling
+        self.certificate = b"" if tls is None else tls.certificate
         self._epoch = clock()
         secret = config.secret
         self._identity = link.Identity(
@@ -96,6 +104,7 @@ class Links:
         # Neighbours whose links keep local publishers waiting.
         self._crowded: set[int] = set()
         self.stopping = False
+        self._turned_away = self._internal_errors = 0
 
     # --- start and stop --------------------------------------------------------------------------------------------
 
@@ -160,18 +169,27 @@ class Links:
 
     # --- connections -----------------------------------------------------------------------------------------------
 
-    def conversation(self, connection: LinkConnection, dialling: bool) -> link.LinkConversation:
+    def conversation(self, connection: LinkConnection, dialling: bool, binding: bytes) -> link.LinkConversation:
         """A new connection, dialled or accepted."""
         made = link.LinkConversation(
-            self._identity,
+            replace(self._identity, binding=binding),
             self._neighbour,
             dialling=dialling,
             nonce=secrets.token_bytes(32),
             now=self.timer(),
             expected=self._known,
         )
+        strangers = sum(known.neighbour is None for known in self._connections)
         self._connections[made] = connection
+        if not dialling and strangers >= MOST_STRANGERS + len(self._known):
+            self._turned_away += 1
+            connection.write(made.bye(link.Reason.REFUSED, f"{strangers} connections wait for their handshakes; later"))
+            connection.close()
         return made
+
+    def count_internal_error(self) -> None:
+        """A defect closed a connection."""
+        self._internal_errors += 1
 
     def _neighbour(self, number: int) -> link.Neighbour:
         if number not in self._neighbours:
@@ -296,7 +314,13 @@ class Links:
     def _send(self, sending: Sending, now: int) -> None:
         number, conversation = sending.link, self._current(sending.link)
         sender = self._neighbour(number).sender
-        what = (sending.batch, sending.rows, sending.destinations.sets, sending.destinations.lines, 0)
+        what = (
+            sending.batch,
+            sending.rows,
+            sending.destinations.sets,
+            sending.destinations.lines,
+            self._relay.strategy.membership,
+        )
         mark, returned = sending.consignment, sending.returned
         if conversation is not None:
             sent = conversation.send(*what, now, mark=mark, returned=returned)
@@ -344,60 +368,40 @@ class Links:
 
     def statistics(self) -> dict[str, int]:
         """Counts for people and for metrics."""
-        return {"links_up": len(self._up), "links_known": len(self._known)}
+        return {
+            "links_up": len(self._up),
+            "links_known": len(self._known),
+            "links_crowded": len(self._crowded),
+            "connections_turned_away": self._turned_away,
+            "internal_errors": self._internal_errors,
+        }
+
+    def neighbours(self) -> list[LinkStatistics]:
+        """Counts of each link, by the neighbour's number."""
+        return [self._link(number) for number in sorted({*self._known, *self._neighbours})]
+
+    def _link(self, number: int) -> LinkStatistics:
+        neighbour = self._neighbour(number)
+        sent, received = neighbour.sender.statistics(), neighbour.receiver.statistics()
+        return LinkStatistics(
+            neighbour=number,
+            up_now=number in self._up,
+            crowded_now=number in self._crowded,
+            sent_messages=sent.sent_rows,
+            sent_frames=sent.sent_frames,
+            resent_frames=sent.resent_frames,
+            returned_frames=sent.returned_frames,
+            shed_messages=sent.refused_rows,
+            held_messages_now=sent.held_rows,
+            held_frames_now=sent.held_frames,
+            held_bytes_now=sent.held_bytes,
+            received_frames=received.received_frames,
+            repeated_frames=received.repeated_frames,
+            unsettled_frames_now=received.unsettled_frames,
+            restarts=received.restarts,
+        )
 
 
 def _peer(conversation: link.LinkConversation) -> int:
     assert conversation.peer is not None
     return conversation.peer.broker
-
-
-class LinkConnection(asyncio.Protocol):
-    """One connection to a neighbour.
-
-    Attributes:
-        gone: set when the connection is over.
-        was_open: whether its handshake was ever done.
-    """
-
-    def __init__(self, links: Links, *, dialling: bool) -> None:
-        self._links = links
-        self._dialling = dialling
-        self._transport: asyncio.Transport | None = None
-        self._conversation: link.LinkConversation | None = None
-        self.gone = asyncio.Event()
-        self.was_open = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        if self._links.stopping:
-            self._transport.abort()
-            return
-        self._conversation = self._links.conversation(self, self._dialling)
-        self.write(self._conversation.begin())
-
-    def data_received(self, data: bytes) -> None:
-        conversation = self._conversation
-        assert conversation is not None
-        heard = conversation.receive(data, self._links.timer())
-        self.was_open = self.was_open or heard.opened
-        self._links.heard(conversation, heard)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._conversation is not None:
-            self._links.lost(self._conversation)
-        self.gone.set()
-
-    def write(self, data: bytes | memoryview) -> None:
-        assert self._transport is not None
-        if data and not self._transport.is_closing():
-            self._transport.write(data)
-
-    def close(self, *, at_once: bool = False) -> None:
-        """Send what is written and close; in any case soon, because a peer that does not read would take for ever."""
-        assert self._transport is not None
-        if at_once:
-            self._transport.abort()
-        else:
-            self._transport.close()
-            asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._transport.abort)

@@ -8,6 +8,8 @@ import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from postroad.server.counts import LinkStatistics
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -26,21 +28,35 @@ class _Counts:
         broker = str(self._status.broker)
         for statistics in (self._status.statistics, self._status.server):
             for name, value in msgspec.structs.asdict(statistics).items():
-                yield _metric(name, float(value), broker)
+                yield _metric(name, broker, float(value))
         for name, value in (self._status.tracking or {}).items():
             if not isinstance(value, str):
-                yield _metric(f"tracking_{name}", float(value), broker)
+                yield _metric(f"tracking_{name}", broker, float(value))
+        network = self._status.network
+        if network is None:
+            return
+        for name, value in network.relay.items():
+            yield _metric(f"relay_{name}", broker, float(value))
+        links = [(str(each.neighbour), msgspec.structs.asdict(each)) for each in network.neighbours]
+        for name in LinkStatistics.__struct_fields__[1:]:
+            yield _metric(f"link_{name}", broker, *((number, float(counts[name])) for number, counts in links))
 
 
-def _metric(name: str, value: float, broker: str) -> Metric:
+def _metric(name: str, broker: str, *values: float | tuple[str, float]) -> Metric:
+    """One metric; with a value for each neighbour, or one alone."""
     words = name.replace("_", " ")
+    labels = ["broker"] if values and isinstance(values[0], float) else ["broker", "neighbour"]
     metric: CounterMetricFamily | GaugeMetricFamily
     if name.endswith("_now"):
-        metric = GaugeMetricFamily(f"postroad_{name.removesuffix('_now')}", words, labels=["broker"])
+        metric = GaugeMetricFamily(f"postroad_{name.removesuffix('_now')}", words, labels=labels)
     else:
         # The library adds `_total`.
-        metric = CounterMetricFamily(f"postroad_{name}", f"{words} since the start", labels=["broker"])
-    metric.add_metric([broker], value)
+        metric = CounterMetricFamily(f"postroad_{name}", f"{words} since the start", labels=labels)
+    for value in values:
+        if isinstance(value, float):
+            metric.add_metric([broker], value)
+        else:
+            metric.add_metric([broker, value[0]], value[1])
     return metric
 
 

@@ -10,7 +10,7 @@ import msgspec
 from postroad.errors import PostroadError
 from postroad.topology import DEFAULT_COST, Delivery, Settings, Station
 
-__all__ = ["Neighbouring", "NetworkConfig", "NetworkStrategy", "check_network"]
+__all__ = ["LinkTlsConfig", "Neighbouring", "NetworkConfig", "NetworkStrategy", "check_network"]
 
 
 class NetworkStrategy(Enum):
@@ -40,6 +40,21 @@ class Neighbouring(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     standby: bool = False
 
 
+class LinkTlsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """TLS for links; both ends show a certificate.
+
+    Attributes:
+        certificate: a PEM file: this broker's certificate for the host that neighbours dial, then those that vouch for
+            it.
+        key: a PEM file with the key of the certificate, without a password.
+        ca: a PEM file: who vouches for the certificates of the network's brokers. Nobody else is believed.
+    """
+
+    certificate: str
+    key: str
+    ca: str
+
+
 class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A network of brokers.
 
@@ -47,7 +62,8 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         name: brokers of another name are refused.
         host: the address to listen on for links.
         port: the port for links; 0 takes a free one.
-        secret: what all brokers share; needed unless all are on this machine.
+        secret: what all brokers share; needed, or certificates, unless all are on this machine.
+        tls: certificates; links then speak TLS and nothing else.
         strategy: how messages find their way.
         delivery: what a crash may lose.
         settings: what all brokers of the network agree on.
@@ -59,6 +75,7 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     host: str = "127.0.0.1"
     port: int = 0
     secret: str | None = None
+    tls: LinkTlsConfig | None = None
     strategy: NetworkStrategy = NetworkStrategy.DRP
     delivery: Delivery = "relay"
     settings: Settings = Settings()
@@ -67,16 +84,18 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 def check_network(config: NetworkConfig) -> None:
-    """Nobody joins without a secret, except on loopback.
+    """Nobody joins without a secret or a certificate, except on loopback.
 
     Raises:
-        PostroadError: an address is not this machine's own, and there is no secret.
+        PostroadError: an address is not this machine's own, and there is neither.
     """
-    if config.secret is not None:
+    if config.secret is not None or config.tls is not None:
         return
     for host in (config.host, *(neighbour.host for neighbour in config.neighbours)):
         if not _is_loopback(host):
-            raise PostroadError(f"network: {host} is another machine, so links need a secret; set network.secret")
+            raise PostroadError(
+                f"network: {host} is another machine, so links need a secret; set network.secret or network.tls"
+            )
 
 
 def _is_loopback(host: str) -> bool:

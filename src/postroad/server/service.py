@@ -18,14 +18,15 @@ from postroad.server.conversation import Conversation, Terms
 from postroad.server.counts import ServerStatistics
 from postroad.server.extras import check_extras
 from postroad.server.inquiry import Inquiry
-from postroad.server.links import LinkConnection, Links
+from postroad.server.links import Links
 from postroad.server.network import check_network
+from postroad.server.peering import LinkConnection
 from postroad.server.reservation import Reservation
 from postroad.server.sampling import Sampler
 from postroad.server.station import Station, steady_clock, wall_clock
 from postroad.server.status import status
 from postroad.server.tcp import CLOSE_SECONDS, READ_BYTES, StompConnection
-from postroad.server.tls import server_context
+from postroad.server.tls import link_tls, server_context
 from postroad.server.tracked import make_tracking
 from postroad.server.watching import Watch
 from postroad.tracking import journey_document
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from postroad.routing.contract import Interested, Strategy
     from postroad.server.config import BrokerConfig
     from postroad.server.network import NetworkConfig
+    from postroad.server.tls import LinkTls
     from postroad.server.tracked import Tracking
     from postroad.tracking import Exploration
 
@@ -87,6 +89,7 @@ class Service:
             recorder=None if self._tracking is None else self._tracking.recorder,
         )
         self._station = Station(core, wall_clock, self.timer)
+        self._link_tls: LinkTls | None = None
         self._links = None if config.network is None else self._linked(core, config.network)
         self._connections: dict[Conversation, StompConnection] = {}
         self._empty = asyncio.Event()
@@ -116,7 +119,8 @@ class Service:
             )
 
         relay = Relay(core, strategy, scheme_of(network.settings))
-        links = Links(number, relay, network, self._station.carry_out, wall_clock, self.timer)
+        self._link_tls = link_tls(network.tls)
+        links = Links(number, relay, network, self._station.carry_out, wall_clock, self.timer, self._link_tls)
         self._station.links = links
         return links
 
@@ -246,7 +250,10 @@ class Service:
     async def _listen_for_links(self, links: Links, network: NetworkConfig) -> asyncio.Server:
         async def listen(port: int) -> asyncio.Server:
             return await asyncio.get_running_loop().create_server(
-                lambda: LinkConnection(links, dialling=False), network.host, port
+                lambda: LinkConnection(links, dialling=False),
+                network.host,
+                port,
+                ssl=None if self._link_tls is None else self._link_tls.listening,
             )
 
         return await _listening("network.port", network.port, listen)

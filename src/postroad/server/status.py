@@ -11,7 +11,7 @@ import postroad
 
 if TYPE_CHECKING:
     from postroad.broker import BrokerStatistics, Limits, Session, Subscription
-    from postroad.server.counts import ServerStatistics
+    from postroad.server.counts import LinkStatistics, ServerStatistics
     from postroad.server.service import Service
 
 __all__ = ["NetworkStatus", "SessionStatus", "Status", "SubscriptionStatus", "status"]
@@ -58,14 +58,18 @@ class NetworkStatus(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: of the network.
         strategy: how messages find their way.
-        links: counts of the links.
+        delivery: what a crash may lose.
+        links: counts of the links together.
+        neighbours: and of each.
         relay: counts of the messages that went over them.
         routing: what the strategy says of itself; with `drp`, `reached` counts the other brokers within reach.
     """
 
     name: str
     strategy: str
+    delivery: str
     links: dict[str, int]
+    neighbours: list[LinkStatistics]
     relay: dict[str, int]
     routing: dict[str, int]
 
@@ -127,7 +131,9 @@ def _network(service: Service) -> NetworkStatus | None:
     return NetworkStatus(
         name=config.name,
         strategy=config.strategy.value,
+        delivery=config.delivery,
         links=links.statistics(),
+        neighbours=links.neighbours(),
         relay=relay.statistics()._asdict(),
         routing=relay.strategy.statistics(),
     )

@@ -1,16 +1,18 @@
-"""TLS contexts for the ports that clients connect to."""
+"""TLS contexts for the ports that clients connect to, and for links between brokers."""
 
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.server.config import ConfigError
 
 if TYPE_CHECKING:
     from postroad.server.config import TlsConfig
+    from postroad.server.network import LinkTlsConfig
 
-__all__ = ["server_context"]
+__all__ = ["LinkTls", "link_tls", "server_context"]
 
 
 def server_context(config: TlsConfig | None) -> ssl.SSLContext | None:
@@ -21,22 +23,62 @@ def server_context(config: TlsConfig | None) -> ssl.SSLContext | None:
     """
     if config is None:
         return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context = _context(ssl.Purpose.CLIENT_AUTH, "tls", config.certificate, config.key)
+    if config.client_ca is not None:
+        _believe(context, "tls: client_ca", config.client_ca)
+    return context
+
+
+class LinkTls(NamedTuple):
+    """How links are wrapped: when this broker is dialled, when it dials, and the certificate it shows (DER)."""
+
+    listening: ssl.SSLContext
+    dialling: ssl.SSLContext
+    certificate: bytes
+
+
+def link_tls(config: LinkTlsConfig | None) -> LinkTls | None:
+    """Contexts for links, where both ends show certificates that the network's own authority vouches for.
+
+    Raises:
+        ConfigError: a file cannot be read, or is not what it should be.
+    """
+    if config is None:
+        return None
+    listening, dialling = (
+        _context(purpose, "network.tls", config.certificate, config.key)
+        for purpose in (ssl.Purpose.CLIENT_AUTH, ssl.Purpose.SERVER_AUTH)
+    )
+    for context in (listening, dialling):
+        _believe(context, "network.tls: ca", config.ca)
+    # The file was read above; its first certificate is the broker's own.
+    end = "-----END CERTIFICATE-----"
+    text = Path(config.certificate).read_text("ascii")
+    own = ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN") : text.index(end)] + end)
+    return LinkTls(listening, dialling, own)
+
+
+def _context(purpose: ssl.Purpose, what: str, certificate: str, key: str) -> ssl.SSLContext:
+    # `create_default_context` would take the system's authorities for links as well.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if purpose is ssl.Purpose.CLIENT_AUTH else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(config.certificate, config.key, password=_no_password)
+        context.load_cert_chain(certificate, key, password=_no_password)
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"tls: certificate {config.certificate} with key {config.key}: {error}; "
+            f"{what}: certificate {certificate} with key {key}: {error}; "
             "both are PEM files, and the key belongs to the certificate and has no password"
         ) from error
-    if config.client_ca is not None:
-        try:
-            context.load_verify_locations(config.client_ca)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"tls: client_ca {config.client_ca}: {error}; it is a PEM file") from error
-        context.verify_mode = ssl.CERT_REQUIRED
     return context
+
+
+def _believe(context: ssl.SSLContext, what: str, authorities: str) -> None:
+    """Ask the other end for a certificate of these."""
+    try:
+        context.load_verify_locations(authorities)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{what} {authorities}: {error}; it is a PEM file") from error
+    context.verify_mode = ssl.CERT_REQUIRED
 
 
 def _no_password() -> bytes:
