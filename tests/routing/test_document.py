@@ -22,6 +22,6 @@ def test_plan_in_the_document_can_be_read() -> None:
 
 
 def test_document_names_every_method_of_the_contract() -> None:
-    methods = {name for name in vars(Strategy) if not name.startswith("_")} - {"statistics"}
+    methods = {name for name in vars(Strategy) if not name.startswith("_")} - {"membership", "statistics"}
     section = DOCUMENT.read_text("utf-8").split("## The contract")[1].split("\n**`Routed`**")[0]
     assert set(re.findall(r"`(\w+)\(", section)) == methods

@@ -148,13 +148,16 @@ class Fleet:
         for number in numbers:
             output = self._processes[number].stdout
             assert output is not None
-            port, admin = (await asyncio.wait_for(output.readline(), 3 * PATIENCE)).split()
+            line = await asyncio.wait_for(output.readline(), 3 * PATIENCE)
+            assert line, f"broker {number} did not start; its log is on stderr"
+            port, admin = line.split()
             self._ports[number] = int(port), int(admin)
 
     async def kill(self, number: int) -> None:
         """As `kill -9` does."""
         process = self._processes.pop(number)
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
         await process.wait()
 
     def freeze(self, number: int) -> None:

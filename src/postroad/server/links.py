@@ -40,6 +40,8 @@ GIVE_UP_BEATS = 1
 # Connections that have not proved who they are, beside one for each neighbour: each may hold a file and a kilobyte for
 # as long as a handshake may take.
 MOST_STRANGERS = 64
+# How long a broker that stops waits for its neighbours to take what it keeps for them: a few round trips of any link.
+STOP_MS = 1_000
 # How often links are looked after: about as often as the other end wants to hear how far its frames got.
 TICK_SECONDS = 0.025
 # The kinds of control frames: of routing, and questions about messages.
@@ -116,7 +118,8 @@ class Links:
         self._ticker = asyncio.create_task(self._tick_for_ever())
 
     async def stop(self) -> None:
-        """Say goodbye to every neighbour."""
+        """Let neighbours take what is kept for them, for a moment, and say goodbye to every one."""
+        await self._emptied()
         self.stopping = True
         for task in (*self._dialling.values(), *([] if self._ticker is None else [self._ticker])):
             task.cancel()
@@ -125,6 +128,14 @@ class Links:
             connection.write(conversation.bye(link.Reason.CLOSING, "this broker is stopping"))
             connection.close()
         await asyncio.sleep(0)
+
+    async def _emptied(self) -> None:
+        """Wait until nothing is kept for those who could take it; not long, since clients may go on publishing."""
+        until = self.timer() + STOP_MS
+        for number in list(self._up):
+            sender = self._neighbour(number).sender
+            while number in self._up and sender.statistics().held_frames and self.timer() < until:  # noqa: ASYNC110
+                await asyncio.sleep(TICK_SECONDS)
 
     def _dial(self, neighbour: Neighbouring) -> None:
         if neighbour.number not in self._dialling and not self.stopping:
@@ -146,9 +157,9 @@ class Links:
         if (task := self._dialling.pop(number, None)) is not None:
             task.cancel()
         if (conversation := self._current(number)) is not None:
-            connection = self._connections[conversation]
-            connection.write(conversation.bye(link.Reason.CLOSING, "this link is not needed any more"))
-            connection.close()
+            bye = conversation.bye(link.Reason.CLOSING, "this link is not needed any more")
+            self._connections[conversation].write(bye)
+            self._end(conversation)
 
     async def _keep_dialling(self, neighbour: Neighbouring) -> None:
         attempt = 0
@@ -199,7 +210,9 @@ class Links:
 
     def heard(self, conversation: link.LinkConversation, heard: link.Heard) -> None:
         """A read, or a tick, brought this."""
-        connection = self._connections[conversation]
+        connection = self._connections.get(conversation)
+        if connection is None:
+            return
         for data in heard.output:
             connection.write(data)
         if heard.opened:
@@ -211,7 +224,13 @@ class Links:
         self._settle()
         if heard.error is not None:
             log.warning("link closed", extra={"reason": str(heard.error)})
-            connection.close(at_once=heard.error.reason is link.Reason.SILENT)
+            self._end(conversation, at_once=heard.error.reason is link.Reason.SILENT)
+
+    def _end(self, conversation: link.LinkConversation, *, at_once: bool = False) -> None:
+        """Close a connection. What is kept for its neighbour does not wait until the socket is gone."""
+        if conversation in self._connections:
+            self._connections[conversation].close(at_once=at_once)
+            self.lost(conversation)
 
     def _opened(self, conversation: link.LinkConversation, heard: link.Heard) -> None:
         number = _peer(conversation)
@@ -244,8 +263,9 @@ class Links:
             self.carry(self._relay.receive(frame.batch, destinations, number, now, consignment))
         except PostroadError as error:
             log.warning("neighbour refused", extra={"neighbour": number, "reason": str(error)})
-            self._connections[conversation].write(conversation.bye(link.Reason.FAULT, str(error)[:200]))
-            self._connections[conversation].close()
+            if conversation in self._connections:
+                self._connections[conversation].write(conversation.bye(link.Reason.FAULT, str(error)[:200]))
+                self._end(conversation)
 
     def _let_go(self, number: int) -> None:
         """A neighbour has confirmed frames, or they were taken back: there may be room again."""
@@ -262,7 +282,9 @@ class Links:
             self._neighbours[consignment.link].receiver.settle(consignment.epoch, consignment.number)
 
     def lost(self, conversation: link.LinkConversation) -> None:
-        """A connection is gone."""
+        """A connection is gone, or about to go."""
+        if conversation not in self._connections:
+            return
         was_open = conversation.open
         number = _peer(conversation) if conversation.neighbour is not None else 0
         conversation.closed()
@@ -350,7 +372,12 @@ class Links:
     async def _tick_for_ever(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            self.tick()
+            try:
+                self.tick()
+            except Exception:
+                # A defect of ours; without ticks every link would be taken for dead.
+                log.exception("internal error")
+                self.count_internal_error()
 
     def tick(self) -> None:
         """Heart-beats, routing's own time, and neighbours that stay away."""

@@ -1,0 +1,64 @@
+"""What docs/links.md says is true."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from postroad.broker.consignments import QUEUE_WAIT_MS
+from postroad.broker.relaying import HELD_MS, MAX_HELD, MAX_HELD_BYTES
+from postroad.broker.strategies import CUSTODY_WINDOW
+from postroad.protocols.link import SenderLimits
+from postroad.protocols.link.limits import (
+    CROWDED,
+    HANDSHAKE_TIMEOUT_MS,
+    MAX_HANDSHAKE_FRAME_BYTES,
+    MAX_HELD_FRAMES,
+    MAX_LINK_FRAME_BYTES,
+    RELAXED,
+)
+from postroad.routing.window import DEFAULT_WINDOW
+from postroad.server import read_config
+from postroad.server.counts import LinkStatistics
+from postroad.server.links import MOST_STRANGERS
+from postroad.server.peering import CLOSE_SECONDS
+from tests.structure.markdown import blocks
+from tests.structure.repository import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DOCUMENT = ROOT / "docs" / "links.md"
+TEXT = DOCUMENT.read_text("utf-8")
+MIB = 1024 * 1024
+
+
+def test_the_settings_can_be_read(tmp_path: Path) -> None:
+    shown = [block.text for block in blocks(DOCUMENT) if block.language == "toml"]
+    file = tmp_path / "broker.toml"
+    file.write_text("\n".join(shown))
+    network = read_config(file).network
+    assert network is not None
+    assert (network.delivery, network.settings.heartbeat_ms, network.neighbours[0].port) == ("custody", 1_000, 61_701)
+    assert network.tls is not None
+
+
+def test_limits_are_those_of_the_code() -> None:
+    held = SenderLimits()
+    for said in (
+        f"| {held.bytes // MIB} MiB, {held.rows:,} messages, {held.frames:,} frames |",
+        f"| {MAX_HELD_FRAMES:,} frames |",
+        f"| {HELD_MS // 1_000} s, {MAX_HELD_BYTES // MIB} MiB, {MAX_HELD:,} messages |",
+        f"| {MAX_LINK_FRAME_BYTES // MIB} MiB; {MAX_HANDSHAKE_FRAME_BYTES // 1024} KiB before the handshake is done |",
+        f"| {MOST_STRANGERS} and one for each neighbour; {HANDSHAKE_TIMEOUT_MS // 1_000} s each |",
+        f"| {CLOSE_SECONDS:.0f} s | cut |",
+        f"{DEFAULT_WINDOW:,} ids of each origin, under custody {CUSTODY_WINDOW:,}",
+        f"waited {QUEUE_WAIT_MS // 1_000} s in a queue",
+    ):
+        assert said in TEXT
+    assert (CROWDED, RELAXED) == (3 / 4, 1 / 2)
+
+
+def test_every_count_of_a_link_is_explained() -> None:
+    section = TEXT.split("| field of a link |")[1]
+    assert set(re.findall(r"`(\w+)`", section)) == set(LinkStatistics.__struct_fields__) - {"neighbour"}
