@@ -81,3 +81,11 @@ def test_states_of_one_filter_count_once() -> None:
     (one,), _ = filters_of("bloom", [7])
     (joined,) = merge_filters([one, one._replace(sealed=one.sealed + 9)])
     assert (joined.entries, joined.data) == (7, one.data)
+
+
+def test_filters_of_equal_bits_and_other_times_both_count() -> None:
+    (one,), ids = filters_of("bloom", [7])
+    moved = one._replace(time_from=one.time_from + 50, time_to=one.time_to + 50, sealed=one.sealed + 9)
+    (joined,) = merge_filters([one, moved])
+    times = np.array([START, START + 50])
+    assert probe(joined, hash_ids(ids[[0, 0]]), times).tolist() == [True, True]

@@ -210,7 +210,7 @@ def without_superseded(segments: Iterable[FilterSegment]) -> list[FilterSegment]
     """Leave out Bloom filters that were stored while still open, where a later state of the same is there.
 
     A filter is an earlier state of another when both belong to one history, were opened at one time, have one shape,
-    and every bit of the one is set in the other: leaving it out can then lose no answer.
+    and every time and every bit of the one is in the other: leaving it out can then lose no answer.
     """
     kept: list[FilterSegment] = []
     states: dict[tuple[int, ...], list[FilterSegment]] = {}
@@ -231,6 +231,9 @@ def without_superseded(segments: Iterable[FilterSegment]) -> list[FilterSegment]
 
 
 def _is_state_of(earlier: FilterSegment, later: FilterSegment) -> bool:
+    inside = earlier.time_from >= later.time_from and earlier.time_to <= later.time_to
+    if not (inside or earlier.time_from > earlier.time_to) or not covers(later, earlier.singles).all():
+        return False
     if len(earlier.data) != len(later.data):
         return False
     one, two = np.frombuffer(earlier.data, np.uint8), np.frombuffer(later.data, np.uint8)
