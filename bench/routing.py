@@ -26,10 +26,12 @@ import numpy as np
 from bench.routing_core import HIERARCHIES, SHAPES, tree_edges
 from postroad.lab.bdrp import Messages, Workload, matches
 from postroad.messages import Batch, Draft
+from postroad.messages.encoding import encode_batch
+from postroad.simulation.network import ROW_BYTES
 from postroad.testing import broker_network
 from postroad.testing.real import RealNetwork
 from postroad.testing.surface import LinkTraffic
-from postroad.testing.virtual import VirtualNetwork
+from postroad.testing.virtual import VirtualNetwork, as_text
 from postroad.topology import Plan
 
 if TYPE_CHECKING:
@@ -213,16 +215,16 @@ def lower_bound(brokers: int, given: Load) -> tuple[int, int]:
 
     A message costs what it costs on a simulated link, without a share in the head of a frame and in sets.
     """
-    from postroad.simulation.network import _ROW_BYTES
-    from postroad.testing.virtual import _as_text
-
     edges = tree_edges(SHAPES[brokers])
     wanted = given.wanted_at(brokers)
     packets = size = 0
-    for row, draft in enumerate(given.drafts):
-        crossed = edges(given.entries[row], tuple((np.flatnonzero(wanted[row]) + 1).tolist()))
-        packets += crossed
-        size += crossed * (Batch.build([_as_text(draft)]).buffer.nbytes + _ROW_BYTES)
+    for start in range(0, len(given.drafts), BATCH):
+        block = [as_text(draft) for draft in given.drafts[start : start + BATCH]]
+        _, lengths = encode_batch(Batch.build(block))
+        for row, length in enumerate(lengths.tolist(), start):
+            crossed = edges(given.entries[row], tuple((np.flatnonzero(wanted[row]) + 1).tolist()))
+            packets += crossed
+            size += crossed * (length + ROW_BYTES)
     return packets, size
 
 

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     # Makes a broker's strategy: its number, the time, and which brokers want a row.
     MakeStrategy = Callable[[int, int, Interested], Strategy]
 
-__all__ = ["SimulatedNetwork"]
+__all__ = ["ROW_BYTES", "SimulatedNetwork"]
 
 # How often brokers look after what changed, in virtual ms.
 TICK_MS = 50
 # What a data frame costs beside its messages: the envelope of each, and a little for the frame.
-_ROW_BYTES = 48
+ROW_BYTES = 48
 _FRAME_BYTES = 48
 
 
@@ -284,7 +284,7 @@ class SimulatedNetwork:
         if not direction.up:
             self._return(here, carried)
             return
-        size = batch.buffer.nbytes + _ROW_BYTES * len(batch) + sending.destinations.sets.nbytes + _FRAME_BYTES
+        size = batch.buffer.nbytes + ROW_BYTES * len(batch) + sending.destinations.sets.nbytes + _FRAME_BYTES
         number = direction.hold(carried, size)
         taken = number is not None
         relay.sent(carried, len(batch) * taken, int(taken), self.now)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from postroad.simulation import LinkQuality
     from postroad.topology import Plan
 
-__all__ = ["VirtualNetwork"]
+__all__ = ["VirtualNetwork", "as_text"]
 
 STEP_MS = 100
 # No network needs longer: the slowest thing that happens by itself is that silence is noticed, a few times in a row.
@@ -85,7 +85,7 @@ class VirtualNetwork:
 
     async def publish_many(self, broker: int, drafts: Iterable[Draft]) -> list[MessageId]:
         """Publish many messages at a broker."""
-        return self.simulated.publish(self._checked(broker), [_as_text(draft) for draft in drafts])
+        return self.simulated.publish(self._checked(broker), [as_text(draft) for draft in drafts])
 
     def delivered(self, name: str) -> list[MessageId]:
         """What a subscriber got, in order."""
@@ -156,7 +156,7 @@ class VirtualNetwork:
         return broker
 
 
-def _as_text(draft: Draft) -> Draft:
+def as_text(draft: Draft) -> Draft:
     """The draft as a client would send it: attributes become header lines."""
     headers = draft.headers.items() if hasattr(draft.headers, "items") else draft.headers
     texts = [(name, header_text(name, value)) for name, value in draft.attributes.items()]
