@@ -213,6 +213,32 @@ def test_links_and_subscribers_of_a_time_are_known_days_after_they_began(tmp_pat
     assert trail.reads.files < 15
 
 
+def test_a_trace_in_a_trail_of_many_days_reads_hardly_more_than_in_one_of_few(tmp_path: Path) -> None:
+    writer = TrailWriter(tmp_path, 4, NOON)
+    writer.write(
+        [
+            LinkChanges(wide([2]), wide([NOON]), short([1]), short([1])),
+            Attachments(wide([50]), wide([NOON]), short([1]), ["ann"], ["news"], [""]),
+            Names(["publisher"], wide([7]), wide([NOON]), ["bob"]),
+        ],
+        NOON + 1,
+    )
+    costs = []
+    for day in range(1, 31):
+        at = NOON + day * DAY_MS
+        writer.write([passages([(4, at + row, 7, 0) for row in range(90)], subscribers=[[50]] * 90)], at + HOUR)
+        writer.ledger.checkpoint(at)
+        if day in (3, 30):
+            trail = Trail(tmp_path)
+            story = trail.trace(MessageId(7, 4, NOON + 2 * DAY_MS + 5, 0))
+            assert story.journey.verdict is Verdict.DELIVERED
+            assert (story.publisher, story.subscribers[4, 50].principal) == ("bob", "ann")
+            costs.append((trail.reads.files, trail.reads.bytes))
+    (few_files, few_bytes), (many_files, many_bytes) = costs
+    assert many_files == few_files
+    assert many_bytes < 2 * few_bytes
+
+
 def test_links_of_a_run_that_crashed_do_not_stand_in_the_next(tmp_path: Path) -> None:
     TrailWriter(tmp_path, 4, NOON).write([LinkChanges(wide([2]), wide([NOON]), short([1]), short([1]))], NOON + 1)
     TrailWriter(tmp_path, 4, NOON + 50).write(
