@@ -48,7 +48,7 @@ def filters_of(passages: Passages, broker: int, recorder: str, opened: int, seal
     for kind, row, keys in histories:
         origins = passages.origin[row]
         bounds = np.flatnonzero(np.diff(origins, prepend=-1))
-        for start, end in zip(bounds, [*bounds[1:], len(row)], strict=True):
+        for start, end in zip(bounds, [*bounds[1:], len(row)][: len(bounds)], strict=True):
             name = HistoryName(int(kind), int(origins[start]), 0)
             times = passages.time[row[start:end]]
             yield from _sealed(name, keys[start:end], times, recorder, opened, sealed)
