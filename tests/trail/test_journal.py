@@ -134,3 +134,23 @@ def test_foreign_files_are_named_and_left_out(tmp_path: Path) -> None:
     found, warnings = entries_in(tmp_path)
     assert found == [b"one"]
     assert "not a segment" in warnings[0]
+
+
+def test_a_replay_tells_where_entries_were_given_up_or_are_damaged(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, 4, max_waiting_bytes=100)
+    for entry in (b"one", b"x" * 200, b"x" * 200, b"two"):
+        journal.append(entry, NOON)
+    journal.close()
+    later = Journal(tmp_path, 4)
+    later.append(b"three", NOON)
+    later.append(b"four", NOON)
+    later.close()
+    last = Journal(tmp_path, 4)
+    last.append(b"five", NOON)
+    last.close()
+    damaged = journal_folder(tmp_path, 4) / "000000000002.journal"
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    told: list[bytes | None] = []
+    for entry in replay(tmp_path, 4, [], lambda: told.append(None)):
+        told.append(entry)  # noqa: PERF402 - the marks come in between
+    assert told == [b"one", None, b"two", b"three", None, b"five"]

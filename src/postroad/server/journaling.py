@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -21,6 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["JournalKeeper", "recover"]
 
 log = logging.getLogger("postroad.tracking")
+
+# What no receipt waits for is forced to disk this often: a busy broker writes some tens of megabytes in that time, and
+# Journal.MAX_WAITING_BYTES may wait. Also how often a disk that failed is tried again.
+SYNC_SECONDS = 0.5
+
+LAPSED = "the journal lacks entries of this time"
 
 
 def recover(root: Path, broker: int, fresh: Callable[[int], TrackingRecorder]) -> int:
@@ -40,12 +48,18 @@ def recover(root: Path, broker: int, fresh: Callable[[int], TrackingRecorder]) -
         return 0
     recorder = fresh(writer.run.through)
     told, last = 0, writer.run.through
-    for entry in replay(root, broker, warnings):
+    lapsed = threading.Event()
+    for entry in replay(root, broker, warnings, lapsed.set):
         try:
-            last = max(last, retell(entry, recorder))
-            told += 1
+            at = max(last, retell(entry, recorder))
         except PostroadError as error:
             warnings.append(str(error))
+            lapsed.set()
+            continue
+        if lapsed.is_set():
+            writer.lacks(last, at + 1, LAPSED)
+            lapsed.clear()
+        told, last = told + 1, at
     if told:
         # All that was observed is told: the record is complete one moment past the last of it.
         for job in recorder.due(last + 1, force=True):
@@ -70,6 +84,12 @@ class JournalKeeper:
         # A thread of its own: a receipt must not wait while a file of the trail is written.
         self._thread = ThreadPoolExecutor(1, "postroad-journal")
         self._task: asyncio.Task[None] | None = None
+        self._trouble = ""
+
+    @property
+    def trouble(self) -> str:
+        """What keeps the journal from being written; empty while all is well."""
+        return self._trouble
 
     def start(self) -> None:
         """Begin to sync."""
@@ -87,7 +107,7 @@ class JournalKeeper:
     def when_safe(self, action: Callable[[bool], None]) -> None:
         """Call this with True once all entries so far are on disk, with False if the disk does not take them."""
         if self.journal.position <= self.journal.durable and not self._waiting:
-            action(not self.journal.trouble)
+            action(not self.journal.trouble and not self._is_lost(self.journal.position))
             return
         self._waiting.append((self.journal.position, action))
         self._wanted.set()
@@ -98,10 +118,12 @@ class JournalKeeper:
 
     async def _sync_for_ever(self) -> None:
         while True:
-            await self._wanted.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), SYNC_SECONDS)
             self._wanted.clear()
             try:
-                await self._sync()
+                if self._waiting or self.journal.position > self.journal.durable:
+                    await self._sync()
             except Exception:
                 log.exception("internal error", extra={"where": "journal"})
 
@@ -110,11 +132,18 @@ class JournalKeeper:
             durable = await asyncio.get_running_loop().run_in_executor(self._thread, self.journal.sync)
             safe = True
         except PostroadError as error:
-            log.warning("journal not written", extra={"reason": str(error)})
+            if not self._trouble:
+                log.error("journal not written", extra={"reason": str(error)})
             # Messages do not wait for a broken disk. Their receipts say that they are not on record.
             durable, safe = self.journal.position, False
+        if safe and self._trouble:
+            log.warning("journal written again", extra={"lost": self.journal.statistics().lost_entries})
+        self._trouble = self.journal.trouble
         while self._waiting and self._waiting[0][0] <= durable:
             position, action = self._waiting.popleft()
-            action(safe and position > self.journal.lost_through)
+            action(safe and not self._is_lost(position))
         if self._waiting:
             self._wanted.set()
+
+    def _is_lost(self, position: int) -> bool:
+        return 0 < position <= self.journal.lost_through

@@ -133,7 +133,8 @@ class Tracking:
     @property
     def trouble(self) -> str:
         """What keeps the record from being written; empty while all is well."""
-        return self._keeper.trouble
+        journal = "" if self._journal is None else self._journal.trouble
+        return self._keeper.trouble or (f"journal: {journal}" if journal else "")
 
     async def _keep_up(self) -> None:
         """Now and then: let go of journal that the trail has, and of trail that need not be kept."""
@@ -160,7 +161,11 @@ class Tracking:
     def statistics(self) -> dict[str, Any]:
         """Counts of the recorder and of the writing."""
         held = {_HELD.get(name, name): count for name, count in self.recorder.statistics()._asdict().items()}
-        return held | self._backlog.statistics()._asdict()
+        counts = held | self._backlog.statistics()._asdict()
+        if self._journal is not None:
+            journal = self._journal.journal.statistics()
+            counts |= {f"journal_{name}": count for name, count in journal._asdict().items()}
+        return counts
 
     async def answer(self, message: MessageId) -> Answer:
         """All that this broker knows of a message, written or not."""

@@ -7,6 +7,7 @@ waits until the durable position has passed its entry. After a crash the entries
 journal/broker=<number>/<number of the segment>.journal
 segment: 8 bytes "PRjrnl01", then entries
 entry:   length u32 LE, CRC-32 of the bytes u32 LE, the bytes
+lapse:   FF FF FF FF, 00 00 00 00: entries that stood here were given up
 ```
 
 The end of a segment may be torn by a crash: whatever follows the last whole entry was never durable.
@@ -26,13 +27,15 @@ from postroad.trail.durable import make_directory, sync_directory
 from postroad.trail.errors import TrailWriteError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["Journal", "JournalStatistics", "journal_folder", "replay"]
 
 MAGIC = b"PRjrnl01"
 ENDING = ".journal"
 _HEAD = struct.Struct("<II")
+# Stands where entries were given up: what is told again must not pass for all there was.
+_LAPSE = _HEAD.pack(2**32 - 1, 0)
 # Entries that wait for the disk: some seconds of a busy broker. Beyond it new ones are lost, and counted.
 MAX_WAITING_BYTES = 64 << 20
 # No entry is near this; a larger length in a segment is damage.
@@ -80,6 +83,7 @@ class Journal:
         self._lock = threading.Lock()  # guards the buffer alone, and is held for moments
         self._buffer = bytearray()
         self._latest = 0
+        self._lapsed = False  # the last entry was given up, and the next must say so
         self._unwritten = b""  # taken from the buffer by a sync that failed
         self._file = -1
         self._path = self._folder
@@ -99,7 +103,11 @@ class Journal:
             if len(self._buffer) + len(self._unwritten) + len(entry) > self._max_waiting_bytes:
                 self._lost += 1
                 self.lost_through = self.position
+                self._lapsed = True
             else:
+                if self._lapsed:
+                    self._buffer += _LAPSE
+                    self._lapsed = False
                 self._buffer += _HEAD.pack(len(entry), zlib.crc32(entry))
                 self._buffer += entry
                 self._latest = max(self._latest, now)
@@ -202,27 +210,52 @@ class Journal:
         )
 
 
-def replay(root: str | Path, broker: int, warnings: list[str]) -> Iterator[bytes]:
-    """The entries that earlier processes left, in order; `warnings` takes what is torn or damaged, and is left out."""
+def replay(
+    root: str | Path, broker: int, warnings: list[str], missing: Callable[[], None] | None = None
+) -> Iterator[bytes]:
+    """The entries that earlier processes left, in order.
+
+    Args:
+        root: the trail.
+        broker: whose.
+        warnings: takes what is torn or damaged, and is left out.
+        missing: called between two entries, or after the last, where others are missing.
+    """
     for path in _segments(journal_folder(root, broker)):
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            warnings.append(f"{path}: {error.strerror or error}")
+        faults = len(warnings)
+        for entry in _segment_entries(path, warnings):
+            if entry is not None:
+                yield entry
+            elif missing is not None:
+                missing()
+        if missing is not None and len(warnings) > faults:
+            missing()
+
+
+def _segment_entries(path: Path, warnings: list[str]) -> Iterator[bytes | None]:
+    """The entries of one segment; None for a lapse."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        warnings.append(f"{path}: {error.strerror or error}")
+        return
+    if data[: len(MAGIC)] != MAGIC:
+        # A crash right after the segment was made leaves none of it.
+        if not MAGIC.startswith(data):
+            warnings.append(f"{path}: not a segment of a journal")
+        return
+    place = len(MAGIC)
+    while place < len(data):
+        if data.startswith(_LAPSE, place):
+            yield None
+            place += len(_LAPSE)
             continue
-        if data[: len(MAGIC)] != MAGIC:
-            # A crash right after the segment was made leaves none of it.
-            if not MAGIC.startswith(data):
-                warnings.append(f"{path}: not a segment of a journal")
-            continue
-        place = len(MAGIC)
-        while place < len(data):
-            entry = _entry(data, place)
-            if entry is None:
-                warnings.append(f"{path}: torn or damaged after {place:,} of {len(data):,} bytes")
-                break
-            yield entry
-            place += _HEAD.size + len(entry)
+        entry = _entry(data, place)
+        if entry is None:
+            warnings.append(f"{path}: torn or damaged after {place:,} of {len(data):,} bytes")
+            return
+        yield entry
+        place += _HEAD.size + len(entry)
 
 
 def _entry(data: bytes, place: int) -> bytes | None:

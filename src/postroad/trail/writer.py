@@ -136,6 +136,10 @@ class TrailWriter:
         self._holes.append(Hole(prepared.since, prepared.through, reason))
         self._standing.repeat()
 
+    def lacks(self, since: int, until: int, reason: str) -> None:
+        """What was observed between two times is not, or not all, in what is written: the next commit says so."""
+        self._holes.append(Hole(since, until, reason))
+
     def maintain(self, now: int) -> bool:
         """Make a checkpoint of the manifest if one is due, and delete the manifests that others summed up long ago.
 

@@ -1,0 +1,111 @@
+"""The journal of a running broker: what is on disk, what a restart makes of it, and what it does not claim."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from postroad.messages import Batch, MessageId
+from postroad.server.journaling import LAPSED, JournalKeeper, recover
+from postroad.server.tracking import TrackingConfig
+from postroad.tracking import ExactRecorder, Verdict
+from postroad.tracking.journaling import Journaled
+from postroad.trail import Journal, Trail, TrailWriter, replay
+from tests.server.scene import Client, run, service, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BROKER = 4
+NOON = 1_800_000_000_000
+
+
+def message(time: int) -> Batch:
+    """One message that enters at this time."""
+    batch = Batch.build([("quotes", {}, {}, b"1")])
+    identity = MessageId(7, BROKER, time, 0)
+    batch.ids[0] = identity.head, identity.tail
+    return batch
+
+
+def verdict(root: Path, time: int, publisher: int = 7) -> Verdict:
+    trail = Trail(root)
+    return trail.trace(MessageId(publisher, BROKER, time, 0), tolerance=0, skew=0).journey.verdict
+
+
+def test_what_the_journal_had_no_room_for_is_a_gap_after_a_crash_and_not_a_no(tmp_path: Path) -> None:
+    times = range(NOON + 1_000, NOON + 10_000, 1_000)
+    journal = Journal(tmp_path, BROKER, max_waiting_bytes=200)
+    TrailWriter(tmp_path, BROKER, NOON)
+    recorder = Journaled(ExactRecorder(BROKER, NOON, 60_000, 1 << 24), journal.append)
+    for time in times:
+        recorder.accepted(message(time), time)
+        if time == times[6]:
+            journal.sync()
+    journal.close()
+    lost = journal.statistics().lost_entries
+    assert 0 < lost < 7
+    kept = len(times) - lost
+    assert recover(tmp_path, BROKER, lambda now: ExactRecorder(BROKER, now, 60_000, 1 << 24)) == kept
+    TrailWriter(tmp_path, BROKER, NOON + 60_000).close(NOON + 61_000)
+    told = [verdict(tmp_path, time) for time in times]
+    assert told.count(Verdict.NOT_RECORDED) == lost
+    assert Verdict.NEVER_ACCEPTED not in told
+    assert verdict(tmp_path, times[0] - 500) is Verdict.NEVER_ACCEPTED
+    gap = Trail(tmp_path).findings(BROKER, MessageId(7, BROKER, times[6], 0), tolerance=0, skew=0).gaps
+    assert [each.reason for each in gap] == [LAPSED]
+
+
+def test_entries_that_no_receipt_waits_for_reach_the_disk_too(tmp_path: Path) -> None:
+    async def talk() -> None:
+        journal = Journal(tmp_path, BROKER)
+        keeper = JournalKeeper(journal)
+        keeper.start()
+        journal.append(b"nobody waits", NOON)
+        await until(lambda: list(replay(tmp_path, BROKER, [])) == [b"nobody waits"])
+        await keeper.stop()
+
+    run(talk)
+
+
+def test_a_receipt_for_what_had_no_room_is_not_safe_whenever_it_is_asked_for(tmp_path: Path) -> None:
+    async def talk() -> None:
+        journal = Journal(tmp_path, BROKER, max_waiting_bytes=20)
+        keeper = JournalKeeper(journal)
+        told: list[bool] = []
+        keeper.when_safe(told.append)
+        journal.append(b"too much for twenty bytes", NOON)
+        journal.sync()
+        keeper.when_safe(told.append)
+        journal.append(b"fits", NOON)
+        journal.sync()
+        keeper.when_safe(told.append)
+        assert told == [True, False, True]
+        await keeper.stop()
+
+    run(talk)
+
+
+def test_a_journal_that_cannot_be_written_is_told_and_taken_up_again(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, tracking=TrackingConfig(journal=True)) as broker:
+            client = await Client.connect(broker.port)
+            in_the_way = tmp_path / "trail" / "journal"
+            in_the_way.write_text("no directory")
+
+            async def receipt(name: str) -> dict[str, str]:
+                client.publish("quotes", b"1", receipt=name)
+                return dict((await client.frame()).headers)
+
+            assert (await receipt("r1"))["tracked"] == "false"
+            await until(lambda: any("journal" in each for each in broker.troubles()))
+            assert (await receipt("r2"))["tracked"] == "false"
+            assert broker.tracking is not None
+            assert broker.tracking.statistics()["journal_failures"] > 0
+            in_the_way.unlink()
+            await until(lambda: not broker.troubles())
+            assert "tracked" not in await receipt("r3")
+            await client.close()
+            await asyncio.sleep(0)
+
+    run(talk)
