@@ -105,3 +105,28 @@ def test_an_advertisement_of_another_scheme_is_refused_and_changes_nothing() -> 
     with pytest.raises(EncodingError, match="where this network agreed on"):
         interests.replace(3, other.whole())
     assert interests.split(Batch.build([Draft("a")]), entering=True).destinations.numbers(0) == [3]
+
+
+@pytest.mark.parametrize("form", SCHEMES)
+def test_who_wants_more_than_can_be_said_gets_everything_until_it_is_less_again(form: str) -> None:
+    wants, interests = Wants(SCHEMES[form], most_bytes=2_000), Interests(SubscriptionIndex(), SCHEMES[form])
+    batch = Batch.build([Draft("a", {"stock": "S3"}), Draft("elsewhere")])
+
+    def selected() -> list[bool]:
+        found = interests.split(batch, entering=True).destinations
+        return [found.numbers(row) == [3] for row in range(len(batch))]
+
+    subscriptions = [("a", Selector.parse(f"stock = 'S{number}'")) for number in range(1_000)]
+    for subscription in subscriptions:
+        wants.add(*subscription)
+    interests.replace(3, wants.whole())
+    assert selected() == [True, True]
+    wants.take()
+    for subscription in subscriptions[10:]:
+        wants.remove(*subscription)
+    change = wants.take()
+    assert change is not None
+    interests.change(3, change)
+    assert selected() == [True, True]
+    interests.replace(3, wants.whole())
+    assert selected() == [True, False]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from postroad.errors import LimitError
 from postroad.matching.covering import CoveringSet
 from postroad.matching.encoding import EncodedPredicates, Scheme, conjunction_categories, encode_exact, to_bytes
 from postroad.routing.contract import Delta
+from postroad.routing.frames import MAX_INTEREST_BYTES
 from postroad.selectors import TopicPattern
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Wants", "scheme_of"]
 
 _EVERYTHING: tuple[Conjunction, ...] = ((),)
+_ALL: list[Row] = [(">", ())]
 
 
 def scheme_of(settings: Settings) -> Scheme | None:
@@ -36,10 +39,14 @@ class Wants:
 
     Args:
         scheme: how predicates are encoded; None to say them exactly.
+        most_bytes: a broker whose subscribers want more than can be said in so many bytes is said to want everything:
+            it gets too much, but no subscriber loses anything because of another one's subscriptions.
     """
 
-    def __init__(self, scheme: Scheme | None = None) -> None:
+    def __init__(self, scheme: Scheme | None = None, most_bytes: int = MAX_INTEREST_BYTES) -> None:
         self._scheme = scheme
+        self._most_bytes = most_bytes
+        self._too_many: int | None = None  # rows that were too many to say
         self._rows = CoveringSet()
         self._vectors: Counter[tuple[int, ...]] = Counter()
 
@@ -84,10 +91,24 @@ class Wants:
         return Delta(*parts)
 
     def whole(self) -> bytes:
-        """All of it."""
+        """All of it; or simply everything, where it cannot be said. Changes of that do no harm."""
+        # Half of it before the long way is tried again: it takes seconds to find out that it is still too much.
+        if self._too_many is not None and 2 * len(self) > self._too_many:
+            return self._said(_ALL)
+        try:
+            said = self._said(self._rows.rows())
+        except LimitError:
+            said = None
+        if said is not None and len(said) <= self._most_bytes:
+            self._too_many = None
+            return said
+        self._too_many = len(self)
+        return self._said(_ALL)
+
+    def _said(self, rows: Iterable[Row]) -> bytes:
         if self._scheme is None:
-            return encode_exact(self._rows.rows())
-        return to_bytes(EncodedPredicates(self._scheme, _vectors(self._scheme, self._rows.rows())))
+            return encode_exact(rows)
+        return to_bytes(EncodedPredicates(self._scheme, _vectors(self._scheme, rows)))
 
 
 def _vectors(scheme: Scheme, rows: Iterable[Row]) -> list[tuple[int, ...]]:
