@@ -159,3 +159,16 @@ def test_a_broker_that_stops_says_it_is_not_ready(tmp_path: Path) -> None:
             await stopping
 
     run(talk)
+
+
+def test_a_defect_behind_a_page_is_told_as_one(tmp_path: Path) -> None:
+    def page(path: str, query: object) -> http.Answer:
+        raise RuntimeError("a defect")
+
+    async def talk() -> None:
+        server = await http.Endpoint(page, 1).listen(0)
+        code, body = await get(server.sockets[0].getsockname()[1], "/health")
+        assert (code, body.partition(";")[0]) == (500, "internal error")
+        server.close()
+
+    run(talk)

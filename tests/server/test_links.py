@@ -279,3 +279,15 @@ def test_connections_without_a_handshake_are_bounded(tmp_path: Path) -> None:
             assert broker.links.statistics()["connections_turned_away"] == 1
 
     run(talk)
+
+
+def test_a_neighbour_whose_host_is_no_name_is_dialled_again_and_again(tmp_path: Path) -> None:
+    async def talk() -> None:
+        network = NetworkConfig(secret="0123456789abcdef", neighbours=[Neighbouring(number=2, host="a..b", port=9)])
+        async with scene.service(tmp_path, network=network) as broker:
+            assert broker.links is not None
+            await asyncio.sleep(0.2)
+            (dialling,) = broker.links._dialling.values()
+            assert not dialling.done()
+
+    run(talk)

@@ -68,3 +68,29 @@ def test_a_subscription_after_a_restart_has_a_new_number(tmp_path: Path) -> None
 
     run(test)
     assert numbers == [1, 2, 1 + SUBSCRIPTION_BLOCK, 2 + SUBSCRIPTION_BLOCK]
+
+
+def test_a_publisher_for_whom_no_number_can_be_reserved_is_told_why_and_others_go_on(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with service(tmp_path) as running:
+            early = await Client.connect(running.port)
+            await early.subscribe("1", "news")
+            early.publish("news", b"first")
+            assert (await early.frame()).body == b"first"
+            # The rest of the block is used up, and the next one cannot be written.
+            numbers = running.station.core._numbers
+            for _ in range(BLOCK - 1):
+                numbers.take()
+            (tmp_path / "publisher-numbers.new").mkdir()
+            late = await Client.connect(running.port)
+            late.publish("news", b"refused")
+            refusal = await late.frame()
+            assert refusal.command == "ERROR"
+            assert "make the data directory writable" in refusal.headers["message"]
+            assert running.server_statistics().internal_errors == 0
+            early.publish("news", b"second")
+            assert (await early.frame()).body == b"second"
+            for client in (early, late):
+                await client.close()
+
+    run(test)

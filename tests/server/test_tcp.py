@@ -12,6 +12,7 @@ import pytest
 from postroad.broker import Limits
 from postroad.protocols.stomp import encode_frame
 from postroad.server import BrokerConfig, ListenError, Service
+from postroad.server.config import FrameConfig
 from postroad.server.conversation import Conversation
 from tests.server.scene import Client, run, service, until
 
@@ -246,5 +247,21 @@ def test_frames_cut_anywhere_are_read_as_one_stream(tmp_path: Path) -> None:
                 await asyncio.sleep(0)
             assert [(await client.frame()).body for _ in range(3)] == [b"0", b"1", b"2"]
             await client.close()
+
+    run(talk)
+
+
+def test_a_frame_over_the_limit_of_the_settings_is_refused_and_others_go_on(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, frames=FrameConfig(body_bytes=10)) as broker:
+            large, small = await Client.connect(broker.port), await Client.connect(broker.port)
+            large.publish("a", b"x" * 11)
+            refusal = await large.frame()
+            assert refusal.command == "ERROR"
+            assert "10 bytes" in refusal.headers["message"]
+            small.publish("a", b"x" * 10, receipt="r")
+            assert (await small.frame()).command == "RECEIPT"
+            for client in (large, small):
+                await client.close()
 
     run(talk)

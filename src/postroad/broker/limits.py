@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 __all__ = ["Limits"]
+
+# With none of something nobody would ever be served, or would wait for ever.
+Some = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -24,10 +29,10 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             others waiting.
     """
 
-    queue_messages: int = 10_000
-    queue_bytes: int = 16 * 1024 * 1024
-    unacknowledged: int = 3_000
-    sessions: int = 10_000
-    subscriptions_per_session: int = 10_000
-    publishers_kept: int = 10_000
-    drain_messages: int = 2_000
+    queue_messages: Some = 10_000
+    queue_bytes: Some = 16 * 1024 * 1024
+    unacknowledged: Some = 3_000
+    sessions: Some = 10_000
+    subscriptions_per_session: Some = 10_000
+    publishers_kept: Some = 10_000
+    drain_messages: Some = 2_000

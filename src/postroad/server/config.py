@@ -10,10 +10,11 @@ import msgspec
 
 from postroad.broker import Limits
 from postroad.errors import PostroadError
+from postroad.protocols.stomp.limits import MAX_BODY_BYTES, MAX_HEADER_BYTES, MAX_HEADERS, StompLimits
 from postroad.server.network import NetworkConfig  # noqa: TC001  # msgspec reads it at run time
 from postroad.server.tracking import TrackingConfig
 
-__all__ = ["BrokerConfig", "ConfigError", "TlsConfig", "read_config"]
+__all__ = ["BrokerConfig", "ConfigError", "FrameConfig", "TlsConfig", "read_config"]
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
@@ -36,6 +37,24 @@ class TlsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     client_ca: str | None = None
 
 
+class FrameConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How large a frame of a client may be; the defaults are the limits of the message format.
+
+    Attributes:
+        header_bytes: all header lines of a frame.
+        headers: how many lines.
+        body_bytes: the body.
+    """
+
+    header_bytes: Annotated[int, msgspec.Meta(ge=256, le=MAX_HEADER_BYTES)] = MAX_HEADER_BYTES
+    headers: Annotated[int, msgspec.Meta(ge=8, le=MAX_HEADERS)] = MAX_HEADERS
+    body_bytes: Annotated[int, msgspec.Meta(ge=0, le=MAX_BODY_BYTES)] = MAX_BODY_BYTES
+
+    def limits(self) -> StompLimits:
+        """As the codec wants them."""
+        return StompLimits(header_bytes=self.header_bytes, headers=self.headers, body_bytes=self.body_bytes)
+
+
 class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One broker.
 
@@ -50,6 +69,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         users: login -> passcode; empty lets everybody in.
         tls: certificates; with them both STOMP ports speak TLS and nothing else.
         limits: what the broker keeps at most.
+        frames: how large a frame of a client may be.
         heart_beat_ms: the shortest heart-beat the broker sends and asks for; a client chooses a longer one, or none.
         connect_seconds: how long a new connection may take until its CONNECT has come.
         log_level: what is logged: this and worse.
@@ -68,6 +88,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     users: dict[str, str] = {}
     tls: TlsConfig | None = None
     limits: Limits = msgspec.field(default_factory=Limits)
+    frames: FrameConfig = msgspec.field(default_factory=FrameConfig)
     heart_beat_ms: Annotated[int, msgspec.Meta(ge=10)] = 1_000
     connect_seconds: Annotated[float, msgspec.Meta(gt=0)] = 10.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -14,12 +14,14 @@ import msgspec
 import numpy as np
 
 from postroad.broker import AckMode, BrokerError, Outbox, OverflowPolicy
+from postroad.broker.numbers import NumbersExhaustedError
 from postroad.errors import PostroadError
 from postroad.protocols import stomp
 from postroad.protocols.stomp import Version
 from postroad.protocols.stomp.identifying import CLOCK_RECEIPT, MESSAGE_ID_HEADER, SERVER_TIME_HEADER
 from postroad.server.heartbeats import HeartBeats
 from postroad.server.identified import CORRECTION_MS, TOKEN_BYTES, asks_for_ids, claimed_publisher, id_terms, no_id
+from postroad.server.reservation import ReservationError
 from postroad.server.transactions import Transactions
 
 if TYPE_CHECKING:
@@ -230,10 +232,15 @@ class Conversation:
         session = self._session
         assert session is not None
         part = batch if last - first == len(batch) else batch.take(np.arange(first, last))
-        if session.assigning is not None:
-            self._publish_identified(part, found.receipts[first:last], found.message_ids[first:last])
-        elif self._accept(part) and found.asks_receipts:
-            self._confirm(part, found.receipts[first:last])
+        try:
+            if session.assigning is not None:
+                self._publish_identified(part, found.receipts[first:last], found.message_ids[first:last])
+            elif self._accept(part) and found.asks_receipts:
+                self._confirm(part, found.receipts[first:last])
+        except (BrokerError, NumbersExhaustedError, ReservationError) as error:
+            # No defect: without a number of its own on disk, a publisher's ids could be another one's.
+            log.error("publisher refused", extra={**self._who(), "reason": str(error)})
+            self._fail(f"SEND: {error}")
 
     def _confirm(self, batch: Batch, receipts: Columns) -> None:
         if not (receipts[:, 0] >= 0).any():

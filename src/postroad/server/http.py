@@ -92,6 +92,8 @@ class Endpoint:
             pass
         except Exception:
             log.exception("internal error", extra={"where": "http"})
+            text = "internal error; the log of the broker says where"
+            writer.write(_encoded(text_answer(HTTPStatus.INTERNAL_SERVER_ERROR, text)))
         finally:
             self._requests -= 1
             writer.close()

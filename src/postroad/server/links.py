@@ -172,7 +172,8 @@ class Links:
                         lambda: LinkConnection(self, dialling=True), neighbour.host, neighbour.port, ssl=self._tls
                     )
                     attempt = 0 if await connection.gone.wait() and connection.was_open else attempt + 1
-            except OSError as error:
+            except Exception as error:
+                # Also a host that is no name, or a defect: this link would never come up without the next attempt.
                 if attempt == 0:
                     log.info("neighbour not there", extra={"neighbour": neighbour.number, "reason": str(error)})
                 attempt += 1

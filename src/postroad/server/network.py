@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 from enum import Enum
+from typing import Annotated
 
 import msgspec
 
 from postroad.errors import PostroadError
-from postroad.topology import DEFAULT_COST, Delivery, Settings, Station
+from postroad.topology import DEFAULT_COST, LARGEST_BROKER, Delivery, Settings, Station
 
 __all__ = ["LinkTlsConfig", "Neighbouring", "NetworkConfig", "NetworkStrategy", "check_network"]
+
+
+_LARGEST_PORT = 65_535
 
 
 class NetworkStrategy(Enum):
@@ -33,10 +37,10 @@ class Neighbouring(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         standby: the link is made only when another broker failed (`tree`, `cluster`).
     """
 
-    number: int
+    number: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BROKER)]
     host: str = "127.0.0.1"
-    port: int
-    cost: int = DEFAULT_COST
+    port: Annotated[int, msgspec.Meta(ge=1, le=_LARGEST_PORT)]
+    cost: Annotated[int, msgspec.Meta(ge=1)] = DEFAULT_COST
     standby: bool = False
 
 
@@ -73,7 +77,7 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     name: str = "postroad"
     host: str = "127.0.0.1"
-    port: int = 0
+    port: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST_PORT)] = 0
     secret: str | None = None
     tls: LinkTlsConfig | None = None
     strategy: NetworkStrategy = NetworkStrategy.DRP

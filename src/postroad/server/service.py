@@ -76,6 +76,7 @@ class Service:
             users=config.users,
             heart_beat_ms=config.heart_beat_ms,
             connect_ms=int(config.connect_seconds * 1_000),
+            limits=config.frames.limits(),
         )
         self._tracking = make_tracking(config, wall_clock)
         publishers = Reservation(Path(config.data), "publisher", BLOCK)

@@ -12,7 +12,6 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Origin, Subprotocol
 
-from postroad.protocols.stomp.limits import MAX_FRAME_BYTES
 from postroad.server.tcp import StompConnection
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class WebSocketConnection(StompConnection):
             origins=[*origins, None] if origins else None,
             subprotocols=SUBPROTOCOLS,
             select_subprotocol=_choose,
-            max_size=MAX_FRAME_BYTES,
+            max_size=service.config.frames.limits().frame_bytes,
             logger=_library_log,
         )
         # Clients in browsers want text; a client that sends binary messages gets such ones.
