@@ -22,6 +22,9 @@ _COLOURS = {
 
 Document = dict[str, Any]
 
+# Beyond every time that an id can have: a gap to here has not ended yet.
+END_OF_TIME = 2**48
+
 
 def instant(milliseconds: int) -> str:
     """A time for people; ids can name times that no calendar has."""
@@ -57,6 +60,8 @@ def journey_lines(journey: Document) -> list[str]:
         lines.append(f"pruned: broker {hop['neighbour']}{asked}: {_text(hop['reason'])}{_doubt(hop['doubt'])}")
     for gap in journey["gaps"]:
         between = f"between {instant(gap['since'])} and {instant(gap['until'])}"
+        if gap["until"] >= END_OF_TIME:
+            between = f"since {instant(gap['since'])}"
         lines.append(f"broker {gap['broker']}: not recorded {between} ({_text(gap['reason'])})")
     lines += [f"broker {broker} did not answer; what it knows is missing here" for broker in journey["silent"]]
     return lines

@@ -51,9 +51,7 @@ def trace(
     if network is not None and trail is not None:
         raise PostroadError("give --trail or --network, not both")
     if network is not None:
-        document = _asked(network, message, explore)
-        _show(document, as_json)
-        passed = bool(document["stops"])
+        passed = _from_network(network, message, explore, as_json)
     else:
         passed = _from_trail(trail or DEFAULT_TRAIL, message, explore, as_json)
     if not passed:
@@ -115,18 +113,35 @@ def _admin_address(directory: Path) -> str | None:
     return f"127.0.0.1:{running[0].admin_port}"
 
 
-def _asked(address: str, message: str, explore: Explore) -> dict[str, Any]:
+def _from_network(address: str, text: str, explore: Explore, as_json: bool) -> bool:
     """Ask a running broker, which asks the others."""
-    import json
-    import urllib.error
     import urllib.parse
-    import urllib.request
+
+    from postroad.messages import MessageId
 
     address = _admin_address(Path(address)) or address
-    base = address if "//" in address else f"http://{address}"
-    url = f"{base.rstrip('/')}/trace/{urllib.parse.quote(message, safe='')}?explore={explore.value}"
+    base = (address if "//" in address else f"http://{address}").rstrip("/")
     try:
-        with urllib.request.urlopen(url, timeout=ASK_SECONDS) as answer:
+        ids = [str(MessageId.parse(text))]
+    except PostroadError as error:
+        ids = _asked(base, f"/aliases/{urllib.parse.quote(text, safe='')}")["ids"]
+        if not ids:
+            raise PostroadError(f"{error}; and {base} knows no message that has the alias {text!r}") from error
+    passed = True
+    for one in ids:
+        document = _asked(base, f"/trace/{one}?explore={explore.value}")
+        _show(document, as_json)
+        passed = passed and bool(document["stops"])
+    return passed
+
+
+def _asked(base: str, path: str) -> dict[str, Any]:
+    import json
+    import urllib.error
+    import urllib.request
+
+    try:
+        with urllib.request.urlopen(base + path, timeout=ASK_SECONDS) as answer:
             document: dict[str, Any] = json.load(answer)
     except urllib.error.HTTPError as error:
         raise PostroadError(f"{base}: {error.read().decode(errors='replace').strip()}") from None

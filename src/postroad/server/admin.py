@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from postroad.errors import PostroadError
 from postroad.messages import MessageId
@@ -25,17 +26,20 @@ TRACE_SECONDS = 60.0
 MOST_REQUESTS = 16
 
 TRACE = "/trace/"
+ALIASES = "/aliases/"
+NO_RECORD = "this broker keeps no record (tracking.recorder is none)"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Admin:
-    """Answers /health, /ready, /status, /metrics and /trace/ID.
+    """Answers /health, /ready, /status, /metrics, /trace/ID and /aliases/ALIAS.
 
     Args:
         status: tells the state of the broker.
         is_ready: whether clients can connect.
         troubles: what does not work as it should, though the broker runs.
         trace: finds where a message went, as JSON; None where no record is kept.
+        aliased: finds the messages that have a name in another system; None where no record is kept.
     """
 
     def __init__(
@@ -44,11 +48,13 @@ class Admin:
         is_ready: Callable[[], bool],
         troubles: Callable[[], list[str]] = list,
         trace: Callable[[MessageId, Exploration], Awaitable[bytes]] | None = None,
+        aliased: Callable[[str], Awaitable[list[MessageId]]] | None = None,
     ) -> None:
         self._status = status
         self._is_ready = is_ready
         self._troubles = troubles
         self._trace = trace
+        self._aliased = aliased
         self._endpoint = Endpoint(self._page, MOST_REQUESTS, slow_seconds=TRACE_SECONDS)
 
     async def listen(self, port: int) -> asyncio.Server:
@@ -69,11 +75,19 @@ class Admin:
             return self._metrics()
         if path.startswith(TRACE):
             return self._traced(path.removeprefix(TRACE), query.get("explore", ""))
-        return text_answer(HTTPStatus.NOT_FOUND, "there are /health, /ready, /status, /metrics and /trace/ID")
+        if path.startswith(ALIASES):
+            return self._ids(unquote(path.removeprefix(ALIASES)))
+        text = "there are /health, /ready, /status, /metrics, /trace/ID and /aliases/ALIAS"
+        return text_answer(HTTPStatus.NOT_FOUND, text)
+
+    async def _ids(self, alias: str) -> Answer:
+        if self._aliased is None:
+            return text_answer(HTTPStatus.NOT_IMPLEMENTED, NO_RECORD)
+        return json_answer({"alias": alias, "ids": [str(one) for one in await self._aliased(alias)]})
 
     async def _traced(self, message: str, explore: str) -> Answer:
         if self._trace is None:
-            return text_answer(HTTPStatus.NOT_IMPLEMENTED, "this broker keeps no record (tracking.recorder is none)")
+            return text_answer(HTTPStatus.NOT_IMPLEMENTED, NO_RECORD)
         exploration: Exploration = "neighbours" if explore == "neighbours" else "next-hops"
         try:
             found = MessageId.parse(message)

@@ -97,7 +97,11 @@ class Service:
         self._servers: dict[str, asyncio.Server] = {}
         self._inquiry = self._tracked(core)
         self._admin = Admin(
-            lambda: status(self), lambda: self.is_ready, self.troubles, None if self._inquiry is None else self._trace
+            lambda: status(self),
+            lambda: self.is_ready,
+            self.troubles,
+            None if self._inquiry is None else self._trace,
+            None if self._tracking is None else self._tracking.aliased,
         )
         self._watch = Watch(core, self)
         self._watching: asyncio.Task[None] | None = None

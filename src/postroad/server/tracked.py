@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from postroad.errors import PostroadError
 from postroad.filters import shape_for
+from postroad.messages import MessageId
 from postroad.server.config import ConfigError
 from postroad.server.extras import has
 from postroad.server.journaling import JournalKeeper, recover
@@ -33,7 +34,6 @@ from postroad.trail.coverage import NOT_YET_WRITTEN
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from postroad.messages import MessageId
     from postroad.server.config import BrokerConfig
     from postroad.tracking import Findings, TrackingRecorder
 
@@ -177,6 +177,24 @@ class Tracking:
         if publisher is None and message.broker == self._broker:
             publisher = self.recorder.chronicle.publisher(message.publisher)
         return Answer(findings, publisher, self._named(findings, stored.subscribers))
+
+    async def aliased(self, alias: str) -> list[MessageId]:
+        """The messages with a foreign id that entered here, or are written on this broker's trail; oldest first."""
+        lately = [
+            MessageId.from_bytes((head << 64 | tail).to_bytes(16, "big"))
+            for head, tail in self.recorder.chronicle.ids_of(alias)
+        ]
+        written = await self._keeper.in_thread(lambda: self._aliased_on_disk(alias))
+        return sorted({*written, *lately}, key=lambda one: (one.time, bytes(one)))
+
+    def _aliased_on_disk(self, alias: str) -> list[MessageId]:
+        if not self._root.is_dir():
+            return []
+        try:
+            return Trail(self._root).aliased(alias)
+        except (TrailError, OSError) as error:
+            log.warning("aliases not read", extra={"reason": str(error)})
+            return []
 
     def _stored(self, message: MessageId, nothing: Findings) -> Answer:
         if not self._root.is_dir():

@@ -240,6 +240,11 @@ class Chronicle:
             if begins and number in numbers
         )
 
+    def ids_of(self, alias: str) -> list[tuple[int, int]]:
+        """The ids behind a foreign one, from all chapters that are not released."""
+        chapters = [*self._closed.values(), self._open]
+        return [(head, tail) for chapter in chapters for known, head, tail in chapter.aliases if known == alias]
+
     @property
     def empty(self) -> bool:
         """Whether the open chapter has nothing to hand over but latencies."""
