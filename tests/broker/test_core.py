@@ -393,3 +393,31 @@ def test_a_publisher_stays_paused_until_the_bytes_that_wait_are_half_gone_too() 
         reader.read(core.drained(slow, 1))
         paused_for += 1
     assert paused_for == 4
+
+
+@pytest.mark.parametrize(
+    "limits", [{"session_queue_messages": 25}, {"session_queue_bytes": 25 * 60}], ids=["messages", "bytes"]
+)
+def test_all_queues_of_a_session_together_are_bounded_and_other_sessions_keep_theirs(limits: dict[str, int]) -> None:
+    core, reader = broker(queue_messages=10, **limits), Reader()
+    publisher, greedy, modest = (core.attached(name) for name in ("p", "greedy", "modest"))
+    for number in range(50):
+        core.subscribe(greedy, str(number), "quotes")
+    core.subscribe(modest, "one", "quotes")
+    for session in (greedy, modest):
+        core.congested(session)
+    for price in range(20):
+        core.receive(quotes(price), publisher, 0)
+        waiting = [each.waiting for each in greedy.subscriptions.values()]
+        assert greedy.waiting.messages == sum(each.messages for each in waiting)
+        assert greedy.waiting.bytes == sum(each.bytes for each in waiting)
+        assert greedy.waiting.messages <= limits.get("session_queue_messages", 50)
+        assert greedy.waiting.bytes <= limits.get("session_queue_bytes", 2**40)
+    assert greedy.waiting.messages > 10
+    assert modest.waiting.messages == 10
+    reader.drain(core, modest)
+    assert reader.bodies["one"] == list(range(10, 20))
+    reader.drain(core, greedy)
+    assert (greedy.waiting.messages, greedy.waiting.bytes) == (0, 0)
+    counts = core.statistics()
+    assert counts.delivered + counts.shed_queue_full == 51 * 20

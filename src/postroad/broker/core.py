@@ -389,11 +389,22 @@ class Broker:
         return max(0, self.limits.unacknowledged - len(subscription.unacknowledged))
 
     def _is_full(self, subscription: Subscription) -> bool:
-        waiting = subscription.waiting
-        return waiting.messages > self.limits.queue_messages or waiting.bytes > self.limits.queue_bytes
+        waiting, together, limits = subscription.waiting, subscription.session.waiting, self.limits
+        return (
+            waiting.messages > limits.queue_messages
+            or waiting.bytes > limits.queue_bytes
+            or together.messages > limits.session_queue_messages
+            or together.bytes > limits.session_queue_bytes
+        )
 
     def _shed_oldest(self, subscription: Subscription, now: int) -> None:
-        for segment in subscription.waiting.shed(self.limits.queue_messages, self.limits.queue_bytes):
+        waiting, together, limits = subscription.waiting, subscription.session.waiting, self.limits
+        # What the other queues of the session leave of its share; the queue that grew beyond it pays.
+        messages = limits.session_queue_messages - together.messages + waiting.messages
+        bytes_ = limits.session_queue_bytes - together.bytes + waiting.bytes
+        for segment in waiting.shed(
+            max(0, min(limits.queue_messages, messages)), max(0, min(limits.queue_bytes, bytes_))
+        ):
             subscription.shed += len(segment.rows)
             self._shed_full += len(segment.rows)
             self.recorder.shed(segment.batch, segment.rows, subscription.number, "queue full", now)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from postroad.broker.consignments import Consignment
 
-__all__ = ["Segment", "WaitingQueue"]
+__all__ = ["Load", "Segment", "WaitingQueue"]
 
 
 class Segment(NamedTuple):
@@ -26,6 +26,16 @@ class Segment(NamedTuple):
 
     batch: Batch
     rows: NDArray[np.int64]
+
+
+class Load:
+    """What waits in several queues together."""
+
+    __slots__ = ("bytes", "messages")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.bytes = 0
 
 
 def copied_out(batch: Batch, rows: NDArray[np.integer[Any]]) -> Batch:
@@ -36,9 +46,14 @@ def copied_out(batch: Batch, rows: NDArray[np.integer[Any]]) -> Batch:
 
 
 class WaitingQueue:
-    """First in, first out; bounded by the caller, who sheds from the front."""
+    """First in, first out; bounded by the caller, who sheds from the front.
 
-    def __init__(self) -> None:
+    Args:
+        together: counts what waits here and in other queues.
+    """
+
+    def __init__(self, together: Load | None = None) -> None:
+        self._together = together or Load()
         self.messages = 0
         self.bytes = 0
         self._segments: deque[tuple[Batch, Consignment | None]] = deque()
@@ -52,27 +67,32 @@ class WaitingQueue:
         self._segments.append((waiting, consignment))
         if consignment is not None:
             consignment.queued(now)
-        self.messages += len(waiting)
-        self.bytes += waiting.buffer.nbytes
+        self._count(len(waiting), waiting.buffer.nbytes)
 
     def pull(self, most: int) -> list[Segment]:
         """Take up to `most` messages from the front, in order."""
         taken = []
         while most > 0 and self._segments:
             batch, consignment = self._segments.popleft()
-            self.bytes -= batch.buffer.nbytes
+            freed = batch.buffer.nbytes
             if len(batch) > most:
                 every = np.arange(len(batch), dtype=np.int64)
                 kept = copied_out(batch, every[most:])
                 self._segments.appendleft((kept, consignment))
-                self.bytes += kept.buffer.nbytes
+                freed -= kept.buffer.nbytes
                 batch = batch.take(every[:most])
             elif consignment is not None:
                 consignment.unqueued()
             most -= len(batch)
-            self.messages -= len(batch)
+            self._count(-len(batch), -freed)
             taken.append(Segment(batch, np.arange(len(batch), dtype=np.int64)))
         return taken
+
+    def _count(self, messages: int, bytes_: int) -> None:
+        self.messages += messages
+        self.bytes += bytes_
+        self._together.messages += messages
+        self._together.bytes += bytes_
 
     def shed(self, messages: int, bytes_: int) -> list[Segment]:
         """Take from the front until at most so many messages and bytes are left; answers what was shed."""

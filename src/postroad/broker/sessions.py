@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from postroad.broker.queues import WaitingQueue
+from postroad.broker.queues import Load, WaitingQueue
 
 if TYPE_CHECKING:
     from postroad.broker.assigning import AssigningPublisher
@@ -79,7 +79,7 @@ class Subscription:
         self.ack_mode = ack_mode
         self.policy = policy
         self.slot = -1
-        self.waiting = WaitingQueue()
+        self.waiting = WaitingQueue(session.waiting)
         self.unacknowledged: dict[int, None] = {}
         self.delivered = 0
         self.acknowledged = 0
@@ -99,6 +99,7 @@ class Session:
         assigning: the publisher it is, if it gives its messages their ids itself.
         pushed_back_by: numbers of the full subscriptions that keep this session from publishing.
         full_links: numbers of the neighbours whose links are full and keep it from publishing.
+        waiting: what waits for all its subscriptions together.
         must_acknowledge: how many of its subscriptions push back and go on only when it acknowledges.
     """
 
@@ -113,12 +114,14 @@ class Session:
         "publisher",
         "pushed_back_by",
         "subscriptions",
+        "waiting",
     )
 
     def __init__(self, number: int, principal: str) -> None:
         self.number = number
         self.principal = principal
         self.subscriptions: dict[str, Subscription] = {}
+        self.waiting = Load()
         self.congested = False
         self.publisher: IdGenerator | None = None
         self.assigning: AssigningPublisher | None = None
