@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from postroad.messages import MessageId
+from postroad.server import inquiry as inquiry_module
 from postroad.server.tracking import TrackingConfig
-from postroad.topology import line
+from postroad.topology import line, ring
 from postroad.tracking import Verdict
 from postroad.trail import Trail
 from tests.server.scene import Client, run, service, until
@@ -73,6 +74,34 @@ def test_a_network_tells_where_a_message_went_while_it_runs_and_from_its_trails(
     never = MessageId(ids["delivered"].publisher, 1, ids["delivered"].time, 999)
     assert trail.trace(never).journey.verdict is Verdict.NEVER_ACCEPTED
     assert trail.warnings == []
+
+
+def test_what_went_on_behind_a_broker_that_does_not_answer_is_found_round_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inquiry_module, "ANSWER_SECONDS", 1.0)
+
+    async def talk() -> None:
+        async with live(ring(4), tmp_path) as network:
+            far = await subscriber(network.services[3])
+            await network.converged()
+            sender = await Client.connect(network.services[1].port)
+            message = await published(sender, 30)
+            assert (await far.frame()).body == b"30"
+            silent = network.services[2].links
+            assert silent is not None
+            silent.on_question = None
+            inquiry = network.services[1]._inquiry
+            assert inquiry is not None
+            journey = (await inquiry.trace(message)).journey
+            assert journey.silent == (2,)
+            assert [(stop.parent, stop.broker) for stop in journey.stops] == [(0, 1), (2, 3)]
+            assert journey.verdict is Verdict.RECORDED_IN_PART
+            assert len(journey.delivered) == 1
+            for client in (far, sender):
+                await client.close()
+
+    run(talk)
 
 
 @pytest.mark.parametrize("recorder", ["log", "exact", "bloom", "sealed"])

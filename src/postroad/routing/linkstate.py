@@ -181,6 +181,15 @@ class LinkState:
             for one, around in said.items()
         }
 
+    def named(self) -> dict[int, frozenset[int]]:
+        """Broker -> the neighbours that it names, or that name it: also around a broker that has just died."""
+        said = {broker: {other for other, _ in held.record.neighbours} for broker, held in self._records.items()}
+        said[self.number] = set(self._neighbours)
+        for broker, around in list(said.items()):
+            for other in list(around):
+                said.setdefault(other, set()).add(broker)
+        return {broker: frozenset(around) for broker, around in said.items()}
+
     # What happens.
 
     def neighbour_up(self, neighbour: int, cost: int, now: int) -> Reaction:

@@ -13,6 +13,7 @@ import msgspec
 from postroad.broker import Broker, PublisherNumbers, Relay, SubscriptionNumbers, make_strategy, scheme_of
 from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
 from postroad.errors import PostroadError
+from postroad.routing.drp import Drp
 from postroad.server.admin import Admin
 from postroad.server.conversation import Conversation, Terms
 from postroad.server.counts import ServerStatistics
@@ -136,10 +137,16 @@ class Service:
         core.alias_attribute = self.config.tracking.alias_attribute
         self._station.tracking = tracking
         self._station.sampler = Sampler(tracking.recorder, core, wall_clock)
-        inquiry = Inquiry(core.number, wall_clock(), tracking.answer, wall_clock, links)
+        inquiry = Inquiry(core.number, wall_clock(), tracking.answer, wall_clock, links, self._neighbourhoods)
         if links is not None:
             links.on_question = inquiry.received
         return inquiry
+
+    def _neighbourhoods(self) -> dict[int, frozenset[int]]:
+        """The neighbours of all brokers, as far as the strategy knows them."""
+        relay = self._station.core.relay
+        strategy = None if relay is None else relay.strategy
+        return strategy.link_state.named() if isinstance(strategy, Drp) else {}
 
     # --- what it is ------------------------------------------------------------------------------------------------
 
