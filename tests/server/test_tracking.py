@@ -104,12 +104,24 @@ def test_what_went_on_behind_a_broker_that_does_not_answer_is_found_round_it(
     run(talk)
 
 
-@pytest.mark.parametrize("recorder", ["log", "exact", "bloom", "sealed"])
-def test_every_recorder_answers_while_it_runs_and_from_its_trail(tmp_path: Path, recorder: Any) -> None:
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"recorder": "log"},
+        {"recorder": "exact"},
+        {"recorder": "bloom"},
+        {"recorder": "bloom", "persist_seconds": 0.2, "hold_seconds": 1.0},
+        {"recorder": "sealed"},
+        {"recorder": "sealed", "forwarding": "sets"},
+        {"recorder": "sealed", "layout": "paper"},
+    ],
+    ids=str,
+)
+def test_every_recorder_answers_while_it_runs_and_from_its_trail(tmp_path: Path, chosen: dict[str, Any]) -> None:
     ids: dict[str, MessageId] = {}
 
     async def talk() -> None:
-        async with live(line(2), tmp_path, tracking=TrackingConfig(recorder=recorder, memory_bytes=1 << 24)) as network:
+        async with live(line(2), tmp_path, tracking=TrackingConfig(memory_bytes=1 << 24, **chosen)) as network:
             far = await subscriber(network.services[2], selector="price > 20")
             await network.converged()
             sender = await Client.connect(network.services[1].port)

@@ -259,6 +259,8 @@ def _recorder(config: BrokerConfig, now: int) -> TrackingRecorder:
         effective=settings.effective_error,
         method=settings.method,
         layout=settings.layout,
+        forwarding=settings.forwarding,
+        hold=int(settings.hold_seconds * 1_000),
         budget=settings.memory_bytes,
     )
     if settings.recorder == "log":

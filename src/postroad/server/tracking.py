@@ -23,6 +23,10 @@ class TrackingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         effective_error: the error rate of filters, for all that cover one id together.
         method: what a sealed history becomes.
         layout: "paper" keeps a history for each subscriber and neighbour, as the paper does, at far more bytes.
+        forwarding: "sets" keeps one key for all neighbours that a message was handed to, instead of one for each; a
+            question then probes every set of neighbours.
+        hold_seconds: `bloom`: how long the brokers that messages come from keep their filters open. Where that is
+            longer than persist_seconds, a filter is stored, kept open, and stored again.
         journal: write the record down before a receipt is given, so that a crash loses nothing that has one.
         keep_days: delete records older than this; 0 keeps all.
         keep_bytes: delete the oldest records above this size; 0 keeps all.
@@ -39,6 +43,8 @@ class TrackingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     effective_error: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-5
     method: Literal["smallest", "bloom", "ribbon"] = "smallest"
     layout: Literal["shared", "paper"] = "shared"
+    forwarding: Literal["keys", "sets"] = "keys"
+    hold_seconds: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 0.0
     journal: bool = False
     keep_days: Annotated[int, msgspec.Meta(ge=0)] = 0
     keep_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
