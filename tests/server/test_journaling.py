@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from postroad.messages import Batch, MessageId
-from postroad.server.journaling import LAPSED, JournalKeeper, recover
+from postroad.server.journaling import LAPSED, MOST_WAITING, JournalKeeper, recover
 from postroad.server.tracking import TrackingConfig
 from postroad.tracking import ExactRecorder, Verdict
 from postroad.tracking.journaling import Journaled
@@ -81,6 +81,29 @@ def test_a_receipt_for_what_had_no_room_is_not_safe_whenever_it_is_asked_for(tmp
         journal.sync()
         keeper.when_safe(told.append)
         assert told == [True, False, True]
+        await keeper.stop()
+
+    run(talk)
+
+
+def test_one_that_fails_keeps_no_other_from_its_receipt_and_not_too_many_wait(tmp_path: Path) -> None:
+    async def talk() -> None:
+        journal = Journal(tmp_path, BROKER)
+        keeper = JournalKeeper(journal)
+        told: list[tuple[int, bool]] = []
+
+        def fail(safe: bool) -> None:
+            raise RuntimeError("a defect")
+
+        journal.append(b"entry", NOON)
+        # Nothing is synced yet: as if the disk did not answer.
+        keeper.when_safe(fail)
+        for number in range(MOST_WAITING + 2):
+            keeper.when_safe(lambda safe, number=number: told.append((number, safe)))  # type: ignore[misc]
+        assert told == [(0, False), (1, False)]
+        keeper.start()
+        await until(lambda: len(told) == MOST_WAITING + 2)
+        assert told[2:] == [(number, True) for number in range(2, MOST_WAITING + 2)]
         await keeper.stop()
 
     run(talk)

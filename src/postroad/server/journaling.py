@@ -28,6 +28,10 @@ log = logging.getLogger("postroad.tracking")
 # Journal.MAX_WAITING_BYTES may wait. Also how often a disk that failed is tried again.
 SYNC_SECONDS = 0.5
 
+# Who waits for the disk at once, each for the receipts of one read. When a disk hangs, the oldest get theirs without
+# waiting any longer, and these say that nothing is sure.
+MOST_WAITING = 10_000
+
 LAPSED = "the journal lacks entries of this time"
 
 
@@ -110,6 +114,8 @@ class JournalKeeper:
             action(not self.journal.trouble and not self._is_lost(self.journal.position))
             return
         self._waiting.append((self.journal.position, action))
+        if len(self._waiting) > MOST_WAITING:
+            _tell(self._waiting.popleft()[1], False)
         self._wanted.set()
 
     async def release(self, through: int) -> None:
@@ -141,9 +147,17 @@ class JournalKeeper:
         self._trouble = self.journal.trouble
         while self._waiting and self._waiting[0][0] <= durable:
             position, action = self._waiting.popleft()
-            action(safe and not self._is_lost(position))
+            _tell(action, safe and not self._is_lost(position))
         if self._waiting:
             self._wanted.set()
 
     def _is_lost(self, position: int) -> bool:
         return 0 < position <= self.journal.lost_through
+
+
+def _tell(action: Callable[[bool], None], safe: bool) -> None:
+    try:
+        action(safe)
+    except Exception:
+        # One connection's defect must not keep the others' receipts back.
+        log.exception("internal error", extra={"where": "journal"})
