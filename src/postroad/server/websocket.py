@@ -12,6 +12,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Origin, Subprotocol
 
+from postroad.protocols.stomp.limits import MAX_FRAME_BYTES
 from postroad.server.tcp import StompConnection
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class WebSocketConnection(StompConnection):
             origins=[*origins, None] if origins else None,
             subprotocols=SUBPROTOCOLS,
             select_subprotocol=_choose,
-            max_size=service.config.frames.limits().frame_bytes,
+            # Of a whole WebSocket message, which may hold many frames: each of them has the limits of the settings.
+            max_size=MAX_FRAME_BYTES,
             logger=_library_log,
         )
         # Clients in browsers want text; a client that sends binary messages gets such ones.
