@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,28 +13,36 @@ from bench.processes import Contender, Launch
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["POSTROAD", "main"]
+__all__ = ["POSTROAD", "main", "recording"]
 
 
-def launch(port: int, directory: Path) -> Launch:
-    return Launch(
-        [sys.executable, "-c", "from bench.peers.postroad import main; main()", str(port), directory / "data"]
-    )
+def launch(port: int, directory: Path, tracking: str = "{}") -> Launch:
+    program = "from bench.peers.postroad import main; main()"
+    return Launch([sys.executable, "-c", program, str(port), directory / "data", tracking])
 
 
 POSTROAD = Contender("postroad", "stomp", launch, selects=True)
 
 
-async def serve(port: int, data: str) -> None:
+def recording(name: str, **tracking: object) -> Contender:
+    """Postroad with settings of tracking."""
+    return Contender(name, "stomp", lambda port, directory: launch(port, directory, json.dumps(tracking)))
+
+
+async def serve(port: int, data: str, tracking: str) -> None:
     """Run until the process is told to end."""
     # Here and not above: whoever only names the contenders need not load the kernels.
-    from postroad.server import BrokerConfig, Service
+    import msgspec
 
-    service = Service(BrokerConfig(port=port, data=data))
+    from postroad.server import BrokerConfig, Service
+    from postroad.server.tracking import TrackingConfig
+
+    settings = msgspec.json.decode(tracking, type=TrackingConfig)
+    service = Service(BrokerConfig(port=port, data=data, tracking=settings))
     await service.start()
     await asyncio.Event().wait()
 
 
 def main() -> None:
-    """The process: its arguments are the port to listen on and the directory for data."""
-    run(serve(int(sys.argv[1]), sys.argv[2]))
+    """The process: its arguments are the port, the directory for data, and the settings of tracking as JSON."""
+    run(serve(int(sys.argv[1]), sys.argv[2], sys.argv[3]))
