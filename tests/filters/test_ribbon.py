@@ -120,3 +120,11 @@ def test_impossible_requests_are_refused() -> None:
         RibbonFilter.build(np.zeros(1, np.uint64), 1.0)
     with pytest.raises(LimitError):
         RibbonFilter.build(np.zeros(MAX_RIBBON_KEYS + 1, np.uint64), 0.5)
+
+
+def test_a_large_filter_is_the_same_whatever_the_order_of_its_keys() -> None:
+    keys = np.random.default_rng(8).integers(0, 2**64, 70_000, np.uint64)
+    made = RibbonFilter.build(keys, 1e-3)
+    assert bytes(RibbonFilter.build(keys[::-1].copy(), 1e-3)) == bytes(made)
+    assert made.contains(keys).all()
+    assert all(slow_contains(made, int(key)) for key in keys[::7_000])

@@ -232,3 +232,37 @@ def test_what_went_no_further_and_who_was_there_is_handed_over_too() -> None:
     (job,) = recorder.due(NOW + 1, force=True)
     kinds = {type(segment) for segment in job.make()}
     assert {Passages, Shed, Attachments} <= kinds
+
+
+def test_ids_that_follow_each_other_are_kept_as_runs_and_come_out_as_they_were() -> None:
+    recorder = ExactRecorder(4, NOW)
+    following = [MessageId(7, 4, NOW + turn, counter) for turn in range(3) for counter in range(20)]
+    single = [MessageId(9, 4, NOW, 5)]
+    broken = [MessageId(8, 4, NOW, counter) for counter in (1, 2, 3, 4, 5, 6, 7, 8, 10)]
+    batches = [following[:20], single, following[20:40], broken, following[40:]]
+    for ids in batches:
+        batch = batch_of(ids)
+        recorder.accepted(batch, NOW)
+        recorder.delivered(batch, np.array([0, len(ids) - 1], np.int32), 3, NOW)
+    assert recorder.findings(following[39], NOW).delivered[0].number == 3
+    assert recorder.findings(following[38], NOW).delivered == ()
+    told = union(stored(recorder, NOW + 1, True))
+    everything = {(one.broker, one.time, one.publisher, one.counter) for ids in batches for one in ids}
+    assert set(told) == everything
+    ends = {(one.broker, one.time, one.publisher, one.counter) for ids in batches for one in (ids[0], ids[-1])}
+    assert {key for key, one in told.items() if one["subscribers"]} == ends
+
+
+def test_the_memory_of_a_stored_book_is_used_again_without_mixing_them_up() -> None:
+    recorder = ExactRecorder(4, NOW)
+    for turn in range(4):
+        ids = [MessageId(7 + number % 3, 4, NOW + turn, number) for number in range(50)]
+        recorder.accepted(batch_of(ids), NOW)
+        jobs = recorder.due(NOW + turn + 1, True)
+        later = [MessageId(5, 4, NOW + turn, number * 2) for number in range(30)]
+        recorder.accepted(batch_of(later), NOW)
+        told = union([segment for job in jobs for segment in job.make()])
+        for job in jobs:
+            recorder.release(job.number)
+        before = [MessageId(5, 4, NOW + turn - 1, number * 2) for number in range(30)] if turn else []
+        assert set(told) == {(one.broker, one.time, one.publisher, one.counter) for one in [*ids, *before]}

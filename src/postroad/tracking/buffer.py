@@ -31,8 +31,8 @@ _END_MASK = (1 << _END_BITS) - 1
 class _Chunk:
     __slots__ = ("keys", "runs", "used")
 
-    def __init__(self, size: int) -> None:
-        self.keys = np.empty(size, np.uint64)
+    def __init__(self, keys: Keys) -> None:
+        self.keys = keys
         self.runs = array("Q")
         self.used = 0
 
@@ -135,14 +135,25 @@ class KeyBuffer:
 
     def __init__(self, chunk_keys: int = CHUNK_KEYS) -> None:
         self._size = chunk_keys
-        self._chunks = [_Chunk(chunk_keys)]
+        # Memory of chunks that nobody reads any more: it costs less than fresh memory, which the system hands out page
+        # by page.
+        self._spare: list[Keys] = []
+        self._chunks = [self._chunk()]
         self.entries = 0
+
+    def _chunk(self) -> _Chunk:
+        return _Chunk(self._spare.pop() if self._spare else np.empty(self._size, np.uint64))
+
+    def recycle(self, done: Extract, others: Iterable[Extract]) -> None:
+        """A job has what it took along no more: use the memory again, if nobody else reads it."""
+        used = {id(keys) for extract in [self.extract(), *others] for keys, _ in extract.chunks}
+        self._spare += [keys for keys, _ in done.chunks if id(keys) not in used]
 
     def room(self, most: int) -> Keys:
         """Where the next keys go: at least one place, at most so many."""
         last = self._chunks[-1]
         if last.used == self._size:
-            last = _Chunk(self._size)
+            last = self._chunk()
             self._chunks.append(last)
         return last.keys[last.used : min(self._size, last.used + most)]
 
@@ -164,7 +175,9 @@ class KeyBuffer:
     def keep_only(self, sizes: dict[int, int]) -> None:
         """Forget all but the keys of some histories, given with their sizes."""
         kept = self.extract().grouped(sizes) if sizes else {}
-        self._chunks = [_Chunk(self._size)]
+        # As much is kept in reserve as was in use: little, once traffic is low.
+        del self._spare[len(self._chunks) :]
+        self._chunks = [self._chunk()]
         self.entries = 0
         for slot, keys in kept.items():
             self._append(slot, keys)

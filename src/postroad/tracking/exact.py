@@ -17,6 +17,9 @@ from postroad.tracking.findings import Findings, Hit
 from postroad.tracking.segments import ADDENDUM, HERE
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from postroad.messages import Batch, MessageId
     from postroad.tracking.chronicle import Chapter
     from postroad.tracking.contract import Rows
@@ -53,7 +56,8 @@ class ExactRecorder:
         self._persist_ms = persist_ms
         self._budget_bytes = budget_bytes
         self.chronicle = Chronicle(now)
-        self._book = Book(now)
+        self._spare: list[NDArray[np.uint64]] = []
+        self._book = Book(now, self._spare)
         self._pending: dict[int, Book] = {}
         self._through = now
         self._jobs = 0
@@ -130,7 +134,7 @@ class ExactRecorder:
     def due(self, now: int, force: bool = False) -> list[Job]:
         """A job when the book is old or large enough. An old book is handed over though it be empty, so that the
         record says that nothing happened."""
-        large = self._book.held_bytes + self.chronicle.held_bytes > self._budget_bytes
+        large = self._book.unfolded_bytes + self.chronicle.held_bytes > self._budget_bytes
         old = now - self._book.since >= self._persist_ms
         if not (large or old or force):
             return []
@@ -141,14 +145,19 @@ class ExactRecorder:
         book.close()
         self._sealed_records += book.records
         self._pending[number] = book
-        self._book = Book(now)
+        # As much is kept in reserve as the last book had: little, once traffic is low.
+        del self._spare[len(book.chunks()) :]
+        self._book = Book(now, self._spare)
         # More may be told in this same millisecond: only those before it are over.
         self._through = max(self._through, now - 1)
         return [Job(number, lambda: _segments(book, chapter), self._through)]
 
     def release(self, number: int) -> None:
         """Forget what a job was made of."""
-        self._pending.pop(number, None)
+        book = self._pending.pop(number, None)
+        if book is not None:
+            # Nobody else has the chunks: what was made of the book is a copy.
+            self._spare += book.chunks()
         self.chronicle.release(number)
 
     def findings(self, identity: MessageId, now: int) -> Findings:

@@ -1,7 +1,8 @@
 """The open part of the exact record: what was told, in the order and the portions in which it was told.
 
-Nothing here is done per message: ids of a batch are copied as a block, and what happens to the rows of a batch later is
-one *entry*, whether it was one row or all. Rows are put in order and lists are filled in when the book is sealed.
+Nothing here is done per message: ids of a batch are copied as a block, or not at all where one follows the other as
+those of a busy publisher do; and what happens to the rows of a batch later is one *entry*, whether it was one row or
+all. Rows are put in order and lists are filled in when the book is sealed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from postroad.kernels import Truth, kernel
 from postroad.tracking.segments import ADDENDUM
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.tracking.contract import Rows
+
+    Words = NDArray[np.uint64]
 
 __all__ = [
     "ACKNOWLEDGED",
@@ -43,26 +47,65 @@ WHOLE = -1
 
 BLOCK_FIELDS = 3  # start, count, came from
 ENTRY_FIELDS = 5  # kind, number, start of the block, first of the rows (or WHOLE), how many
+RUN_FIELDS = 4  # start, count, head of all ids, tail of the first: each tail is one more than the one before
 NOTE_FIELDS = 3  # head, tail, kind << 32 | number: about one message whose block is not known
 
 _CHUNK_ROWS = 1 << 16  # 1 MiB of ids: few enough chunks, and a book of one message is small enough
 _ROWS_AT_FIRST = 1 << 12
+_LEAST_RUN = 8  # below this a copy is as small
 # A queue gives the rows of a batch out in portions, while other batches come in. Batches in flight are few: what is
 # older than these is still recorded, with the ids copied a second time.
 _RECENT_BATCHES = 64
 
 
-class Book:
-    """Blocks of ids, entries about their rows, and notes about single messages."""
+@kernel("boolean(uint64[:, ::1])", allocates=False)
+def _is_run(ids: Words) -> Truth:
+    """Whether each id is the next of the one before."""
+    head, tail = ids[0, 0], ids[0, 1]
+    for row in range(1, len(ids)):
+        if ids[row, 0] != head or ids[row, 1] != tail + np.uint64(row):
+            return False
+    return True
 
-    def __init__(self, since: int) -> None:
+
+@kernel("void(uint64[:, ::1], uint64[:, ::1], uint64[:, ::1])", allocates=False)
+def _expand(copied: Words, runs: Words, out: Words) -> None:
+    """All ids in the order they came: those of runs in their places, and copied ones in the places between."""
+    at = 0
+    taken = 0
+    for index in range(len(runs) + 1):
+        start = np.int64(runs[index, 0]) if index < len(runs) else len(out)
+        while at < start:
+            out[at, 0] = copied[taken, 0]
+            out[at, 1] = copied[taken, 1]
+            at += 1
+            taken += 1
+        if index < len(runs):
+            for step in range(np.int64(runs[index, 1])):
+                out[at, 0] = runs[index, 2]
+                out[at, 1] = runs[index, 3] + np.uint64(step)
+                at += 1
+
+
+class Book:
+    """Blocks of ids, entries about their rows, and notes about single messages.
+
+    Args:
+        since: when it is opened.
+        spare: chunks of earlier books, taken from the end. Memory that was in use lately costs less than fresh memory,
+            which the system hands out page by page.
+    """
+
+    def __init__(self, since: int, spare: list[NDArray[np.uint64]] | None = None) -> None:
         self.since = since
+        self._spare = [] if spare is None else spare
         self.blocks = array("q")
         self.entries = array("q")
         self.notes = array("Q")
+        self._runs = array("Q")
         self.count = 0  # ids in all blocks
         self.records = 0
-        self._chunks: list[NDArray[np.uint64]] = [np.empty((_CHUNK_ROWS, 2), np.uint64)]
+        self._chunks: list[NDArray[np.uint64]] = [self._chunk(0)]
         self._filled: list[int] = []  # rows used of the chunks that are full
         self._used = 0
         self._capacity = _CHUNK_ROWS
@@ -83,19 +126,31 @@ class Book:
 
     def _copy(self, ids: NDArray[np.uint64], came_from: int) -> int:
         size = len(ids)
+        start = self.count
+        self.count += size
+        self.blocks.extend((start, size, came_from))
+        if size >= _LEAST_RUN and _is_run(ids):
+            self._runs.extend((start, size, int(ids[0, 0]), int(ids[0, 1])))
+            return start
         chunk = self._chunks[-1]
         if self._used + size > len(chunk):
             self._filled.append(self._used)
-            chunk = np.empty((max(_CHUNK_ROWS, size), 2), np.uint64)
+            chunk = self._chunk(size)
             self._chunks.append(chunk)
             self._capacity += len(chunk)
             self._used = 0
         chunk[self._used : self._used + size] = ids
         self._used += size
-        start = self.count
-        self.count += size
-        self.blocks.extend((start, size, came_from))
         return start
+
+    def _chunk(self, rows: int) -> NDArray[np.uint64]:
+        if self._spare and rows <= _CHUNK_ROWS:
+            return self._spare.pop()
+        return np.empty((max(_CHUNK_ROWS, rows), 2), np.uint64)
+
+    def chunks(self) -> list[NDArray[np.uint64]]:
+        """Those that another book can use, once this one is done with."""
+        return [chunk for chunk in self._chunks if len(chunk) == _CHUNK_ROWS]
 
     def enter(self, ids: NDArray[np.uint64], rows: Rows, kind: int, number: int) -> None:
         """Something happened to rows of a batch."""
@@ -138,8 +193,13 @@ class Book:
     @property
     def held_bytes(self) -> int:
         """Memory of the book, without that of batches still in flight."""
-        arrays = (len(self.blocks) + len(self.entries) + len(self.notes)) * 8
+        arrays = (len(self.blocks) + len(self.entries) + len(self.notes) + len(self._runs)) * 8
         return self._capacity * 16 + len(self._rows) * 4 + arrays
+
+    @property
+    def unfolded_bytes(self) -> int:
+        """Memory of all ids when the book is sealed, which runs do not have before; the least that sealing takes."""
+        return self.count * 16 + len(self._rows) * 4 + (len(self.entries) + len(self.notes)) * 8
 
     @property
     def rows(self) -> NDArray[np.int32]:
@@ -148,7 +208,12 @@ class Book:
     def ids(self) -> NDArray[np.uint64]:
         """The ids of all blocks, end to end."""
         filled = [*self._filled, self._used]
-        return np.concatenate([chunk[:used] for chunk, used in zip(self._chunks, filled, strict=True)])
+        copied = np.concatenate([chunk[:used] for chunk, used in zip(self._chunks, filled, strict=True)])
+        if not self._runs:
+            return copied
+        out = np.empty((self.count, 2), np.uint64)
+        _expand(copied, np.array(self._runs, np.uint64).reshape(-1, RUN_FIELDS), out)
+        return out
 
     def tables(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
         """Blocks, entries and notes, one row each. Copies: an array that lends its memory could not grow."""

@@ -152,7 +152,9 @@ class SealedRecorder(HistoryRecorder):
         return make
 
     def _let_go(self, number: int) -> None:
-        self._handed.pop(number, None)
+        done = self._handed.pop(number, None)
+        if done is not None:
+            self._buffer.recycle(done[0], [extract for extract, _ in self._handed.values()])
 
     def _holdings(self) -> tuple[int, int, int, int, int]:
         entries = sum(history.entries for history in self._open.values())
