@@ -1,11 +1,14 @@
-"""What tracking costs: filters against the limit, and what recorders write in the paper's scenario."""
+"""What tracking costs: filters against the limit, records of the paper's scenario, and a broker with each recorder."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import signal
+import sys
 from typing import Any
 
+from bench.tracked_broker import FLOORS, recorders_compared
 from bench.tracking_filters import PROBES, build_costs, error_rate_measured, partial_fill, sizes_against_the_limit
 from bench.tracking_scenario import paper_scenario, recorder_costs
 from bench.trail_size import exact_size
@@ -52,6 +55,8 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     chosen = arguments()
+    # Told to end, it ends as after Ctrl-C: every broker is stopped on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     result: dict[str, Any] = {"bench": "tracking", "quick": chosen.quick}
     result |= sizes_against_the_limit()
     result |= partial_fill()
@@ -60,6 +65,9 @@ def main() -> None:
     result |= recorder_costs()
     result |= scenario(chosen.seconds or (60 if chosen.quick else 300))
     result |= exact_size(100_000 if chosen.quick else 1_000_000)
+    result |= recorders_compared(3, 2.0) if chosen.quick else recorders_compared()
+    for name, least in FLOORS.items():
+        print(f"{'meets ' if result[name] >= least else 'MISSES'} {name}: {result[name]} (at least {least})")
     for name, most in CEILINGS.items():
         print(f"{'meets ' if result[name] <= most else 'MISSES'} {name}: {result[name]} (at most {most})")
     off = abs(result["first_row_standard_errors"])
