@@ -65,3 +65,12 @@ def test_tables_stop_growing_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> No
 def test_window_of_nothing_is_refused() -> None:
     with pytest.raises(RoutingError, match="64 ids or more"):
         SeenIds(3)
+
+
+def test_more_origins_than_fit_push_out_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_REMEMBERED", 4 * 64)
+    seen = SeenIds(64)
+    for origin in range(1, 7):
+        assert seen.admit(as_array([(origin, 1)]), np.arange(1)).all()
+    assert seen.statistics().places <= 4 * 64
+    assert seen.admit(as_array([(1, 1), (6, 1)]), np.arange(2)).tolist() == [True, False]

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
+import pytest
 
 from postroad.tracking import Job, LinkChanges
 from postroad.trail import TrailWriter, gaps_within, pin
@@ -92,6 +93,23 @@ def test_beyond_the_budget_the_oldest_rows_are_given_up_and_the_trail_says_for_w
     assert gaps[0].since == START
     assert "disk" in gaps[0].reason
     assert gaps[-1].until < START + 2_000
+
+
+def test_a_job_that_fails_leaves_a_gap_and_not_a_no(tmp_path: Path) -> None:
+    shelf = backlog(tmp_path)
+
+    def fail() -> NoReturn:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        shelf.take(Job(0, fail, START + 10), START + 10)
+    shelf.take(job(1, START + 20), START + 20)
+    assert shelf.put(START + 20) == [0, 1]
+    pinned = pin(tmp_path, 1)
+    (gap,) = gaps_within(pinned.runs, pinned.holes, START + 5, START + 5, START + 5)
+    assert (gap.since, gap.until) == (START, START + 10)
+    assert "failed" in gap.reason
+    assert gaps_within(pinned.runs, pinned.holes, START + 15, START + 15, START + 15) == ()
 
 
 def test_a_trail_that_cannot_be_opened_degrades_and_begins_later(tmp_path: Path) -> None:

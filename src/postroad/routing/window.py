@@ -105,6 +105,11 @@ class SeenIds:
             older, newer = self._make_room(origin)
 
     def _begin(self, origin: int) -> tuple[_Table, _Table]:
+        # Whoever is linked may name any origin; those that came first are forgotten first.
+        while self._tables and self._places + _FIRST_SIZE > MAX_REMEMBERED:
+            tables = self._tables.pop(next(iter(self._tables)))
+            self._places -= sum(len(table.ids) for table in tables)
+            self._forgotten += sum(table.count for table in tables)
         self._tables[origin] = (_EMPTY, _Table(_FIRST_SIZE))
         self._places += _FIRST_SIZE
         return self._tables[origin]

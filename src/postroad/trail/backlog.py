@@ -24,6 +24,7 @@ FIRST_PAUSE_MS = 500
 LONGEST_PAUSE_MS = 30_000
 
 GIVEN_UP = "the disk did not take the record"
+DEFECT = "the broker failed at making the record"
 
 
 class BacklogStatistics(NamedTuple):
@@ -74,7 +75,10 @@ class Backlog:
             self._failed(str(error), now)
 
     def take(self, job: Job, now: int) -> None:
-        """A job to be written; the heavy work of making its rows is done here."""
+        """A job to be written; the heavy work of making its rows is done here.
+
+        Whatever a job raises is raised here; its time is then missing in the trail, and the trail says so.
+        """
         if self._writer is None and now >= self._retry_at:
             self.open(now)
         if self._writer is None or job.through <= self._writer.run.since:
@@ -82,7 +86,14 @@ class Backlog:
             self._given_up += 1
             self._done.append(job.number)
             return
-        self._waiting.append(_Waiting(job.number, self._writer.prepare(job.make(), job.through)))
+        try:
+            segments = job.make()
+        except Exception:
+            self._writer.drop(self._writer.prepare([], job.through), DEFECT)
+            self._given_up += 1
+            self._done.append(job.number)
+            raise
+        self._waiting.append(_Waiting(job.number, self._writer.prepare(segments, job.through)))
 
     def put(self, now: int, *, at_once: bool = False) -> list[int]:
         """Write what waits, unless the disk failed a moment ago; answers the numbers of the jobs that are done with."""
