@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from postroad.pipeline.erasing import ERASED, Erasure
 from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.jobs.trace import trace_ids
 from postroad.pipeline.tables import ID, table
@@ -25,8 +26,8 @@ _STRANGE = 30_000
 _EXACT = ("verdict", "certainty", "brokers", "subscribers", "acknowledged", "lost")
 
 
-def prove(run: Run, after: Sources, size: int) -> dict[str, int]:
-    """Trace a sample in both trails.
+def prove(run: Run, after: Sources, size: int, *, without: Erasure | None = None) -> dict[str, int]:
+    """Trace a sample in both trails; after an erasure, one subscriber is expected to be nobody.
 
     Raises:
         PipelineError: the answers differ; nothing was committed.
@@ -37,10 +38,22 @@ def prove(run: Run, after: Sources, size: int) -> dict[str, int]:
         return {"ids_proven": 0}
     ids = run.spark.createDataFrame(sample, "asked string, origin bigint, time bigint, publisher bigint, counter int")
     before_rows, after_rows = (_answers(trace_ids(run.spark, sources, ids)) for sources in (run.sources, after))
+    if without is not None:
+        for row in before_rows.values():
+            _forget(row, without)
     found = differences(before_rows, after_rows)
     if found:
         raise PipelineError(f"{len(found):,} of {len(sample):,} ids would be answered differently: {found[0]}")
     return {"ids_proven": len(sample)}
+
+
+def _forget(row: dict[str, Any], who: Erasure) -> None:
+    """An answer as it should be when the subscriber is erased."""
+    for name in ("subscribers", "acknowledged"):
+        for one in row[name]:
+            if (one["broker"], one["subscriber"]) == who:
+                one["subscriber"] = ERASED
+        row[name].sort(key=lambda one: (one["broker"], one["subscriber"]))
 
 
 def sample_of(run: Run, size: int) -> list[tuple[Any, ...]]:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from postroad.pipeline.erasing import Erasure, erased
 from postroad.pipeline.files import FileMaker
+from postroad.pipeline.merging import merged_rows
 from postroad.pipeline.units import Unit, done
 from postroad.trail import TABLES, Reads, TrailFile
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from postroad.pipeline.sources import Sources
     from postroad.trail import FileEntry
 
-__all__ = ["read_unit", "rewritten", "small_files"]
+__all__ = ["erased_files", "merged_filters", "read_unit", "rewritten", "small_files"]
 
 # What one task reads at once, compressed; decoded it is some five times as much.
 UNIT_BYTES = 64 << 20
@@ -78,3 +80,67 @@ def rewritten(run: Run, changes: Changes, name: str, small: int) -> dict[str, in
         for entry in unit.entries:
             changes.remove(Source(unit.broker, entry))
     return {"small_files_rewritten": sum(len(unit.entries) for unit in units)}
+
+
+def merged_filters(run: Run, changes: Changes, name: str) -> dict[str, int]:
+    """Merge the filters of each broker and day where they can be; files in which nothing can be stay."""
+    from postroad.pipeline.sources import Source
+
+    folders: dict[tuple[int, int], list[FileEntry]] = defaultdict(list)
+    for broker, entry in run.sources.of("filters"):
+        if run.sources.covers(entry):
+            folders[broker, entry.day].append(entry)
+    units = [
+        Unit(broker, "filters", day, tuple(part))
+        for (broker, day), entries in sorted(folders.items())
+        for part in _portions(sorted(entries, key=lambda entry: (entry.time_from, entry.path)))
+        if len(part) > 1
+    ]
+    root = run.sources.root
+
+    def merge(number: int, unit: Unit) -> Iterator[tuple[int, int, FileEntry]]:
+        rows = read_unit(root, unit)
+        for entry in FileMaker(root, "filters", f"{name}-f{number}").write(
+            unit.broker, merged_rows(rows, unit.entries[0].path)
+        ):
+            yield number, rows.num_rows, entry
+
+    found = done(run.spark, units, merge)
+    for _, _, entry in found:
+        changes.add(entry)
+    for unit in units:
+        for entry in unit.entries:
+            changes.remove(Source(unit.broker, entry))
+    before = sum({number: rows for number, rows, _ in found}.values())
+    return {"filters_before": before, "filters_after": sum(entry.rows for _, _, entry in found)} if found else {}
+
+
+def erased_files(run: Run, changes: Changes, name: str, who: Erasure) -> dict[str, int]:
+    """Write every file anew that has the subscriber in it."""
+    from postroad.pipeline.sources import Source
+
+    units = []
+    for table in ("journeys", "passages", "attachments", "shed", "records", "filters"):
+        for broker, entry in run.sources.of(table, always=True):
+            if table == "journeys" or broker == who.broker:
+                units.append(Unit(broker, table, entry.day, (entry,)))
+    root = run.sources.root
+
+    def erase(number: int, unit: Unit) -> Iterator[tuple[int, FileEntry | None]]:
+        rows = read_unit(root, unit)
+        left = erased(unit.table, unit.broker, rows, who)
+        if left is rows or left.equals(rows):
+            return
+        yield number, None
+        if left.num_rows:
+            for entry in FileMaker(root, unit.table, f"{name}-e{number}").write(unit.broker, left):
+                yield number, entry
+
+    found = done(run.spark, units, erase)
+    for number in {number for number, _ in found}:
+        changes.remove(Source(units[number].broker, units[number].entries[0]))
+    for _, written in found:
+        if written is not None:
+            changes.add(written)
+    shared = sum(unit.table == "filters" for unit in units)
+    return {"files_written_anew": len({number for number, _ in found}), "files_of_shared_filters": shared}

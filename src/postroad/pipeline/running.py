@@ -83,6 +83,7 @@ class Run:
         options: what the job was told.
         tell: says what happens now.
         account: what was done so far.
+        alert: says what somebody should look at; jobs that go on and on need it.
     """
 
     spark: SparkSession
@@ -90,6 +91,7 @@ class Run:
     options: Options
     tell: Callable[[str], None]
     account: Account
+    alert: Callable[[str], None] = lambda _: None
 
     def write(self, rows: DataFrame, name: str, *, by: tuple[str, ...] = ()) -> Path:
         """Write a table of results in the place of an earlier one, and answer where it is."""
@@ -116,6 +118,7 @@ def run_job(
     options: Options,
     tell: Callable[[str], None] = lambda _: None,
     spark: SparkSession | None = None,
+    alert: Callable[[str], None] = lambda _: None,
 ) -> Account:
     """Run a job.
 
@@ -125,6 +128,7 @@ def run_job(
         options: what it is told.
         tell: called with what happens now.
         spark: a session to use; by default one is started, and stopped afterwards.
+        alert: called with what somebody should look at.
 
     Raises:
         PipelineError: it cannot be done; the text says why.
@@ -139,7 +143,7 @@ def run_job(
         spark = session(options.master, name=f"postroad {name}", settings=options.settings)
     account.starting_seconds = time.monotonic() - began
     try:
-        account.summary = job(Run(spark, sources, options, tell, account))
+        account.summary = job(Run(spark, sources, options, tell, account, alert))
     except PipelineError:
         raise
     except Exception as error:

@@ -109,7 +109,7 @@ def filter_hits(filters: DataFrame, ids: DataFrame, bins: Bins, context: Context
     # Bins that nobody asks about need no filters.
     wanted = f.broadcast(left.select("origin", "bin").distinct())
     right = in_bins(filters.select(*FILTER_COLUMNS), bins.width).join(wanted, ["origin", "bin"], how="left_semi")
-    salted = right.withColumn("salt", f.explode(f.sequence(f.lit(0), f.lit(bins.salts - 1))).cast("bigint"))
+    salted = right.withColumn("salt", f.explode(f.expr(f"sequence(0L, {bins.salts - 1}L)")))
     grouped = left.groupBy(*keys).cogroup(salted.groupBy(*keys))
     return grouped.applyInArrow(lambda one, other: hits_of(context, one, other), from_arrow_schema(HITS_SCHEMA))
 

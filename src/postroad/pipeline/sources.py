@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.pipeline.errors import DamagedFileError, EmptyRangeError, MissingTableError, PipelineError
-from postroad.trail import FOREVER, Hole, Pinned, Reads, TrailDamageError, TrailFile, pin
+from postroad.trail import FOREVER, Hole, Pinned, Reads, TrailDamageError, TrailFile, pin, table_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -135,7 +135,7 @@ class Sources:
     def _good(self, found: list[Source]) -> list[Source]:
         fresh = [source for source in found if source.entry.path not in self._checked]
         with ThreadPoolExecutor(_THREADS) as threads:
-            problems = threads.map(lambda source: _problem(self.root, source), fresh)
+            problems = threads.map(lambda source: _problem(self.root, source, whole=self.skip_damaged), fresh)
             for source, problem in zip(fresh, problems, strict=True):
                 self._checked[source.entry.path] = problem
                 if problem:
@@ -197,10 +197,16 @@ def open_sources(
     return sources
 
 
-def _problem(root: Path, source: Source) -> str:
-    """What is wrong with a file; nothing, mostly. Its pages have checksums that are looked at when they are read."""
+def _problem(root: Path, source: Source, *, whole: bool) -> str:
+    """What is wrong with a file; nothing, mostly.
+
+    Its pages have checksums that Spark looks at when it reads them. Whoever wants to go on without damaged files must
+    know them before: then the `whole` file is read here.
+    """
     try:
-        TrailFile(root, source.entry, source.broker, Reads())
+        file = TrailFile(root, source.entry, source.broker, Reads())
+        if whole:
+            file.read(table_named(source.entry.table).schema.names)
     except TrailDamageError as error:
         return error.problem
     return ""

@@ -46,6 +46,8 @@ def filters_of(passages: Passages, broker: int, recorder: str, opened: int, seal
         (HistoryKind.ACKNOWLEDGED, *_listed(hashes, passages.acknowledged)),
     ]
     for kind, row, keys in histories:
+        if not len(row):
+            continue
         origins = passages.origin[row]
         bounds = np.flatnonzero(np.diff(origins, prepend=-1))
         for start, end in zip(bounds, [*bounds[1:], len(row)][: len(bounds)], strict=True):

@@ -17,14 +17,14 @@ from postroad.tracking import Attachments, LinkChanges, Names
 from postroad.trail import TrailWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from postroad.lab.trails.scale import Scale
     from postroad.lab.trails.traffic import Slice
     from postroad.tracking import Passages, Segment
     from postroad.trail import FileEntry
 
-__all__ = ["MARGIN_MS", "Written", "write_trail"]
+__all__ = ["MARGIN_MS", "Written", "growing_trail", "write_trail"]
 
 # The brokers run some minutes before the first message and after the last, so that the record around each id is
 # complete whatever skew a reader allows for.
@@ -67,24 +67,41 @@ def write_trail(
     Raises:
         PostroadError: the directory has something in it.
     """
+    steps: list[Written] = []
+    for part, so_far in growing_trail(root, scale, truth):
+        steps[:] = [so_far]
+        if progress is not None and part:
+            progress(part, scale.slices)
+    return steps[0]
+
+
+def growing_trail(root: str | Path, scale: Scale, truth: bool = True) -> Iterator[tuple[int, Written]]:
+    """Generate a trail step by step: gives the slices written so far, and what is there, after each step.
+
+    The first step has no messages; the last one, after all slices, closes the record.
+    """
     root = Path(root)
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise PostroadError(f"{root}: is not empty; name a new directory for the trail")
     traffic = Traffic(scale)
     began = scale.start - MARGIN_MS
     stations = [_Station(root, traffic, broker, began) for broker in traffic.terrain.graph.brokers]
+
+    def so_far() -> Written:
+        sums = [sum(column) for column in zip(*(station.counts for station in stations), strict=True)]
+        return Written(scale.messages, *sums)
+
     with ThreadPoolExecutor(_THREADS) as threads:
         list(threads.map(lambda station: station.begin(began), stations))
+        yield 0, so_far()
         for part in range(scale.slices):
             messages = traffic.slice(part)
             list(threads.map(lambda station, messages=messages: station.write(messages), stations))
             if truth:
                 write_truth(root, traffic, messages)
-            if progress is not None:
-                progress(part + 1, scale.slices)
+            yield part + 1, so_far()
         list(threads.map(lambda station: station.writer.close(scale.end + MARGIN_MS), stations))
-    sums = [sum(column) for column in zip(*(station.counts for station in stations), strict=True)]
-    return Written(scale.messages, *sums)
+    yield scale.slices, so_far()
 
 
 class _Station:

@@ -17,11 +17,12 @@ from postroad.pipeline.files import FileMaker, check_writable, entry_of, run_nam
 from postroad.pipeline.journeys import LEFT, joined
 from postroad.pipeline.plain import whole_ids
 from postroad.pipeline.proof import prove
-from postroad.pipeline.rewriting import rewritten
+from postroad.pipeline.rewriting import erased_files, merged_filters, rewritten
 from postroad.pipeline.tables import ID, spark_schema, table
+from postroad.trail import expire, sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -40,15 +41,24 @@ SMALL_FILE_BYTES = 16 << 20
 
 
 def run(run: Run) -> dict[str, Any]:
-    """Compact the trail; `more` may name a `now` in Unix ms and the size of the `sample`."""
-    now = int(run.options.more.get("now") or time.time() * 1_000)
+    """Compact the trail.
+
+    `more` may name a `now` in Unix ms; the size of the `sample`; `keep_ms`, an age beyond which whole files go instead;
+    or `erase`, an `Erasure` of one subscriber instead.
+    """
+    more = run.options.more
+    now = int(more.get("now") or time.time() * 1_000)
     check_writable(run.sources.root)
     sweep_unfinished(run.sources)
+    if more.get("keep_ms"):
+        return _expired(run, now, int(more["keep_ms"]))
     before = _size(run.sources)
     changes = Changes()
-    summary = run_compaction(run, changes)
+    who = more.get("erase")
     try:
-        summary |= prove(run, changes.applied(run.sources), int(run.options.more.get("sample", 1_000)))
+        summary = run_compaction(run, changes) if who is None else erased_files(run, changes, run_name(), who)
+        sample = int(more.get("sample", 1_000))
+        summary |= prove(run, changes.applied(run.sources), sample, without=who)
     except BaseException:
         sweep_unfinished(run.sources, changes.paths())
         raise
@@ -63,6 +73,16 @@ def run(run: Run) -> dict[str, Any]:
     }
 
 
+def _expired(run: Run, now: int, age: int) -> dict[str, Any]:
+    """Retention: files whose rows are all older than an age go, and what no reader can need any more is deleted."""
+    files = size = swept = 0
+    for broker in run.sources.pins:
+        gone = expire(run.sources.root, broker, now, max_age_ms=age)
+        files, size = files + gone.files, size + gone.bytes
+        swept += sweep(run.sources.root, broker, now)
+    return {"files_taken_out": files, "bytes_taken_out": size, "files_deleted": swept}
+
+
 def run_compaction(run: Run, changes: Changes) -> dict[str, Any]:
     """Write the new files, and note what they replace."""
     name = run_name()
@@ -71,7 +91,9 @@ def run_compaction(run: Run, changes: Changes) -> dict[str, Any]:
     if files:
         figures = _join(run, changes, files, name)
     run.tell("rewriting small files")
-    return figures | rewritten(run, changes, name, SMALL_FILE_BYTES)
+    figures |= rewritten(run, changes, name, SMALL_FILE_BYTES)
+    run.tell("merging filters")
+    return figures | merged_filters(run, changes, name)
 
 
 def _join(run: Run, changes: Changes, files: list[Source], name: str) -> dict[str, int]:
@@ -116,15 +138,27 @@ def bin_width(files: list[Source], *, by_origin: bool = True) -> int:
     return fitting[-1] if fitting else _WIDTHS[0]
 
 
-def evidence_by_origin(spark: SparkSession, sources: Sources, files: list[Source], width: int) -> DataFrame:
-    """Passages, and what was shed, with all rows of an id together, sorted, in bins of one origin and some time."""
+def evidence_by_origin(
+    spark: SparkSession, sources: Sources, files: list[Source], width: int, more: Sequence[DataFrame] = ()
+) -> DataFrame:
+    """Passages, and what was shed, with all rows of an id together, sorted, in bins of one origin and some time.
+
+    Args:
+        spark: the session.
+        sources: the trail.
+        files: of passages.
+        width: of a bin, in ms.
+        more: further evidence to bring in.
+    """
     from pyspark.sql import functions as f
 
     evidence = as_evidence(table(spark, sources, "passages", files), PASSAGE)
+    for one in more:
+        evidence = evidence.unionByName(one)
     shed = sources.of("shed", always=True)
     if shed:
         evidence = evidence.unionByName(as_evidence(table(spark, sources, "shed", shed), SHED))
-    wanted = [*ID, "source", *LEFT[:1], *LEFT[5:]]
+    wanted = evidence.columns if more else [*ID, "source", *LEFT[:1], *LEFT[5:]]
     spot = f.floor(f.col("time") / width).alias("bin")
     total = sum(source.entry.rows for source in files)
     partitions = max(2, -(-total // ROWS_PER_BIN) * 2)

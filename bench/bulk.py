@@ -1,0 +1,160 @@
+"""Jobs of the pipeline under a clock: seconds, bytes read and shuffled, peak memory."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+import urllib.request
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psutil  # type: ignore[import-untyped]
+
+from postroad.pipeline import Options, run_job, session
+from postroad.pipeline.jobs import compact, trace
+from postroad.pipeline.sources import open_sources
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+__all__ = ["Answered", "Compacted", "Session", "answered", "compacted", "plain_join"]
+
+MEMORY = "8g"
+_SAMPLES_PER_SECOND = 4
+
+
+@dataclass
+class Answered:
+    """One bulk trace."""
+
+    ids: int
+    seconds: float
+    bytes_read: int
+    bytes_shuffled: int
+    peak_memory: int
+
+
+@dataclass
+class Compacted:
+    """One compaction."""
+
+    seconds: float
+    files_before: int
+    files_after: int
+    bytes_of_journeys: int
+
+
+class Session:
+    """A Spark session of its own on all cores, with its start timed."""
+
+    def __enter__(self) -> Session:
+        began = time.perf_counter()
+        # The status pages are where Spark tells what a stage read and shuffled; on loopback only.
+        settings = {"spark.driver.memory": MEMORY, "spark.ui.enabled": "true", "spark.driver.host": "127.0.0.1"}
+        self.spark = session("local[*]", name="bench", settings=settings)
+        self.spark.range(1).collect()
+        self.starting_seconds = time.perf_counter() - began
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.spark.stop()
+
+    def traffic(self) -> tuple[int, int]:
+        """Bytes read and bytes shuffled by all stages so far."""
+        context: Any = self.spark.sparkContext
+        url = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/stages?status=complete"
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            stages = json.load(answer)
+        return sum(one["inputBytes"] for one in stages), sum(one["shuffleWriteBytes"] for one in stages)
+
+
+class _Memory(threading.Thread):
+    """The most memory that this process's children (the JVM and its Python workers) had together."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.peak = 0
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        own = psutil.Process()
+        while not self._done.wait(1 / _SAMPLES_PER_SECOND):
+            total = 0
+            for child in own.children(recursive=True):
+                try:
+                    total += child.memory_info().rss
+                except psutil.Error:
+                    continue
+            self.peak = max(self.peak, total)
+
+    def stop(self) -> int:
+        self._done.set()
+        self.join()
+        return self.peak
+
+
+def answered(own: Session, trail: Path, asked: Path, out: Path) -> Answered:
+    """Trace the ids in a file."""
+    before = own.traffic()
+    memory = _Memory()
+    memory.start()
+    began = time.perf_counter()
+    account = run_job("trace", trace.run, Options(trail, out, more={"ids": asked}), spark=own.spark)
+    seconds = time.perf_counter() - began
+    peak = memory.stop()
+    own.spark.catalog.clearCache()
+    after = own.traffic()
+    return Answered(account.summary["ids"], seconds, after[0] - before[0], after[1] - before[1], peak)
+
+
+def compacted(own: Session, trail: Path, out: Path) -> Compacted:
+    """Compact a trail."""
+    began = time.perf_counter()
+    account = run_job("compact", compact.run, Options(trail, out), spark=own.spark)
+    seconds = time.perf_counter() - began
+    entries = [entry for here in open_sources(trail).all_entries().values() for entry in here]
+    journeys = sum(entry.size for entry in entries if entry.table == "journeys")
+    return Compacted(seconds, account.summary["files_before"], account.summary["files_after"], journeys)
+
+
+def plain_join(own: Session, trail: Path, asked: Path, records: Path) -> float:
+    """What Spark does on its own: one row for each record, joined with the ids and grouped, no hint given."""
+    from pyspark.sql import functions as f
+
+    from postroad.pipeline.tables import ID, table
+
+    spark = own.spark
+    if not records.exists():
+        passages = table(spark, open_sources(trail), "passages")
+        entered = passages.select(*ID, "broker", f.lit(0).alias("kind"), f.col("arrived_from").alias("subject"))
+        numbers = f.expr(
+            "transform(sequence(0, length(subscribers) div 4 - 1), i -> "
+            "cast(conv(hex(substring(subscribers, 4 * i + 1, 4)), 16, 10) as bigint))"
+        )
+        delivered = passages.where("subscribers is not null").select(
+            *ID, "broker", f.lit(1).alias("kind"), f.explode(numbers).alias("subject")
+        )
+        entered.unionByName(delivered).write.parquet(f"file://{records.resolve()}")
+    out = records.with_name("out-plain")
+    began = time.perf_counter()
+    spark.conf.set("spark.sql.join.preferSortMergeJoin", "true")
+    ids = spark.read.parquet(f"file://{asked.resolve()}").select(*ID)
+    rows = spark.read.parquet(f"file://{records.resolve()}")
+    found = (
+        ids.join(rows, list(ID), how="left")
+        .groupBy(*ID)
+        .agg(
+            f.sort_array(f.collect_set("broker")).alias("brokers"),
+            f.sort_array(f.collect_set(f.when(f.col("kind") == 1, f.struct("broker", "subject")))).alias("subscribers"),
+        )
+    )
+    found.write.mode("overwrite").parquet(f"file://{out.resolve()}")
+    seconds = time.perf_counter() - began
+    spark.conf.set("spark.sql.join.preferSortMergeJoin", "false")
+    shutil.rmtree(out, ignore_errors=True)
+    return seconds

@@ -1,0 +1,93 @@
+"""Answers of a bulk trace against the truth of a generated trail, all of them, by array operations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from postroad.lab.trails import TRUTH
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Judgement", "judge_answers"]
+
+_ID = ["origin", "time", "publisher", "counter"]
+
+
+class Judgement(NamedTuple):
+    """How answers compare with what happened."""
+
+    ids: int
+    known: int
+    missed: int
+    false_brokers: int
+    false_subscribers: int
+    promised: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.ids:,} answers, {self.known:,} of messages that were: {self.missed:,} hops or deliveries missed, "
+            f"{self.false_brokers:,} false brokers, {self.false_subscribers:,} false subscribers "
+            f"({self.promised:.1f} promised)"
+        )
+
+
+def judge_answers(trail: Path, answers: Path) -> Judgement:
+    """Compare brokers and subscribers of every answer with the truth; ids that never were must have none."""
+    found = pq.read_table(answers, columns=[*_ID, "brokers", "subscribers"])
+    found = found.append_column("place", pa.array(np.arange(found.num_rows)))
+    truth = pq.read_table(trail / TRUTH, columns=[*_ID, "path", "deliveries"])
+    rows = truth.select(_ID).append_column("row", pa.array(np.arange(truth.num_rows)))
+    pairs = found.select([*_ID, "place"]).join(rows, _ID)
+    there = pairs.filter(pc.is_valid(pairs.column("row")))
+    place, row = there.column("place").to_numpy(), there.column("row").to_numpy()
+    real = truth.take(pa.array(row))
+    told_brokers = _flat(found.column("brokers"))
+    told_subscribers = _subscribers(found.column("subscribers"))
+    true_brokers = _keys(*_moved(_flat(real.column("path")), place), low=True)
+    origins = _keyed(place, found.column("origin").to_numpy()[place])
+    brokers = np.union1d(true_brokers, origins)
+    deliveries = _pairs(*_moved(_flat(real.column("deliveries")), place))
+    mine = _keyed(*told_brokers)
+    taken = _pairs(told_subscribers[0], told_subscribers[1] << 32 | told_subscribers[2])
+    missed = int((~np.isin(brokers, mine)).sum()) + int((~np.isin(deliveries, taken)).sum())
+    false_brokers = int((~np.isin(mine, brokers)).sum())
+    wrong = ~np.isin(taken, deliveries)
+    promised = float(told_subscribers[3].sum())
+    return Judgement(found.num_rows, len(place), missed, false_brokers, int(wrong.sum()), promised)
+
+
+def _flat(column: Any) -> tuple[Any, Any]:
+    """The place of each list's row, and the values."""
+    array = column.combine_chunks()
+    array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+    lengths = np.diff(array.offsets.to_numpy())
+    return np.repeat(np.arange(len(array)), lengths), array.flatten()
+
+
+def _subscribers(column: Any) -> tuple[Any, Any, Any, Any]:
+    place, values = _flat(column)
+    return (place, *(pc.struct_field(values, name).to_numpy() for name in ("broker", "subscriber", "doubt")))
+
+
+def _moved(flat: tuple[Any, Any], place: Any) -> tuple[Any, Any]:
+    return place[flat[0]], flat[1].to_numpy()
+
+
+def _keys(place: Any, pair: Any, low: bool) -> Any:
+    return _keyed(place, pair & 0xFFFFFFFF if low else pair >> 32)
+
+
+def _keyed(place: Any, number: Any) -> Any:
+    return np.asarray(place, np.int64) << 32 | np.asarray(number, np.int64)
+
+
+def _pairs(place: Any, pair: Any) -> Any:
+    both = np.empty((len(place), 2), np.int64)
+    both[:, 0], both[:, 1] = place, pair
+    return both.view("V16").ravel()

@@ -1,0 +1,202 @@
+"""From counts to alerts: losses between two brokers, filters out of their budget, brokers gone quiet.
+
+The counts of all batches so far are summed up; a minute is judged once every broker concerned has written its record of
+it. The tables are small and written whole, each time in one step.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from postroad.pipeline.counting import BIN_MS, INCREMENTS
+from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, gaps_within, pin
+from postroad.trail.durable import replace_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from postroad.trail import Pinned
+
+__all__ = ["ALERTS", "LINKS", "Totals", "alerts_of", "links_of", "read_totals", "refresh", "store_increments"]
+
+# A broker commits about once a minute; one that missed three is asked for.
+QUIET_MS = 200_000
+# Batches whose counts are kept apart before they are summed up into one file.
+MAX_BATCHES = 200
+_INCREMENTS = "increments"
+
+ALERTS = pa.schema(
+    [
+        ("alert", pa.string()),
+        ("broker", pa.int64()),
+        ("neighbour", pa.int64()),
+        ("since", pa.int64()),
+        ("until", pa.int64()),
+        ("messages", pa.int64()),
+        ("text", pa.string()),
+    ]
+)
+LINKS = pa.schema(
+    [
+        ("broker", pa.int64()),
+        ("neighbour", pa.int64()),
+        ("since", pa.int64()),
+        ("handed", pa.int64()),
+        ("returned", pa.int64()),
+        ("arrived", pa.int64()),
+        ("settled", pa.bool_()),
+    ]
+)
+
+
+class Totals(NamedTuple):
+    """Sums over all batches: (about, number, other, bin) -> messages."""
+
+    counts: Mapping[tuple[str, int, int, int], int]
+
+    def of(self, about: str) -> dict[tuple[int, int, int], int]:
+        return {key[1:]: messages for key, messages in self.counts.items() if key[0] == about}
+
+
+def store_increments(out: Path, batch: int, rows: Any) -> None:
+    """Keep the counts of a batch; the same batch again takes the place of its first try."""
+    _write(out / _INCREMENTS / f"{batch:012d}.parquet", rows.cast(INCREMENTS))
+    singles = sorted((out / _INCREMENTS).glob("[0-9]*.parquet"))
+    # The latest batch may be tried again, so it is never summed up.
+    if len(singles) > MAX_BATCHES:
+        last = int(singles[-2].stem)
+        rows = _table(read_totals(out, through=last).counts)
+        _write(out / _INCREMENTS / f"through-{last:012d}.parquet", rows)
+        for path in _summed_up(out, last):
+            path.unlink()
+
+
+def _summed_up(out: Path, last: int) -> list[Path]:
+    folder = out / _INCREMENTS
+    singles = [path for path in folder.glob("[0-9]*.parquet") if int(path.stem) <= last]
+    return singles + [path for path in folder.glob("through-*.parquet") if int(path.stem.partition("-")[2]) < last]
+
+
+def read_totals(out: Path, through: int | None = None) -> Totals:
+    """The sums so far. What a summary covers is not read again, even if a crash left it there."""
+    folder = out / _INCREMENTS
+    summaries = sorted(folder.glob("through-*.parquet"))
+    covered = int(summaries[-1].stem.partition("-")[2]) if summaries else -1
+    files = summaries[-1:] + [
+        path
+        for path in sorted(folder.glob("[0-9]*.parquet"))
+        if int(path.stem) > covered and (through is None or int(path.stem) <= through)
+    ]
+    counts: defaultdict[tuple[str, int, int, int], int] = defaultdict(int)
+    for path in files:
+        for row in pq.ParquetFile(path).read().to_pylist():
+            counts[row["about"], row["number"], row["other"], row["bin"]] += row["messages"]
+    return Totals(counts)
+
+
+def links_of(totals: Totals, pins: Mapping[int, Pinned]) -> list[dict[str, Any]]:
+    """What each link took and gave in each minute; settled once both ends have written that minute."""
+    handed, returned, arrived = (totals.of(about) for about in ("handed", "returned", "arrived"))
+    rows = []
+    for broker, neighbour, spot in sorted({*handed, *arrived}):
+        rows.append(
+            {
+                "broker": broker,
+                "neighbour": neighbour,
+                "since": spot * BIN_MS,
+                "handed": handed.get((broker, neighbour, spot), 0),
+                "returned": returned.get((broker, neighbour, spot), 0),
+                "arrived": arrived.get((broker, neighbour, spot), 0),
+                "settled": _is_settled(pins, (broker, neighbour), spot),
+            }
+        )
+    return rows
+
+
+def _is_settled(pins: Mapping[int, Pinned], brokers: Iterable[int], spot: int) -> bool:
+    """Whether the brokers have complete records of a minute of id times, with all that came late."""
+    since = spot * BIN_MS - DEFAULT_SKEW_MS
+    until = (spot + 1) * BIN_MS + DEFAULT_TOLERANCE_MS + DEFAULT_SKEW_MS
+    return all(
+        broker in pins and not gaps_within(pins[broker].runs, pins[broker].holes, spot * BIN_MS, since, until)
+        for broker in brokers
+    )
+
+
+def alerts_of(totals: Totals, pins: Mapping[int, Pinned], now: int) -> list[dict[str, Any]]:
+    """What somebody should look at."""
+    found = []
+    for link in links_of(totals, pins):
+        lost = link["handed"] - link["returned"] - link["arrived"]
+        if link["settled"] and lost > 0:
+            text = f"{lost:,} of {link['handed']:,} messages from {link['broker']} never came to {link['neighbour']}"
+            found.append(_alert("loss after hop", link["broker"], link["neighbour"], link["since"], lost, text))
+    found += _losses_by_origin(totals, pins)
+    for (broker, _, spot), count in sorted(totals.of("over budget").items()):
+        text = f"{count:,} filters of broker {broker} err more often than they were made for"
+        found.append(_alert("accuracy out of budget", broker, 0, spot * BIN_MS, count, text))
+    for broker, pinned in sorted(pins.items()):
+        last = max((run.through for run in pinned.runs), default=0)
+        closed = any(run.closed for run in pinned.runs if run.through == last)
+        if now - last > QUIET_MS and not closed:
+            text = f"broker {broker} has written nothing for {(now - last) // 1_000:,} s"
+            found.append(_alert("broker gone quiet", broker, 0, last, 0, text, until=now))
+    return found
+
+
+def _losses_by_origin(totals: Totals, pins: Mapping[int, Pinned]) -> list[dict[str, Any]]:
+    """Where filters are kept: all that was handed to any link, against all that came over any, up to a settled time."""
+    handed, arrived = totals.of("handed in all"), totals.of("arrived in all")
+    spots = sorted({spot for _, _, spot in (*handed, *arrived)})
+    unsettled = [spot for spot in spots if not _is_settled(pins, pins, spot)]
+    end = min(unsettled, default=spots[-1] + 1 if spots else 0)
+    found = []
+    for origin in sorted({origin for origin, _, _ in handed}):
+        begun = sum(count for (whose, _, spot), count in handed.items() if whose == origin and spot < end)
+        lost = begun - sum(count for (whose, _, spot), count in arrived.items() if whose == origin and spot < end)
+        if lost > 0:
+            text = f"{lost:,} of {begun:,} hops of messages from origin {origin} were begun and never ended"
+            until = end * BIN_MS
+            found.append(_alert("loss after hop", origin, 0, spots[0] * BIN_MS, lost, text, until=until))
+    return found
+
+
+def _alert(
+    alert: str, broker: int, neighbour: int, since: int, messages: int, text: str, until: int | None = None
+) -> dict[str, Any]:
+    return {
+        "alert": alert,
+        "broker": broker,
+        "neighbour": neighbour,
+        "since": since,
+        "until": since + BIN_MS if until is None else until,
+        "messages": messages,
+        "text": text,
+    }
+
+
+def refresh(trail: Path, out: Path, now: int) -> list[dict[str, Any]]:
+    """Write the tables `links` and `alerts` anew from all counts so far; answers the alerts."""
+    folders = sorted((trail / "manifests").glob("broker=*"))
+    pins = {number: pin(trail, number) for number in (int(folder.name.partition("=")[2]) for folder in folders)}
+    totals = read_totals(out)
+    alerts = alerts_of(totals, pins, now)
+    _write(out / "links" / "links.parquet", pa.Table.from_pylist(links_of(totals, pins), schema=LINKS))
+    _write(out / "alerts" / "alerts.parquet", pa.Table.from_pylist(alerts, schema=ALERTS))
+    return alerts
+
+
+def _table(counts: Mapping[tuple[str, int, int, int], int]) -> Any:
+    rows = [dict(zip(INCREMENTS.names, (*key, messages), strict=True)) for key, messages in sorted(counts.items())]
+    return pa.Table.from_pylist(rows, schema=INCREMENTS)
+
+
+def _write(path: Path, rows: Any) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="zstd")
+    replace_file(path, memoryview(sink.getvalue()))

@@ -1,0 +1,194 @@
+"""`audit`: is the record as good as promised, and where did messages go missing?
+
+Accuracy: every filter is asked for keys it never got; the false answers are held against what its filling promises, and
+the filters that cover one time against Theorem 1. Reconciliation: every message of the exact record is judged and
+counted, by origin, link and subscriber. Where only filters are kept ids cannot be listed, but each filter knows how
+many it got: what was handed to links and what came over them is compared by count. A list of ids (`ids`) is reconciled
+instead where one is given.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from postroad.pipeline.accuracy import ACCURACY_SCHEMA, accuracy_of
+from postroad.pipeline.context import read_context
+from postroad.pipeline.errors import MissingTableError
+from postroad.pipeline.evidence import ASKED, JOURNEY, as_evidence
+from postroad.pipeline.ids import read_asked
+from postroad.pipeline.jobs.compact import bin_width, evidence_by_origin
+from postroad.pipeline.jobs.trace import trace
+from postroad.pipeline.reconciling import COUNTS_SCHEMA, Reconciler, counts_of
+from postroad.pipeline.tables import ID, table
+from postroad.tracking import HERE, HistoryKind, HistorySettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from postroad.pipeline.context import Context
+    from postroad.pipeline.running import Run
+    from postroad.pipeline.sources import Sources
+
+__all__ = ["accuracy", "balance", "reconciliation", "run", "with_intervals"]
+
+_Z_95 = 1.959964
+
+
+def accuracy(filters: DataFrame) -> DataFrame:
+    """Measured and promised error rates, and the sizes of matching sets, by broker and kind of history."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    settings = HistorySettings()
+    groups = filters.drop("keys", "date").groupBy("broker", "kind", "method", f.pmod(f.hash("origin"), f.lit(16)))
+    parts = groups.applyInArrow(lambda rows: accuracy_of(rows), from_arrow_schema(ACCURACY_SCHEMA))
+    sums = [f.sum(name).alias(name) for name in ACCURACY_SCHEMA.names[3:11]]
+    totals = parts.groupBy("broker", "kind", "method").agg(
+        *sums,
+        f.max("largest_matching_set").alias("largest_matching_set"),
+        f.min("shortest_open_ms").alias("shortest_open_ms"),
+    )
+    spread = f.sqrt(f.col("promised_hits"))
+    late = 2.0 * (settings.tolerance + settings.jitter)
+    return (
+        totals.withColumn("measured_rate", f.col("false_hits") / f.col("probes"))
+        .withColumn("promised_rate", f.col("promised_hits") / f.col("probes"))
+        # Three standard errors of a count that is Poisson to all purposes.
+        .withColumn("within_promise", f.col("false_hits") <= f.col("promised_hits") + 3 * spread + 1)
+        .withColumn("bound_of_theorem_1", f.ceil(f.lit(late) / f.greatest("shortest_open_ms", f.lit(1))) + 1)
+    )
+
+
+def reconciliation(spark: SparkSession, sources: Sources, context: Context) -> DataFrame | None:
+    """Counts of the verdicts on every message of the exact record; None where there is none."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    passages, journeys = sources.of("passages"), sources.of("journeys")
+    if not passages and not journeys:
+        return None
+    width = bin_width(passages or journeys)
+    parts = []
+    if passages:
+        rows = table(spark, sources, "passages", passages)
+        entered = rows.where(f.col("arrived_from") == HERE)
+        parts.append(as_evidence(entered.select(*ID), ASKED))
+    if journeys:
+        rows = table(spark, sources, "journeys", journeys)
+        parts.append(as_evidence(rows.select(*ID), ASKED))
+        parts.append(as_evidence(rows, JOURNEY, {"next_hops": "path", "subscribers": "deliveries"}))
+    reconciler = Reconciler(context)
+
+    def count(batches: Iterable[Any]) -> Iterator[Any]:
+        return reconciler(batches)
+
+    evidence = evidence_by_origin(spark, sources, passages, width, parts)
+    return _summed(evidence.mapInArrow(count, from_arrow_schema(COUNTS_SCHEMA)))
+
+
+def _summed(counts: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    keys = COUNTS_SCHEMA.names[:4]
+    return counts.groupBy(*keys).agg(*(f.sum(name).alias(name) for name in COUNTS_SCHEMA.names[4:]))
+
+
+def of_asked(traced: DataFrame) -> DataFrame:
+    """The same counts for ids that were asked for."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    def count(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            yield from counts_of(pa.Table.from_batches([batch])).to_batches()
+
+    return _summed(traced.where("origin is not null").mapInArrow(count, from_arrow_schema(COUNTS_SCHEMA)))
+
+
+def with_intervals(counts: DataFrame) -> DataFrame:
+    """Counts with a 95 % interval: so many of them may rest on false answers of filters. Exact records leave none."""
+    from pyspark.sql import functions as f
+
+    margin = f.col("doubtful") + _Z_95 * f.sqrt(f.col("variance"))
+    return counts.withColumn("at_least", f.greatest(f.lit(0.0), f.col("messages") - margin)).withColumn(
+        "at_most", f.col("messages").cast("double")
+    )
+
+
+def balance(filters: DataFrame) -> DataFrame:
+    """What filters hold by count: by broker and origin, entered, came, handed on, arrived and delivered."""
+    from pyspark.sql import functions as f
+
+    def entries(kind: int) -> Any:
+        return f.sum(f.when(f.col("kind") == kind, f.col("entries")).otherwise(0))
+
+    return filters.groupBy("broker", "origin").agg(
+        entries(HistoryKind.PUBLISHED).alias("published"),
+        entries(HistoryKind.ROUTED).alias("routed"),
+        entries(HistoryKind.FORWARDED).alias("forwarded"),
+        entries(HistoryKind.ARRIVED).alias("arrived"),
+        entries(HistoryKind.DELIVERED).alias("delivered"),
+    )
+
+
+def run(run: Run) -> dict[str, Any]:
+    """Write `reconciliation`, and where there are filters `accuracy` and `balance`."""
+    spark, sources = run.spark, run.sources
+    context = read_context(sources)
+    summary: dict[str, Any] = {}
+    filters = sources.of("filters")
+    if filters:
+        summary |= _filters(run, table(spark, sources, "filters", filters))
+    run.tell("reconciling")
+    ids = run.options.more.get("ids")
+    if ids:
+        counts: DataFrame | None = of_asked(trace(spark, sources, read_asked(spark, ids)))
+    else:
+        counts = reconciliation(spark, sources, context)
+    if counts is not None:
+        place = run.write(with_intervals(counts), "reconciliation")
+        summary |= _outcomes(spark.read.parquet(f"file://{place.resolve()}"))
+    elif not filters:
+        raise MissingTableError(sources.root, "passages", "with journeys and filters is what is audited")
+    return summary
+
+
+def _filters(run: Run, filters: DataFrame) -> dict[str, Any]:
+    from pyspark.sql import functions as f
+
+    run.tell("asking filters for what they never got")
+    place = run.write(accuracy(filters), "accuracy")
+    found = run.spark.read.parquet(f"file://{place.resolve()}")
+    names = ("filters", "damaged", "overfull", "probes", "false_hits", "promised_hits")
+    row = found.agg(
+        *(f.sum(name).alias(name) for name in names),
+        f.max("largest_matching_set").alias("largest_matching_set"),
+        f.sum(f.when(f.col("within_promise"), 0).otherwise(1)).alias("out_of_promise"),
+    ).first()
+    assert row is not None
+    run.write(balance(filters), "balance")
+    sums = (
+        run.spark.read.parquet(f"file://{(run.options.out / 'balance').resolve()}")
+        .agg(*(f.sum(name).alias(name) for name in ("published", "forwarded", "arrived", "delivered")))
+        .first()
+    )
+    assert sums is not None
+    return {
+        **{name: int(row[name]) for name in ("filters", "damaged", "overfull", "probes", "false_hits")},
+        "false_hits_promised": round(row["promised_hits"], 1),
+        "histories_out_of_promise": int(row["out_of_promise"]),
+        "largest_matching_set": int(row["largest_matching_set"]),
+        "entries_forwarded": int(sums["forwarded"]),
+        "entries_arrived": int(sums["arrived"]),
+    }
+
+
+def _outcomes(found: DataFrame) -> dict[str, Any]:
+    from pyspark.sql import functions as f
+
+    rows = found.where("about = 'origin'").groupBy("outcome").agg(f.sum("messages").alias("messages"))
+    counts = {row["outcome"]: int(row["messages"]) for row in rows.orderBy(f.desc("messages"), "outcome").collect()}
+    return {"messages": sum(counts.values()), **counts}

@@ -1,0 +1,142 @@
+"""`storage`: what the record costs: bytes per message and per elementary record, by broker, day and recorder.
+
+The bytes are those of the files, footers included, and before compression what Parquet says they would be. An
+elementary record is a publication, an arrival from another broker, or a delivery: what the paper's figures count.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from postroad.pipeline.errors import MissingTableError
+from postroad.pipeline.tables import table
+from postroad.tracking import HistoryKind
+from postroad.trail import date_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from postroad.pipeline.running import Run
+    from postroad.pipeline.sources import Source, Sources
+
+__all__ = ["RECORDERS", "bytes_of_files", "counted", "run", "storage"]
+
+# Which recorder writes a table of messages.
+RECORDERS = {"passages": "exact", "journeys": "journeys", "filters": "filters", "records": "log"}
+_THREADS = 8
+_ENTERED = (HistoryKind.PUBLISHED, HistoryKind.ROUTED)
+
+
+def bytes_of_files(spark: SparkSession, sources: Sources, tables: Iterable[str]) -> DataFrame:
+    """The bytes of the files, by broker, day and table; from the manifests and the footers."""
+    found = [source for name in tables for source in sources.of(name)]
+    with ThreadPoolExecutor(_THREADS) as threads:
+        raw = list(threads.map(lambda source: _raw_bytes(sources, source), found))
+    sums: dict[tuple[int, str, str], list[int]] = {}
+    for source, size in zip(found, raw, strict=True):
+        here = sums.setdefault((source.broker, date_text(source.entry.day), source.entry.table), [0, 0, 0])
+        here[0] += 1
+        here[1] += source.entry.size
+        here[2] += size
+    rows = [(*key, *value) for key, value in sorted(sums.items())]
+    return spark.createDataFrame(
+        rows, "broker bigint, date string, table string, files bigint, bytes bigint, raw_bytes bigint"
+    )
+
+
+def _raw_bytes(sources: Sources, source: Source) -> int:
+    metadata = pq.read_metadata(sources.root / source.entry.path)
+    return sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
+
+
+def counted(rows: DataFrame, name: str) -> DataFrame:
+    """Messages and elementary records in a table, by broker and day; and which recorder wrote it."""
+    from pyspark.sql import functions as f
+
+    recorder = f.lit(RECORDERS[name])
+    if name == "passages":
+        first = f.when(f.col("arrived_from") >= 0, 1).otherwise(0)
+        messages, records = f.sum(first), f.sum(first + _listed("subscribers", 4))
+    elif name == "journeys":
+        # A journey has one row at its origin; its hops are records of other brokers.
+        messages, records = f.count("*"), f.sum(1 + _listed("path", 8) + _listed("deliveries", 8))
+    else:
+        entries = f.col("entries") if name == "filters" else f.lit(1)
+        messages = f.sum(f.when(f.col("kind").isin(*_ENTERED), entries).otherwise(0))
+        counts = f.col("kind").isin(*_ENTERED, HistoryKind.DELIVERED)
+        records = f.sum(f.when(counts, entries).otherwise(0))
+        recorder = f.col("method") if name == "filters" else recorder
+    grouped = rows.withColumn("recorder", recorder).groupBy("broker", "date", "recorder")
+    return grouped.agg(messages.alias("messages"), records.alias("records")).withColumn("table", f.lit(name))
+
+
+def _listed(name: str, width: int) -> Any:
+    from pyspark.sql import functions as f
+
+    return f.coalesce(f.length(name) / width, f.lit(0)).cast("bigint")
+
+
+def storage(spark: SparkSession, sources: Sources) -> DataFrame:
+    """A row for each broker, day, table and recorder.
+
+    Raises:
+        MissingTableError: the trail has no record of any message.
+    """
+    from pyspark.sql import functions as f
+
+    names = [name for name in RECORDERS if sources.of(name)]
+    if not names:
+        raise MissingTableError(sources.root, "passages", "with filters, journeys and records is what takes room")
+    counts = None
+    for name in names:
+        rows = table(spark, sources, name)
+        one = counted(rows.drop("data", "keys") if name == "filters" else rows, name)
+        counts = one if counts is None else counts.unionByName(one)
+    assert counts is not None
+    joined = counts.join(bytes_of_files(spark, sources, names), ["broker", "date", "table"], how="left")
+    # Filters of several methods share files: the bytes go to them by their records.
+    share = f.col("records") / f.sum("records").over(_whole())
+    return joined.select(
+        "broker",
+        "date",
+        "table",
+        "recorder",
+        "files",
+        "messages",
+        "records",
+        (f.col("bytes") * share).cast("bigint").alias("bytes"),
+        (f.col("raw_bytes") * share).cast("bigint").alias("raw_bytes"),
+        (f.col("bytes") * share / f.col("messages")).alias("bytes_per_message"),
+        (8 * f.col("bytes") * share / f.col("records")).alias("bits_per_record"),
+        (8 * f.col("raw_bytes") * share / f.col("records")).alias("raw_bits_per_record"),
+    )
+
+
+def _whole() -> Any:
+    from pyspark.sql import Window
+
+    frame = Window.partitionBy("broker", "date", "table")
+    return frame.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+
+
+def run(run: Run) -> dict[str, Any]:
+    """Write `storage`."""
+    from pyspark.sql import functions as f
+
+    run.tell("counting")
+    place = run.write(storage(run.spark, run.sources), "storage", by=("date",))
+    found = run.spark.read.parquet(f"file://{place.resolve()}")
+    sums = found.groupBy("recorder").agg(
+        f.sum("bytes").alias("bytes"), f.sum("records").alias("records"), f.sum("raw_bytes").alias("raw")
+    )
+    summary: dict[str, Any] = {}
+    for row in sums.orderBy("recorder").collect():
+        summary[f"{row['recorder']}_bytes"] = int(row["bytes"])
+        summary[f"{row['recorder']}_bits_per_record"] = round(8 * row["bytes"] / max(1, row["records"]), 2)
+        summary[f"{row['recorder']}_raw_bits_per_record"] = round(8 * row["raw"] / max(1, row["records"]), 2)
+    return summary

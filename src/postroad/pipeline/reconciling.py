@@ -1,0 +1,98 @@
+"""Reconciliation: of all messages that entered, what became of them, by origin, link and subscriber.
+
+Every id of the exact record is judged like one that is asked for; what is kept of the verdicts are counts, made where
+the evidence is, so that only sums travel.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from postroad.pipeline.judging import judged
+from postroad.pipeline.plain import whole_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from postroad.pipeline.context import Context
+
+__all__ = ["COUNTS_SCHEMA", "Reconciler", "counts_of"]
+
+# What is counted: `about` says what the numbers are of.
+#   origin      number = origin;                       outcome = the verdict
+#   link        number = from, other = to;             outcome = "lost"
+#   subscriber  number = broker, other = subscriber;   outcome = "delivered" or "acknowledged"
+COUNTS_SCHEMA = pa.schema(
+    [
+        ("about", pa.string()),
+        ("number", pa.int64()),
+        ("other", pa.int64()),
+        ("outcome", pa.string()),
+        ("messages", pa.int64()),
+        # How many of them are expected to rest on false answers of filters, and the variance of that.
+        ("doubtful", pa.float64()),
+        ("variance", pa.float64()),
+    ]
+)
+
+
+class Reconciler:
+    """Counts verdicts of sorted evidence, batch by batch; made by the driver, run by the workers."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Partial counts, for `mapInArrow`."""
+        for rows in whole_ids(batches):
+            yield from counts_of(judged(self._context, rows)).to_batches()
+
+
+def counts_of(verdicts: Any) -> Any:
+    """The counts of some verdicts."""
+    doubt = pc.subtract(1.0, verdicts.column("certainty"))
+    parts = [
+        _counted("origin", verdicts.column("origin"), None, verdicts.column("verdict"), doubt),
+        _from_lists(verdicts, "lost", "link", "broker", "neighbour", "lost"),
+        _from_lists(verdicts, "subscribers", "subscriber", "broker", "subscriber", "delivered"),
+        _from_lists(verdicts, "acknowledged", "subscriber", "broker", "subscriber", "acknowledged"),
+    ]
+    return pa.concat_tables([part for part in parts if part is not None])
+
+
+def _from_lists(verdicts: Any, column: str, about: str, number: str, other: str, outcome: str) -> Any:
+    rows = pc.list_flatten(verdicts.column(column).combine_chunks())
+    if isinstance(rows, pa.ChunkedArray):
+        rows = rows.combine_chunks()
+    if not len(rows):
+        return None
+    outcomes = pa.array(np.full(len(rows), outcome, object), pa.string())
+    return _counted(
+        about, pc.struct_field(rows, number), pc.struct_field(rows, other), outcomes, pc.struct_field(rows, "doubt")
+    )
+
+
+def _counted(about: str, number: Any, other: Any, outcome: Any, doubt: Any) -> Any:
+    count = len(number)
+    zero = pa.array(np.zeros(count, np.int64))
+    rows = pa.table(
+        {
+            "number": number,
+            "other": zero if other is None else other,
+            "outcome": outcome,
+            "doubt": doubt,
+            "spread": pc.multiply(doubt, pc.subtract(1.0, doubt)),
+        }
+    )
+    sums = rows.group_by(["number", "other", "outcome"]).aggregate(
+        [([], "count_all"), ("doubt", "sum"), ("spread", "sum")]
+    )
+    columns = [
+        pa.array(np.full(sums.num_rows, about, object), pa.string()),
+        *(sums.column(name) for name in ("number", "other", "outcome", "count_all", "doubt_sum", "spread_sum")),
+    ]
+    return pa.Table.from_arrays(columns, names=COUNTS_SCHEMA.names).cast(COUNTS_SCHEMA)

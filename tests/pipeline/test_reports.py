@@ -1,0 +1,106 @@
+"""Storage, timings and audit over generated trails: the figures against the truth they were made from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from postroad.lab.trails import read_truth, write_trail
+from postroad.lab.trails.costs import COPY_NS, LATENCY_MEDIAN_MS, MESSAGE_NS, SUBSCRIPTION_NS
+from postroad.pipeline import Options, run_job
+from postroad.pipeline.context import read_context
+from postroad.pipeline.jobs import audit, storage, timings
+from postroad.pipeline.judging import judged
+from postroad.pipeline.sources import open_sources
+from postroad.pipeline.tables import ID
+from tests.pipeline.test_probing import SCALE
+from tests.pipeline.trails import TROUBLED, evidence_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def rows(folder: Path, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pq.read_table(folder / name).to_pylist()
+    return found
+
+
+@pytest.fixture(scope="module")
+def filters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("filters") / "trail"
+    write_trail(folder, replace(SCALE, recorder="sealed"))
+    return folder
+
+
+def test_timings_find_the_costs_that_were_put_in(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
+    run_job("timings", timings.run, Options(troubled, tmp_path), spark=spark)
+    service = {row["broker"]: row for row in rows(tmp_path, "service_times")}
+    assert sorted(service) == list(range(TROUBLED.brokers + 1))
+    everywhere = service[timings.EVERYWHERE]
+    for name, true in (("receive", MESSAGE_NS), ("match", SUBSCRIPTION_NS), ("send", COPY_NS)):
+        found, error = 1e9 * everywhere[f"{name}_seconds"], 1e9 * everywhere[f"{name}_error"]
+        assert abs(found - true) < 4 * error
+    assert everywhere["relative_error"] == pytest.approx(0.05, rel=0.2)
+    latencies = {(row["broker"], row["percentile"]): row for row in rows(tmp_path, "latencies")}
+    median = latencies[timings.EVERYWHERE, 50.0]
+    assert median["at_least"] <= median["milliseconds"] <= median["at_most"]
+    assert median["milliseconds"] == pytest.approx(LATENCY_MEDIAN_MS, rel=0.15)
+    assert median["deliveries"] == sum(row["deliveries"] for key, row in latencies.items() if key[0] and key[1] == 50.0)
+
+
+def test_storage_counts_bytes_messages_and_records(
+    spark: SparkSession, troubled: Path, filters: Path, tmp_path: Path
+) -> None:
+    run_job("storage", storage.run, Options(troubled, tmp_path / "exact"), spark=spark)
+    found = rows(tmp_path / "exact", "storage")
+    entries = [entry for here in open_sources(troubled).all_entries().values() for entry in here]
+    passages = [entry for entry in entries if entry.table == "passages"]
+    assert sum(row["bytes"] for row in found) == pytest.approx(sum(entry.size for entry in passages), abs=len(found))
+    assert sum(row["messages"] for row in found) == sum(entry.rows for entry in passages)
+    assert {row["recorder"] for row in found} == {"exact"}
+    run_job("storage", storage.run, Options(filters, tmp_path / "filters"), spark=spark)
+    of_filters = rows(tmp_path / "filters", "storage")
+    assert {row["recorder"] for row in of_filters} <= {"bloom", "ribbon"}
+    assert all(10 < row["bits_per_record"] < 500 for row in of_filters if row["records"] > 50)
+
+
+def test_reconciliation_counts_every_message_once(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
+    run_job("audit", audit.run, Options(troubled, tmp_path), spark=spark)
+    found = rows(tmp_path, "reconciliation")
+    ids = [tuple(row[name] for name in ID) for row in read_truth(troubled).to_pylist()]
+    verdicts = judged(read_context(open_sources(troubled)), evidence_of(troubled, ids)).to_pylist()
+    known = [row for row in verdicts if row["origin"] in row["brokers"]]
+    expected = Counter((row["origin"], row["verdict"]) for row in known)
+    origins = {(row["number"], row["outcome"]): row["messages"] for row in found if row["about"] == "origin"}
+    assert origins == expected
+    lost = Counter((hop["broker"], hop["neighbour"]) for row in known for hop in row["lost"])
+    assert {(row["number"], row["other"]): row["messages"] for row in found if row["about"] == "link"} == lost
+    taken = Counter((one["broker"], one["subscriber"]) for row in known for one in row["subscribers"])
+    delivered = {
+        (row["number"], row["other"]): row["messages"]
+        for row in found
+        if row["about"] == "subscriber" and row["outcome"] == "delivered"
+    }
+    assert delivered == taken
+    assert all(row["at_least"] == row["at_most"] == row["messages"] for row in found)
+
+
+def test_audit_of_filters_measures_what_they_promise(spark: SparkSession, filters: Path, tmp_path: Path) -> None:
+    account = run_job("audit", audit.run, Options(filters, tmp_path), spark=spark)
+    found = rows(tmp_path, "accuracy")
+    assert all(row["within_promise"] for row in found)
+    assert sum(row["promised_hits"] for row in found) == pytest.approx(account.summary["false_hits_promised"], abs=0.1)
+    assert all(0 < row["largest_matching_set"] <= row["bound_of_theorem_1"] for row in found)
+    truth = read_truth(filters).to_pylist()
+    balance = rows(tmp_path, "balance")
+    gaps = sum(len(pinned.holes) for pinned in open_sources(filters).pins.values())
+    assert gaps == 1
+    assert 0.9 * len(truth) < sum(row["published"] for row in balance) < len(truth)
+    assert np.isclose(account.summary["damaged"], 0)

@@ -1,0 +1,139 @@
+"""What a job refuses, and in which words; and that output is put in place whole."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from postroad.pipeline import DamagedFileError, EmptyRangeError, MissingTableError, Options, PipelineError, run_job
+from postroad.pipeline.errors import JavaMissingError
+from postroad.pipeline.jobs import storage, timings
+from postroad.pipeline.jobs import trace as trace_job
+from postroad.pipeline.output import replace_output
+from postroad.pipeline.session import check_java
+from postroad.pipeline.sources import open_sources
+from postroad.trail.manifest import change_name
+from tests.cli.programs import here
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def test_missing_java_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(JavaMissingError, match="apt-get install openjdk-17-jre-headless"):
+        check_java()
+    old = tmp_path / "bin" / "java"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaMissingError, match="is version 8"):
+        check_java()
+
+
+def test_directory_that_is_no_trail_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    outcome = here(monkeypatch, "pipeline", "storage", "--trail", str(tmp_path), "--out", str(tmp_path / "out"))
+    assert outcome.code == 2
+    assert "is no trail" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "said"),
+    [
+        ("2026-02-01", "2026-01-01", "give --since before --until"),
+        ("yesterday", "2026-01-01", "--since 'yesterday': write a date or a time"),
+    ],
+)
+def test_ranges_that_are_none_are_refused(
+    monkeypatch: pytest.MonkeyPatch, troubled: Path, tmp_path: Path, since: str, until: str, said: str
+) -> None:
+    outcome = here(
+        monkeypatch, "pipeline", "storage", "--trail", str(troubled), "--out", str(tmp_path),
+        "--since", since, "--until", until,
+    )  # fmt: skip
+    assert outcome.code == 2
+    assert said in outcome.err
+
+
+def test_range_without_messages_is_told(troubled: Path) -> None:
+    sources = open_sources(troubled, since=4_000_000_000_000)
+    with pytest.raises(EmptyRangeError, match="the trail has 2026-01-01 00:00:0"):
+        sources.needed("passages", "is what is counted")
+
+
+def test_missing_tables_are_told(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
+    shutil.copytree(troubled / "manifests", tmp_path / "trail" / "manifests")
+    for folder in (tmp_path / "trail" / "manifests").iterdir():
+        for path in folder.iterdir():
+            if path.name != change_name(1):
+                path.unlink()
+    for job in (storage.run, timings.run):
+        with pytest.raises(MissingTableError, match="has no table"):
+            run_job("job", job, Options(tmp_path / "trail", tmp_path / "out"), spark=spark)
+
+
+def damaged_copy(troubled: Path, folder: Path, *, where: str) -> tuple[Path, str]:
+    """A copy of the trail with one flipped byte in its first file of passages: in the footer, or in the times."""
+    shutil.copytree(troubled, folder)
+    path = sorted(folder.glob("passages/broker=3/*/*.parquet"))[0]
+    data = bytearray(path.read_bytes())
+    times = pq.read_metadata(path).row_group(0).column(1)
+    data[-20 if where == "footer" else times.data_page_offset + times.total_compressed_size - 8] ^= 0xFF
+    path.write_bytes(bytes(data))
+    return folder, path.name
+
+
+@pytest.mark.parametrize("where", ["footer", "page"])
+def test_damaged_file_stops_the_job_by_name(spark: SparkSession, troubled: Path, tmp_path: Path, where: str) -> None:
+    trail, name = damaged_copy(troubled, tmp_path / "trail", where=where)
+    (tmp_path / "ids.txt").write_text("00000001-00000001-019b76da3800-0000\n")
+    with pytest.raises(DamagedFileError, match=f"broker=3/.*{name}.*--skip-damaged"):
+        run_job(
+            "trace", trace_job.run, Options(trail, tmp_path / "out", more={"ids": tmp_path / "ids.txt"}), spark=spark
+        )
+
+
+def test_damaged_files_are_left_out_and_told(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
+    trail, name = damaged_copy(troubled, tmp_path / "trail", where="page")
+    options = Options(trail, tmp_path / "out", skip_damaged=True)
+    account = run_job("storage", storage.run, options, spark=spark)
+    assert [name in lost.path for lost in account.damaged] == [True]
+    whole = run_job("storage", storage.run, Options(troubled, tmp_path / "whole"), spark=spark)
+    assert account.summary["exact_bytes"] < whole.summary["exact_bytes"]
+
+
+def test_trail_of_a_later_version_is_refused(troubled: Path, tmp_path: Path) -> None:
+    shutil.copytree(troubled, tmp_path / "trail")
+    path = tmp_path / "trail" / "manifests" / "broker=1" / change_name(1)
+    path.write_bytes(path.read_bytes().replace(b"postroad-manifest 1 ", b"postroad-manifest 9 "))
+    with pytest.raises(PipelineError, match="later Postroad"):
+        open_sources(tmp_path / "trail")
+
+
+def test_output_takes_the_place_of_an_earlier_one(spark: SparkSession, tmp_path: Path) -> None:
+    for count in (5, 3):
+        replace_output(spark.range(count).coalesce(1), tmp_path, "table")
+        assert pq.read_table(tmp_path / "table").num_rows == count
+    parts = spark.createDataFrame([(1, "a"), (2, "b")], "number int, day string")
+    replace_output(parts, tmp_path, "parts", by=("day",))
+    replace_output(parts.where("day = 'b'").selectExpr("number + 10 as number", "day"), tmp_path, "parts", by=("day",))
+    rows = {(row["day"], row["number"]) for row in pq.read_table(tmp_path / "parts").to_pylist()}
+    assert rows == {("a", 1), ("b", 12)}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["parts", "table"]
+
+
+def test_job_run_twice_writes_the_same(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
+    found = []
+    for _ in range(2):
+        run_job("storage", storage.run, Options(troubled, tmp_path), spark=spark)
+        rows = pq.read_table(tmp_path / "storage").to_pylist()
+        found.append(sorted(json.dumps(row, sort_keys=True) for row in rows))
+    assert found[0] == found[1]
