@@ -36,6 +36,7 @@ TARGETS = {
     "journey_bytes_per_message": (10.0, "at most"),
 }
 LOOP_IDS = 1_000
+SUBSCRIBERS = Scale().subscribers
 
 
 def main() -> None:
@@ -106,7 +107,7 @@ def _recorder(work: Path, name: str, trail: Path, asked: Path) -> tuple[dict[str
     with Session() as session:
         cold = answered(session, trail, asked, out)
         warm = answered(session, trail, asked, out)
-    judgement = judge_answers(trail, out / "trace")
+    judgement = judge_answers(trail, out / "trace", SUBSCRIBERS)
     print(f"{name}: cold {cold.seconds:.1f} s, warm {warm.seconds:.1f} s; {judgement}")
     probes = {}
     if name != "exact":
@@ -196,7 +197,7 @@ def _compaction(work: Path, trail: Path, asked: Path, messages: int) -> tuple[di
         warm = _best(answered(session, copy, asked, out) for _ in range(2))
         before = _best(answered(session, trail, asked, work / "out-before") for _ in range(1))
         plain = plain_join(session, trail, asked, work / "records")
-    judgement = judge_answers(copy, out / "trace")
+    judgement = judge_answers(copy, out / "trace", SUBSCRIBERS)
     size = change.bytes_of_journeys / messages
     print(f"compacted: {size:.2f} bytes a message; trace {warm:.1f} s, was {before:.1f} s; plain join {plain:.1f} s")
     return {

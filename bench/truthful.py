@@ -37,8 +37,14 @@ class Judgement(NamedTuple):
         )
 
 
-def judge_answers(trail: Path, answers: Path) -> Judgement:
-    """Compare brokers and subscribers of every answer with the truth; ids that never were must have none."""
+def judge_answers(trail: Path, answers: Path, subscribers: int) -> Judgement:
+    """Compare brokers and subscribers of every answer with the truth; ids that never were must have none.
+
+    Args:
+        trail: a generated one, with its truth.
+        answers: the table that the trace wrote.
+        subscribers: how many each broker has, for the promise.
+    """
     found = pq.read_table(answers, columns=[*_ID, "brokers", "subscribers"])
     found = found.append_column("place", pa.array(np.arange(found.num_rows)))
     truth = pq.read_table(trail / TRUTH, columns=[*_ID, "path", "deliveries"])
@@ -58,7 +64,9 @@ def judge_answers(trail: Path, answers: Path) -> Judgement:
     missed = int((~np.isin(brokers, mine)).sum()) + int((~np.isin(deliveries, taken)).sum())
     false_brokers = int((~np.isin(mine, brokers)).sum())
     wrong = ~np.isin(taken, deliveries)
-    promised = float(told_subscribers[3].sum())
+    # Every subscriber of a broker that had the message was asked about; each may get a false yes.
+    doubt = float(told_subscribers[3].mean()) if len(told_subscribers[3]) else 0.0
+    promised = doubt * max(0, len(mine) * subscribers - len(deliveries))
     return Judgement(found.num_rows, len(place), missed, false_brokers, int(wrong.sum()), promised)
 
 
