@@ -1,7 +1,8 @@
 """Erasure of one subscriber from the record: that messages were delivered stays, to whom does not.
 
-In exact records the subscriber's number becomes that of nobody. Its attachments go, and with them its names. Filters of its own go;
-in filters that several share its keys cannot be picked out, but without an attachment nobody asks for them again.
+In exact records the subscriber's number becomes that of nobody. Its attachments go, and with them its names. Filters of
+its own go; in filters that several share its keys cannot be picked out, but without an attachment nobody asks for them
+again.
 """
 
 from __future__ import annotations
