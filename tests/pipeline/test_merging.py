@@ -25,7 +25,7 @@ from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
 from postroad.tracking import FilterSegment
 from postroad.tracking.probing import covers, probe
-from postroad.trail import SCHEMAS, Trail, TrailDamageError, tabulate, unpack
+from postroad.trail import SCHEMAS, TrailDamageError, tabulate, unpack
 from tests.pipeline.test_probing import SCALE, bulk, filters_in
 from tests.pipeline.trails import evidence_of
 
@@ -127,7 +127,6 @@ def test_erased_subscriber_is_nowhere_and_the_rest_is_as_before(
     assert touched > 10
     assert 2 not in rows_of(trail, "attachments", 3).column("subscriber").to_pylist()
     assert 2 in rows_of(trail, "attachments", 4).column("subscriber").to_pylist()
-    assert Trail(trail).named_subscribers(3, [2]) == ()
 
 
 def answers(trail: Path, ids: list[tuple[int, ...]]) -> list[dict[str, Any]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,10 +18,12 @@ from postroad.pipeline.context import read_context
 from postroad.pipeline.ids import asked_ids, read_asked
 from postroad.pipeline.jobs import trace as trace_job
 from postroad.pipeline.judging import judged
+from postroad.pipeline.searching import in_bins
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID, spark_schema
 from postroad.tracking import Aliases
-from postroad.trail import SCHEMAS, TrailWriter
+from postroad.trail import SCHEMAS, Trail, TrailWriter
+from tests.pipeline.test_probing import SCALE as FILTERS
 from tests.pipeline.trails import evidence_of, some_ids
 
 if TYPE_CHECKING:
@@ -53,6 +57,36 @@ def test_bulk_trace_gives_the_verdicts_of_one_by_one(
     assert by_id(rows) == by_id(expected)
     assert all(row["asked"] == row["id"] == text(tuple(row[name] for name in ID)) for row in rows)
     assert account.summary["ids"] == len(ids) == sum(account.summary.values()) - len(ids)
+
+
+def test_bulk_trace_of_filters_agrees_with_postroad_trace(spark: SparkSession, tmp_path: Path) -> None:
+    trail = tmp_path / "trail"
+    write_trail(trail, replace(FILTERS, recorder="sealed"))
+    ids = some_ids(trail, 60, seed=7)
+    (tmp_path / "ids.txt").write_text("\n".join(map(text, ids)) + "\n")
+    options = Options(trail, tmp_path / "out", more={"ids": tmp_path / "ids.txt"})
+    run_job("trace", trace_job.run, options, spark=spark)
+    found = by_id(pq.read_table(tmp_path / "out" / "trace").to_pylist())
+    reader = Trail(trail)
+    for origin, time, publisher, counter in ids:
+        journey = reader.trace(MessageId(publisher, origin, time, counter)).journey
+        row = found[origin, time, publisher, counter]
+        assert (row["verdict"], row["brokers"]) == (
+            journey.verdict.value,
+            sorted(stop.broker for stop in journey.stops),
+        )
+        assert row["certainty"] == pytest.approx(journey.certainty, rel=1e-12)
+
+
+def test_single_times_put_a_filter_into_their_bins(spark: SparkSession) -> None:
+    late = np.array([5, 130_000, 2**47 + 1], "<i8").tobytes()
+    rows = [(60_000, 119_999, None), (60_000, 120_000, late), (1, 0, late)]
+    filters = spark.createDataFrame(rows, "time_from bigint, time_to bigint, singles binary")
+    found = sorted((row["time_from"], row["time_to"], row["bin"]) for row in in_bins(filters, 60_000).collect())
+    far = (2**47 + 1) // 60_000
+    assert found == sorted(
+        [(60_000, 119_999, 1), *((60_000, 120_000, at) for at in (0, 1, 2, far)), *((1, 0, at) for at in (0, 2, far))]
+    )
 
 
 def test_ids_come_from_parquet_csv_and_text(spark: SparkSession, tmp_path: Path) -> None:

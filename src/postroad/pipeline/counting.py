@@ -86,7 +86,8 @@ def _passages(file: TrailFile, broker: int) -> list[Any]:
 
 
 def _lists(rows: Any, name: str) -> tuple[Ints, Ints]:
-    offsets, numbers = unpack_lists(rows.column(name))
+    # A column that is empty throughout a file comes without a type.
+    offsets, numbers = unpack_lists(rows.column(name).cast(pa.binary()))
     return np.repeat(np.arange(rows.num_rows), np.diff(offsets)), numbers
 
 

@@ -2,7 +2,7 @@
 
 Bloom filters of equal shape are joined bit by bit while what they hold fits one of them; the joined filter says yes
 wherever a part did, and errs no more often than a full one was made to. Static filters cannot be joined; where their
-keys were kept, one is built anew.
+keys were kept, one is built anew. That nothing got lost is checked for every merger: all bits, or all keys.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from postroad.filters import BloomFilter, RibbonFilter
+from postroad.pipeline.errors import PipelineError
 from postroad.tracking import FilterSegment, HistorySettings
 from postroad.tracking.probing import without_superseded
 from postroad.trail import TrailDamageError, tabulate
@@ -79,6 +80,9 @@ def _joined(part: Sequence[FilterSegment]) -> FilterSegment:
     whole = BloomFilter.from_bytes(part[0].data, part[0].bits, part[0].hashes)
     for one in part[1:]:
         whole = whole.union(BloomFilter.from_bytes(one.data, one.bits, one.hashes))
+    for one in part:
+        if (BloomFilter.from_bytes(one.data, one.bits, one.hashes).words & ~whole.words).any():
+            raise PipelineError("a merged filter lost bits of its parts; nothing was committed")
     return _covering(part)._replace(data=bytes(whole), ones=whole.ones, capacity=part[0].capacity)
 
 
@@ -89,6 +93,8 @@ def _rebuilt(part: Sequence[FilterSegment]) -> FilterSegment:
     # The strictest of the parts: the matching set only shrinks, and the promise of each is kept.
     rate = min(RibbonFilter.from_bytes(one.data, one.seed).rate for one in part)
     whole = RibbonFilter.build(keys, rate)
+    if not whole.contains(keys).all():
+        raise PipelineError("a filter that was built anew lost keys; nothing was committed")
     return _covering(part)._replace(
         data=bytes(whole), bits=whole.bits, hashes=whole.columns, seed=whole.seed, capacity=len(keys), keys=keys
     )

@@ -94,53 +94,49 @@ class Question(NamedTuple):
 
 
 class _Answers:
-    """Yeses and their doubts, by kind and number, over the ids of a question."""
+    """Yeses and their doubts for one kind of history: a row for each id, a column for each number asked about."""
 
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._sure: dict[tuple[int, int], NDArray[np.float64]] = {}
-        self._yes: dict[tuple[int, int], Bits] = {}
-        self._window: dict[tuple[int, int], tuple[Ints, Ints]] = {}
+    def __init__(self, kind: int, rows: Ints, numbers: Ints) -> None:
+        shape = (len(rows), len(numbers))
+        self._kind = kind
+        self._rows = rows
+        self.numbers = numbers
+        self._sure = np.zeros(shape)
+        self._yes = np.zeros(shape, np.bool_)
+        self._since = np.zeros(shape, np.int64)
+        self._until = np.zeros(shape, np.int64)
 
-    def note(self, segment: FilterSegment, number: int, rate: float, asked: Ints, times: Ints, found: Bits) -> None:
-        name = (segment.kind, number)
-        if name not in self._sure:
-            self._sure[name] = np.zeros(self._count)
-            self._yes[name] = np.zeros(self._count, np.bool_)
-            self._window[name] = (np.zeros(self._count, np.int64), np.zeros(self._count, np.int64))
-        self._sure[name][asked] += np.log1p(-rate) if rate < 1 else -np.inf
-        yes = asked[found]
-        self._yes[name][yes] = True
+    def note(self, segment: FilterSegment, rate: float, row: Ints, column: Ints, times: Ints, found: Bits) -> None:
+        """A filter of that error rate, which covers the times, said yes or no to some pairs."""
+        self._sure[row, column] += np.log1p(-rate) if rate < 1 else -np.inf
+        row, column, when = row[found], column[found], times[found]
+        self._yes[row, column] = True
         # A filter that covers the time by a single time alone says nothing of a window.
-        inside = (segment.time_from <= times[found]) & (times[found] <= segment.time_to)
-        self._window[name][0][yes] = np.where(inside, segment.time_from, times[found])
-        self._window[name][1][yes] = np.where(inside, segment.time_to, times[found])
+        inside = (segment.time_from <= when) & (when <= segment.time_to)
+        self._since[row, column] = np.where(inside, segment.time_from, when)
+        self._until[row, column] = np.where(inside, segment.time_to, when)
 
-    def had(self) -> Ints:
-        """The ids that the broker says it had."""
-        found = np.zeros(self._count, np.bool_)
-        for kind, number in self._yes:
-            if kind in _OWN:
-                found |= self._yes[kind, number]
-        return np.flatnonzero(found)
+    def any(self) -> Ints:
+        """The ids with a yes."""
+        return self._rows[self._yes.any(axis=1)]
 
     def hits(self) -> tuple[Ints, Any]:
-        """The row of each yes, and the yeses, by row."""
-        rows: list[Ints] = []
-        hits: list[Any] = []
-        for (kind, number), yes in self._yes.items():
-            chosen = np.flatnonzero(yes)
-            some = np.empty(len(chosen), HIT)
-            some["kind"], some["number"] = kind, number
-            some["doubt"] = -np.expm1(self._sure[kind, number][chosen])
-            some["time_from"], some["time_to"] = (side[chosen] for side in self._window[kind, number])
-            rows.append(chosen)
-            hits.append(some)
-        if not rows:
-            return np.empty(0, np.int64), np.empty(0, HIT)
-        row = np.concatenate(rows)
-        order = np.argsort(row, kind="stable")
-        return row[order], np.concatenate(hits)[order]
+        """The row of each yes, and the yeses."""
+        row, column = np.nonzero(self._yes)
+        found = np.empty(len(row), HIT)
+        found["kind"], found["number"] = self._kind, self.numbers[column]
+        found["doubt"] = -np.expm1(self._sure[row, column])
+        found["time_from"], found["time_to"] = self._since[row, column], self._until[row, column]
+        return self._rows[row], found
+
+
+def _together(answers: Iterable[_Answers]) -> tuple[Ints, Any]:
+    """The yeses of all kinds, by row."""
+    parts = [one.hits() for one in answers]
+    row = np.concatenate([np.empty(0, np.int64), *(part[0] for part in parts)])
+    hits = np.concatenate([np.empty(0, HIT), *(part[1] for part in parts)])
+    order = np.argsort(row, kind="stable")
+    return row[order], hits[order]
 
 
 def hits_of(context: Context, ids: Any, filters: Any) -> Any:
@@ -178,35 +174,41 @@ def _by_broker(filters: Any) -> Iterator[tuple[int, list[FilterSegment], list[tu
 def _asked(context: Context, broker: int, segments: Sequence[FilterSegment], question: Question) -> tuple[Ints, Any]:
     if any(segment.kind not in _IN_BULK for segment in segments):
         return _one_by_one(context, broker, segments, question)
-    answers = _Answers(len(question.times))
+    everyone = np.arange(len(question.times))
+    own = {kind: _Answers(kind, everyone, np.zeros(1, np.int64)) for kind in _OWN}
     for segment in segments:
         if segment.kind in _OWN:
             rows = np.flatnonzero(covers(segment, question.times))
             made = loaded(segment)
-            answers.note(segment, 0, made.rate, rows, question.times[rows], made.contains(question.hashes[rows]))
-    had = answers.had()
+            found = made.contains(question.hashes[rows])
+            own[segment.kind].note(segment, made.rate, rows, np.zeros_like(rows), question.times[rows], found)
+    had = np.unique(np.concatenate([answers.any() for answers in own.values()]))
     some = question.some(had)
     about = {
         **dict.fromkeys(_ABOUT_NEIGHBOURS, _present(context.links[broker], context, some.times)),
         **dict.fromkeys(_ABOUT_SUBSCRIBERS, _present(context.subscribers[broker], context, some.times)),
     }
+    others: dict[int, _Answers] = {}
     for segment in segments:
         if segment.kind not in _OWN:
-            _ask_numbers(answers, segment, about[segment.kind], had, some)
-    return answers.hits()
+            numbers = about[segment.kind][0]
+            if segment.kind not in others:
+                subjects = {one.subject for one in segments if one.kind == segment.kind and one.subject}
+                others[segment.kind] = _Answers(segment.kind, had, np.union1d(numbers, np.array([*subjects], np.int64)))
+            _ask_numbers(others[segment.kind], segment, about[segment.kind], some)
+    return _together([*own.values(), *others.values()])
 
 
-def _ask_numbers(
-    answers: _Answers, segment: FilterSegment, present: tuple[Ints, Bits], had: Ints, some: Question
-) -> None:
+def _ask_numbers(answers: _Answers, segment: FilterSegment, present: tuple[Ints, Bits], some: Question) -> None:
     """Ask a filter of keys (id, number) about all pairs at once."""
     rows = np.flatnonzero(covers(segment, some.times))
     if not len(rows):
         return
     made = loaded(segment)
     if segment.subject:
+        column = np.full(len(rows), np.searchsorted(answers.numbers, segment.subject))
         found = made.contains(some.hashes[rows])
-        answers.note(segment, segment.subject, made.rate, had[rows], some.times[rows], found)
+        answers.note(segment, made.rate, rows, column, some.times[rows], found)
         return
     numbers, there = present
     place, number = np.nonzero(there[rows])
@@ -214,10 +216,8 @@ def _ask_numbers(
     mixed = np.array([mix64(int(one)) for one in numbers], np.uint64)
     words = some.hashes[rows][place] ^ mixed[number] ^ np.uint64(mix64(0))
     found = made.contains(derived_keys(words, 0))
-    for index in np.unique(number):
-        here = number == index
-        asked = rows[place[here]]
-        answers.note(segment, int(numbers[index]), made.rate, had[asked], some.times[asked], found[here])
+    row, column = rows[place], np.searchsorted(answers.numbers, numbers)[number]
+    answers.note(segment, made.rate, row, column, some.times[row], found)
 
 
 def _present(stays: Stays, context: Context, times: Ints) -> tuple[Ints, Bits]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from postroad.pipeline.erasing import ERASED, Erasure
 from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.jobs.trace import trace_ids
@@ -71,7 +73,22 @@ def sample_of(run: Run, size: int) -> list[tuple[Any, ...]]:
             found += [tuple(row) for row in chosen.select(*ID).distinct().limit(size).collect()]
     known = sorted(set(found))[:size]
     strange = [(origin, time, publisher, counter + _STRANGE) for origin, time, publisher, counter in known]
+    strange += _strangers(run, size)
     return [("", *one) for one in [*known, *strange] if one[3] < 2**16]
+
+
+def _strangers(run: Run, size: int) -> list[tuple[int, int, int, int]]:
+    """Ids that never existed, at times that filters cover. Ids that did cannot be listed from filters."""
+    groups = [group for source in run.sources.of("filters") for group in source.entry.groups if group.rows]
+    if not groups:
+        return []
+    random = np.random.default_rng(size)
+    found = []
+    for at in sorted({int(one) for one in random.integers(0, len(groups), size)}):
+        group = groups[at]
+        time = int(random.integers(group.time_from, group.time_to + 1))
+        found.append((group.origin, time, 1, _STRANGE + at % 1_000))
+    return found
 
 
 def _answers(traced: DataFrame) -> dict[tuple[int, ...], dict[str, Any]]:

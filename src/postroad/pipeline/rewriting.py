@@ -59,9 +59,11 @@ def _portions(entries: list[FileEntry]) -> Iterator[list[FileEntry]]:
 
 def read_unit(root: Path, unit: Unit) -> Any:
     """All rows of a unit, as an Arrow table; damage is an error that names the file."""
-    names = TABLES[unit.table].schema.names
+    schema = TABLES[unit.table].schema
     reads = Reads()
-    return pa.concat_tables([TrailFile(root, entry, unit.broker, reads).read(names) for entry in unit.entries])
+    files = [TrailFile(root, entry, unit.broker, reads).read(schema.names) for entry in unit.entries]
+    # A column that is empty throughout a file comes without a type.
+    return pa.concat_tables([rows.select(schema.names).cast(schema) for rows in files])
 
 
 def rewritten(run: Run, changes: Changes, name: str, small: int) -> dict[str, int]:
