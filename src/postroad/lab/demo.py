@@ -203,12 +203,25 @@ def reports(trail: Path, out: Path, traffic: Traffic) -> dict[str, Any]:
     say("\nAnd the books: published, delivered, matched nobody, lost:")
     audited = json.loads(command("pipeline", "audit", "--trail", trail, "--out", out, "--json"))
     received = sum(len(got) for got in traffic.received.values())
+    check(traffic, traced, audited)
     return {
         "messages": len(traffic.published),
         "deliveries_seen_by_clients": received,
         "trace": traced,
         "audit": audited,
     }
+
+
+def check(traffic: Traffic, traced: dict[str, Any], audited: dict[str, Any]) -> None:
+    """What Spark found on the trail is what the clients saw, or the demonstration has failed."""
+    wanted = len(set[str]().union(*traffic.received.values()))
+    expected = {"delivered": wanted, "matched nobody": len(traffic.published) - wanted}
+    for name, found in (("trace", traced), ("audit", audited)):
+        told = {verdict: found.get(verdict, 0) for verdict in expected}
+        if told != expected:
+            raise Failure(f"clients saw {expected}, but `pipeline {name}` found {found}")
+    if traced.get("never accepted") != NEVER_SENT:
+        raise Failure(f"{NEVER_SENT} ids were never sent, but `pipeline trace` found {traced}")
 
 
 def text_of(figures: dict[str, Any]) -> str:
@@ -222,6 +235,7 @@ def text_of(figures: dict[str, Any]) -> str:
     lines += [f"  {name.replace('_', ' ')}: {value}" for name, value in traced.items() if name != "written"]
     lines.append("Reconciliation:")
     lines += [f"  {name.replace('_', ' ')}: {value}" for name, value in audited.items() if name != "written"]
+    lines += ["", "The books balance: what Spark found on the trail is what the clients saw."]
     return "\n".join(lines)
 
 
