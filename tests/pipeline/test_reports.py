@@ -92,6 +92,16 @@ def test_reconciliation_counts_every_message_once(spark: SparkSession, troubled:
     assert all(row["at_least"] == row["at_most"] == row["messages"] for row in found)
 
 
+def test_part_of_the_time_is_reconciled_like_the_whole(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
+    since, until = TROUBLED.start + 30_000, TROUBLED.start + 70_000
+    run_job("audit", audit.run, Options(troubled, tmp_path, since=since, until=until), spark=spark)
+    ids = [tuple(row[name] for name in ID) for row in read_truth(troubled).to_pylist() if since <= row["time"] < until]
+    verdicts = judged(read_context(open_sources(troubled)), evidence_of(troubled, ids)).to_pylist()
+    expected = Counter((row["origin"], row["verdict"]) for row in verdicts if row["origin"] in row["brokers"])
+    found = [row for row in rows(tmp_path, "reconciliation") if row["about"] == "origin"]
+    assert {(row["number"], row["outcome"]): row["messages"] for row in found} == expected
+
+
 def test_audit_of_filters_measures_what_they_promise(spark: SparkSession, filters: Path, tmp_path: Path) -> None:
     account = run_job("audit", audit.run, Options(filters, tmp_path), spark=spark)
     found = rows(tmp_path, "accuracy")

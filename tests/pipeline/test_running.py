@@ -66,15 +66,14 @@ def test_ranges_that_are_none_are_refused(
 def test_range_without_messages_is_told(troubled: Path) -> None:
     sources = open_sources(troubled, since=4_000_000_000_000)
     with pytest.raises(EmptyRangeError, match="the trail has 2026-01-01 00:00:0"):
-        sources.needed("passages", "is what is counted")
+        sources.need(["passages"], "is what is counted")
 
 
 def test_missing_tables_are_told(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
     shutil.copytree(troubled / "manifests", tmp_path / "trail" / "manifests")
-    for folder in (tmp_path / "trail" / "manifests").iterdir():
-        for path in folder.iterdir():
-            if path.name != change_name(1):
-                path.unlink()
+    for path in (tmp_path / "trail" / "manifests").glob("*/*.json"):
+        if path.name != change_name(1):
+            path.unlink()
     for job in (storage.run, timings.run):
         with pytest.raises(MissingTableError, match="has no table"):
             run_job("job", job, Options(tmp_path / "trail", tmp_path / "out"), spark=spark)
@@ -112,8 +111,8 @@ def test_damaged_files_are_left_out_and_told(spark: SparkSession, troubled: Path
 
 def test_trail_of_a_later_version_is_refused(troubled: Path, tmp_path: Path) -> None:
     shutil.copytree(troubled, tmp_path / "trail")
-    path = tmp_path / "trail" / "manifests" / "broker=1" / change_name(1)
-    path.write_bytes(path.read_bytes().replace(b"postroad-manifest 1 ", b"postroad-manifest 9 "))
+    for path in (tmp_path / "trail" / "manifests" / "broker=1").glob("*.json"):
+        path.write_bytes(path.read_bytes().replace(b"postroad-manifest 1 ", b"postroad-manifest 9 "))
     with pytest.raises(PipelineError, match="later Postroad"):
         open_sources(tmp_path / "trail")
 

@@ -24,7 +24,7 @@ from postroad.pipeline.tables import ID, spark_schema
 from postroad.tracking import Aliases
 from postroad.trail import SCHEMAS, Trail, TrailWriter
 from tests.pipeline.test_probing import SCALE as FILTERS
-from tests.pipeline.trails import evidence_of, some_ids
+from tests.pipeline.trails import TROUBLED, evidence_of, some_ids
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +57,20 @@ def test_bulk_trace_gives_the_verdicts_of_one_by_one(
     assert by_id(rows) == by_id(expected)
     assert all(row["asked"] == row["id"] == text(tuple(row[name] for name in ID)) for row in rows)
     assert account.summary["ids"] == len(ids) == sum(account.summary.values()) - len(ids)
+
+
+def test_ids_outside_the_range_are_told_so(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
+    ids = some_ids(troubled, 30, seed=6)
+    (tmp_path / "ids.txt").write_text("\n".join(map(text, ids)) + "\n")
+    since, until = TROUBLED.start + 40_000, TROUBLED.start + 80_000
+    options = Options(troubled, tmp_path / "out", since=since, until=until, more={"ids": tmp_path / "ids.txt"})
+    run_job("trace", trace_job.run, options, spark=spark)
+    found = by_id(pq.read_table(tmp_path / "out" / "trace").to_pylist())
+    expected = by_id(judged(read_context(open_sources(troubled)), evidence_of(troubled, ids)).to_pylist())
+    inside = {id for id in ids if since <= id[1] < until}
+    assert 0 < len(inside) < len(ids)
+    assert {id: found[id] for id in inside} == {id: expected[id] for id in inside}
+    assert {found[id]["verdict"] for id in ids if id not in inside} == {trace_job.OUTSIDE_RANGE}
 
 
 def test_bulk_trace_of_filters_agrees_with_postroad_trace(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,18 +16,25 @@ from postroad.pipeline.probing import FILTER_COLUMNS, HITS_SCHEMA, hits_of
 from postroad.pipeline.tables import ID
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
     from postroad.pipeline.context import Context
+    from postroad.pipeline.sources import Source
 
 
-__all__ = ["BROADCAST_IDS", "Bins", "filter_hits", "in_bins", "of_asked_by_bins", "rows_of_ids"]
+__all__ = ["BROADCAST_IDS", "Bins", "filter_hits", "in_bins", "of_asked_by_bins", "rows_of_ids", "width_of_bins"]
 
 # About 100 bytes an id in the hash table of each executor: 400 MB.
 BROADCAST_IDS = 4_000_000
 # The seal interval of brokers by default: most filters then meet the ids of one bin or two.
 BIN_MS = 60_000
+# Where an origin is so busy that its records of a bin have more bytes than this, bins are narrower: decoded, and with
+# Spark's own copies, they take some twenty times as much.
+BIN_BYTES = 16 << 20
+MIN_BIN_MS = 100
 # Ids of one origin and bin that one task takes: some tens of megabytes with all they find.
 IDS_PER_TASK = 250_000
 # Rows of evidence that one task of the last step holds sorted, and how many an id has, in round numbers.
@@ -51,11 +58,11 @@ class Bins:
     salts: int
 
     @classmethod
-    def of(cls, ids: DataFrame) -> Bins:
-        """Look at the ids once: how many there are, and how they crowd."""
+    def of(cls, ids: DataFrame, files: Sequence[Source] = ()) -> Bins:
+        """Look at the ids once: how many there are, and how they crowd; and at the sizes of files."""
         from pyspark.sql import functions as f
 
-        width = BIN_MS
+        width = width_of_bins(files)
         crowds = ids.groupBy("origin", f.floor(f.col("time") / width).alias("bin")).count()
         row = crowds.agg(f.sum("count").alias("ids"), f.max("count").alias("most")).first()
         assert row is not None
@@ -66,6 +73,19 @@ class Bins:
     def partitions(self) -> int:
         """Partitions for the evidence of all ids."""
         return max(MIN_PARTITIONS, -(-self.count * _ROWS_PER_ID // ROWS_PER_PARTITION))
+
+
+def width_of_bins(files: Sequence[Source]) -> int:
+    """Bins so narrow that the records of one origin in one of them are not too many, as far as manifests tell."""
+    groups = [group for source in files for group in source.entry.groups if group.rows]
+    if not groups:
+        return BIN_MS
+    span = max(group.time_to for group in groups) - min(group.time_from for group in groups) + 1
+    origins = len({group.origin for group in groups})
+    width, dense = BIN_MS, sum(source.entry.size for source in files) / span / origins
+    while width > MIN_BIN_MS and dense * width > BIN_BYTES:
+        width //= 2
+    return width
 
 
 def of_asked_by_bins(rows: DataFrame, ids: DataFrame, bins: Bins) -> DataFrame:

@@ -104,26 +104,27 @@ class Sources:
             found[broker] = [*kept, *self._added.get(broker, ())]
         return found
 
-    def needed(self, table: str, needed_for: str) -> list[Source]:
-        """The files of a table that the job cannot do without.
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a job is about a part of the time only."""
+        return self.since > 0 or self.until < FOREVER
+
+    def need(self, tables: Iterable[str], needed_for: str) -> list[str]:
+        """Those of some tables that have something between `since` and `until`: at least one.
 
         Raises:
-            MissingTableError: the trail has none at all.
+            MissingTableError: the trail has none of them.
             EmptyRangeError: it has, but of other times.
         """
-        found = self.of(table)
+        names = list(tables)
+        found = [name for name in names if self.of(name)]
         if found:
             return found
-        others = [entry for pinned in self.pins.values() for entry in pinned.all_entries(table)[0]]
-        if not others:
-            raise MissingTableError(self.root, table, needed_for)
-        raise self.nothing_there(others)
-
-    def nothing_there(self, others: Iterable[FileEntry]) -> EmptyRangeError:
-        """The error for a range of times without anything in it."""
-        have = list(others)
-        first, last = min(entry.time_from for entry in have), max(entry.time_to for entry in have)
-        return EmptyRangeError(
+        entries = [entry for here in self.all_entries().values() for entry in here if entry.table in names]
+        if not entries:
+            raise MissingTableError(self.root, names[0], needed_for)
+        first, last = min(entry.time_from for entry in entries), max(entry.time_to for entry in entries)
+        raise EmptyRangeError(
             f"{self.root}: nothing between {_moment(self.since)} and {_moment(self.until)}; "
             f"the trail has {_moment(first)} to {_moment(last)}"
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from postroad.pipeline.errors import PipelineError
-from postroad.trail import SCHEMAS
+from postroad.trail import SCHEMAS, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,8 +35,27 @@ def spark_schema(name: str) -> StructType:
     return StructType([*fields, StructField("broker", LongType()), StructField("date", StringType())])
 
 
-def table(spark: SparkSession, sources: Sources, name: str, files: Iterable[Source] | None = None) -> DataFrame:
-    """The rows of a table in the given files, by default those between the times that the sources are about.
+# Tables whose files may hold rows from before or after the times that a job is about. Of filters only ranges of times
+# are known; who was there, and under which names, counts from whenever it was told.
+_ROWS_BY_TIME = ("passages", "journeys", "shed", "records", "timings", "latencies")
+
+
+def table(
+    spark: SparkSession,
+    sources: Sources,
+    name: str,
+    files: Iterable[Source] | None = None,
+    *,
+    whole_files: bool = False,
+) -> DataFrame:
+    """The rows of a table between the times that the sources are about; in the given files, if any are.
+
+    Args:
+        spark: the session.
+        sources: the trail.
+        name: of the table.
+        files: where to look, by default wherever something of these times is.
+        whole_files: give out all rows of the files.
 
     Raises:
         DamagedFileError: one of the files cannot be read.
@@ -53,4 +72,7 @@ def table(spark: SparkSession, sources: Sources, name: str, files: Iterable[Sour
     rows = reader.option("parquet.page.verify-checksum.enabled", "true").parquet(*paths)
     if rows.schema.names != schema.names:
         raise PipelineError(f"{sources.root}: table {name!r} came with the columns {rows.schema.names}")
-    return rows
+    if whole_files or name not in _ROWS_BY_TIME or not sources.is_bounded:
+        return rows
+    time = TABLES[name].time
+    return rows.where(f"{time} >= {sources.since} and {time} < {sources.until}")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from postroad.pipeline.errors import MissingTableError
 from postroad.pipeline.tables import table
 from postroad.tracking import HistoryKind
 from postroad.trail import date_text
@@ -89,12 +88,10 @@ def storage(spark: SparkSession, sources: Sources) -> DataFrame:
     """
     from pyspark.sql import functions as f
 
-    names = [name for name in RECORDERS if sources.of(name)]
-    if not names:
-        raise MissingTableError(sources.root, "passages", "with filters, journeys and records is what takes room")
+    names = sources.need(RECORDERS, "with filters, journeys and records is what takes room")
     counts = None
     for name in names:
-        rows = table(spark, sources, name)
+        rows = table(spark, sources, name, whole_files=True)
         one = counted(rows.drop("data", "keys") if name == "filters" else rows, name)
         counts = one if counts is None else counts.unionByName(one)
     assert counts is not None

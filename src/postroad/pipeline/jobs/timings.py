@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from postroad.capacity import CapacityError, NormalEquations, fit, sketch_quantile
-from postroad.pipeline.errors import MissingTableError
 from postroad.pipeline.tables import table
 from postroad.tracking import LATENCY_BUCKETS, bucket_limits
 
@@ -91,8 +90,7 @@ def latency_rows(merged: Iterable[Row]) -> list[tuple[Any, ...]]:
 def run(run: Run) -> dict[str, Any]:
     """Write `service_times` and `latencies`."""
     sources, spark = run.sources, run.spark
-    if not sources.of("timings") and not sources.of("latencies"):
-        raise MissingTableError(sources.root, "timings", "brokers write when they sample what batches cost")
+    sources.need(["timings", "latencies"], "brokers write when they sample what batches cost")
     run.tell("fitting service times")
     sums = sums_of_batches(table(spark, sources, "timings")).collect()
     service = _service_rows(sums)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from postroad.pipeline.context import read_context
-from postroad.pipeline.errors import MissingTableError
 from postroad.pipeline.evidence import ASKED, HITS, JOURNEY, PASSAGE, RECORD, SHED, as_evidence, of_asked, together
 from postroad.pipeline.ids import id_text, read_asked, with_aliases
 from postroad.pipeline.judging import VERDICT_SCHEMA, Judge
@@ -27,9 +26,11 @@ if TYPE_CHECKING:
     from postroad.pipeline.running import Run
     from postroad.pipeline.sources import Source, Sources
 
-__all__ = ["UNKNOWN_ALIAS", "judge", "run", "trace", "trace_ids", "unknown"]
+__all__ = ["OUTSIDE_RANGE", "UNKNOWN_ALIAS", "judge", "run", "trace", "trace_ids"]
 
 UNKNOWN_ALIAS = "unknown alias"
+# Of an id from before `since` or after `until` nothing was looked up, and nothing is said.
+OUTSIDE_RANGE = "outside the range"
 
 # Tables of the exact record: what their rows are as evidence, and columns with other names there.
 _EXACT: dict[str, tuple[int, dict[str, str]]] = {
@@ -59,19 +60,22 @@ def trace(spark: SparkSession, sources: Sources, asked: DataFrame, *, broadcast_
     aliases = sources.of("aliases", always=True)
     if aliases:
         ids = with_aliases(ids, table(spark, sources, "aliases", aliases))
-    return unknown(ids).unionByName(trace_ids(spark, sources, ids.where("origin is not null"), broadcast_ids))
+    inside = ids.where("origin is not null")
+    unanswered = _without_answer(ids.where("origin is null"), UNKNOWN_ALIAS)
+    if sources.is_bounded:
+        range_of_times = f"time >= {sources.since} and time < {sources.until}"
+        unanswered = unanswered.unionByName(_without_answer(inside.where(f"not ({range_of_times})"), OUTSIDE_RANGE))
+        inside = inside.where(range_of_times)
+    return unanswered.unionByName(trace_ids(spark, sources, inside, broadcast_ids))
 
 
 def trace_ids(spark: SparkSession, sources: Sources, ids: DataFrame, broadcast_ids: int = BROADCAST_IDS) -> DataFrame:
     """The journeys of ids, given as their four numbers and the text `asked` they were asked for by."""
-    if not any(sources.of(name) for name in _RECORDS_OF_MESSAGES):
-        raise MissingTableError(
-            sources.root, "passages", "with journeys, filters and records tells where messages went"
-        )
+    sources.need(_RECORDS_OF_MESSAGES, "with journeys, filters and records tells where messages went")
     context = read_context(sources)
     evidence = as_evidence(ids, ASKED)
     wanted = ids.select(*ID).distinct()
-    bins = Bins.of(wanted)
+    bins = Bins.of(wanted, [source for name in ("passages", "filters") for source in sources.of(name)])
     for name, (source, renamed) in _EXACT.items():
         if sources.of(name):
             rows = table(spark, sources, name)
@@ -107,8 +111,8 @@ def judge(evidence: DataFrame, context: Context) -> DataFrame:
     return found.withColumn("id", id_text()).withColumn("asked", f.coalesce("asked", "id"))
 
 
-def unknown(ids: DataFrame) -> DataFrame:
-    """A row for each text that is neither an id nor an alias of one."""
+def _without_answer(ids: DataFrame, why: str) -> DataFrame:
+    """A row for each text or id of which nothing is known, and why."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -117,12 +121,13 @@ def unknown(ids: DataFrame) -> DataFrame:
         if field.name in ("asked", *ID):
             columns.append(f.col(field.name))
         elif field.name == "verdict":
-            columns.append(f.lit(UNKNOWN_ALIAS).alias("verdict"))
+            columns.append(f.lit(why).alias("verdict"))
         elif field.name == "certainty":
             columns.append(f.lit(1.0).alias("certainty"))
         else:
             columns.append(f.lit(None).cast(field.dataType).alias(field.name))
-    return ids.where("origin is null").select(*columns, f.lit(None).cast("string").alias("id"))
+    text = f.when(f.col("origin").isNotNull(), id_text()).alias("id")
+    return ids.select(*columns, text).withColumn("asked", f.coalesce("asked", "id"))
 
 
 def run(run: Run) -> dict[str, Any]:
