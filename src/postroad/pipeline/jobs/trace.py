@@ -66,15 +66,31 @@ def trace(spark: SparkSession, sources: Sources, asked: DataFrame, *, broadcast_
         range_of_times = f"time >= {sources.since} and time < {sources.until}"
         unanswered = unanswered.unionByName(_without_answer(inside.where(f"not ({range_of_times})"), OUTSIDE_RANGE))
         inside = inside.where(range_of_times)
-    return unanswered.unionByName(trace_ids(spark, sources, inside, broadcast_ids))
+    # Texts that differ are ids that differ; several aliases may be of one id.
+    return unanswered.unionByName(trace_ids(spark, sources, inside, broadcast_ids, each_once=not aliases))
 
 
-def trace_ids(spark: SparkSession, sources: Sources, ids: DataFrame, broadcast_ids: int = BROADCAST_IDS) -> DataFrame:
-    """The journeys of ids, given as their four numbers and the text `asked` they were asked for by."""
+def trace_ids(
+    spark: SparkSession,
+    sources: Sources,
+    ids: DataFrame,
+    broadcast_ids: int = BROADCAST_IDS,
+    *,
+    each_once: bool = False,
+) -> DataFrame:
+    """The journeys of ids, given as their four numbers and the text `asked` they were asked for by.
+
+    Args:
+        spark: the session.
+        sources: the trail.
+        ids: what is asked for.
+        broadcast_ids: how many to send to every executor at most.
+        each_once: no id is there twice, as the caller knows.
+    """
     sources.need(_RECORDS_OF_MESSAGES, "with journeys, filters and records tells where messages went")
     context = read_context(sources)
     evidence = as_evidence(ids, ASKED)
-    wanted = ids.select(*ID).distinct()
+    wanted = ids.select(*ID) if each_once else ids.select(*ID).distinct()
     bins = Bins.of(wanted, [source for name in ("passages", "filters") for source in sources.of(name)])
     for name, (source, renamed) in _EXACT.items():
         if sources.of(name):
