@@ -1,4 +1,12 @@
-"""A broker over sockets with each recorder: messages per second from one to one, processor time, and latency."""
+"""A broker over sockets with each recorder: messages per second from one to one, processor time, and latency.
+
+Two ratios of messages per second are told, and they differ on a machine whose speed drifts. The *paired* one compares
+each short turn of a recorder with the turns of `none` right before and right after it; its median counts, and its
+quartiles say how far to trust it. The ratio of medians compares all turns of a recorder with all turns of `none`, as
+if nothing had changed in between. Before a turn, the broker that had the last one is given time to seal and write, and
+must be at rest by its processor time: otherwise `none` would be slowed down by its neighbour's record. What a broker
+seals during its own turn counts against it.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +19,10 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from bench.broker import OFFERED_RATE, Case, measure, tell
+from bench.paired import against_neighbours, spread
 from bench.peers.postroad import recording
 from bench.processes import started
+from bench.settling import settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FLOORS", "RECORDERS", "recorders_compared"]
 
-RECORDERS = ("none", "log", "exact", "bloom", "sealed")
+BASE = "none"
+RECORDERS = (BASE, "log", "exact", "bloom", "sealed")
 # What a broker that keeps a record moves, as a part of what it moves without: at least.
 FLOORS = {
     "throughput_ratio_exact_vs_none": 0.9,
@@ -31,69 +42,108 @@ FLOORS = {
 }
 # Some seals in each run, so that building filters and writing files counts. The default is a minute.
 PERSIST_SECONDS = 1.0
+# A record is written this long after the last message at the latest: its interval, and a broker's look at it.
+QUIET_SECONDS = PERSIST_SECONDS + 0.3
 WARM_UP_SECONDS = 2.0
 FLOOD = Case("1_1")
 PACED = Case("latency", rate=OFFERED_RATE)
+LATENCY_ROUNDS = 3
 
-Outcomes = dict[str, list["Outcome"]]
+Turns = list[tuple[str, "Outcome"]]
 
 
-def recorders_compared(rounds: int = 5, seconds: float = 4.0, recorders: Sequence[str] = RECORDERS) -> dict[str, Any]:
-    """All recorders take turns, each in a broker of its own; medians count, and each round begins with another."""
+def recorders_compared(rounds: int = 5, seconds: float = 2.0, recorders: Sequence[str] = RECORDERS) -> dict[str, Any]:
+    """Each recorder in a broker of its own, each turn between two of `none`; each round begins with another."""
     with ExitStack() as stack:
         contenders = [recording(name, recorder=name, persist_seconds=PERSIST_SECONDS) for name in recorders]
-        running = [stack.enter_context(started(contender)) for contender in contenders]
-        for each in running:
+        running = {each.name: stack.enter_context(started(each)) for each in contenders}
+        for each in running.values():
             measure(each, FLOOD, WARM_UP_SECONDS)
-        floods, paced = _rounds(running, FLOOD, rounds, seconds), _rounds(running, PACED, rounds, seconds / 2)
+        others = [name for name in recorders if name != BASE]
+        floods = _turns(running, FLOOD, seconds, [BASE, *_alternating(others, rounds)])
+        paced = _turns(running, PACED, seconds, [*others, BASE] * min(rounds, LATENCY_ROUNDS))
     tell("")
     return _summary(floods, paced)
 
 
-def _rounds(running: list[Running], case: Case, rounds: int, seconds: float) -> Outcomes:
-    outcomes: Outcomes = {each.contender.name: [] for each in running}
+def _alternating(others: Sequence[str], rounds: int) -> list[str]:
+    """All others in turn, `none` after each of them."""
+    order = []
     for turn in range(rounds):
-        first = turn % len(running)
-        for each in [*running[first:], *running[:first]]:
-            outcome = measure(each, case, seconds)
-            outcomes[each.contender.name].append(outcome)
-            tell(f"round {turn + 1} {case.name} {each.contender.name} {outcome.messages_per_s:,.0f}/s")
-    return outcomes
+        first = turn % len(others)
+        for name in [*others[first:], *others[:first]]:
+            order += [name, BASE]
+    return order
 
 
-def _summary(floods: Outcomes, paced: Outcomes) -> dict[str, Any]:
-    rates = {name: median(one.messages_per_s for one in some) for name, some in floods.items()}
-    costs = {name: median(one.broker_cpu_s_per_million for one in some) for name, some in floods.items()}
-    print(f"{'recorder':10}{'messages/s':>12}{'ratio':>8}{'of best':>9}{'CPU s/million':>15}{'p50 ms':>9}{'p99 ms':>9}")
+def _turns(running: dict[str, Running], case: Case, seconds: float, order: Sequence[str]) -> Turns:
+    found: Turns = []
+    last = ""
+    for place, name in enumerate(order):
+        # Without a recorder there is nothing left to do afterwards; before the first turn, all must rest.
+        if last != BASE:
+            settle([each.pid for each in running.values()], QUIET_SECONDS)
+        outcome = measure(running[name], case, seconds)
+        found.append((name, outcome))
+        tell(f"turn {place + 1} of {len(order)} {case.name} {name} {outcome.messages_per_s:,.0f}/s")
+        last = name
+    return found
+
+
+def _summary(floods: Turns, paced: Turns) -> dict[str, Any]:
+    rates = _of(floods, "messages_per_s")
+    costs = {name: median(some) for name, some in _of(floods, "broker_cpu_s_per_million").items()}
+    p50s, p99s = _of(paced, "p50_ms"), _of(paced, "p99_ms")
+    pairs = against_neighbours([(name, one.messages_per_s) for name, one in floods], BASE)
+    print(
+        f"{'recorder':10}{'messages/s':>12}{'paired ratio':>14}{'quartiles':>16}{'of medians':>12}{'of best':>9}"
+        f"{'CPU s/million':>15}{'p50 ms':>9}{'p99 ms':>9}"
+    )
     found: dict[str, Any] = {"recorders": {}}
-    for name, some in floods.items():
-        ratio = rates[name] / rates["none"]
-        # The least disturbed runs of each: on a busy machine they say more than medians do.
-        best = max(one.messages_per_s for one in some) / max(one.messages_per_s for one in floods["none"])
-        p50, p99 = (median(getattr(one, key) for one in paced[name]) for key in ("p50_ms", "p99_ms"))
-        print(f"{name:10}{rates[name]:>12,.0f}{ratio:>8.3f}{best:>9.3f}{costs[name]:>15.3f}{p50:>9.2f}{p99:>9.2f}")
-        if name != "none":
-            found[f"throughput_ratio_{name}_vs_none"] = round(ratio, 3)
-            found[f"best_throughput_ratio_{name}_vs_none"] = round(best, 3)
-            found[f"cpu_ratio_{name}_vs_none"] = round(costs["none"] / costs[name], 3)
+    for name in sorted(rates, key=lambda one: one != BASE):
+        rate, p50, p99 = median(rates[name]), median(p50s[name]), median(p99s[name])
+        # The least disturbed turns of each: on a busy machine they say more than medians do.
+        of_medians, of_best = rate / median(rates[BASE]), max(rates[name]) / max(rates[BASE])
+        low, middle, high = spread(pairs.get(name, [1.0]))
+        print(
+            f"{name:10}{rate:>12,.0f}{middle:>14.3f}{f'{low:.3f} {high:.3f}':>16}{of_medians:>12.3f}{of_best:>9.3f}"
+            f"{costs[name]:>15.3f}{p50:>9.2f}{p99:>9.2f}"
+        )
+        if name != BASE:
+            found[f"throughput_ratio_{name}_vs_none"] = round(middle, 3)
+            found[f"throughput_quartiles_{name}_vs_none"] = [round(low, 3), round(high, 3)]
+            found[f"ratio_of_medians_{name}_vs_none"] = round(of_medians, 3)
+            found[f"best_throughput_ratio_{name}_vs_none"] = round(of_best, 3)
+            found[f"cpu_ratio_{name}_vs_none"] = round(costs[BASE] / costs[name], 3)
         found["recorders"][name] = {
-            "messages_per_s": round(rates[name]),
+            "turns": len(rates[name]),
+            "messages_per_s": round(rate),
             "cpu_s_per_million": round(costs[name], 3),
             "p50_ms": round(p50, 3),
             "p99_ms": round(p99, 3),
         }
-    every = [one for outcomes in (floods, paced) for some in outcomes.values() for one in some]
+    every = [one for _, one in [*floods, *paced]]
     found["lost"] = sum(abs(one.lost) for one in every)
     found["others_busy"] = round(median(one.others_busy for one in every), 2)
     return found
 
 
+def _of(turns: Turns, key: str) -> dict[str, list[float]]:
+    """One figure of all turns, by who had them."""
+    found: dict[str, list[float]] = {}
+    for name, outcome in turns:
+        found.setdefault(name, []).append(getattr(outcome, key))
+    return found
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=4.0)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each recorder (default %(default)s)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of a turn (default %(default)s)")
     parser.add_argument("--recorders", nargs="+", default=list(RECORDERS), help="none among them")
     chosen = parser.parse_args()
+    if BASE not in chosen.recorders or len(chosen.recorders) < 2:
+        parser.error(f"a comparison needs {BASE} and another recorder, as in: --recorders {BASE} exact")
     # Told to end, it ends as after Ctrl-C: every broker is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(json.dumps(recorders_compared(chosen.rounds, chosen.seconds, chosen.recorders)))
