@@ -7,9 +7,20 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
-from postroad.server import BrokerConfig, ConfigError, ReservationError, Service, TlsConfig, extras, read_config
+from postroad.filters import TABLE_2, Shape, rate_for, shape_for
+from postroad.server import (
+    BrokerConfig,
+    ConfigError,
+    ReservationError,
+    Service,
+    TlsConfig,
+    TrackingConfig,
+    extras,
+    read_config,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +78,8 @@ def test_an_empty_file_is_a_broker_for_this_machine_only(tmp_path: Path) -> None
         ("[network]\nport = 70000", r"\$\.network\.port"),
         ("[[network.neighbours]]\nnumber = 2\nport = 0", r"\$\.network\.neighbours\[0\]\.port"),
         ('[tls]\ncertificate = "a"', "key"),
+        ("[tracking]\neffective_error = 0.7", r"\$\.tracking\.effective_error"),
+        ("[tracking]\nbits = 32", r"\$\.tracking\.bits"),
         ("port = ", "not TOML"),
     ],
 )
@@ -74,6 +87,44 @@ def test_a_setting_that_cannot_be_is_named_with_its_place(tmp_path: Path, text: 
     with pytest.raises(ConfigError, match=reason) as refused:
         read_config(written(tmp_path, text))
     assert "broker.toml" in str(refused.value)
+
+
+CONTRADICTIONS = [
+    ('recorder = "bloom"\nbits = 65536\nhashes = 16\nkeys = 5000\neffective_error = 1e-5', "choose at most 2,572 keys"),
+    (
+        'recorder = "bloom"\nbits = 65536\nhashes = 16\nkeys = 2521\neffective_error = 1e-5\nmatching_set = 9',
+        "9 filters",
+    ),
+    ('recorder = "bloom"\nkeys = 1000000\nmemory_bytes = 65536', "more than the 65,536 bytes of memory_bytes"),
+    ('recorder = "sealed"\neffective_error = 1e-12', 'choose a larger effective_error, or method = "bloom"'),
+]
+
+
+@pytest.mark.parametrize(("settings", "reason"), CONTRADICTIONS)
+def test_settings_of_tracking_that_contradict_each_other_are_refused(
+    tmp_path: Path, settings: str, reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason) as refused:
+        read_config(written(tmp_path, f"[tracking]\n{settings}"))
+    assert "broker.toml: $.tracking: " in str(refused.value)
+    tracking = msgspec.toml.decode(settings, type=TrackingConfig)
+    with pytest.raises(ConfigError, match=reason):
+        Service(BrokerConfig(data=str(tmp_path), tracking=tracking))
+
+
+@pytest.mark.parametrize(
+    ("settings", "shape"),
+    [
+        ("", TABLE_2["135K 99.999%"]),
+        ("bits = 65536\nhashes = 16\nkeys = 2521", TABLE_2["10K 99.999%"]),
+        ("bits = 65536\nhashes = 8\nkeys = 5461\neffective_error = 0.01", TABLE_2["10K 99%"]),
+        ("bits = 65536\nhashes = 16", Shape(65_536, 16, 2_572)),
+        ("keys = 1000\neffective_error = 0.02\nmatching_set = 2", shape_for(1_000, rate_for(0.02, 2))),
+    ],
+)
+def test_the_filters_of_bloom_have_the_shape_that_is_asked_for(tmp_path: Path, settings: str, shape: Shape) -> None:
+    config = read_config(written(tmp_path, f'[tracking]\nrecorder = "bloom"\n{settings}'))
+    assert config.tracking.histories().shape == shape
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from postroad.broker import BrokerStatistics, Limits, OverflowPolicy
+from postroad.filters import TABLE_2
 from postroad.server import BrokerConfig, ServerStatistics, read_config
 from postroad.server.status import SessionStatus, Status, SubscriptionStatus
 from postroad.server.tracking import TrackingConfig
@@ -51,6 +52,19 @@ def test_the_settings_of_tracking_are_told_with_their_defaults() -> None:
     assert rows("The record") == {
         name: "none" if value is None else f"`{json.dumps(value)}`" for name, value in settings.items()
     }
+
+
+def test_the_page_on_tracking_speaks_of_settings_that_a_broker_has(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "tracking.md"
+    (example,) = [block for block in blocks(page) if block.language == "toml"]
+    path = tmp_path / "broker.toml"
+    path.write_text(example.text)
+    assert read_config(path).tracking.histories().shape == TABLE_2["10K 99.999%"]
+    section = page.read_text("utf-8").split("Filters of `bloom` have one shape")[1].split("Where ")[0]
+    named = {name for line in section.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line)}
+    assert (
+        named == {"bits", "hashes", "keys", "effective_error", "matching_set"} <= set(TrackingConfig.__struct_fields__)
+    )
 
 
 def test_the_example_of_a_client_with_ids_of_its_own_is_granted_them() -> None:

@@ -13,6 +13,7 @@ from postroad.errors import PostroadError
 from postroad.protocols.stomp.limits import MAX_BODY_BYTES, MAX_HEADER_BYTES, MAX_HEADERS, StompLimits
 from postroad.server.network import NetworkConfig  # noqa: TC001  # msgspec reads it at run time
 from postroad.server.tracking import TrackingConfig
+from postroad.tracking import TrackingError
 
 __all__ = ["BrokerConfig", "ConfigError", "FrameConfig", "TlsConfig", "read_config"]
 
@@ -101,7 +102,7 @@ def read_config(path: Path) -> BrokerConfig:
     """Read a TOML file.
 
     Raises:
-        ConfigError: it cannot be read, is no TOML, or a setting is not known or not of its type.
+        ConfigError: it cannot be read, is no TOML, or a setting is not known, not of its type, or contradicts others.
     """
     try:
         settings = tomllib.loads(path.read_text("utf-8"))
@@ -110,6 +111,10 @@ def read_config(path: Path) -> BrokerConfig:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not TOML: {error}") from error
     try:
-        return msgspec.convert(settings, BrokerConfig)
+        config = msgspec.convert(settings, BrokerConfig)
+        config.tracking.histories()
+    except TrackingError as error:
+        raise ConfigError(f"{path}: $.tracking: {error}") from error
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}; the settings are {', '.join(BrokerConfig.__struct_fields__)}") from error
+    return config

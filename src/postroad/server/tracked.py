@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from postroad.errors import PostroadError
-from postroad.filters import shape_for
 from postroad.messages import MessageId
 from postroad.server.config import ConfigError
 from postroad.server.extras import has
 from postroad.server.journaling import JournalKeeper, recover
 from postroad.server.keeping import Keeper
-from postroad.server.tracking import TrackingConfig
 from postroad.tracking import (
     Answer,
     BloomRecorder,
     ExactRecorder,
     Gap,
-    HistorySettings,
     LogRecorder,
     SealedRecorder,
     Subscriber,
+    TrackingError,
     merged,
 )
 from postroad.tracking.journaling import Journaled
@@ -222,7 +219,7 @@ def make_tracking(config: BrokerConfig, clock: Callable[[], int]) -> Tracking | 
     """The tracking that the settings ask for; None for none.
 
     Raises:
-        ConfigError: a recorder needs pyarrow, and it is not installed.
+        ConfigError: settings contradict each other, or a recorder needs pyarrow, and it is not installed.
     """
     settings = config.tracking
     if settings.recorder == "none" or (settings.recorder == "auto" and not has("pyarrow")):
@@ -232,8 +229,11 @@ def make_tracking(config: BrokerConfig, clock: Callable[[], int]) -> Tracking | 
             f'tracking.recorder = "{settings.recorder}" needs the library pyarrow, which is not installed: '
             "pip install 'postroad[tracking]'"
         )
+    try:
+        recorder = _recorder(config, clock())
+    except TrackingError as error:
+        raise ConfigError(f"tracking: {error}") from error
     root = Path(settings.trail) if settings.trail is not None else Path(config.data) / "trail"
-    recorder = _recorder(config, clock())
     journal = Journal(root, config.number) if settings.journal else None
     return Tracking(
         recorder if journal is None else Journaled(recorder, journal.append),
@@ -252,22 +252,9 @@ def _recorder(config: BrokerConfig, now: int) -> TrackingRecorder:
     persist_ms = int(settings.persist_seconds * 1_000)
     if settings.recorder in ("auto", "exact"):
         return ExactRecorder(config.number, now, persist_ms, settings.memory_bytes)
-    histories = HistorySettings(
-        tolerance=settings.skew_tolerance_ms,
-        interval=persist_ms,
-        linger=min(HistorySettings().linger, persist_ms),
-        effective=settings.effective_error,
-        method=settings.method,
-        layout=settings.layout,
-        forwarding=settings.forwarding,
-        hold=int(settings.hold_seconds * 1_000),
-        budget=settings.memory_bytes,
-    )
+    histories = settings.histories()
     if settings.recorder == "log":
         return LogRecorder(config.number, histories, now)
     if settings.recorder == "sealed":
         return SealedRecorder(config.number, histories, now)
-    if settings.effective_error != TrackingConfig().effective_error:
-        # Other rates than the paper's: as many keys in a filter, and the bits that they need.
-        histories = replace(histories, shape=shape_for(histories.shape.n, histories.rate))
     return BloomRecorder(config.number, histories, now)

@@ -34,6 +34,7 @@ from postroad.tracking.segments import (
     Timings,
 )
 from postroad.tracking.settings import HistorySettings, TrackingError
+from postroad.tracking.shaping import shape_of
 from postroad.tracking.telling import Told, journey_document, told
 from postroad.tracking.verdicts import Verdict
 
@@ -97,6 +98,7 @@ __all__ = [
     "merge_filters",
     "merged",
     "probe",
+    "shape_of",
     "told",
     "without_superseded",
 ]
