@@ -127,6 +127,14 @@ def test_the_filters_of_bloom_have_the_shape_that_is_asked_for(tmp_path: Path, s
     assert config.tracking.histories().shape == shape
 
 
+@pytest.mark.parametrize("recorder", ["log", "bloom", "sealed"])
+@pytest.mark.parametrize("seconds", [0.1, 1.0, 60.0])
+def test_a_history_and_its_wait_for_others_take_no_longer_than_a_crash_may_cost(recorder: str, seconds: float) -> None:
+    tracking = msgspec.convert({"recorder": recorder, "persist_seconds": seconds}, TrackingConfig)
+    histories = tracking.histories()
+    assert histories.interval + histories.linger == 1_000 * seconds
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nothing\.toml: cannot be read"):
         read_config(tmp_path / "nothing.toml")

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 HERE, START = 3, 1_700_000_000_000
 SUBSCRIBERS, NEIGHBOURS, ORIGINS = (1, 2, 5), (4, 5), (3, 4, 9)
 SMALL = Shape(4096, 5, 40)
+# How often a broker asks a recorder for what is ready.
+LOOK = 25
 RECORDERS = {"log": LogRecorder, "bloom": BloomRecorder, "sealed": SealedRecorder}
 FIELDS = {
     HistoryKind.ARRIVED: "arrived_from",
@@ -191,6 +193,27 @@ def test_recorder_hands_over_at_each_interval_also_in_silence(name: str) -> None
     assert {type(segment).__name__ for segment in first.make()} == {"Attachments", "LinkChanges"}
     (second,) = recorder.due(START + 200)
     assert (second.through, second.make()) == (START + 199, [])
+
+
+@pytest.mark.parametrize("hold", [0, 700])
+@pytest.mark.parametrize("name", list(RECORDERS))
+@given(seed=st.integers(0, 10**6), linger=st.integers(0, 60))
+@settings(max_examples=8)
+def test_nothing_stays_in_memory_alone_for_longer_than_interval_and_linger(
+    name: str, hold: int, seed: int, linger: int
+) -> None:
+    recorder = recorder_of(name, linger=linger, hold=hold, shape=SMALL._replace(n=400))
+    scribe = Scribe(recorder, seed)
+    through = START - 1
+    for look in range(START + LOOK, START + 1_000, LOOK):
+        while scribe.random.random() < 0.5 and scribe.now < look - 15:
+            scribe.act()
+        scribe.now = look
+        for job in recorder.due(look):
+            through = job.through
+            recorder.release(job.number)
+        # One look later is the next occasion.
+        assert look - through <= 100 + linger + LOOK
 
 
 @pytest.mark.parametrize("name", list(RECORDERS))

@@ -17,6 +17,8 @@ __all__ = ["TrackingConfig"]
 # A filter begins at one word, which also is as many bits as it may have positions for a key.
 _LEAST_BITS = 64
 _DEFAULT = HistorySettings()
+# At most one part of so many of `persist_seconds` goes by while a history waits for others.
+_LINGER_SHARE = 4
 
 
 class TrackingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -82,13 +84,15 @@ class TrackingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             TrackingError: bits, hashes, keys and error rate contradict each other, no filter can be as sure, or one
                 does not fit in memory.
         """
-        interval = int(self.persist_seconds * 1_000)
+        # What has been open long may wait for others to be written with: both together are the time a crash can take.
+        persist = int(self.persist_seconds * 1_000)
+        linger = 0 if self.recorder == "log" else min(_DEFAULT.linger, persist // _LINGER_SHARE)
         chosen = HistorySettings(
             tolerance=self.skew_tolerance_ms,
             jitter=self.jitter_ms,
-            interval=interval,
+            interval=persist - linger,
             hold=int(self.hold_seconds * 1_000),
-            linger=min(_DEFAULT.linger, interval),
+            linger=linger,
             effective=_DEFAULT.effective if self.effective_error is None else self.effective_error,
             matching_set=self.matching_set,
             capacity=_DEFAULT.capacity if self.keys is None else self.keys,

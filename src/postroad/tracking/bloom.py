@@ -86,15 +86,18 @@ class BloomRecorder(HistoryRecorder):
         return (
             force
             or waited >= settings.interval
+            or now - self._oldest(now) >= settings.interval
             or bool(self._sealed and waited >= settings.linger)
             or 8 * self._words * len(self._sealed) > settings.budget
         )
 
     def _hand_over(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
         histories, self._sealed = self._sealed, []
-        if self.settings.hold > self.settings.interval:
+        interval, linger = self.settings.interval, self.settings.linger
+        if self.settings.hold > interval:
             for history in self._open.values():
-                if now - history.stored >= self.settings.interval:
+                # Those that would come soon come along, so that files do not get small.
+                if now - history.stored >= interval - linger:
                     histories.append(history.frozen())
                     history.stored = now
         self._handed[number] = histories

@@ -58,7 +58,8 @@ class LogRecorder(KeepingRecorder):
 
     def _ready(self, now: int, force: bool) -> bool:
         full = self._entries * ID_BYTES >= self.settings.budget
-        return force or full or now - (self._since or self._handed_over) >= self.settings.interval
+        # What is kept beside the records waits too, so the age is that of all.
+        return force or full or now - self._handed_over >= self.settings.interval
 
     def _hand_over(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
         parts = self._parts
