@@ -12,7 +12,7 @@ import numpy as np
 
 from postroad.filters import count_ones
 from postroad.tracking.histories import HistoryRecorder
-from postroad.tracking.intake import SCRATCH, take_bits
+from postroad.tracking.intake import PIECE, take_bits
 from postroad.tracking.probing import evidence_of
 from postroad.tracking.sealed import Made, segment_of
 
@@ -47,7 +47,7 @@ class BloomRecorder(HistoryRecorder):
     def __init__(self, broker: int, settings: HistorySettings, now: int) -> None:
         super().__init__(broker, settings, now)
         self._words = (settings.shape.m + 63) // 64
-        self._scratch = np.empty(SCRATCH, np.uint64)
+        self._scratch = np.empty(PIECE, np.uint64)
         self._handed: dict[int, list[History]] = {}
 
     @property

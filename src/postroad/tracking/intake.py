@@ -1,4 +1,9 @@
-"""Rows of a batch into histories: hash, derive, keep the time range and set late ids apart, in one pass."""
+"""Rows of a batch into histories: hash, derive, keep the time range and set late ids apart, piece by piece.
+
+A piece is looked at first: mostly its rows follow each other, come from one origin and are all in time. Then its keys
+are made by loops without a branch, which the compiler turns into vectors: a third of the time of one loop that looks at
+each id by itself.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.filters.bloom import add_word
+from postroad.filters.bloom import add_words
 from postroad.filters.hashing import id_word, mix_word
 from postroad.kernels import Int, Truth, device, kernel
 
@@ -18,46 +23,36 @@ if TYPE_CHECKING:
     Ids = NDArray[np.uint64]
     Longs = NDArray[np.int64]
 
-__all__ = ["EARLIEST", "LATES", "LATEST", "REPORT", "SCRATCH", "TAKEN", "take_bits", "take_keys"]
+__all__ = ["EARLIEST", "LATES", "LATEST", "PIECE", "REPORT", "TAKEN", "take_bits", "take_keys"]
 
 # What a kernel reports: rows taken; range of the id times within tolerance; times outside it (repeats left out).
 TAKEN, EARLIEST, LATEST, LATES = range(4)
 REPORT = 4
-SCRATCH = 256  # keys that wait for their bits to be set: they stay in the fastest cache
+PIECE = 256  # rows in a piece: their ids and keys stay in the fastest cache
 
 _LOW_WORD = np.uint64(0xFFFFFFFF)
 # An empty range of times.
 _NO_TIMES_FROM = 1 << 62
 _COUNTER_BITS = np.uint64(16)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
 @device
-def _fill(
-    ids: Ids,
-    rows: Rows,
-    first: Int,
-    end: Int,
-    derived: Truth,
-    mixed: Int,
-    now: Int,
-    tolerance: Int,
-    keys: NDArray[np.uint64],
-    report: Longs,
-    late: Longs,
-) -> Int:
-    """The keys of rows from `first` to `end`, while the origin stays the same; how many. Adds to the report."""
-    origin = ids[rows[first], 0] & _LOW_WORD
+def _is_run(rows: Rows, first: Int, count: Int) -> Truth:
+    """Whether so many rows follow each other without a gap."""
+    start, apart = np.int64(rows[first]), np.int64(0)
+    for at in range(count):
+        apart |= (np.int64(rows[first + at]) - np.int64(at)) ^ start
+    return apart == 0
+
+
+@device
+def _note_times(flat: Ids, rows: Rows, first: Int, count: Int, now: Int, tolerance: Int, report: Longs, late: Longs) -> None:
+    """Add the times of rows to the report, one by one."""
     earliest, latest, lates = report[EARLIEST], report[LATEST], report[LATES]
     last = np.int64(-1)
-    at = first
-    while at < end:
-        head, tail = ids[rows[at], 0], ids[rows[at], 1]
-        if head & _LOW_WORD != origin:
-            break
-        word = id_word(head, tail)
-        keys[at - first] = mix_word(word ^ mixed) if derived else word
-        at += 1
-        time = np.int64(tail >> _COUNTER_BITS)
+    for at in range(first, first + count):
+        time = np.int64(flat[2 * rows[at] + 1] >> _COUNTER_BITS)
         # Ids of one batch mostly bear the same few times.
         if time == last:
             continue
@@ -68,7 +63,67 @@ def _fill(
             late[lates] = time
             lates += 1
     report[EARLIEST], report[LATEST], report[LATES] = earliest, latest, lates
-    return at - first
+
+
+@device
+def _look(
+    flat: Ids, rows: Rows, first: Int, count: Int, run: Truth, now: Int, tolerance: Int, report: Longs, late: Longs
+) -> Int:
+    """How many of the rows, from the first on, have the origin of the first; adds their times to the report."""
+    begin = np.uint64(rows[first]) << _ONE
+    origin = flat[begin] & _LOW_WORD
+    others, earliest, latest = _ZERO, ~_ZERO, _ZERO
+    for at in range(count):
+        place = begin + (at << _ONE) if run else np.uint64(rows[first + at]) << _ONE
+        others |= flat[place] ^ origin
+        earliest, latest = min(earliest, flat[place + _ONE]), max(latest, flat[place + _ONE])
+    if others & _LOW_WORD != _ZERO:
+        count = _ZERO
+        while flat[2 * rows[first + count]] & _LOW_WORD == origin:
+            count += _ONE
+    elif now - np.int64(earliest >> _COUNTER_BITS) <= tolerance and np.int64(latest >> _COUNTER_BITS) - now <= tolerance:
+        report[EARLIEST] = min(report[EARLIEST], np.int64(earliest >> _COUNTER_BITS))
+        report[LATEST] = max(report[LATEST], np.int64(latest >> _COUNTER_BITS))
+        return count
+    _note_times(flat, rows, first, count, now, tolerance, report, late)
+    return count
+
+
+@device
+def _hash(
+    flat: Ids, rows: Rows, first: Int, count: Int, run: Truth, derived: Truth, mixed: Int, keys: Ids, out: Int
+) -> None:
+    """Put the keys of so many rows into `keys` from `out` on."""
+    begin = np.uint64(rows[first]) << _ONE
+    for at in range(count):
+        place = begin + (at << _ONE) if run else np.uint64(rows[first + at]) << _ONE
+        keys[out + at] = id_word(flat[place], flat[place + _ONE])
+    if derived:
+        for at in range(out, out + count):
+            keys[at] = mix_word(keys[at] ^ mixed)
+
+
+@device
+def _take_piece(
+    flat: Ids,
+    rows: Rows,
+    first: Int,
+    end: Int,
+    derived: Truth,
+    mixed: Int,
+    now: Int,
+    tolerance: Int,
+    keys: Ids,
+    out: Int,
+    report: Longs,
+    late: Longs,
+) -> Int:
+    """Put the keys of one piece into `keys` from `out` on, while the origin stays the same; how many."""
+    count = np.uint64(min(PIECE, end - first))
+    run = _is_run(rows, np.uint64(first), count)
+    count = _look(flat, rows, np.uint64(first), count, run, now, tolerance, report, late)
+    _hash(flat, rows, np.uint64(first), count, run, derived, mixed, keys, np.uint64(out))
+    return np.int64(count)
 
 
 @kernel(
@@ -90,8 +145,14 @@ def take_keys(
 ) -> None:
     """Put the keys of rows from `first` on into `keys`, while there is room and the origin stays the same."""
     report[EARLIEST], report[LATEST], report[LATES] = _NO_TIMES_FROM, -1, 0
+    # The compiler does not see that a row has two words: to flat words it can apply vectors.
+    flat = ids.reshape(ids.size)
+    origin = flat[2 * rows[first]] & _LOW_WORD
     end = min(len(rows), first + len(keys))
-    report[TAKEN] = _fill(ids, rows, first, end, derived, mixed, now, tolerance, keys, report, late)
+    at = first
+    while at < end and flat[2 * rows[at]] & _LOW_WORD == origin:
+        at += _take_piece(flat, rows, at, end, derived, mixed, now, tolerance, keys, at - first, report, late)
+    report[TAKEN] = at - first
 
 
 @kernel(
@@ -119,17 +180,16 @@ def take_bits(
 ) -> None:
     """Set the positions of rows from `first` on, at most `room` of them, while the origin stays the same.
 
-    Keys go through `scratch`: hashing some and then setting their bits takes two thirds of the time of both in turns,
-    because the processor overlaps the keys of a plain loop.
+    The keys of a piece go through `scratch`, which holds PIECE of them.
     """
     report[EARLIEST], report[LATEST], report[LATES] = _NO_TIMES_FROM, -1, 0
-    origin = ids[rows[first], 0] & _LOW_WORD
+    # The compiler does not see that a row has two words: to flat words it can apply vectors.
+    flat = ids.reshape(ids.size)
+    origin = flat[2 * rows[first]] & _LOW_WORD
     end = min(len(rows), first + room)
     at = first
-    while at < end and ids[rows[at], 0] & _LOW_WORD == origin:
-        until = min(end, at + len(scratch))
-        count = _fill(ids, rows, at, until, derived, mixed, now, tolerance, scratch, report, late)
-        for index in range(count):
-            add_word(words, m, k, scratch[index])
+    while at < end and flat[2 * rows[at]] & _LOW_WORD == origin:
+        count = _take_piece(flat, rows, at, end, derived, mixed, now, tolerance, scratch, 0, report, late)
+        add_words(words, m, k, scratch, count)
         at += count
     report[TAKEN] = at - first
