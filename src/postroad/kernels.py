@@ -32,6 +32,7 @@ __all__ = [
     "bundle",
     "bytes_equal",
     "copy_bytes",
+    "count_bits",
     "device",
     "inlined",
     "kernel",
@@ -199,6 +200,20 @@ def _trailing_zeros(typing: Any, word: Any) -> Any:
         return builder.cttz(arguments[0], ir.IntType(1)(1))
 
     return _numba_types.int64(_numba_types.uint64), generate
+
+
+@_intrinsic
+def _population(typing: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return _numba_types.uint64(_numba_types.uint64), generate
+
+
+@inlined
+def count_bits(word: Int) -> Int:
+    """How many bits of a word are set."""
+    return _population(word)
 
 
 @inlined

@@ -48,9 +48,9 @@ def _set(words: Words, position: Int) -> None:
 @device
 def _add_word(words: Words, m: Int, k: Int, key: Int) -> None:
     x, y, z = start(key, m)
-    for index in range(np.uint64(k)):
+    for index in range(k):
         _set(words, x)
-        x, y, z = step(x, y, z, index, m)
+        x, y, z = step(x, y, z, np.uint64(index), m)
 
 
 @device

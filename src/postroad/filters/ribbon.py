@@ -20,7 +20,8 @@ from postroad.errors import LimitError
 from postroad.filters.errors import FilterError
 from postroad.filters.hashing import mix64, mix_word
 from postroad.filters.sizing import limit_bits
-from postroad.kernels import Int, Truth, device, kernel
+from postroad.filters.solving import WIDTH, eliminated, equation, mixed_keys, solved
+from postroad.kernels import Int, Truth, count_bits, device, kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_RIBBON_COLUMNS", "MAX_RIBBON_KEYS", "WIDTH", "RibbonFilter", "ribbon_bits"]
 
-WIDTH = 128  # coefficients per equation, and rows per block: two words
 MAX_RIBBON_COLUMNS = 32  # the fingerprint is half a word
 MAX_RIBBON_KEYS = 1 << 24  # half a gigabyte while it is solved; larger histories are cut before
 _HEADER = np.dtype("<u4")
@@ -44,41 +44,9 @@ _ATTEMPTS_PER_SIZE = 2  # seeds that are tried before rows are added
 _GROWTH = 200  # one part of so many, or a block at least
 _MAX_ATTEMPTS = 300
 
-_K1 = np.uint64(0x9E3779B97F4A7C15)
-_K2 = np.uint64(0xD6E8FEB86659FD93)
-_K3 = np.uint64(0xC2B2AE3D27D4EB4F)
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
-_HALF, _WORD, _SHIFT = np.uint64(32), np.uint64(64), np.uint64(7)
+_WORD, _SHIFT = np.uint64(64), np.uint64(7)
 _INSIDE = np.uint64(WIDTH - 1)
-# From so many keys on the rows outgrow the caches, and keys are taken by stretches of 2^12 rows, 80 KiB: at a million
-# keys that halves the time.
-_MANY_KEYS = 1 << 16
-_STRETCH = np.uint64(12)
-
-# Where a lone bit stands: the top six bits of its product with a de Bruijn number are different for each place.
-_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
-_TOP_SIX = np.uint64(58)
-_PLACES = np.zeros(64, np.uint64)
-for _place in range(64):
-    _PLACES[((1 << _place) * int(_DE_BRUIJN) & 0xFFFFFFFFFFFFFFFF) >> 58] = _place
-
-
-@device
-def _equation(key: Int, seed: Int, starts: Int) -> tuple[Int, Int, Int, Int]:
-    """Start, low and high coefficients (the first is always 1), and fingerprint of a key."""
-    word = mix_word(key ^ seed)
-    low, high = word * _K1, word * _K2
-    start = ((word >> _HALF) * starts) >> _HALF
-    return start, (low ^ (low >> _HALF)) | _ONE, high ^ (high >> _HALF), (word * _K3) >> _HALF
-
-
-@device
-def _parity(word: Int) -> Int:
-    word ^= word >> _HALF
-    word ^= word >> np.uint64(16)
-    word ^= word >> np.uint64(8)
-    word ^= word >> np.uint64(4)
-    return (np.uint64(0x6996) >> (word & np.uint64(15))) & _ONE
 
 
 @device
@@ -102,100 +70,8 @@ def _right(low: Int, high: Int, by: Int) -> tuple[Int, Int]:
 
 
 @device
-def _zeros_below(low: Int, high: Int) -> Int:
-    """How many zeros stand below the lowest one."""
-    base = _ZERO
-    if low == _ZERO:
-        low, base = high, _WORD
-    return base + _PLACES[((low & (~low + _ONE)) * _DE_BRUIJN) >> _TOP_SIX]
-
-
-@kernel("void(Array(uint64, 1, 'C', readonly=True), uint64, uint64, int64[::1], uint64[::1])", allocates=False)
-def _by_stretch(keys: Keys, seed: Int, starts: Int, ends: NDArray[np.int64], out: Keys) -> None:
-    """Put keys whose equations begin in the same stretch of rows next to each other; `ends` is zeros."""
-    for index in range(len(keys)):
-        start = ((mix_word(keys[index] ^ seed) >> _HALF) * starts) >> _HALF
-        ends[(start >> _STRETCH) + _ONE] += 1
-    for stretch in range(1, len(ends)):
-        ends[stretch] += ends[stretch - 1]
-    for index in range(len(keys)):
-        start = ((mix_word(keys[index] ^ seed) >> _HALF) * starts) >> _HALF
-        out[ends[start >> _STRETCH]] = keys[index]
-        ends[start >> _STRETCH] += 1
-
-
-def _local(keys: Keys, seed: np.uint64, starts: np.uint64) -> Keys:
-    """The keys in an order that keeps the rows at work in the cache. The filter is the same in any order."""
-    if len(keys) < _MANY_KEYS:
-        return keys
-    out = np.empty(len(keys), np.uint64)
-    _by_stretch(keys, seed, starts, np.zeros(int(starts >> _STRETCH) + 2, np.int64), out)
-    return out
-
-
-@kernel(
-    "int64(Array(uint64, 1, 'C', readonly=True), uint64, uint64, uint64, uint64[:, ::1], uint32[::1])", allocates=False
-)
-def _eliminate(
-    keys: Keys, seed: Int, starts: Int, mask: Int, rows: NDArray[np.uint64], prints: NDArray[np.uint32]
-) -> Int:
-    """Bring the equations into the form where each row begins with a one of its own; the number of keys that fit."""
-    for index in range(len(keys)):
-        at, low, high, own = _equation(keys[index], seed, starts)
-        own &= mask
-        while rows[at, 0] != _ZERO:
-            low ^= rows[at, 0]
-            high ^= rows[at, 1]
-            own ^= np.uint64(prints[at])
-            if low == _ZERO and high == _ZERO:
-                if own != _ZERO:
-                    return index
-                break
-            skip = _zeros_below(low, high)
-            low, high = _right(low, high, skip)
-            at += skip
-        else:
-            rows[at, 0] = low
-            rows[at, 1] = high
-            prints[at] = own
-    return len(keys)
-
-
-@kernel(
-    "void(uint64[:, ::1], uint32[::1], int64, int64, uint64[::1], uint64[::1], uint64[::1])",
-    allocates=False,
-)
-def _substitute(
-    rows: NDArray[np.uint64],
-    prints: NDArray[np.uint32],
-    columns: Int,
-    short: Int,
-    lows: NDArray[np.uint64],
-    highs: NDArray[np.uint64],
-    words: Words,
-) -> None:
-    """Solve from the last row up; each column keeps the 128 solution bits above the current row."""
-    end = len(words)
-    for row in range(len(rows) - 1, -1, -1):
-        block = row // WIDTH
-        wide = columns if block < short else columns + 1
-        low, high, own = rows[row, 0], rows[row, 1], np.uint64(prints[row])
-        for column in range(wide):
-            above = (highs[column] << _ONE) | (lows[column] >> np.uint64(63))
-            below = lows[column] << _ONE
-            bit = _parity((low & below) ^ (high & above)) ^ ((own >> np.uint64(column)) & _ONE)
-            lows[column] = below | bit
-            highs[column] = above
-        if row % WIDTH == 0:
-            end -= 2 * wide
-            for column in range(wide):
-                words[end + 2 * column] = lows[column]
-                words[end + 2 * column + 1] = highs[column]
-
-
-@device
 def _holds(words: Words, columns: Int, short: Int, seed: Int, starts: Int, key: Int) -> Truth:
-    start, low, high, own = _equation(key, seed, starts)
+    start, low, high, own = equation(mix_word(key ^ seed), starts)
     block = np.int64(start >> _SHIFT)
     shift = start & _INSIDE
     one, two = _left(low, high, shift)
@@ -209,7 +85,7 @@ def _holds(words: Words, columns: Int, short: Int, seed: Int, starts: Int, key: 
     for column in range(wide):
         near, far = at + 2 * column, after + 2 * column
         mixed = (one & words[near]) ^ (two & words[near + 1]) ^ (three & words[far]) ^ (four & words[far + 1])
-        if _parity(mixed) != ((own >> np.uint64(column)) & _ONE):
+        if (count_bits(mixed) ^ (own >> np.uint64(column))) & _ONE != _ZERO:
             return False
     return True
 
@@ -270,18 +146,14 @@ class RibbonFilter:
 
     @classmethod
     def _attempt(cls, keys: Keys, rate: float, columns: int, blocks: int, seed: int) -> RibbonFilter | None:
-        rows = np.zeros((blocks * WIDTH, 2), np.uint64)
-        prints = np.zeros(blocks * WIDTH, np.uint32)
-        starts, mask = np.uint64(_starts(blocks)), np.uint64((2 << columns) - 1)
-        mixed = np.uint64(mix64(seed))
-        if _eliminate(_local(keys, mixed, starts), mixed, starts, mask, rows, prints) < len(keys):
+        starts = _starts(blocks)
+        system = eliminated(mixed_keys(keys, mix64(seed), starts), starts, blocks * WIDTH, columns + 1)
+        if system is None:
             return None
         # rate = share * 2^-columns + (1 - share) * 2^-(columns + 1), for the share of starts in short blocks.
         share = rate * 2.0 ** (columns + 1) - 1
-        short = min(blocks, math.floor(share * _starts(blocks) / WIDTH))
-        words = np.empty(_size(columns, blocks, short), np.uint64)
-        lows, highs = np.zeros(columns + 1, np.uint64), np.zeros(columns + 1, np.uint64)
-        _substitute(rows, prints, columns, short, lows, highs, words)
+        short = min(blocks, math.floor(share * starts / WIDTH))
+        words = solved(system, columns, short, _size(columns, blocks, short))
         return cls(words, columns, blocks, short, seed)
 
     def contains(self, keys: Keys) -> NDArray[np.bool_]:

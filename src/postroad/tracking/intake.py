@@ -47,7 +47,9 @@ def _is_run(rows: Rows, first: Int, count: Int) -> Truth:
 
 
 @device
-def _note_times(flat: Ids, rows: Rows, first: Int, count: Int, now: Int, tolerance: Int, report: Longs, late: Longs) -> None:
+def _note_times(
+    flat: Ids, rows: Rows, first: Int, count: Int, now: Int, tolerance: Int, report: Longs, late: Longs
+) -> None:
     """Add the times of rows to the report, one by one."""
     earliest, latest, lates = report[EARLIEST], report[LATEST], report[LATES]
     last = np.int64(-1)
@@ -77,13 +79,13 @@ def _look(
         place = begin + (at << _ONE) if run else np.uint64(rows[first + at]) << _ONE
         others |= flat[place] ^ origin
         earliest, latest = min(earliest, flat[place + _ONE]), max(latest, flat[place + _ONE])
+    begins, ends = np.int64(earliest >> _COUNTER_BITS), np.int64(latest >> _COUNTER_BITS)
     if others & _LOW_WORD != _ZERO:
         count = _ZERO
         while flat[2 * rows[first + count]] & _LOW_WORD == origin:
             count += _ONE
-    elif now - np.int64(earliest >> _COUNTER_BITS) <= tolerance and np.int64(latest >> _COUNTER_BITS) - now <= tolerance:
-        report[EARLIEST] = min(report[EARLIEST], np.int64(earliest >> _COUNTER_BITS))
-        report[LATEST] = max(report[LATEST], np.int64(latest >> _COUNTER_BITS))
+    elif now - begins <= tolerance and ends - now <= tolerance:
+        report[EARLIEST], report[LATEST] = min(report[EARLIEST], begins), max(report[LATEST], ends)
         return count
     _note_times(flat, rows, first, count, now, tolerance, report, late)
     return count
