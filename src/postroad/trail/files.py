@@ -26,6 +26,9 @@ __all__ = ["FileEntry", "Group", "describe_file", "file_path", "footer_checksum"
 
 # Measured on passages: 0.5 % smaller than zstd's default of 3 for 15 % more time; higher levels gain nothing more.
 COMPRESSION_LEVEL = 5
+# Filters are nearly random bits, where a search for repeats is lost: measured on Bloom filters a tenth, half and wholly
+# full, the lowest level is as small or smaller, in 12 to 70 % of the time; on ribbons it is as small, in 80 %.
+FILTER_COMPRESSION_LEVEL = 1
 # Pages of version 2 leave the bits that tell null from not null uncompressed: 1 % more for columns of lists.
 PAGE_VERSION = "1.0"
 _MAGIC = b"PAR1"
@@ -97,7 +100,7 @@ def render(table: str, broker: int, rows: Any) -> memoryview:
         version="2.6",
         data_page_version=PAGE_VERSION,
         compression="zstd",
-        compression_level=COMPRESSION_LEVEL,
+        compression_level={name: _level(name) for name in layout.schema.names},
         use_dictionary=[field.name for field in layout.schema if field.name not in plain | {"data", "keys", "alias"}],
         column_encoding=dict.fromkeys(layout.delta, "DELTA_BINARY_PACKED"),
         # Footers are one part in a hundred of small files: only what readers choose row groups by.
@@ -109,6 +112,10 @@ def render(table: str, broker: int, rows: Any) -> memoryview:
         writer.write_table(rows, row_group_size=layout.group_rows)
         writer.add_key_value_metadata(metadata(table, broker))
     return memoryview(sink.getvalue())
+
+
+def _level(column: str) -> int:
+    return FILTER_COMPRESSION_LEVEL if column == "data" else COMPRESSION_LEVEL
 
 
 def _groups(table: str, rows: Any, sizes: list[int]) -> Iterator[Group]:
