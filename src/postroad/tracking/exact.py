@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from postroad.tracking.chronicle import Chronicle
 from postroad.tracking.contract import Job, TrackingStatistics
 from postroad.tracking.exact_book import ACKNOWLEDGED, DELIVERED, QUEUED, REFUSED, RELAYED, Book
+from postroad.tracking.exact_runs import runs_of
 from postroad.tracking.exact_seal import seal
 from postroad.tracking.findings import Findings, Hit
 from postroad.tracking.segments import ADDENDUM, HERE
@@ -210,5 +211,5 @@ class ExactRecorder:
 
 
 def _segments(book: Book, chapter: Chapter) -> list[Segment]:
-    passages = seal(book)
+    passages = runs_of(book) or seal(book)
     return [*([passages] if passages is not None else []), *chapter.segments()]

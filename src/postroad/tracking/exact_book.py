@@ -108,6 +108,7 @@ class Book:
         self._chunks: list[NDArray[np.uint64]] = [self._chunk(0)]
         self._filled: list[int] = []  # rows used of the chunks that are full
         self._used = 0
+        self._copied = 0
         self._capacity = _CHUNK_ROWS
         self._rows = np.empty(_ROWS_AT_FIRST, np.int32)
         self._rows_used = 0
@@ -129,8 +130,9 @@ class Book:
         start = self.count
         self.count += size
         self.blocks.extend((start, size, came_from))
-        if size >= _LEAST_RUN and _is_run(ids):
-            self._runs.extend((start, size, int(ids[0, 0]), int(ids[0, 1])))
+        # As long as nothing is copied, short runs are kept as such too: a book of runs alone is sealed the short way.
+        if (size >= _LEAST_RUN or not self._copied) and size and _is_run(ids):
+            self._runs.extend((start, size, ids.item(0, 0), ids.item(0, 1)))
             return start
         chunk = self._chunks[-1]
         if self._used + size > len(chunk):
@@ -141,6 +143,7 @@ class Book:
             self._used = 0
         chunk[self._used : self._used + size] = ids
         self._used += size
+        self._copied += size
         return start
 
     def _chunk(self, rows: int) -> NDArray[np.uint64]:
@@ -204,6 +207,12 @@ class Book:
     @property
     def rows(self) -> NDArray[np.int32]:
         return self._rows[: self._rows_used]
+
+    def runs(self) -> NDArray[np.uint64] | None:
+        """The run of each block, if all blocks are runs."""
+        if self._copied or self.notes or len(self._runs) // RUN_FIELDS != len(self.blocks) // BLOCK_FIELDS:
+            return None
+        return np.array(self._runs, np.uint64).reshape(-1, RUN_FIELDS)
 
     def ids(self) -> NDArray[np.uint64]:
         """The ids of all blocks, end to end."""

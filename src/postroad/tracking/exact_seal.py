@@ -13,7 +13,8 @@ import numpy as np
 
 from postroad.kernels import Int, Truth, kernel
 from postroad.tracking.exact_book import ENTRY_FIELDS, KINDS, WHOLE
-from postroad.tracking.segments import ADDENDUM, Lists, Passages
+from postroad.tracking.exact_lists import dealt
+from postroad.tracking.segments import ADDENDUM, Passages
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,37 +98,6 @@ def _split(ids: Words, folded: Ints, columns: Ints, counters: NDArray[np.int32])
         counters[row] = np.int32(tail & np.uint64(0xFFFF))
 
 
-@kernel("void(int64[:, ::1], int32[::1], int64, int64[::1], int64[::1], int64[::1])", allocates=False)
-def _measure(entries: Ints, rows: NDArray[np.int32], kind: Int, row_of: Ints, last: Ints, lengths: Ints) -> None:
-    """How long the list of each row is."""
-    for index in range(len(entries)):
-        if entries[index, 0] != kind:
-            continue
-        number, start, first, size = entries[index, 1], entries[index, 2], entries[index, 3], entries[index, 4]
-        for step in range(size):
-            row = row_of[start + (step if first == WHOLE else rows[first + step])]
-            if last[row] != number:
-                last[row] = number
-                lengths[row] += 1
-
-
-@kernel("void(int64[:, ::1], int32[::1], int64, int64[::1], int64[::1], int64[::1], int64[::1])", allocates=False)
-def _deal(
-    entries: Ints, rows: NDArray[np.int32], kind: Int, row_of: Ints, last: Ints, ends: Ints, numbers: Ints
-) -> None:
-    """Put the numbers into the lists; `ends` moves from the start of each list to its end."""
-    for index in range(len(entries)):
-        if entries[index, 0] != kind:
-            continue
-        number, start, first, size = entries[index, 1], entries[index, 2], entries[index, 3], entries[index, 4]
-        for step in range(size):
-            row = row_of[start + (step if first == WHOLE else rows[first + step])]
-            if last[row] != number:
-                last[row] = number
-                numbers[ends[row]] = number
-                ends[row] += 1
-
-
 class _Told(NamedTuple):
     """A book as arrays: all ids with where they came from, and all entries in order of their numbers."""
 
@@ -173,19 +143,5 @@ def seal(book: Book) -> Passages | None:
     columns, counters = np.empty((4, count), np.int64), np.empty(count, np.int32)
     _split(told.ids, out, columns, counters)
     origin, time, publisher, came_from = columns
-    lists = [_lists(told.entries, book.rows, kind, row_of, count) for kind in range(KINDS)]
+    lists = [dealt(told.entries, book.rows, kind, row_of, count) for kind in range(KINDS)]
     return Passages(origin, time, publisher, counters, came_from, *lists)
-
-
-def _lists(entries: Ints, rows: NDArray[np.int32], kind: int, row_of: Ints, count: int) -> Lists:
-    offsets = np.zeros(count + 1, np.int64)
-    if not (entries[:, 0] == kind).any():
-        return Lists(offsets, np.empty(0, np.int64))
-    last = np.full(count, -1, np.int64)
-    _measure(entries, rows, kind, row_of, last, offsets[1:])
-    np.cumsum(offsets, out=offsets)
-    last[:] = -1
-    ends = offsets[:-1].copy()
-    numbers = np.empty(int(offsets[-1]), np.int64)
-    _deal(entries, rows, kind, row_of, last, ends, numbers)
-    return Lists(offsets, numbers)

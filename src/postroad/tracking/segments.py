@@ -28,8 +28,10 @@ __all__ = [
     "Lists",
     "LogRecords",
     "Names",
+    "PassageRuns",
     "Passages",
     "Segment",
+    "Shared",
     "Shed",
     "Timings",
 ]
@@ -45,6 +47,13 @@ class Lists(NamedTuple):
 
     offsets: Ints
     numbers: Ints
+
+
+class Shared(NamedTuple):
+    """Few lists for many: the one at i has list which[i] of `lists`."""
+
+    which: Shorts
+    lists: Lists
 
 
 class Passages(NamedTuple):
@@ -63,6 +72,27 @@ class Passages(NamedTuple):
     acknowledged: Lists
     refused: Lists
     queued: Lists
+
+
+class PassageRuns(NamedTuple):
+    """Rows of `Passages` as runs: as a busy publisher's messages come, told of many at once.
+
+    A run is rows that differ in the counter alone, which rises by one from row to row. Rows are in the same order.
+
+    Attributes:
+        counts: rows of each run, at least one.
+        origin: of all rows of each run; so the others.
+        counter: of the first row of each run.
+        lists: the lists of each run, of those that have anything, by the names they have in `Passages`.
+    """
+
+    counts: Ints
+    origin: Ints
+    time: Ints
+    publisher: Ints
+    counter: Ints
+    arrived_from: Ints
+    lists: dict[str, Shared]
 
 
 class HistoryKind:
@@ -210,5 +240,15 @@ class Latencies(NamedTuple):
 
 
 Segment = (
-    Passages | FilterSegment | LogRecords | Shed | Attachments | LinkChanges | Names | Aliases | Timings | Latencies
+    Passages
+    | PassageRuns
+    | FilterSegment
+    | LogRecords
+    | Shed
+    | Attachments
+    | LinkChanges
+    | Names
+    | Aliases
+    | Timings
+    | Latencies
 )

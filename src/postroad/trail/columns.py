@@ -19,6 +19,7 @@ from postroad.tracking import (
     Lists,
     LogRecords,
     Names,
+    PassageRuns,
     Passages,
     Segment,
     Shed,
@@ -26,6 +27,7 @@ from postroad.tracking import (
 )
 from postroad.trail.errors import TrailError
 from postroad.trail.packing import pack_lists, pack_words
+from postroad.trail.runs import RunTable
 from postroad.trail.schemas import SCHEMAS, table_named
 
 if TYPE_CHECKING:
@@ -52,12 +54,20 @@ _COLUMNAR: dict[type[Any], str] = {
 
 
 def tabulate(segments: Iterable[Segment]) -> dict[str, Any]:
-    """One Arrow table for each table of the trail that has rows, sorted as its files are."""
+    """One table for each table of the trail that has rows, sorted as its files are: Arrow's, or runs of passages.
+
+    Raises:
+        TrailError: there is no table for it.
+    """
     parts: dict[str, list[Any]] = defaultdict(list)
     filters: list[FilterSegment] = []
+    runs: list[PassageRuns] = []
     for segment in segments:
         if isinstance(segment, FilterSegment):
             filters.append(segment)
+            continue
+        if isinstance(segment, PassageRuns):
+            runs.append(segment)
             continue
         name = _COLUMNAR.get(type(segment))
         if name is None:
@@ -65,11 +75,16 @@ def tabulate(segments: Iterable[Segment]) -> dict[str, Any]:
         parts[name].append(_columns(name, segment))
     if filters:
         parts["filters"].append(_filter_columns(filters))
-    return {
+    found = {
         name: _sorted(name, pa.concat_tables(tables))
         for name, tables in parts.items()
         if any(table.num_rows for table in tables)
     }
+    if runs:
+        if len(runs) > 1 or "passages" in found:
+            raise TrailError("runs of passages stand alone: write them by themselves")
+        found["passages"] = RunTable(runs[0])
+    return found
 
 
 def _columns(name: str, segment: Any) -> Any:
@@ -117,6 +132,8 @@ def _is_sorted(table: Any, keys: Sequence[str]) -> bool:
 
 def by_date(name: str, table: Any) -> list[tuple[int, Any]]:
     """The rows of each UTC date, as (days since 1970, rows)."""
+    if isinstance(table, RunTable):
+        return table.by_day(DAY_MS)
     days = _days(name, table)
     if not len(days):
         return []

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 from postroad.trail.columns import DAY_MS, date_text
 from postroad.trail.durable import replace_file
 from postroad.trail.errors import TrailDamageError
+from postroad.trail.run_files import render_runs
+from postroad.trail.runs import RunTable
 from postroad.trail.schemas import metadata, table_named
 
 if TYPE_CHECKING:
@@ -82,10 +84,14 @@ def write_file(root: Path, table: str, broker: int, day: int, name: str, rows: A
         TrailWriteError: the disk does not take it.
     """
     path = file_path(table, broker, day, name)
-    data = render(table, broker, rows)
-    replace_file(root / path, data)
     size = table_named(table).group_rows
-    groups = tuple(_groups(table, rows, [min(size, rows.num_rows - at) for at in range(0, rows.num_rows, size)]))
+    if isinstance(rows, RunTable):
+        data = render_runs(broker, rows)
+        groups = tuple(_run_groups(rows, size))
+    else:
+        data = render(table, broker, rows)
+        groups = tuple(_groups(table, rows, [min(size, rows.num_rows - at) for at in range(0, rows.num_rows, size)]))
+    replace_file(root / path, data)
     return FileEntry(path, table, day, rows.num_rows, len(data), footer_checksum(data, path), groups)
 
 
@@ -139,6 +145,14 @@ def _groups(table: str, rows: Any, sizes: list[int]) -> Iterator[Group]:
                 yield from _late(index, int(origin), part.filter(pa.array(origins == origin)))
             if here.any():
                 yield _group(index, int(origin), times[here], ends[here], numbers[here])
+
+
+def _run_groups(rows: RunTable, size: int) -> Iterator[Group]:
+    for index, runs in enumerate(rows.portions(size)):
+        for origin in np.unique(runs.origin).tolist():
+            here = runs.origin == origin
+            times = runs.time[here]
+            yield Group(index, origin, int(times.min()), int(times.max()), int(runs.counts[here].sum()))
 
 
 def _group(
