@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as f
 
 from postroad.lab.trails import Scale, write_trail
-from postroad.messages import MessageId
+from postroad.messages import Batch, MessageId
 from postroad.pipeline import Options, PipelineError, run_job
 from postroad.pipeline.context import read_context
 from postroad.pipeline.ids import asked_ids, read_asked
@@ -20,8 +21,8 @@ from postroad.pipeline.jobs import trace as trace_job
 from postroad.pipeline.judging import judged
 from postroad.pipeline.searching import in_bins
 from postroad.pipeline.sources import open_sources
-from postroad.pipeline.tables import ID, spark_schema
-from postroad.tracking import Aliases
+from postroad.pipeline.tables import ID, spark_schema, table
+from postroad.tracking import Aliases, ExactRecorder, PassageRuns
 from postroad.trail import SCHEMAS, Trail, TrailWriter
 from tests.pipeline.test_probing import SCALE as FILTERS
 from tests.pipeline.trails import TROUBLED, evidence_of, some_ids
@@ -157,3 +158,29 @@ def test_declared_schemas_are_those_of_the_files(spark: SparkSession, name: str)
         (field.name, field.type) for field in SCHEMAS[name]
     ]
     assert declared.names[-2:] == ["broker", "date"]
+
+
+def test_spark_reads_passages_that_were_written_as_runs(spark: SparkSession, tmp_path: Path) -> None:
+    """A publisher at full speed: a thousand messages each ms; of every other thousand, 5 gets the latter half."""
+    start = TROUBLED.start
+    recorder, writer = ExactRecorder(4, start), TrailWriter(tmp_path / "trail", 4, start - 1)
+    for turn in range(70):
+        batch = Batch.build([("t",)] * 1_000)
+        first = MessageId(9, 4, start + turn, 0)
+        batch.ids[:, 0] = first.head
+        batch.ids[:, 1] = np.uint64(first.tail) + np.arange(1_000, dtype=np.uint64)
+        recorder.accepted(batch, start + turn)
+        recorder.delivered(batch, np.arange(500 * (turn % 2), 1_000, dtype=np.int32), 5, start + turn)
+    (job,) = recorder.due(start + 1_000, force=True)
+    segments = job.make()
+    assert any(isinstance(segment, PassageRuns) for segment in segments)
+    writer.write(segments, job.through)
+    writer.close(start + 1_000)
+    rows = table(spark, open_sources(tmp_path / "trail"), "passages")
+    told = rows.groupBy("subscribers").agg(f.count("*").alias("rows"), f.sum("counter").alias("counters"))
+    found = {row["subscribers"] and bytes(row["subscribers"]): (row["rows"], row["counters"]) for row in told.collect()}
+    assert found == {
+        b"\0\0\0\5": (52_500, 35 * (sum(range(1_000)) + sum(range(500, 1_000)))),
+        None: (17_500, 35 * sum(range(500))),
+    }
+    assert rows.where(f.col("time") == start + 69).count() == 1_000

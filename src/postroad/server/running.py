@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 from postroad.server.extras import check_extras, loop_factory
@@ -21,6 +22,9 @@ __all__ = ["run_broker"]
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # What a shell shows for a process that a signal ended.
 _ENDED_BY_SIGNAL = 128
+# The longest that the thread that writes the record may keep the interpreter from the loop. Python's own 5 ms would be
+# a pause of thousands of messages, at each of the loop's system calls.
+SWITCH_SECONDS = 0.0005
 
 
 def run_broker(config: BrokerConfig, started: Callable[[Service], None] | None = None) -> int:
@@ -38,6 +42,7 @@ def run_broker(config: BrokerConfig, started: Callable[[Service], None] | None =
     check_extras(config)
     log_to_stderr(config.log_level)
     keep_freed_memory()
+    sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=loop_factory(config)) as runner:
         return runner.run(_serve(config, started))
 
