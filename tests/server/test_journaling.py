@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from typing import TYPE_CHECKING
 
 from postroad.messages import Batch, MessageId
+from postroad.server import journaling as journaling_module
 from postroad.server.journaling import LAPSED, MOST_WAITING, JournalKeeper, recover
 from postroad.server.tracking import TrackingConfig
 from postroad.tracking import ExactRecorder, Verdict
@@ -15,6 +18,8 @@ from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 BROKER = 4
 NOON = 1_800_000_000_000
@@ -130,5 +135,79 @@ def test_a_journal_that_cannot_be_written_is_told_and_taken_up_again(tmp_path: P
             assert "tracked" not in await receipt("r3")
             await client.close()
             await asyncio.sleep(0)
+
+    run(talk)
+
+
+class StuckDisk:
+    """A disk whose answers can be held up: whoever forces something to it waits, as on one that is gone."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._answers = threading.Event()
+        self._answers.set()
+        self._force = os.fdatasync
+        monkeypatch.setattr(os, "fdatasync", self._forced)
+
+    def _forced(self, file: int) -> None:
+        self._answers.wait()
+        self._force(file)
+
+    def stops_answering(self) -> None:
+        self._answers.clear()
+
+    def answers_again(self) -> None:
+        self._answers.set()
+
+
+def test_receipts_do_not_wait_for_ever_for_a_disk_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journaling_module, "HANG_SECONDS", 0.3)
+    disk = StuckDisk(monkeypatch)
+
+    async def talk() -> None:
+        async with service(tmp_path, tracking=TrackingConfig(journal=True)) as broker:
+            tracking = broker.tracking
+            assert tracking is not None
+            client = await Client.connect(broker.port)
+
+            async def receipt(name: str) -> dict[str, str]:
+                client.publish("quotes", b"1", receipt=name)
+                return dict((await client.frame()).headers)
+
+            assert "tracked" not in await receipt("r1")
+            disk.stops_answering()
+            assert (await receipt("r2"))["tracked"] == "false"
+            assert any("the disk has not answered" in each for each in broker.troubles())
+            assert tracking.statistics()["degraded_now"]
+            assert (await receipt("r3"))["tracked"] == "false"
+            disk.answers_again()
+            await until(lambda: not broker.troubles())
+            assert "tracked" not in await receipt("r4")
+            await client.close()
+
+    run(talk)
+    # What waited was written after all.
+    assert len(Trail(tmp_path / "trail").pinned(1).runs) == 1
+
+
+def test_a_broker_can_be_stopped_though_its_disk_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journaling_module, "HANG_SECONDS", 0.1)
+    disk = StuckDisk(monkeypatch)
+
+    async def talk() -> None:
+        journal = Journal(tmp_path, BROKER)
+        keeper = JournalKeeper(journal)
+        keeper.start()
+        disk.stops_answering()
+        journal.append(b"entry", NOON)
+        told: list[bool] = []
+        keeper.when_safe(told.append)
+        await keeper.stop()
+        assert told == [False]
+        assert "has not answered" in keeper.trouble
+        disk.answers_again()
 
     run(talk)

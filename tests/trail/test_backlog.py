@@ -107,7 +107,7 @@ def test_a_job_that_fails_leaves_a_gap_and_not_a_no(tmp_path: Path) -> None:
     assert shelf.put(START + 20) == [0, 1]
     pinned = pin(tmp_path, 1)
     (gap,) = gaps_within(pinned.runs, pinned.holes, START + 5, START + 5, START + 5)
-    assert (gap.since, gap.until) == (START, START + 10)
+    assert (gap.since, gap.until) == (START, START + 11)
     assert "failed" in gap.reason
     assert gaps_within(pinned.runs, pinned.holes, START + 15, START + 15, START + 15) == ()
 

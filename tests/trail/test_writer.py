@@ -107,7 +107,7 @@ def test_rows_that_were_given_up_leave_a_hole(tmp_path: Path) -> None:
     writer = TrailWriter(tmp_path, 4, NOON)
     writer.drop(writer.prepare(everything(), NOON + 5), "disk full")
     writer.write([], NOON + 9)
-    assert pin(tmp_path, 4).holes == (Hole(NOON, NOON + 5, "disk full"),)
+    assert pin(tmp_path, 4).holes == (Hole(NOON, NOON + 6, "disk full"),)
 
 
 def test_the_record_cannot_go_back(tmp_path: Path) -> None:

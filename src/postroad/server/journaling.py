@@ -7,10 +7,10 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from postroad.errors import PostroadError
+from postroad.server.disk import DiskThread, hanging, is_done
 from postroad.tracking.journaling import retell
 from postroad.trail import Journal, TrailWriter, replay
 
@@ -31,6 +31,10 @@ SYNC_SECONDS = 0.5
 # Who waits for the disk at once, each for the receipts of one read. When a disk hangs, the oldest get theirs without
 # waiting any longer, and these say that nothing is sure.
 MOST_WAITING = 10_000
+
+# A disk that has not answered for so long is in trouble, and receipts wait for it no longer. The disks of a machine
+# answer within a second also when they are busy, those of a network within some.
+HANG_SECONDS = 10.0
 
 LAPSED = "the journal lacks entries of this time"
 
@@ -86,9 +90,10 @@ class JournalKeeper:
         self._waiting: deque[tuple[int, Callable[[bool], None]]] = deque()
         self._wanted = asyncio.Event()
         # A thread of its own: a receipt must not wait while a file of the trail is written.
-        self._thread = ThreadPoolExecutor(1, "postroad-journal")
+        self._thread = DiskThread("postroad-journal")
         self._task: asyncio.Task[None] | None = None
         self._trouble = ""
+        self._hangs = False
 
     @property
     def trouble(self) -> str:
@@ -100,16 +105,22 @@ class JournalKeeper:
         self._task = asyncio.create_task(self._sync_for_ever())
 
     async def stop(self) -> None:
-        """Sync what is left; whoever waits is told. Once; a second call does nothing."""
+        """Sync what is left, in the time that a disk may take; whoever waits is told. A second call does nothing."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            await self._sync()
-        self._thread.shutdown()
+            await self._sync(for_ever=False)
+        self._thread.end()
 
     def when_safe(self, action: Callable[[bool], None]) -> None:
-        """Call this with True once all entries so far are on disk, with False if the disk does not take them."""
+        """Call this with True once all entries so far are on disk, with False if the disk does not take them.
+
+        Nobody waits for a disk that does not answer.
+        """
+        if self._hangs:
+            action(False)
+            return
         if self.journal.position <= self.journal.durable and not self._waiting:
             action(not self.journal.trouble and not self._is_lost(self.journal.position))
             return
@@ -120,7 +131,7 @@ class JournalKeeper:
 
     async def release(self, through: int) -> None:
         """The trail has everything up to a time: the journal need not."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self.journal.release, through)
+        await self._thread.do(lambda: self.journal.release(through))
 
     async def _sync_for_ever(self) -> None:
         while True:
@@ -133,10 +144,15 @@ class JournalKeeper:
             except Exception:
                 log.exception("internal error", extra={"where": "journal"})
 
-    async def _sync(self) -> None:
+    async def _sync(self, for_ever: bool = True) -> None:
+        work = self._thread.do(self.journal.sync)
+        while not await is_done(work, HANG_SECONDS):
+            self._give_up()
+            if not for_ever:
+                return
+        self._hangs = False
         try:
-            durable = await asyncio.get_running_loop().run_in_executor(self._thread, self.journal.sync)
-            safe = True
+            durable, safe = work.result(), True
         except PostroadError as error:
             if not self._trouble:
                 log.error("journal not written", extra={"reason": str(error)})
@@ -150,6 +166,15 @@ class JournalKeeper:
             _tell(action, safe and not self._is_lost(position))
         if self._waiting:
             self._wanted.set()
+
+    def _give_up(self) -> None:
+        """The disk does not answer: whoever waits for it is told that nothing is sure."""
+        if not self._hangs:
+            log.error("journal not written", extra={"reason": hanging(HANG_SECONDS)})
+        self._hangs, self._trouble = True, hanging(HANG_SECONDS)
+        waiting, self._waiting = self._waiting, deque()
+        for _, action in waiting:
+            _tell(action, False)
 
     def _is_lost(self, position: int) -> bool:
         return 0 < position <= self.journal.lost_through

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
+
+from postroad.server.disk import DiskThread, hanging, is_done
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from postroad.tracking import TrackingRecorder
+    from postroad.tracking import Job, TrackingRecorder
     from postroad.trail import Backlog
 
 __all__ = ["Keeper"]
@@ -19,6 +20,12 @@ log = logging.getLogger("postroad.tracking")
 
 # How often the recorder is asked for what is ready.
 LOOK_SECONDS = 0.25
+
+# When a part of the record is not written after so long, trouble is told, and the loop waits for it no longer. Making
+# filters of a full buffer takes some seconds, several times that on a processor that has much else to do.
+HANG_SECONDS = 60.0
+# As much as a broker's tracking may hold by default: for the recorder, and as much again that waits.
+DEFAULT_HELD_BYTES = 128 << 20
 
 Result = TypeVar("Result")
 
@@ -31,6 +38,7 @@ class Keeper:
         backlog: puts it into the trail.
         clock: the broker's time in ms.
         kept: called after something was written, with the time through which the record now is complete.
+        held_bytes: what the recorder may hold while the disk does not answer; then the oldest jobs are given up.
     """
 
     def __init__(
@@ -39,14 +47,20 @@ class Keeper:
         backlog: Backlog,
         clock: Callable[[], int],
         kept: Callable[[int], None] | None = None,
+        held_bytes: int = DEFAULT_HELD_BYTES,
     ) -> None:
         self._recorder = recorder
         self._backlog = backlog
         self._clock = clock
         self._kept = kept
         # One thread: files are written in the order of the jobs, and a reader of the trail waits its turn.
-        self._thread = ThreadPoolExecutor(1, "postroad-trail")
+        self._thread = DiskThread("postroad-trail")
         self._task: asyncio.Task[None] | None = None
+        self._held_bytes = held_bytes
+        self._jobs: list[Job] = []
+        self._given_up_through: int | None = None
+        self._work: asyncio.Future[tuple[list[int], Exception | None]] | None = None
+        self._hangs = False
         self._through: dict[int, int] = {}
         self._trouble = ""
 
@@ -62,15 +76,22 @@ class Keeper:
         self._task = asyncio.create_task(self._keep_for_ever())
 
     async def stop(self) -> None:
-        """Write all there is, and end the run. Once; a second call does nothing."""
+        """Write all there is, and end the run, within the time that a disk may take. A second call does nothing."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            await self.keep(force=True)
-            await self.in_thread(lambda: self._backlog.close(self._clock()))
+            try:
+                self._collect(force=True)
+                await self._write(at_once=True)
+                # The first may have been something that was under way.
+                await self._write(at_once=True)
+            except Exception:
+                log.exception("internal error", extra={"where": "tracking"})
+            if not self._hangs:
+                await is_done(self._thread.do(lambda: self._backlog.close(self._clock())), HANG_SECONDS)
             self._tell()
-        self._thread.shutdown()
+        self._thread.end()
 
     async def _keep_for_ever(self) -> None:
         while True:
@@ -82,23 +103,60 @@ class Keeper:
                 log.exception("internal error", extra={"where": "tracking"})
 
     async def keep(self, force: bool = False) -> None:
-        """Take what is ready and write it; with `force`, all there is."""
+        """Take what is ready and write it; with `force`, all there is. Waits for a disk within `HANG_SECONDS`."""
+        self._collect(force)
+        await self._write(at_once=force)
+
+    def _collect(self, force: bool) -> None:
         for job in self._recorder.due(self._clock(), force):
             self._through[job.number] = job.through
-            await self.in_thread(lambda job=job: self._backlog.take(job, self._clock()))  # type: ignore[misc]
-        for number in await self.in_thread(lambda: self._backlog.put(self._clock(), at_once=force)):
+            self._jobs.append(job)
+
+    async def _write(self, at_once: bool) -> None:
+        if self._work is None:
+            jobs, self._jobs = self._jobs, []
+            given_up, self._given_up_through = self._given_up_through, None
+            self._work = self._thread.do(lambda: self._written(jobs, given_up, at_once))
+        if not await is_done(self._work, 0 if self._hangs else HANG_SECONDS):
+            self._hangs = True
+            self._give_up()
+            self._tell()
+            return
+        (done, failure), self._work, self._hangs = self._work.result(), None, False
+        for number in done:
             self._recorder.release(number)
             through = self._through.pop(number)
             if self._kept is not None:
                 self._kept(through)
         self._tell()
+        if failure is not None:
+            raise failure
+
+    def _written(self, jobs: list[Job], given_up: int | None, at_once: bool) -> tuple[list[int], Exception | None]:
+        """Write jobs, on the thread; answers which are done with, and what a job failed at."""
+        failure: Exception | None = None
+        if given_up is not None:
+            self._backlog.lose(given_up)
+        for job in jobs:
+            try:
+                self._backlog.take(job, self._clock())
+            except Exception as error:
+                failure = error
+        return self._backlog.put(self._clock(), at_once=at_once), failure
+
+    def _give_up(self) -> None:
+        """While the disk does not answer, memory is bounded: the oldest jobs are given up. The trail will say so."""
+        while self._jobs and self._recorder.statistics().held_bytes > self._held_bytes:
+            oldest = self._jobs.pop(0)
+            self._recorder.release(oldest.number)
+            self._given_up_through = self._through.pop(oldest.number)
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
         """Do something with the disk, in turn with the writing."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        return await self._thread.do(work)
 
     def _tell(self) -> None:
-        trouble = self._backlog.trouble
+        trouble = hanging(HANG_SECONDS) if self._hangs else self._backlog.trouble
         if trouble and not self._trouble:
             log.error("tracking degraded", extra={"reason": trouble})
         elif self._trouble and not trouble:

@@ -77,7 +77,7 @@ class Tracking:
         self._broker = broker
         self._clock = clock
         self._backlog = Backlog(lambda now: TrailWriter(root, broker, now), backlog_bytes)
-        self._keeper = Keeper(recorder, self._backlog, clock, self._kept)
+        self._keeper = Keeper(recorder, self._backlog, clock, self._kept, 2 * backlog_bytes)
         self._journal = None if journal is None else JournalKeeper(journal)
         self._recover = recover
         self._retention = retention
@@ -159,6 +159,7 @@ class Tracking:
         """Counts of the recorder and of the writing."""
         held = {_HELD.get(name, name): count for name, count in self.recorder.statistics()._asdict().items()}
         counts = held | self._backlog.statistics()._asdict()
+        counts["degraded_now"] = bool(self.trouble)
         if self._journal is not None:
             journal = self._journal.journal.statistics()
             counts |= {f"journal_{name}": count for name, count in journal._asdict().items()}

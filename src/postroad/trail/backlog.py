@@ -95,6 +95,12 @@ class Backlog:
             raise
         self._waiting.append(_Waiting(job.number, self._writer.prepare(segments, job.through)))
 
+    def lose(self, through: int) -> None:
+        """All up to this time that was not taken is given up: the disk did not answer. The trail will say so."""
+        self._given_up += 1
+        if self._writer is not None and through > self._writer.run.since:
+            self._writer.drop(self._writer.prepare([], through), GIVEN_UP)
+
     def put(self, now: int, *, at_once: bool = False) -> list[int]:
         """Write what waits, unless the disk failed a moment ago; answers the numbers of the jobs that are done with."""
         if self._writer is not None and (at_once or now >= self._retry_at):

@@ -133,7 +133,7 @@ class TrailWriter:
 
     def drop(self, prepared: Prepared, reason: str) -> None:
         """Give up rows that could not be written: the next commit says that they are missing."""
-        self._holes.append(Hole(prepared.since, prepared.through, reason))
+        self._holes.append(Hole(prepared.since, prepared.through + 1, reason))
         self._standing.repeat()
 
     def lacks(self, since: int, until: int, reason: str) -> None:

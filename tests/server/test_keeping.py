@@ -1,0 +1,110 @@
+"""The writer of a running broker's record, on a disk that does not answer."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from postroad.messages import Batch, MessageId
+from postroad.server import keeping as keeping_module
+from postroad.server.keeping import Keeper
+from postroad.tracking import ExactRecorder, Verdict
+from postroad.trail import Backlog, Trail, TrailWriter
+from postroad.trail.backlog import GIVEN_UP
+from tests.server.scene import PATIENCE, run, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from postroad.tracking import Job
+
+BROKER = 4
+NOON = 1_800_000_000_000
+ROWS = 1_000
+# A book with little in it has a chunk all the same.
+BOOK_BYTES = 3 << 20
+
+
+class StuckBacklog(Backlog):
+    """Waits in the middle of writing, until it is let go on."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(lambda now: TrailWriter(root, BROKER, now), 1 << 24)
+        self.answers = threading.Event()
+
+    def take(self, job: Job, now: int) -> None:
+        self.answers.wait()
+        super().take(job, now)
+
+
+def messages(second: int) -> Batch:
+    """Some messages that enter at this second."""
+    batch = Batch.build([("quotes", {}, {}, b"1")] * ROWS)
+    for row in range(ROWS):
+        identity = MessageId(7, BROKER, NOON + 1_000 * second, row)
+        batch.ids[row] = identity.head, identity.tail
+    return batch
+
+
+def test_memory_stays_bounded_while_a_disk_does_not_answer_and_the_trail_names_what_was_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping_module, "HANG_SECONDS", 0.05)
+    # Only what the test tells is written.
+    monkeypatch.setattr(keeping_module, "LOOK_SECONDS", 3_600)
+    now = [NOON]
+
+    async def talk() -> None:
+        recorder = ExactRecorder(BROKER, NOON, persist_ms=1_000)
+        backlog = StuckBacklog(tmp_path)
+        most = 10 * BOOK_BYTES
+        keeper = Keeper(recorder, backlog, lambda: now[0], held_bytes=most)
+        await keeper.start()
+        for second in range(1, 60):
+            now[0] = NOON + 1_000 * second
+            recorder.accepted(messages(second), now[0])
+            now[0] += 1
+            await keeper.keep(force=True)
+            # The job that hangs cannot be given up, nor the latest.
+            assert recorder.statistics().held_bytes <= most + 2 * BOOK_BYTES
+        assert "has not answered" in keeper.trouble
+        monkeypatch.setattr(keeping_module, "HANG_SECONDS", PATIENCE)
+        backlog.answers.set()
+        while keeper.trouble:
+            await keeper.keep()
+        await keeper.stop()
+
+    run(talk)
+    trail = Trail(tmp_path)
+
+    def verdict(second: int) -> Verdict:
+        identity = MessageId(7, BROKER, NOON + 1_000 * second, 3)
+        return trail.trace(identity, tolerance=0, skew=0).journey.verdict
+
+    verdicts = [verdict(second) for second in range(1, 60)]
+    assert verdicts[0] is Verdict.MATCHED_NOBODY
+    assert verdicts[-1] is Verdict.MATCHED_NOBODY
+    given_up = verdicts.index(Verdict.NOT_RECORDED) + 1
+    assert Verdict.NEVER_ACCEPTED not in verdicts
+    gaps = trail.findings(BROKER, MessageId(7, BROKER, NOON + 1_000 * given_up, 3), tolerance=0, skew=0).gaps
+    assert [gap.reason for gap in gaps] == [GIVEN_UP]
+    assert trail.warnings == []
+
+
+def test_a_record_can_be_ended_though_its_disk_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping_module, "HANG_SECONDS", 0.05)
+
+    async def talk() -> None:
+        recorder = ExactRecorder(BROKER, NOON, persist_ms=1)
+        backlog = StuckBacklog(tmp_path)
+        keeper = Keeper(recorder, backlog, lambda: NOON + 10)
+        await keeper.start()
+        recorder.accepted(messages(0), NOON)
+        await until(lambda: bool(keeper.trouble))
+        await keeper.stop()
+        backlog.answers.set()
+
+    run(talk)
+    assert not Trail(tmp_path).pinned(BROKER).runs[0].closed
