@@ -11,18 +11,26 @@ sources of this package; `NUMBA_CACHE_DIR` in the environment names another one.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import extending
+from numba.core import caching
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from importlib.resources.abc import Traversable
 
 __all__ = [
     "WINDOW",
@@ -51,16 +59,27 @@ Truth: TypeAlias = Any
 _SPARED_SECONDS = 3600
 
 
-def _sources_digest(package: Path) -> str:
+def _sources(package: Traversable, folder: str = ".") -> Iterator[tuple[str, str, bytes]]:
+    """(folder, name, source) of all modules, in order; of files on disk, or in a wheel that is imported as it is."""
+    inside = sorted(package.iterdir(), key=lambda one: one.name)
+    for one in inside:
+        if one.name.endswith(".py"):
+            yield folder, one.name, one.read_bytes()
+    for one in inside:
+        if one.is_dir() and one.name != "__pycache__":
+            yield from _sources(one, f"{folder}/{one.name}")
+
+
+def _sources_digest(package: Traversable) -> str:
     """Names the state of all sources in folders that hold kernels: these are what machine code is made from."""
     digest = hashlib.sha256(numba.__version__.encode())
-    folders: dict[Path, list[tuple[str, bytes]]] = {}
-    for path in sorted(package.rglob("*.py")):
-        folders.setdefault(path.parent, []).append((path.name, path.read_bytes()))
+    folders: dict[str, list[tuple[str, bytes]]] = {}
+    for folder, name, source in _sources(package):
+        folders.setdefault(folder, []).append((name, source))
     for folder, files in folders.items():
         if any(b"postroad.kernels" in source for _, source in files):
             for name, source in files:
-                digest.update(f"{folder.relative_to(package)}/{name}:{len(source)}:".encode() + source)
+                digest.update(f"{folder}/{name}:{len(source)}:".encode() + source)
     # Bounds checks change the machine code, and numba's key does not hold them either.
     return digest.hexdigest()[:16] + ("-bounds" if os.environ.get("NUMBA_BOUNDSCHECK", "0") != "0" else "")
 
@@ -68,12 +87,12 @@ def _sources_digest(package: Path) -> str:
 def _cache_folder() -> Path:
     """Beside the sources where one may write, else in the user's own cache; folders of older sources are removed."""
     package = Path(__file__).resolve().parent
-    digest = _sources_digest(package)
+    digest = _sources_digest(resources.files("postroad"))
     beside = package / "__pycache__"
-    if os.access(beside if beside.exists() else package, os.W_OK):
+    if package.is_dir() and os.access(beside if beside.exists() else package, os.W_OK):
         base = beside
     else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "postroad"
+        base = _cache_of_user()
     folder = base / f"kernels-{digest}"
     for other in base.glob("kernels-*"):
         if other != folder and time.time() - other.stat().st_mtime > _SPARED_SECONDS:
@@ -81,9 +100,58 @@ def _cache_folder() -> Path:
     return folder
 
 
+def _cache_of_user() -> Path:
+    """The user's cache; where there is no home that can be written, as in many containers, a folder of this process."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "postroad"
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        if os.access(base, os.W_OK):
+            return base
+    except OSError:
+        pass
+    # Machine code is run as it is found: never from a folder that others may write to.
+    folder = tempfile.mkdtemp(prefix="postroad-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
 _settings: Any = numba.config
 if not _settings.CACHE_DIR:
     _settings.CACHE_DIR = str(_cache_folder())
+
+
+class _InWheel(caching._CacheLocator):
+    """Where the machine code of a module goes whose source is in a zip file, which numba would not cache at all.
+
+    `spark-submit --py-files` brings the wheel so. Each job unpacks it elsewhere: its path must not be in the key, and
+    need not, as the folder is named after the sources.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._folder = os.path.join(str(_settings.CACHE_DIR), str(function.__module__))
+        self._line = function.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        return self._folder
+
+    def get_source_stamp(self) -> int:
+        return 0
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, function: Any, path: str) -> _InWheel | None:
+        if not function.__module__.startswith("postroad."):
+            return None
+        found: Any = cls(function)
+        found.ensure_cache_path()
+        return cast("_InWheel", found)
+
+
+if not Path(__file__).is_file():
+    _locators: list[Any] = caching.CacheImpl._locator_classes
+    _locators.append(_InWheel)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

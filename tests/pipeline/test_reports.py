@@ -113,4 +113,4 @@ def test_audit_of_filters_measures_what_they_promise(spark: SparkSession, filter
     gaps = sum(len(pinned.holes) for pinned in open_sources(filters).pins.values())
     assert gaps == 1
     assert 0.9 * len(truth) < sum(row["published"] for row in balance) < len(truth)
-    assert np.isclose(account.summary["damaged"], 0)
+    assert np.isclose(account.summary["damaged_filters"], 0)

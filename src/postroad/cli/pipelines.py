@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -12,6 +15,8 @@ from postroad.cli.output import AsJson, echo_json, echo_table
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from postroad.pipeline import Account, Job
     from postroad.pipeline.erasing import Erasure
 
@@ -39,43 +44,93 @@ def moment(text: str | None, option: str) -> int | None:
     return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000)
 
 
+@dataclass(frozen=True)
+class Given:
+    """What every job is told: the options that all of them share."""
+
+    trail: TrailFolder
+    out: OutFolder
+    master: Master = None
+    since: Since = None
+    until: Until = None
+    skip_damaged: SkipDamaged = False
+    as_json: AsJson = False
+
+    def run(self, name: str, job: Job, **more: Any) -> None:
+        """Run a job with what it alone knows, and show what it did."""
+        from rich.console import Console
+
+        from postroad.pipeline import Options, run_job
+
+        since, until = moment(self.since, "--since"), moment(self.until, "--until")
+        options = Options(self.trail, self.out, self.master, since, until, self.skip_damaged, more=more)
+        with Console(stderr=True).status("starting") as status:
+            account = run_job(
+                name,
+                job,
+                options,
+                lambda text: status.update(f"{name}: {text}"),
+                alert=lambda text: typer.echo(f"alert: {text}", err=True),
+            )
+        show(account, self.as_json)
+
+
+def _command(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command with the options of all jobs, but for some, beside its own; typer reads them from the signature."""
+    hints = get_type_hints(Given, include_extras=True)
+    shared = {
+        field.name: inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=getattr(Given, field.name, inspect.Parameter.empty),
+            annotation=hints[field.name],
+        )
+        for field in fields(Given)
+        if field.name not in without
+    }
+
+    def made(job: Callable[..., None]) -> Callable[..., None]:
+        _, *own = inspect.signature(job, eval_str=True).parameters.values()
+
+        @wraps(job)
+        def command(**options: Any) -> None:
+            job(Given(**{name: options.pop(name) for name in shared}), **options)
+
+        every = [*(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own), *shared.values()]
+        command.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
+        command.__annotations__ = {one.name: one.annotation for one in every}
+        return command
+
+    return made
+
+
+@_command()
 def trace(
+    given: Given,
     ids: Annotated[Path, typer.Option(help="Ids or aliases: Parquet or CSV with a column id, or text, one a line.")],
-    trail: TrailFolder,
-    out: OutFolder,
-    master: Master = None,
-    since: Since = None,
-    until: Until = None,
-    skip_damaged: SkipDamaged = False,
-    as_json: AsJson = False,
 ) -> None:
     """Where many messages went: one row for each id, in OUT/trace."""
     from postroad.pipeline.jobs.trace import run
 
-    _run("trace", run, trail, out, master, since, until, skip_damaged, as_json, {"ids": ids})
+    given.run("trace", run, ids=ids)
 
 
+@_command()
 def compact(
-    trail: TrailFolder,
-    out: OutFolder,
+    given: Given,
     sample: Annotated[int, typer.Option(min=1, help="Ids to trace before and after.")] = 1_000,
     keep_days: Annotated[float | None, typer.Option(min=0, help="Instead, take out files older than this.")] = None,
     erase: Annotated[
         str | None, typer.Option(metavar="BROKER/SUBSCRIBER", help="Instead, erase one subscriber from the record.")
     ] = None,
-    master: Master = None,
-    since: Since = None,
-    until: Until = None,
-    skip_damaged: SkipDamaged = False,
-    as_json: AsJson = False,
 ) -> None:
     """Passages into journeys, small files into large ones. The trail is changed; OUT is for files on the way."""
     from postroad.pipeline.jobs.compact import run
 
     if keep_days is not None and erase is not None:
         raise PostroadError("--keep-days and --erase are two things; do one after the other")
-    more = {"sample": sample, "keep_ms": None if keep_days is None else int(keep_days * 86_400_000)}
-    _run("compact", run, trail, out, master, since, until, skip_damaged, as_json, more | {"erase": _whom(erase)})
+    keep_ms = None if keep_days is None else int(keep_days * 86_400_000)
+    given.run("compact", run, sample=sample, keep_ms=keep_ms, erase=_whom(erase))
 
 
 def _whom(text: str | None) -> Erasure | None:
@@ -89,94 +144,43 @@ def _whom(text: str | None) -> Erasure | None:
     return Erasure(int(broker), int(subscriber))
 
 
+@_command()
 def audit(
-    trail: TrailFolder,
-    out: OutFolder,
+    given: Given,
     ids: Annotated[Path | None, typer.Option(help="Reconcile these ids, instead of all of the exact record.")] = None,
-    master: Master = None,
-    since: Since = None,
-    until: Until = None,
-    skip_damaged: SkipDamaged = False,
-    as_json: AsJson = False,
 ) -> None:
     """Promised against measured accuracy, and what became of all messages, in OUT/accuracy and OUT/reconciliation."""
     from postroad.pipeline.jobs.audit import run
 
-    _run("audit", run, trail, out, master, since, until, skip_damaged, as_json, {"ids": ids})
+    given.run("audit", run, ids=ids)
 
 
-def storage(
-    trail: TrailFolder,
-    out: OutFolder,
-    master: Master = None,
-    since: Since = None,
-    until: Until = None,
-    skip_damaged: SkipDamaged = False,
-    as_json: AsJson = False,
-) -> None:
+@_command()
+def storage(given: Given) -> None:
     """What the record costs, by broker, day and recorder, in OUT/storage."""
     from postroad.pipeline.jobs.storage import run
 
-    _run("storage", run, trail, out, master, since, until, skip_damaged, as_json)
+    given.run("storage", run)
 
 
-def timings(
-    trail: TrailFolder,
-    out: OutFolder,
-    master: Master = None,
-    since: Since = None,
-    until: Until = None,
-    skip_damaged: SkipDamaged = False,
-    as_json: AsJson = False,
-) -> None:
+@_command()
+def timings(given: Given) -> None:
     """Service times fitted to what brokers measured, and latencies, in OUT/service_times and OUT/latencies."""
     from postroad.pipeline.jobs.timings import run
 
-    _run("timings", run, trail, out, master, since, until, skip_damaged, as_json)
+    given.run("timings", run)
 
 
+@_command("since", "until", "skip_damaged")
 def follow(
-    trail: TrailFolder,
-    out: OutFolder,
+    given: Given,
     seconds: Annotated[float, typer.Option(min=0.1, help="How often to look for commits.")] = 10.0,
     once: Annotated[bool, typer.Option("--once", help="End when all that is there is counted.")] = False,
-    master: Master = None,
-    as_json: AsJson = False,
 ) -> None:
     """Reconcile a trail as it grows, until Ctrl-C: OUT/links and OUT/alerts. Goes on where it stopped."""
     from postroad.pipeline.jobs.follow import run
 
-    _run("follow", run, trail, out, master, None, None, False, as_json, {"seconds": seconds, "once": once})
-
-
-def _run(
-    name: str,
-    job: Job,
-    trail: Path,
-    out: Path,
-    master: str | None,
-    since: str | None,
-    until: str | None,
-    skip_damaged: bool,
-    as_json: bool,
-    more: dict[str, Any] | None = None,
-) -> None:
-    from rich.console import Console
-
-    from postroad.pipeline import Options, run_job
-
-    options = Options(
-        trail, out, master, moment(since, "--since"), moment(until, "--until"), skip_damaged, more=more or {}
-    )
-    with Console(stderr=True).status("starting") as status:
-        account = run_job(
-            name,
-            job,
-            options,
-            lambda text: status.update(f"{name}: {text}"),
-            alert=lambda text: typer.echo(f"alert: {text}", err=True),
-        )
-    show(account, as_json)
+    given.run("follow", run, seconds=seconds, once=once)
 
 
 def show(account: Account, as_json: bool) -> None:

@@ -1,7 +1,4 @@
-"""What a compaction would change: files out, files in; looked at, proven on a sample, and then committed.
-
-Journeys are added before passages go: whoever reads in between sees both, which says the same twice.
-"""
+"""What a compaction would change: files out, files in; looked at, proven on a sample, and then committed."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from postroad.trail import Ledger
+from postroad.pipeline.redo import Note, commit
 
 if TYPE_CHECKING:
     from postroad.pipeline.sources import Source, Sources
@@ -42,26 +39,14 @@ class Changes:
             {broker: {entry.path for entry in entries} for broker, entries in self.removed.items()}, self.added
         )
 
-    def commit(self, sources: Sources, at: int) -> None:
-        """Make the next manifest of every broker concerned.
+    def commit(self, sources: Sources, at: int, name: str) -> None:
+        """Make the next manifest of every broker concerned, all of them or none.
 
         Raises:
-            TrailConflictError: somebody else took one of the files out meanwhile; nothing of that broker changed.
+            TrailConflictError: somebody else took one of the files out meanwhile; nothing changed.
             TrailWriteError: the disk does not take it.
         """
-        brokers = sorted({*self.removed, *self.added})
-        for broker in brokers:
-            journeys = [entry for entry in self.added[broker] if entry.table == "journeys"]
-            if journeys:
-                Ledger(sources.root, broker).append(at, journeys)
-        for broker in brokers:
-            others = [entry for entry in self.added[broker] if entry.table != "journeys"]
-            gone = [entry.path for entry in self.removed[broker]]
-            if gone or others:
-                Ledger(sources.root, broker).replace(at, gone, others)
-            ledger = Ledger(sources.root, broker)
-            if ledger.is_due():
-                ledger.checkpoint(at)
+        commit(sources.root, name, Note(at, dict(self.removed), dict(self.added)))
 
     def paths(self) -> list[str]:
         """The new files, for sweeping them up when they are not committed."""

@@ -40,7 +40,7 @@ def replace_output(rows: DataFrame, out: str | Path, name: str, *, by: tuple[str
     except OSError as error:
         raise PipelineError(f"{folder}: cannot be made ({error.strerror})") from None
     try:
-        writer = rows.write.mode("errorifexists")
+        writer = rows.write.mode("error")
         (writer.partitionBy(*by) if by else writer).parquet(f"file://{fresh.resolve()}")
         if not by:
             _put(fresh, folder / name)

@@ -69,8 +69,7 @@ def session(
             f"the pipeline needs PySpark ({error}); install it with: pip install 'postroad[spark]'"
         ) from None
     if master is not None and master.startswith("sc://"):
-        # The server has its own settings; what a client may set is set after it has connected.
-        return SparkSession.builder.remote(master).getOrCreate()
+        return _connected(master, dict(settings or {}))
     submitted = os.environ.get("SPARK_ENV_LOADED") is not None or "PYSPARK_GATEWAY_PORT" in os.environ
     if master is None and not submitted:
         master = DEFAULT_MASTER
@@ -86,6 +85,29 @@ def session(
     for key, value in (chosen | dict(settings or {})).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:
+    """A session on a Spark Connect server, with those of the settings that a client may make.
+
+    Raises:
+        PipelineError: the client's libraries are missing, or nobody answers.
+    """
+    from pyspark.errors import PySparkException, PySparkImportError
+    from pyspark.sql import SparkSession
+
+    try:
+        made = SparkSession.builder.remote(address).getOrCreate()
+        for key, value in {**_SETTINGS, **settings}.items():
+            if key.startswith("spark.sql.") and made.conf.isModifiable(key):
+                made.conf.set(key, value)
+    except PySparkImportError as error:
+        first = str(error).splitlines()[0]
+        raise PipelineError(f"Spark Connect needs more ({first}); pip install 'postroad[connect]'") from None
+    except PySparkException as error:
+        first = next(line for line in [*str(error).splitlines(), type(error).__name__] if line.strip())
+        raise PipelineError(f"{address}: no Spark Connect server there that answers ({first})") from None
+    return made
 
 
 def check_java() -> None:

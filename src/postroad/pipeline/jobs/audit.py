@@ -175,7 +175,9 @@ def _filters(run: Run, filters: DataFrame) -> dict[str, Any]:
     )
     assert sums is not None
     return {
-        **{name: int(row[name]) for name in ("filters", "damaged", "overfull", "probes", "false_hits")},
+        "filters": int(row["filters"]),
+        "damaged_filters": int(row["damaged"]),
+        **{name: int(row[name]) for name in ("overfull", "probes", "false_hits")},
         "false_hits_promised": round(row["promised_hits"], 1),
         "histories_out_of_promise": int(row["out_of_promise"]),
         "largest_matching_set": int(row["largest_matching_set"]),

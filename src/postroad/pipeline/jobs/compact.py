@@ -2,7 +2,8 @@
 
 Nothing is edited in place. New files are written beside the old ones; the answers of both are compared on a sample of
 ids; then the manifests take the new files in and the old ones out. Readers that pinned a manifest before go on reading
-the old files, which are deleted after a grace period. A run that dies before it commits has changed nothing.
+the old files, which are deleted after a grace period. A run that dies before it commits has changed nothing; one that
+dies while it commits is finished by the next.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from postroad.pipeline.files import FileMaker, check_writable, entry_of, run_nam
 from postroad.pipeline.journeys import LEFT, joined
 from postroad.pipeline.plain import whole_ids
 from postroad.pipeline.proof import prove
+from postroad.pipeline.redo import finish_commits, sole_compaction
 from postroad.pipeline.rewriting import erased_files, merged_filters, rewritten
+from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID, spark_schema, table
 from postroad.trail import expire, sweep
 
@@ -46,24 +49,35 @@ def run(run: Run) -> dict[str, Any]:
     `more` may name a `now` in Unix ms; the size of the `sample`; `keep_ms`, an age beyond which whole files go instead;
     or `erase`, an `Erasure` of one subscriber instead.
     """
-    more = run.options.more
-    now = int(more.get("now") or time.time() * 1_000)
-    check_writable(run.sources.root)
-    sweep_unfinished(run.sources)
-    if more.get("keep_ms"):
-        return _expired(run, now, int(more["keep_ms"]))
+    options, root = run.options, run.sources.root
+    now = int(options.more.get("now") or time.time() * 1_000)
+    check_writable(root)
+    with sole_compaction(root):
+        if finish_commits(root):
+            run.tell("finished what an earlier compaction had begun to commit")
+        # What others committed before the lock was taken counts too.
+        run.sources = open_sources(root, options.since, options.until, skip_damaged=options.skip_damaged)
+        sweep_unfinished(run.sources)
+        if options.more.get("keep_ms") is not None:
+            return _expired(run, now, int(options.more["keep_ms"]))
+        return _changed(run, now)
+
+
+def _changed(run: Run, now: int) -> dict[str, Any]:
+    """Write new files, prove that they say the same, and commit them."""
+    more, name = run.options.more, run_name()
     before = _size(run.sources)
     changes = Changes()
     who = more.get("erase")
     try:
-        summary = run_compaction(run, changes) if who is None else erased_files(run, changes, run_name(), who)
+        summary = run_compaction(run, changes, name) if who is None else erased_files(run, changes, name, who)
         sample = int(more.get("sample", 1_000))
         summary |= prove(run, changes.applied(run.sources), sample, without=who)
     except BaseException:
         sweep_unfinished(run.sources, changes.paths())
         raise
     run.tell("committing")
-    changes.commit(run.sources, now)
+    changes.commit(run.sources, now, name)
     after = _size(changes.applied(run.sources))
     return summary | {
         "files_before": before[0],
@@ -83,9 +97,8 @@ def _expired(run: Run, now: int, age: int) -> dict[str, Any]:
     return {"files_taken_out": files, "bytes_taken_out": size, "files_deleted": swept}
 
 
-def run_compaction(run: Run, changes: Changes) -> dict[str, Any]:
+def run_compaction(run: Run, changes: Changes, name: str) -> dict[str, Any]:
     """Write the new files, and note what they replace."""
-    name = run_name()
     files = [source for source in run.sources.of("passages") if run.sources.covers(source.entry)]
     figures = {"journeys": 0, "passages_joined": 0, "passages_left": 0}
     if files:

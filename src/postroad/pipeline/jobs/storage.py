@@ -97,7 +97,7 @@ def storage(spark: SparkSession, sources: Sources) -> DataFrame:
     assert counts is not None
     joined = counts.join(bytes_of_files(spark, sources, names), ["broker", "date", "table"], how="left")
     # Filters of several methods share files: the bytes go to them by their records.
-    share = f.col("records") / f.sum("records").over(_whole())
+    share = f.coalesce(_over(f.col("records"), f.sum("records").over(_whole())), f.lit(1.0))
     return joined.select(
         "broker",
         "date",
@@ -108,10 +108,17 @@ def storage(spark: SparkSession, sources: Sources) -> DataFrame:
         "records",
         (f.col("bytes") * share).cast("bigint").alias("bytes"),
         (f.col("raw_bytes") * share).cast("bigint").alias("raw_bytes"),
-        (f.col("bytes") * share / f.col("messages")).alias("bytes_per_message"),
-        (8 * f.col("bytes") * share / f.col("records")).alias("bits_per_record"),
-        (8 * f.col("raw_bytes") * share / f.col("records")).alias("raw_bits_per_record"),
+        _over(f.col("bytes") * share, f.col("messages")).alias("bytes_per_message"),
+        _over(8 * f.col("bytes") * share, f.col("records")).alias("bits_per_record"),
+        _over(8 * f.col("raw_bytes") * share, f.col("records")).alias("raw_bits_per_record"),
     )
+
+
+def _over(above: Any, below: Any) -> Any:
+    """A ratio; null where there is nothing to divide by, as of a broker that sealed filters and saw no message."""
+    from pyspark.sql import functions as f
+
+    return above / f.when(below != 0, below)
 
 
 def _whole() -> Any:

@@ -1,0 +1,181 @@
+"""A compaction that dies while it commits: the next one finishes it, and nothing is lost or there twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from postroad.pipeline import Options, PipelineError, run_job
+from postroad.pipeline import redo as committing
+from postroad.pipeline.jobs import compact
+from postroad.pipeline.redo import FOLDER, Note, commit, finish_commits, sole_compaction
+from postroad.pipeline.sources import open_sources
+from postroad.trail import Ledger, TrailConflictError
+from tests.cli.programs import SECONDS
+from tests.pipeline.test_compact import NOW, answers, rows_of
+from tests.pipeline.trails import some_ids
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+# Kills the process of the job when it has put the journeys in, and before any passage is out.
+DIES = """
+import os, signal, sys
+from pathlib import Path
+from postroad.pipeline import Options, run_job
+from postroad.pipeline.jobs import compact
+from postroad.trail import Ledger
+Ledger.replace = lambda *given, **more: os.kill(os.getpid(), signal.SIGKILL)
+trail, out = map(Path, sys.argv[1:])
+run_job("compact", compact.run, Options(trail, out, "local[1]", more={"now": %d, "sample": 5}))
+"""
+
+
+class Died(Exception):
+    """The process is gone, as far as the commit is concerned."""
+
+
+def live(trail: Path) -> dict[int, set[str]]:
+    return {broker: {entry.path for entry in here} for broker, here in open_sources(trail).all_entries().items()}
+
+
+def compacted(spark: SparkSession, trail: Path, out: Path) -> dict[str, Any]:
+    options = Options(trail, out, more={"now": NOW, "sample": 20})
+    return run_job("compact", compact.run, options, spark=spark).summary
+
+
+@pytest.fixture(scope="module")
+def noted(spark: SparkSession, troubled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trail whose compaction died right after it noted what to change."""
+    folder = tmp_path_factory.mktemp("noted")
+    shutil.copytree(troubled, folder / "trail")
+
+    def dies(*_: object) -> None:
+        raise Died
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(committing, "_finish", dies)
+        with pytest.raises(Died):
+            compacted(spark, folder / "trail", folder / "out")
+    return folder / "trail"
+
+
+def test_commit_that_dies_anywhere_is_finished(troubled: Path, noted: Path, tmp_path: Path) -> None:
+    assert live(noted) == live(troubled)
+    shutil.copytree(noted, tmp_path / "whole")
+    assert finish_commits(tmp_path / "whole") == 1
+    expected = live(tmp_path / "whole")
+    assert expected != live(noted)
+    real = Ledger._commit
+    steps = 0
+    while True:
+        trail = tmp_path / f"died-{steps}"
+        shutil.copytree(noted, trail)
+        left = [steps]
+
+        def commits(ledger: Ledger, make: Any, left: list[int] = left) -> Any:
+            if not left[0]:
+                raise Died
+            left[0] -= 1
+            return real(ledger, make)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Ledger, "_commit", commits)
+            try:
+                finish_commits(trail)
+                break
+            except Died:
+                pass
+        assert finish_commits(trail) == 1
+        assert live(trail) == expected
+        assert finish_commits(trail) == 0
+        shutil.rmtree(trail)
+        steps += 1
+    # Journeys into some manifests, and passages out of all.
+    assert steps > len(expected)
+
+
+def test_job_that_is_killed_while_it_commits_is_finished_by_the_next(
+    spark: SparkSession, troubled: Path, tmp_path: Path
+) -> None:
+    trail = tmp_path / "trail"
+    shutil.copytree(troubled, trail)
+    running = subprocess.Popen(
+        [sys.executable, "-c", DIES % NOW, str(trail), str(tmp_path / "out")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        assert running.wait(SECONDS) == -signal.SIGKILL
+    finally:
+        # The JVM that it started is of the same session, and on its way out.
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+    assert rows_of(trail, "journeys") > 0
+    assert rows_of(trail, "passages") == rows_of(troubled, "passages")
+    ids = some_ids(troubled, 300, seed=3)
+    before = answers(troubled, ids)
+    assert answers(trail, ids) == before
+    compacted(spark, trail, tmp_path / "again")
+    shutil.copytree(troubled, tmp_path / "other")
+    compacted(spark, tmp_path / "other", tmp_path / "again")
+    for table in ("journeys", "passages"):
+        assert rows_of(trail, table) == rows_of(tmp_path / "other", table)
+    assert answers(trail, ids) == before
+    assert list((trail / FOLDER).iterdir()) == [trail / FOLDER / "lock"]
+
+
+def test_files_that_retention_took_out_do_not_come_back(noted: Path, tmp_path: Path) -> None:
+    shutil.copytree(noted, tmp_path / "trail")
+    note = committing.msgspec.json.decode(next((noted / FOLDER).glob("*.json")).read_bytes(), type=Note)
+    broker, entries = next((broker, here) for broker, here in note.added.items() if here[0].table == "journeys")
+    ledger = Ledger(tmp_path / "trail", broker)
+    ledger.append(NOW, entries[:1])
+    ledger.replace(NOW, [entries[0].path], retained_since=entries[0].time_to + 1)
+    ledger.checkpoint(NOW)
+    finish_commits(tmp_path / "trail")
+    assert entries[0].path not in live(tmp_path / "trail")[broker]
+
+
+def test_commit_without_its_files_takes_nothing_out(noted: Path, tmp_path: Path) -> None:
+    shutil.copytree(noted, tmp_path / "trail")
+    next((tmp_path / "trail" / "journeys").rglob("compact-*.parquet")).unlink()
+    with pytest.raises(PipelineError, match="is gone, and a compaction"):
+        finish_commits(tmp_path / "trail")
+    passages = rows_of(noted, "passages")
+    assert rows_of(tmp_path / "trail", "passages") == passages
+
+
+def test_note_that_cannot_be_read_is_told(noted: Path, tmp_path: Path) -> None:
+    shutil.copytree(noted, tmp_path / "trail")
+    path = next((tmp_path / "trail" / FOLDER).glob("*.json"))
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(PipelineError, match=f"{path.name}: cannot be read"):
+        finish_commits(tmp_path / "trail")
+
+
+def test_files_that_somebody_else_took_out_are_a_conflict(troubled: Path, tmp_path: Path) -> None:
+    shutil.copytree(troubled, tmp_path / "trail")
+    broker, entries = next(iter(open_sources(tmp_path / "trail").all_entries().items()))
+    Ledger(tmp_path / "trail", broker).replace(NOW, [entries[0].path])
+    before = live(tmp_path / "trail")
+    with pytest.raises(TrailConflictError, match="not in the manifest any more"):
+        commit(tmp_path / "trail", "compact-1", Note(NOW, {broker: entries}, {}))
+    assert live(tmp_path / "trail") == before
+    assert finish_commits(tmp_path / "trail") == 0
+
+
+def test_two_compactions_at_once_are_refused(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
+    shutil.copytree(troubled, tmp_path / "trail")
+    with sole_compaction(tmp_path / "trail"), pytest.raises(PipelineError, match="another compaction is at work"):
+        compacted(spark, tmp_path / "trail", tmp_path / "out")
