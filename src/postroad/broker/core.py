@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.broker.assigning import DEFAULT_SKEW_TOLERANCE_MS, Admission, AssigningPublishers
+from postroad.broker.delivering import Deliveries
 from postroad.broker.errors import BrokerError
 from postroad.broker.grouping import Grouping, any_expires, unmatched
 from postroad.broker.limits import Limits
 from postroad.broker.numbers import SubscriptionNumbers
-from postroad.broker.outbox import Delivery, Outbox
+from postroad.broker.outbox import Outbox
 from postroad.broker.recording import NoRecorder
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.statistics import BrokerStatistics
 from postroad.matching import SubscriptionIndex
 from postroad.messages import IdGenerator, attribute_texts
-from postroad.messages.columns import EXPIRY, SOURCE
+from postroad.messages.columns import SOURCE
 from postroad.security import AllowAll, Refusal
 from postroad.selectors import Selector, TopicPattern
 
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from postroad.security import Policy
 
 __all__ = ["Broker"]
-
-_WORD = 64
 
 
 class Broker:
@@ -82,10 +81,9 @@ class Broker:
         self._sessions: dict[int, Session] = {}
         self._by_slot: list[Subscription | None] = []
         self._next_session = 1
-        self._accepted = self._delivered = self._matched_nobody = 0
-        self._shed_full = self._shed_closed = self._shed_expired = self._acknowledged = self._refused = 0
+        self._deliveries = Deliveries(self.limits, self.recorder, self._sessions)
+        self._accepted = self._matched_nobody = 0
         self._ids_skewed = self._resent = 0
-        self._overflowed: set[Subscription] = set()
 
     # --- sessions and subscriptions ----------------------------------------------------------------------------------
 
@@ -205,14 +203,10 @@ class Broker:
         del subscription.session.subscriptions[subscription.key]
         if subscription.policy is OverflowPolicy.PUSH_BACK and subscription.ack_mode is not AckMode.AUTO:
             subscription.session.must_acknowledge -= 1
-        self._overflowed.discard(subscription)
         if self.relay is not None:
             self.relay.unsubscribed(subscription.number)
         self.recorder.unsubscribed(subscription.number, now)
-        for segment in subscription.waiting.shed(0, 0):
-            self._shed_closed += len(segment.rows)
-            self.recorder.shed(segment.batch, segment.rows, subscription.number, reason, now)
-        self._release_publishers(subscription, outbox)
+        self._deliveries.ended(subscription, reason, outbox, now)
 
     # --- the way of a message ----------------------------------------------------------------------------------------
 
@@ -283,13 +277,13 @@ class Broker:
 
         The consignment that the rows came in, if any, hears when rows that have to wait leave their queues.
         """
-        expires = any_expires(batch.envelopes)
+        expires, deliveries = any_expires(batch.envelopes), self._deliveries
         for slot, rows in self._grouping.by_slot(offsets, slots, len(self._by_slot)):
             subscription = self._by_slot[slot]
             assert subscription is not None
             if expires:
-                rows = self._unexpired(subscription, batch, rows, now)
-            self._hand_over(subscription, batch, rows, source, outbox, now, consignment)
+                rows = deliveries.unexpired(subscription, batch, rows, now)
+            deliveries.hand_over(subscription, batch, rows, source, outbox, now, consignment)
 
     def _record_aliases(self, batch: Batch, attribute: str, now: int) -> None:
         texts = attribute_texts(batch, attribute)
@@ -312,116 +306,6 @@ class Broker:
             self.recorder.publishes(number, source.principal, now)
         batch.ids[:] = source.publisher.take(now, len(batch))
 
-    def _hand_over(
-        self,
-        subscription: Subscription,
-        batch: Batch,
-        rows: NDArray[np.int64],
-        source: Session | None,
-        outbox: Outbox,
-        now: int,
-        consignment: Consignment | None,
-    ) -> None:
-        """Deliver rows now if the subscriber keeps up, or let them wait."""
-        if not len(rows):
-            return
-        room = self._room(subscription)
-        if room >= len(rows):
-            self._deliver(subscription, batch, rows, outbox, now)
-            return
-        if room:
-            self._deliver(subscription, batch, rows[:room], outbox, now)
-            rows = rows[room:]
-        subscription.waiting.push(batch, rows, consignment, now)
-        self.recorder.queued(batch, rows, subscription.number, now)
-        if self._is_full(subscription):
-            self._overflow(subscription, source, outbox, now)
-
-    def _overflow(self, subscription: Subscription, source: Session | None, outbox: Outbox, now: int) -> None:
-        """A queue holds more than it may: do what its policy says."""
-        self._overflowed.add(subscription)
-        policy = subscription.policy
-        # Links are always read, or two full brokers could wait for each other: nobody there can be pushed back.
-        if policy is OverflowPolicy.DROP_OLDEST or (policy is OverflowPolicy.PUSH_BACK and source is None):
-            self._shed_oldest(subscription, now)
-        elif policy is OverflowPolicy.DISCONNECT or source is None:
-            outbox.closes.append(
-                (subscription.session.number, f"subscription {subscription.key!r} reads too slowly; its queue is full")
-            )
-        elif source.must_acknowledge:
-            # Its acknowledgements come over the connection that would be paused: two such sessions that publish to
-            # each other, or one that publishes to itself, would wait for ever.
-            outbox.closes.append(
-                (
-                    source.number,
-                    f"the queue of a subscription to {subscription.topic!r} is full and pushes back, and this session "
-                    "cannot be paused because it acknowledges messages of its own push-back subscriptions; "
-                    "publish over another connection",
-                )
-            )
-        else:
-            if not source.paused:
-                outbox.pauses.append(source.number)
-            source.pushed_back_by.add(subscription.number)
-            subscription.pushes_back.add(source.number)
-
-    def _unexpired(
-        self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], now: int
-    ) -> NDArray[np.int64]:
-        """The rows whose time has not passed; the others are shed, counted and recorded."""
-        expiry = batch.envelopes[rows, EXPIRY]
-        late = (expiry != 0) & (expiry <= now)
-        if not late.any():
-            return rows
-        expired = rows[late]
-        subscription.expired += len(expired)
-        self._shed_expired += len(expired)
-        self.recorder.shed(batch, expired, subscription.number, "expired", now)
-        fresh: NDArray[np.int64] = rows[~late]
-        return fresh
-
-    def _room(self, subscription: Subscription) -> int:
-        """How many messages may be written to a subscription now."""
-        if subscription.session.congested or subscription.waiting.messages:
-            return 0
-        if subscription.ack_mode is AckMode.AUTO:
-            return 2**62
-        return max(0, self.limits.unacknowledged - len(subscription.unacknowledged))
-
-    def _is_full(self, subscription: Subscription) -> bool:
-        waiting, together, limits = subscription.waiting, subscription.session.waiting, self.limits
-        return (
-            waiting.messages > limits.queue_messages
-            or waiting.bytes > limits.queue_bytes
-            or together.messages > limits.session_queue_messages
-            or together.bytes > limits.session_queue_bytes
-        )
-
-    def _shed_oldest(self, subscription: Subscription, now: int) -> None:
-        waiting, together, limits = subscription.waiting, subscription.session.waiting, self.limits
-        # What the other queues of the session leave of its share; the queue that grew beyond it pays.
-        messages = limits.session_queue_messages - together.messages + waiting.messages
-        bytes_ = limits.session_queue_bytes - together.bytes + waiting.bytes
-        for segment in waiting.shed(
-            max(0, min(limits.queue_messages, messages)), max(0, min(limits.queue_bytes, bytes_))
-        ):
-            subscription.shed += len(segment.rows)
-            self._shed_full += len(segment.rows)
-            self.recorder.shed(segment.batch, segment.rows, subscription.number, "queue full", now)
-
-    def _deliver(
-        self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], outbox: Outbox, now: int
-    ) -> None:
-        outbox.deliveries.append(Delivery(subscription, batch, rows))
-        subscription.delivered += len(rows)
-        self._delivered += len(rows)
-        self.recorder.delivered(batch, rows, subscription.number, now)
-        if subscription.ack_mode is not AckMode.AUTO:
-            heads, tails = batch.ids[rows, 0].tolist(), batch.ids[rows, 1].tolist()
-            subscription.unacknowledged.update(
-                dict.fromkeys(head << _WORD | tail for head, tail in zip(heads, tails, strict=True))
-            )
-
     # --- flow --------------------------------------------------------------------------------------------------------
 
     def congested(self, session: Session) -> None:
@@ -436,44 +320,12 @@ class Broker:
         for subscription in session.subscriptions.values():
             if left <= 0:
                 break
-            left -= self._drain(subscription, left, outbox, now)
+            left -= self._deliveries.drain(subscription, left, outbox, now)
         return outbox
 
     def has_waiting(self, session: Session) -> bool:
         """Whether `drained` would have more to hand out."""
-        return any(self._drainable(subscription) for subscription in session.subscriptions.values())
-
-    def _drainable(self, subscription: Subscription) -> int:
-        waiting = subscription.waiting.messages
-        if subscription.ack_mode is AckMode.AUTO:
-            return waiting
-        return min(waiting, max(0, self.limits.unacknowledged - len(subscription.unacknowledged)))
-
-    def _drain(self, subscription: Subscription, most: int, outbox: Outbox, now: int) -> int:
-        handed = 0
-        # Expired messages do not count: with nothing handed out, no acknowledgement would come to ask for the rest.
-        while (wanted := min(most - handed, self._drainable(subscription))) > 0:
-            for segment in subscription.waiting.pull(wanted):
-                rows = segment.rows
-                if any_expires(segment.batch.envelopes):
-                    rows = self._unexpired(subscription, segment.batch, rows, now)
-                if len(rows):
-                    self._deliver(subscription, segment.batch, rows, outbox, now)
-                    handed += len(rows)
-        # Half empty before publishers go on: they would be paused again at once otherwise.
-        waiting, limits = subscription.waiting, self.limits
-        if 2 * waiting.messages <= limits.queue_messages and 2 * waiting.bytes <= limits.queue_bytes:
-            self._release_publishers(subscription, outbox)
-        return handed
-
-    def _release_publishers(self, subscription: Subscription, outbox: Outbox) -> None:
-        for number in sorted(subscription.pushes_back):
-            session = self._sessions.get(number)
-            if session is not None:
-                session.pushed_back_by.discard(subscription.number)
-                if not session.paused:
-                    outbox.resumes.append(number)
-        subscription.pushes_back.clear()
+        return any(self._deliveries.drainable(subscription) for subscription in session.subscriptions.values())
 
     def pause_for_link(self, session: int, link: int, outbox: Outbox) -> None:
         """A link that a session publishes to is full: the session waits."""
@@ -501,37 +353,12 @@ class Broker:
         subscription = session.subscriptions.get(key)
         if subscription is None:
             raise BrokerError(f"acknowledgement for subscription {key!r}, which this session does not have")
-        wanted = head << _WORD | tail
-        if wanted not in subscription.unacknowledged:
-            raise BrokerError("acknowledgement of a message that does not wait for one; each counts once")
-        for done in self._settled(subscription, wanted):
-            del subscription.unacknowledged[done]
-            self._count_acknowledgement(subscription, done, positive, now)
+        self._deliveries.acknowledge(subscription, head, tail, positive, now)
         outbox = Outbox()
         if not session.congested:
             # The whole window: a client may wait for all of it before it acknowledges again.
-            self._drain(subscription, self.limits.unacknowledged, outbox, now)
+            self._deliveries.drain(subscription, self.limits.unacknowledged, outbox, now)
         return outbox
-
-    def _settled(self, subscription: Subscription, wanted: int) -> list[int]:
-        if subscription.ack_mode is AckMode.INDIVIDUAL:
-            return [wanted]
-        settled = []
-        for waiting in subscription.unacknowledged:
-            settled.append(waiting)
-            if waiting == wanted:
-                break
-        return settled
-
-    def _count_acknowledgement(self, subscription: Subscription, message: int, positive: bool, now: int) -> None:
-        if positive:
-            subscription.acknowledged += 1
-            self._acknowledged += 1
-        else:
-            subscription.refused += 1
-            self._refused += 1
-        head, tail = message >> _WORD, message & (2**_WORD - 1)
-        self.recorder.acknowledged(head, tail, subscription.number, positive, now)
 
     # --- what it holds -----------------------------------------------------------------------------------------------
 
@@ -541,7 +368,8 @@ class Broker:
 
     def take_overflowed(self) -> set[Subscription]:
         """The subscriptions whose queues were full since the last call, except those that have ended."""
-        taken, self._overflowed = self._overflowed, set()
+        deliveries = self._deliveries
+        taken, deliveries.overflowed = deliveries.overflowed, set()
         return taken
 
     def statistics(self) -> BrokerStatistics:
@@ -556,13 +384,13 @@ class Broker:
             unacknowledged_now=sum(len(each.unacknowledged) for each in subscriptions),
             paused_publishers_now=sum(session.paused for session in self._sessions.values()),
             accepted=self._accepted,
-            delivered=self._delivered,
+            delivered=self._deliveries.delivered,
             matched_nobody=self._matched_nobody,
-            shed_queue_full=self._shed_full,
-            shed_session_closed=self._shed_closed,
-            shed_expired=self._shed_expired,
-            acknowledged=self._acknowledged,
-            refused=self._refused,
+            shed_queue_full=self._deliveries.shed_full,
+            shed_session_closed=self._deliveries.shed_closed,
+            shed_expired=self._deliveries.shed_expired,
+            acknowledged=self._deliveries.acknowledged,
+            refused=self._deliveries.refused,
             ids_skewed=self._ids_skewed,
             resent=self._resent,
             publishers_away_now=self._assigning.away,

@@ -1,0 +1,235 @@
+"""Handing rows to subscriptions: at once, or later from their queues, with what is shed and acknowledged on the way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.broker.errors import BrokerError
+from postroad.broker.grouping import any_expires
+from postroad.broker.outbox import Delivery
+from postroad.broker.sessions import AckMode, OverflowPolicy
+from postroad.messages.columns import EXPIRY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from postroad.broker.consignments import Consignment
+    from postroad.broker.limits import Limits
+    from postroad.broker.outbox import Outbox
+    from postroad.broker.recording import Recorder
+    from postroad.broker.sessions import Session, Subscription
+    from postroad.messages import Batch
+
+__all__ = ["Deliveries"]
+
+_WORD = 64
+
+
+class Deliveries:
+    """What goes out to local subscribers.
+
+    Args:
+        limits: what may wait.
+        recorder: keeps the record.
+        sessions: by number, as the broker keeps them.
+
+    Attributes:
+        overflowed: the subscriptions whose queues were full lately.
+    """
+
+    def __init__(self, limits: Limits, recorder: Recorder, sessions: Mapping[int, Session]) -> None:
+        self._limits = limits
+        self._recorder = recorder
+        self._sessions = sessions
+        self.overflowed: set[Subscription] = set()
+        self.delivered = self.shed_full = self.shed_closed = self.shed_expired = 0
+        self.acknowledged = self.refused = 0
+
+    def hand_over(
+        self,
+        subscription: Subscription,
+        batch: Batch,
+        rows: NDArray[np.int64],
+        source: Session | None,
+        outbox: Outbox,
+        now: int,
+        consignment: Consignment | None,
+    ) -> None:
+        """Deliver rows now if the subscriber keeps up, or let them wait."""
+        if not len(rows):
+            return
+        room = self._room(subscription)
+        if room >= len(rows):
+            self._deliver(subscription, batch, rows, outbox, now)
+            return
+        if room:
+            self._deliver(subscription, batch, rows[:room], outbox, now)
+            rows = rows[room:]
+        subscription.waiting.push(batch, rows, consignment, now)
+        self._recorder.queued(batch, rows, subscription.number, now)
+        if self._is_full(subscription):
+            self._overflow(subscription, source, outbox, now)
+
+    def _overflow(self, subscription: Subscription, source: Session | None, outbox: Outbox, now: int) -> None:
+        """A queue holds more than it may: do what its policy says."""
+        self.overflowed.add(subscription)
+        policy = subscription.policy
+        # Links are always read, or two full brokers could wait for each other: nobody there can be pushed back.
+        if policy is OverflowPolicy.DROP_OLDEST or (policy is OverflowPolicy.PUSH_BACK and source is None):
+            self._shed_oldest(subscription, now)
+        elif policy is OverflowPolicy.DISCONNECT or source is None:
+            outbox.closes.append(
+                (subscription.session.number, f"subscription {subscription.key!r} reads too slowly; its queue is full")
+            )
+        elif source.must_acknowledge:
+            # Its acknowledgements come over the connection that would be paused: two such sessions that publish to
+            # each other, or one that publishes to itself, would wait for ever.
+            outbox.closes.append(
+                (
+                    source.number,
+                    f"the queue of a subscription to {subscription.topic!r} is full and pushes back, and this session "
+                    "cannot be paused because it acknowledges messages of its own push-back subscriptions; "
+                    "publish over another connection",
+                )
+            )
+        else:
+            if not source.paused:
+                outbox.pauses.append(source.number)
+            source.pushed_back_by.add(subscription.number)
+            subscription.pushes_back.add(source.number)
+
+    def unexpired(
+        self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], now: int
+    ) -> NDArray[np.int64]:
+        """The rows whose time has not passed; the others are shed, counted and recorded."""
+        expiry = batch.envelopes[rows, EXPIRY]
+        late = (expiry != 0) & (expiry <= now)
+        if not late.any():
+            return rows
+        expired = rows[late]
+        subscription.expired += len(expired)
+        self.shed_expired += len(expired)
+        self._recorder.shed(batch, expired, subscription.number, "expired", now)
+        fresh: NDArray[np.int64] = rows[~late]
+        return fresh
+
+    def _room(self, subscription: Subscription) -> int:
+        """How many messages may be written to a subscription now."""
+        if subscription.session.congested or subscription.waiting.messages:
+            return 0
+        if subscription.ack_mode is AckMode.AUTO:
+            return 2**62
+        return max(0, self._limits.unacknowledged - len(subscription.unacknowledged))
+
+    def _is_full(self, subscription: Subscription) -> bool:
+        waiting, together, limits = subscription.waiting, subscription.session.waiting, self._limits
+        return (
+            waiting.messages > limits.queue_messages
+            or waiting.bytes > limits.queue_bytes
+            or together.messages > limits.session_queue_messages
+            or together.bytes > limits.session_queue_bytes
+        )
+
+    def _shed_oldest(self, subscription: Subscription, now: int) -> None:
+        waiting, together, limits = subscription.waiting, subscription.session.waiting, self._limits
+        # What the other queues of the session leave of its share; the queue that grew beyond it pays.
+        messages = limits.session_queue_messages - together.messages + waiting.messages
+        bytes_ = limits.session_queue_bytes - together.bytes + waiting.bytes
+        for segment in waiting.shed(
+            max(0, min(limits.queue_messages, messages)), max(0, min(limits.queue_bytes, bytes_))
+        ):
+            subscription.shed += len(segment.rows)
+            self.shed_full += len(segment.rows)
+            self._recorder.shed(segment.batch, segment.rows, subscription.number, "queue full", now)
+
+    def _deliver(
+        self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], outbox: Outbox, now: int
+    ) -> None:
+        outbox.deliveries.append(Delivery(subscription, batch, rows))
+        subscription.delivered += len(rows)
+        self.delivered += len(rows)
+        self._recorder.delivered(batch, rows, subscription.number, now)
+        if subscription.ack_mode is not AckMode.AUTO:
+            heads, tails = batch.ids[rows, 0].tolist(), batch.ids[rows, 1].tolist()
+            subscription.unacknowledged.update(
+                dict.fromkeys(head << _WORD | tail for head, tail in zip(heads, tails, strict=True))
+            )
+
+    def drainable(self, subscription: Subscription) -> int:
+        """How many of those that wait its acknowledgements let through."""
+        waiting = subscription.waiting.messages
+        if subscription.ack_mode is AckMode.AUTO:
+            return waiting
+        return min(waiting, max(0, self._limits.unacknowledged - len(subscription.unacknowledged)))
+
+    def drain(self, subscription: Subscription, most: int, outbox: Outbox, now: int) -> int:
+        """Hand out what waited, up to so many; how many it was."""
+        handed = 0
+        # Expired messages do not count: with nothing handed out, no acknowledgement would come to ask for the rest.
+        while (wanted := min(most - handed, self.drainable(subscription))) > 0:
+            for segment in subscription.waiting.pull(wanted):
+                rows = segment.rows
+                if any_expires(segment.batch.envelopes):
+                    rows = self.unexpired(subscription, segment.batch, rows, now)
+                if len(rows):
+                    self._deliver(subscription, segment.batch, rows, outbox, now)
+                    handed += len(rows)
+        # Half empty before publishers go on: they would be paused again at once otherwise.
+        waiting, limits = subscription.waiting, self._limits
+        if 2 * waiting.messages <= limits.queue_messages and 2 * waiting.bytes <= limits.queue_bytes:
+            self.release_publishers(subscription, outbox)
+        return handed
+
+    def release_publishers(self, subscription: Subscription, outbox: Outbox) -> None:
+        """Those who were paused for this subscription go on, unless something else keeps them."""
+        for number in sorted(subscription.pushes_back):
+            session = self._sessions.get(number)
+            if session is not None:
+                session.pushed_back_by.discard(subscription.number)
+                if not session.paused:
+                    outbox.resumes.append(number)
+        subscription.pushes_back.clear()
+
+    def ended(self, subscription: Subscription, reason: str, outbox: Outbox, now: int) -> None:
+        """A subscription is over: what waited for it is shed, and who waited for it goes on."""
+        self.overflowed.discard(subscription)
+        for segment in subscription.waiting.shed(0, 0):
+            self.shed_closed += len(segment.rows)
+            self._recorder.shed(segment.batch, segment.rows, subscription.number, reason, now)
+        self.release_publishers(subscription, outbox)
+
+    def acknowledge(self, subscription: Subscription, head: int, tail: int, positive: bool, now: int) -> None:
+        """A client answers for a message; in mode `client`, for all earlier ones with it.
+
+        Raises:
+            BrokerError: the message does not wait for an acknowledgement.
+        """
+        wanted = head << _WORD | tail
+        if wanted not in subscription.unacknowledged:
+            raise BrokerError("acknowledgement of a message that does not wait for one; each counts once")
+        for done in self._settled(subscription, wanted):
+            del subscription.unacknowledged[done]
+            self._count_acknowledgement(subscription, done, positive, now)
+
+    def _settled(self, subscription: Subscription, wanted: int) -> list[int]:
+        if subscription.ack_mode is AckMode.INDIVIDUAL:
+            return [wanted]
+        settled = []
+        for waiting in subscription.unacknowledged:
+            settled.append(waiting)
+            if waiting == wanted:
+                break
+        return settled
+
+    def _count_acknowledgement(self, subscription: Subscription, message: int, positive: bool, now: int) -> None:
+        if positive:
+            subscription.acknowledged += 1
+            self.acknowledged += 1
+        else:
+            subscription.refused += 1
+            self.refused += 1
+        head, tail = message >> _WORD, message & (2**_WORD - 1)
+        self._recorder.acknowledged(head, tail, subscription.number, positive, now)
