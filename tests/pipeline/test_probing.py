@@ -37,10 +37,11 @@ SCALE = Scale(
 )
 
 
-@pytest.fixture(scope="module", params=["sealed", "bloom"])
+@pytest.fixture(scope="module", params=["sealed keys", "bloom keys", "sealed sets"])
 def trail(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder: Path = tmp_path_factory.mktemp(request.param) / "trail"
-    write_trail(folder, replace(SCALE, recorder=request.param))
+    recorder, forwarding = request.param.split()
+    folder: Path = tmp_path_factory.mktemp(f"{recorder}-{forwarding}") / "trail"
+    write_trail(folder, replace(SCALE, recorder=recorder, forwarding=forwarding))
     return folder
 
 

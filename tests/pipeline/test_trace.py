@@ -74,9 +74,10 @@ def test_ids_outside_the_range_are_told_so(spark: SparkSession, troubled: Path, 
     assert {found[id]["verdict"] for id in ids if id not in inside} == {trace_job.OUTSIDE_RANGE}
 
 
-def test_bulk_trace_of_filters_agrees_with_postroad_trace(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("forwarding", ["keys", "sets"])
+def test_bulk_trace_of_filters_agrees_with_postroad_trace(spark: SparkSession, tmp_path: Path, forwarding: str) -> None:
     trail = tmp_path / "trail"
-    write_trail(trail, replace(FILTERS, recorder="sealed"))
+    write_trail(trail, replace(FILTERS, recorder="sealed", forwarding=forwarding))
     ids = some_ids(trail, 60, seed=7)
     (tmp_path / "ids.txt").write_text("\n".join(map(text, ids)) + "\n")
     options = Options(trail, tmp_path / "out", more={"ids": tmp_path / "ids.txt"})

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from postroad.lab.trails.scale import Scale
     from postroad.tracking import Lists, Passages
 
     Ints = NDArray[np.int64]
@@ -28,7 +29,7 @@ BLOOM_SHAPE = TABLE_2["10K 99.999%"]
 _SETTINGS = HistorySettings()
 
 
-def filters_of(passages: Passages, broker: int, recorder: str, opened: int, sealed: int) -> Iterator[FilterSegment]:
+def filters_of(passages: Passages, broker: int, scale: Scale, opened: int, sealed: int) -> Iterator[FilterSegment]:
     """The filters of what passed a broker in a slice; one for each origin and kind of history, or more where full."""
     words = np.empty((len(passages.origin), 2), np.uint64)
     words[:, 0] = passages.publisher.astype(np.uint64) << np.uint64(32) | passages.origin.astype(np.uint64)
@@ -41,7 +42,9 @@ def filters_of(passages: Passages, broker: int, recorder: str, opened: int, seal
         (HistoryKind.PUBLISHED, rows[home], hashes[home]),
         (HistoryKind.ROUTED, came, hashes[came]),
         (HistoryKind.ARRIVED, came, _derived(hashes[came], passages.arrived_from[came])),
-        (HistoryKind.FORWARDED, *_listed(hashes, passages.next_hops)),
+        (HistoryKind.FORWARDED_SET, *_in_sets(hashes, passages.next_hops))
+        if scale.forwarding == "sets"
+        else (HistoryKind.FORWARDED, *_listed(hashes, passages.next_hops)),
         (HistoryKind.DELIVERED, *_listed(hashes, passages.subscribers)),
         (HistoryKind.ACKNOWLEDGED, *_listed(hashes, passages.acknowledged)),
     ]
@@ -53,7 +56,7 @@ def filters_of(passages: Passages, broker: int, recorder: str, opened: int, seal
         for start, end in zip(bounds, [*bounds[1:], len(row)][: len(bounds)], strict=True):
             name = HistoryName(int(kind), int(origins[start]), 0)
             times = passages.time[row[start:end]]
-            yield from _sealed(name, keys[start:end], times, recorder, opened, sealed)
+            yield from _sealed(name, keys[start:end], times, scale.recorder, opened, sealed)
 
 
 def _listed(hashes: Words, lists: Lists) -> tuple[Ints, Words]:
@@ -61,11 +64,24 @@ def _listed(hashes: Words, lists: Lists) -> tuple[Ints, Words]:
     return row, _derived(hashes[row], lists.numbers)
 
 
+def _in_sets(hashes: Words, lists: Lists) -> tuple[Ints, Words]:
+    """One key for all numbers of a list together: the mixed numbers are joined by exclusive or."""
+    row = np.flatnonzero(np.diff(lists.offsets))
+    if not len(row):
+        return row, hashes[:0]
+    joined = np.bitwise_xor.reduceat(_mixed(lists.numbers), lists.offsets[row])
+    return row, derived_keys(hashes[row] ^ joined ^ np.uint64(mix64(0)), 0)
+
+
+def _mixed(numbers: Ints) -> Words:
+    known, place = np.unique(numbers, return_inverse=True)
+    mixed: Words = np.array([mix64(int(number)) for number in known], np.uint64)[place]
+    return mixed
+
+
 def _derived(hashes: Words, numbers: Ints) -> Words:
     """The keys (id, number), of all pairs in one call: mix64(hash xor mix64(number))."""
-    known, place = np.unique(numbers, return_inverse=True)
-    mixed = np.array([mix64(int(number)) for number in known], np.uint64)
-    return derived_keys(hashes ^ mixed[place] ^ np.uint64(mix64(0)), 0) if len(known) else hashes
+    return derived_keys(hashes ^ _mixed(numbers) ^ np.uint64(mix64(0)), 0) if len(numbers) else hashes
 
 
 def _sealed(

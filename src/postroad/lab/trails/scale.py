@@ -9,6 +9,7 @@ from postroad.errors import PostroadError
 __all__ = ["RECORDERS", "Faults", "Scale"]
 
 RECORDERS = ("exact", "sealed", "bloom")
+FORWARDING = ("keys", "sets")
 
 # 2026-01-01, midnight UTC: a trail made twice from one seed is the same, so its hour cannot be that of the clock.
 DEFAULT_START = 1_767_225_600_000
@@ -60,6 +61,7 @@ class Scale:
         seconds: over which the messages are spread.
         seal_seconds: how often each broker seals and commits; a small number makes many small files.
         faults: what goes wrong.
+        forwarding: whether filters have a key for each neighbour that a message was handed to, or one for all.
     """
 
     brokers: int = 20
@@ -73,8 +75,11 @@ class Scale:
     seconds: int = 3_600
     seal_seconds: int = 60
     faults: Faults = Faults()
+    forwarding: str = "keys"
 
     def __post_init__(self) -> None:
+        if self.forwarding not in FORWARDING:
+            raise PostroadError(f"keys of what was handed on are one of {FORWARDING}, not {self.forwarding!r}")
         if self.recorder not in RECORDERS:
             raise PostroadError(f"there is no recorder {self.recorder!r} to imitate; choose one of {RECORDERS}")
         for name in ("brokers", "messages", "publishers", "subscribers", "interests", "seconds", "seal_seconds"):

@@ -138,7 +138,7 @@ class _Station:
 def _segments(traffic: Traffic, messages: Slice, passages: Passages, broker: int) -> list[Segment]:
     record: list[Segment] = [passages]
     if traffic.scale.recorder != "exact":
-        record = list(filters_of(passages, broker, traffic.scale.recorder, *traffic.scale.span(messages.part)))
+        record = list(filters_of(passages, broker, traffic.scale, *traffic.scale.span(messages.part)))
     found: list[Segment] = [
         *record,
         timings(traffic.scale, broker, messages.part),
