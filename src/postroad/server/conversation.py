@@ -21,6 +21,7 @@ from postroad.protocols.stomp import Version
 from postroad.protocols.stomp.identifying import CLOCK_RECEIPT, MESSAGE_ID_HEADER, SERVER_TIME_HEADER
 from postroad.server.heartbeats import HeartBeats
 from postroad.server.identified import CORRECTION_MS, TOKEN_BYTES, asks_for_ids, claimed_publisher, id_terms, no_id
+from postroad.server.receipts import Receipts
 from postroad.server.reservation import ReservationError
 from postroad.server.transactions import Transactions
 
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["OVERFLOW_HEADER", "Conversation", "Line", "Terms"]
 
 log = logging.getLogger("postroad.server")
-
-# On a RECEIPT: "false" when the message was accepted while its record could not be written.
-UNTRACKED = {"tracked": "false"}
 
 # The header of SUBSCRIBE that chooses what happens when the subscription's queue is full.
 OVERFLOW_HEADER = "overflow"
@@ -107,6 +105,7 @@ class Conversation:
         self._prefixes: dict[int, tuple[bytes, int | None]] = {}
         self._keys: dict[int, str] = {}
         self._transactions = Transactions()
+        self._receipts = Receipts(station, self._send)
         self._closed = False
         # A DISCONNECT has come: nothing that follows it counts.
         self._parting = False
@@ -236,41 +235,11 @@ class Conversation:
             if session.assigning is not None:
                 self._publish_identified(part, found.receipts[first:last], found.message_ids[first:last])
             elif self._accept(part) and found.asks_receipts:
-                self._confirm(part, found.receipts[first:last])
+                self._receipts.messages(part, found.receipts[first:last], self.version)
         except (BrokerError, NumbersExhaustedError, ReservationError) as error:
             # No defect: without a number of its own on disk, a publisher's ids could be another one's.
             log.error("publisher refused", extra={**self._who(), "reason": str(error)})
             self._fail(f"SEND: {error}")
-
-    def _confirm(self, batch: Batch, receipts: Columns) -> None:
-        if not (receipts[:, 0] >= 0).any():
-            return
-        tracking = self._station.tracking
-        if tracking is not None and tracking.trouble:
-            self._send(self._untracked(batch, receipts))
-            return
-        confirmed = stomp.render_receipts(batch, np.ascontiguousarray(receipts), np.arange(len(batch)))
-        if tracking is None or not tracking.waits:
-            self._send(confirmed.data)
-        else:
-            self._reply(confirmed.tobytes(), self._untracked(batch, receipts))
-
-    def _untracked(self, batch: Batch, receipts: Columns) -> bytes:
-        """Receipts that say: what was accepted may be missing on record, because the record cannot be written now."""
-        frames = []
-        for row in np.flatnonzero(receipts[:, 0] >= 0).tolist():
-            receipt = batch.buffer[receipts[row, 0] : receipts[row, 1]].tobytes()
-            headers = {MESSAGE_ID_HEADER: str(batch.message(row).id), **UNTRACKED}
-            frames.append(stomp.receipt_frame(receipt, self.version, headers))
-        return b"".join(frames)
-
-    def _reply(self, safe: bytes, unsafe: bytes) -> None:
-        """Send a receipt once what it confirms is safe, or the other one if it will not be."""
-        tracking = self._station.tracking
-        if tracking is None or not tracking.waits:
-            self._send(safe)
-        else:
-            tracking.when_safe(lambda is_safe: self._send(safe if is_safe else unsafe))
 
     def _publish_identified(self, batch: Batch, receipts: Columns, message_ids: Columns) -> None:
         """Publish what has its ids already, up to the first message whose id is not one or may not be."""
@@ -284,7 +253,7 @@ class Conversation:
         if admission.end < len(batch):
             refusal = admission.refusal
             batch = batch.take(np.arange(admission.end))
-        self._confirm(batch, receipts[: admission.end])
+        self._receipts.messages(batch, receipts[: admission.end], self.version)
         if refusal is not None:
             self._fail(f"SEND: {refusal}")
 
@@ -338,24 +307,14 @@ class Conversation:
             self._fail(str(error), event.receipt)
             return
         if event.receipt is not None and not isinstance(event, stomp.ProtocolError | stomp.Connect):
-            self._receipt(event, event.receipt, headers)
+            self._receipts.control(event, event.receipt, headers, self.version)
         if isinstance(event, stomp.Disconnect):
             self._part()
-
-    def _receipt(self, event: stomp.Event, receipt: bytes, headers: dict[str, str]) -> None:
-        untracked = {**headers, **UNTRACKED} if isinstance(event, stomp.Commit) else headers
-        self._reply(
-            stomp.receipt_frame(receipt, self.version, headers), stomp.receipt_frame(receipt, self.version, untracked)
-        )
 
     def _part(self) -> None:
         """The client takes its leave; receipts that still wait go first."""
         self._parting = True
-        tracking = self._station.tracking
-        if tracking is not None and tracking.waits:
-            tracking.when_safe(lambda _: self._close_for_good())
-        else:
-            self._close_for_good()
+        self._receipts.after_all(self._close_for_good)
 
     def _close_for_good(self) -> None:
         if not self._closed:
