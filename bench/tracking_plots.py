@@ -1,65 +1,104 @@
-"""The pictures of docs/tracking.md: what recorders write in the paper's scenario, and latency with each of them."""
+"""The pictures of docs/tracking.md: the paper's Figures 3 to 5 beside ours, from what `scripts/bench tracking` saved."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-from bench.tracked_broker import recorders_compared
-from bench.tracking_scenario import paper_scenario
-
-if TYPE_CHECKING:
-    from bench.tracking_scenario import Written
+from bench.paper_table import INTERVALS, LOG_INTERVALS
 
 FOLDER = Path("docs/img")
-COLOURS = {"log": "#999999", "bloom": "#c46a1b", "sealed": "#1b6ac4"}
-_WIDTH = 0.38
+COLOURS = {"paper": "#b5b5b5", "log": "#555555", "exact": "#2a8f4f", "bloom": "#c46a1b", "sealed": "#1b6ac4"}
+LABELS = {"paper": "the paper's ASYNC and BF, computed anew"}
+# What the paper's text says of its Figure 3, by the first and last place that it says it of.
+WORDS = (
+    (0, 0, "paper: at a severe\ndisadvantage"),
+    (1, 2, "paper:\nas NULL"),
+    (3, 7, "paper: only slight overhead over NULL"),
+    (8, 19, "paper: no significant overhead over NULL"),
+)
+PLACES = [("log", limit, seconds) for limit, some in LOG_INTERVALS.items() for seconds in some] + [
+    ("bloom", row, seconds) for row, some in INTERVALS.items() for seconds in some
+]
+_WIDTH = 0.27
 
 
-def storage(found: list[Written], path: Path) -> None:
-    """Disk forces, and bytes per message raw and compressed, as the paper's Figures 4 and 5 have them."""
+class Bar(NamedTuple):
+    """One bar."""
+
+    who: str
+    row: str
+    interval_s: int
+    height: float
+
+
+def stored(results: dict[str, Any], column: int) -> list[Bar]:
+    """A column of the table of the virtual scenario; the paper's strategies are one series."""
+    return [
+        Bar("paper" if row[0] in ("ASYNC", "BF") else row[0], row[1], row[2], row[column])
+        for row in results["stored_rows"]
+    ]
+
+
+def live(results: dict[str, Any], figure: str) -> list[Bar]:
+    """A figure of the live scenario."""
+    found = []
+    for name, figures in results["live_rows"].items():
+        who, *row, seconds = name.split()
+        found.append(Bar(who, " ".join(row), int(seconds), figures[figure]))
+    return found
+
+
+def draw(panel: Any, bars: list[Bar], title: str) -> None:
+    """Bars of one row and interval side by side."""
+    drawn = set()
+    for place, (_, row, seconds) in enumerate(PLACES):
+        here = [bar for bar in bars if (bar.row, bar.interval_s) == (row, seconds)]
+        for turn, bar in enumerate(sorted(here, key=lambda one: list(COLOURS).index(one.who))):
+            label = "" if bar.who in drawn else LABELS.get(bar.who, bar.who)
+            drawn.add(bar.who)
+            at = place + (turn - (len(here) - 1) / 2) * _WIDTH
+            panel.bar(at, bar.height, _WIDTH, color=COLOURS[bar.who], label=label or "_")
+    panel.set_yscale("log")
+    panel.yaxis.set_major_formatter("{x:g}")
+    panel.set_ylabel(title)
+    panel.grid(axis="y", alpha=0.3)
+    panel.set_xlim(-0.7, len(PLACES) - 0.3)
+
+
+def name_places(panel: Any) -> None:
+    panel.set_xticks(range(len(PLACES)), [f"{row}, {seconds} s" for _, row, seconds in PLACES], rotation=60, ha="right")
+
+
+def figure_3(results: dict[str, Any], path: Path) -> None:
+    """Latency, and the disk forces that the paper explains it by."""
     from matplotlib import pyplot
 
-    places = list(dict.fromkeys((one.row, one.interval_s) for one in found))
-    figure, panels = pyplot.subplots(3, 1, figsize=(9, 7), sharex=True)
-    panels_of = (
-        ("forces_per_s", "disk forces/s"),
-        ("raw_bytes", "bytes/message (Fig. 4)"),
-        ("compressed_bytes", "compressed (Fig. 5)"),
-    )
-    for panel, (name, title) in zip(panels, panels_of, strict=True):
-        for shift, recorder in ((0.0, "log"), (-_WIDTH / 2, "bloom"), (_WIDTH / 2, "sealed")):
-            some = [one for one in found if one.recorder == recorder]
-            at = [places.index((one.row, one.interval_s)) + shift for one in some]
-            heights = [getattr(one, name) for one in some]
-            panel.bar(at, heights, _WIDTH, color=COLOURS[recorder], label=recorder)
-        panel.set_yscale("log")
-        panel.minorticks_off()
-        panel.set_ylabel(title)
-        panel.grid(axis="y", alpha=0.3)
-    panels[0].legend(ncols=3)
-    panels[-1].set_xticks(
-        range(len(places)), [f"{row}, {seconds} s" for row, seconds in places], rotation=60, ha="right"
-    )
+    figure, (upper, lower) = pyplot.subplots(2, 1, figsize=(9, 6), sharex=True)
+    draw(upper, live(results, "p50_ratio"), "median latency, live, over that of none")
+    upper.axhline(1.0, color="black", linewidth=0.8)
+    top = upper.get_ylim()[1]
+    upper.set_ylim(top=top * 2)
+    for first, last, words in WORDS:
+        upper.text((first + last) / 2, top * 1.05, words, ha="center", va="bottom", fontsize=7, style="italic")
+        upper.axvspan(first - 0.5, last + 0.5, color="black", alpha=0.03 if first in (0, 3) else 0.07, linewidth=0)
+    draw(lower, [bar for bar in stored(results, 3) if bar.who == "paper"] + live(results, "commits_per_s"), "forces/s")
+    lower.legend(ncols=5, fontsize=7, loc="upper right")
+    name_places(lower)
     _save(figure, path)
 
 
-def latency(recorders: dict[str, dict[str, float]], path: Path) -> None:
-    """Latency of a broker with each recorder, as the paper's Figure 3 has it for its strategies."""
+def figure_of_bytes(results: dict[str, Any], column: int, title: str, path: Path) -> None:
+    """Bytes per message, before or after compression."""
     from matplotlib import pyplot
 
-    figure, panel = pyplot.subplots(figsize=(6, 3))
-    for shift, name, colour in ((-_WIDTH / 2, "p50_ms", "#1b6ac4"), (_WIDTH / 2, "p99_ms", "#c46a1b")):
-        at = [place + shift for place in range(len(recorders))]
-        panel.bar(at, [one[name] for one in recorders.values()], _WIDTH, color=colour, label=name.removesuffix("_ms"))
-    panel.set_xticks(range(len(recorders)), list(recorders))
-    panel.set_yscale("log")
-    panel.minorticks_off()
-    panel.set_ylabel("latency, ms (Fig. 3)")
-    panel.grid(axis="y", alpha=0.3)
-    panel.legend()
+    figure, panel = pyplot.subplots(figsize=(9, 3.6))
+    draw(panel, stored(results, column), title)
+    panel.legend(ncols=5, fontsize=7, loc="upper right")
+    name_places(panel)
     _save(figure, path)
 
 
@@ -72,8 +111,8 @@ def _save(figure: Any, path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench tracking_plots", description=__doc__)
-    parser.add_argument("--seconds", type=int, default=120, help="of virtual time in the paper's scenario")
-    parser.add_argument("--rounds", type=int, default=3, help="of the comparison of brokers; 0 leaves it out")
+    parser.add_argument("results", type=Path, help="what `scripts/bench tracking --save FILE` wrote")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="for the pictures (default %(default)s)")
     chosen = parser.parse_args()
     try:
         import matplotlib as mpl
@@ -82,9 +121,10 @@ def main() -> None:
     mpl.use("svg")
     # Text stays text, and the same figures give the same file.
     mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "postroad", "font.size": 8})
-    storage(paper_scenario(chosen.seconds), FOLDER / "tracking-storage.svg")
-    if chosen.rounds:
-        latency(recorders_compared(chosen.rounds, 4.0)["recorders"], FOLDER / "tracking-latency.svg")
+    results = json.loads(chosen.results.read_text())
+    figure_3(results, chosen.folder / "tracking-figure-3.svg")
+    figure_of_bytes(results, 4, "bytes per message", chosen.folder / "tracking-figure-4.svg")
+    figure_of_bytes(results, 5, "bytes per message, compressed", chosen.folder / "tracking-figure-5.svg")
 
 
 if __name__ == "__main__":

@@ -5,39 +5,42 @@ Only the publisher's history counts, as in the paper. A *force* is a job that ha
 
 from __future__ import annotations
 
+import io
 import zlib
-from time import process_time_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from pyarrow import parquet
 
+from bench.paper_strategies import strategies
+from bench.paper_table import EFFECTIVE, INTERVALS, LIMITS, LOG_INTERVALS
 from postroad.filters import TABLE_2, Shape
 from postroad.messages import Batch
-from postroad.tracking import BloomRecorder, FilterSegment, HistorySettings, LogRecorder, LogRecords, SealedRecorder
+from postroad.tracking import (
+    BloomRecorder,
+    ExactRecorder,
+    FilterSegment,
+    HistorySettings,
+    LogRecorder,
+    LogRecords,
+    Passages,
+    SealedRecorder,
+)
+from postroad.trail import tabulate
+from postroad.trail.files import render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from bench.paper_strategies import Kept
     from postroad.tracking import Segment, TrackingRecorder
 
-__all__ = ["Written", "paper_scenario", "recorder_costs"]
+__all__ = ["Written", "paper_scenario", "paper_strategies"]
 
 PUBLISHERS, PER_PUBLISHER = 200, 25
 BROKER, START = 1, 1_700_000_000_000
 # A broker reads its sockets some times a millisecond under this load; tens of ids come together.
 STEP_MS = 4
-EFFECTIVE = {"99.999%": 1e-5, "99%": 1e-2, "95%": 5e-2}
-LIMITS = {"10K": 10_000, "135K": 135_000}
-# The paper's persistence intervals, in seconds, by row of Table 2; the log has one per memory limit.
-INTERVALS = {
-    "10K 99.999%": (1,),
-    "10K 99%": (1, 2),
-    "10K 95%": (1, 2),
-    "135K 99.999%": (1, 2, 8),
-    "135K 99%": (1, 2, 8, 18),
-    "135K 95%": (1, 2, 8, 18, 27),
-}
-LOG_INTERVALS = {"10K": (1,), "135K": (1, 2)}
 
 
 class Written(NamedTuple):
@@ -76,29 +79,57 @@ def traffic(seconds: int, seed: int = 1, rate: int = PUBLISHERS * PER_PUBLISHER)
         begin = end
 
 
-def _bytes_of(segment: Segment) -> bytes:
+class Size(NamedTuple):
+    """Bytes, plain and compressed."""
+
+    raw: int
+    compressed: int
+
+
+def _size_of(segment: Segment) -> Size | None:
+    """What a segment takes on disk; None for what is not about messages."""
     if isinstance(segment, FilterSegment):
-        return segment.data + segment.singles.tobytes()
+        return _packed(segment.data + segment.singles.tobytes())
     if isinstance(segment, LogRecords):
         heads = (segment.publisher << 32 | segment.origin).astype(">u8")
         tails = (segment.time << 16 | segment.counter).astype(">u8")
-        return np.stack([heads, tails], axis=1).tobytes()
-    return b""
+        return _packed(np.stack([heads, tails], axis=1).tobytes())
+    if isinstance(segment, Passages):
+        return _size_of_passages(segment)
+    return None
 
 
-def run(recorder: TrackingRecorder, seconds: int, capacity: int) -> tuple[float, float, float, float]:
+def _packed(data: bytes) -> Size:
+    return Size(len(data), len(zlib.compress(data)))
+
+
+def _size_of_passages(segment: Passages) -> Size:
+    """The columns of its file, as encoded and as compressed; without the footer, which the others lack here too."""
+    footer = parquet.read_metadata(io.BytesIO(render("passages", BROKER, tabulate([segment])["passages"])))
+    groups = [footer.row_group(place) for place in range(footer.num_row_groups)]
+    columns = [group.column(place) for group in groups for place in range(group.num_columns)]
+    return Size(
+        sum(column.total_uncompressed_size for column in columns),
+        sum(column.total_compressed_size for column in columns),
+    )
+
+
+def run(
+    recorder: TrackingRecorder, arrivals: Sequence[tuple[int, Batch]], capacity: int
+) -> tuple[float, float, float, float]:
     """Forces per second, raw and compressed bytes per message, and how full the stored buffers were."""
     forces = raw = packed = messages = 0
-    for now, batch in traffic(seconds):
+    for now, batch in arrivals:
         for job in recorder.due(now):
-            data = [piece for piece in map(_bytes_of, job.make()) if piece]
+            sizes = [size for size in map(_size_of, job.make()) if size is not None]
             recorder.release(job.number)
-            forces += bool(data)
-            raw += sum(map(len, data))
-            packed += sum(len(zlib.compress(piece)) for piece in data)
+            forces += bool(sizes)
+            raw += sum(size.raw for size in sizes)
+            packed += sum(size.compressed for size in sizes)
         recorder.accepted(batch, now)
         messages += len(batch)
     stored = messages - recorder.statistics().open_entries
+    seconds = (arrivals[-1][0] - START) / 1_000
     return forces / seconds, raw / stored, packed / stored, stored / max(1, forces) / capacity
 
 
@@ -110,44 +141,33 @@ def _settings(row: str, interval: int, shape: Shape) -> HistorySettings:
 
 
 def paper_scenario(seconds: int = 60) -> list[Written]:
-    """Every row and interval of the paper, for the log, fixed Bloom filters, and filters sized at the seal."""
+    """Every row and interval of the paper, for the log, fixed Bloom filters, and filters sized at the seal.
+
+    The exact record has the rows of the log, and its capacity counts as that of the log. Of the smaller limit it can
+    make no use: its book reserves 16 KiB before the first message.
+    """
     found = []
+    arrivals = list(traffic(seconds))
     for limit, intervals in LOG_INTERVALS.items():
         for interval in intervals:
+            capacity = LIMITS[limit] // 16
             chosen = HistorySettings(interval=interval * 1_000, budget=LIMITS[limit])
             log = LogRecorder(BROKER, chosen, START)
-            found.append(Written("log", limit, interval, *run(log, seconds, LIMITS[limit] // 16)))
+            found.append(Written("log", limit, interval, *run(log, arrivals, capacity)))
+            if limit != "10K":
+                exact = ExactRecorder(BROKER, START, interval * 1_000, LIMITS[limit])
+                found.append(Written("exact", limit, interval, *run(exact, arrivals, capacity)))
     for row, shape in TABLE_2.items():
         for interval in INTERVALS[row]:
             for name, kind in (("bloom", BloomRecorder), ("sealed", SealedRecorder)):
                 recorder = kind(BROKER, _settings(row, interval, shape), START)
-                found.append(Written(name, row, interval, *run(recorder, seconds, shape.n)))
+                found.append(Written(name, row, interval, *run(recorder, arrivals, shape.n)))
     return found
 
 
-def recorder_costs(batch: int = 1_000, messages: int = 200_000, rounds: int = 5) -> dict[str, Any]:
-    """Processor time per message, accepted and delivered once: what a recorder adds on the loop."""
-    blank = Batch.build([("t",)])
-    rows = np.arange(batch)
-    none = np.zeros(batch, np.int64)
-    batches = []
-    for number in range(messages // batch):
-        ids = np.empty((batch, 2), np.uint64)
-        ids[:, 0] = 7 << 32 | BROKER
-        ids[:, 1] = ((START + number) << 16) + np.arange(batch)
-        batches.append(Batch(blank.buffer, blank.spans[none], ids, blank.envelopes[none]))
-    kinds: dict[str, type[LogRecorder] | type[BloomRecorder] | type[SealedRecorder]] = {
-        "log": LogRecorder,
-        "bloom": BloomRecorder,
-        "sealed": SealedRecorder,
-    }
-    spent: dict[str, list[int]] = {name: [] for name in kinds}
-    for _ in range(rounds):
-        for name, kind in kinds.items():
-            recorder = kind(BROKER, HistorySettings(), START)
-            begun = process_time_ns()
-            for number, one in enumerate(batches):
-                recorder.accepted(one, START + number)
-                recorder.delivered(one, rows, 1, START + number)
-            spent[name].append(process_time_ns() - begun)
-    return {f"{name}_told_ns": round(min(times) / messages, 1) for name, times in spent.items()}
+def paper_strategies(seconds: int = 60) -> list[Kept]:
+    """What the paper's own strategies store of the same traffic; 30 s or more, for its longest interval."""
+    ids = np.concatenate([batch.ids for _, batch in traffic(seconds)])
+    order = np.argsort(ids[:, 1], kind="stable")
+    texts = ids[order].astype(">u8").view(np.uint8)
+    return strategies(texts, (ids[order, 1] >> np.uint64(16)).astype(np.int64) - START)

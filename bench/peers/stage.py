@@ -24,7 +24,7 @@ __all__ = ["PROGRAM", "Stage", "main"]
 PROGRAM = "from bench.peers.stage import main; main()"
 # A broker looks for full buffers four times a second, which the paper's small ones would not keep to: at 5,000
 # messages/s the log fills 20,000 bytes in an eighth of a second.
-LOOK_SECONDS = 0.02
+LOOK_SECONDS = 0.05
 # How often the memory of the recorder is looked at.
 SAMPLE_SECONDS = 0.05
 # Tables that hold what happened to messages; the others name subscribers, sample times and so on.

@@ -21,8 +21,9 @@ def test_log_forces_the_disk_four_times_as_often_as_a_filter_of_the_same_memory(
     log = LogRecorder(BROKER, HistorySettings(interval=1_000, budget=10_000), START)
     shape = TABLE_2["10K 99.999%"]
     bloom = BloomRecorder(BROKER, HistorySettings(interval=1_000, linger=0, shape=shape), START)
-    log_forces, log_bytes, _, _ = run(log, SECONDS, 625)
-    bloom_forces, bloom_bytes, _, _ = run(bloom, SECONDS, shape.n)
+    arrivals = list(traffic(SECONDS))
+    log_forces, log_bytes, _, _ = run(log, arrivals, 625)
+    bloom_forces, bloom_bytes, _, _ = run(bloom, arrivals, shape.n)
     assert 7 < log_forces <= 8
     assert 1.5 <= bloom_forces <= 2
     assert log_bytes == 16
