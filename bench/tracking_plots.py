@@ -1,4 +1,4 @@
-"""The pictures of docs/tracking.md: the paper's Figures 3 to 5 beside ours, from what `scripts/bench tracking` saved."""
+"""The pictures of docs/tracking.md: the paper's Figures 3 to 5 beside ours, from what `bench tracking` saved."""
 
 from __future__ import annotations
 

@@ -35,10 +35,10 @@ async def serve(port: int, data: str, tracking: str) -> None:
     import msgspec
 
     from postroad.server import BrokerConfig, Service
-    from postroad.server.memory import keep_freed_memory
+    from postroad.server.running import tune_process
     from postroad.server.tracking import TrackingConfig
 
-    keep_freed_memory()  # as the program does
+    tune_process()  # as the program does
     settings = msgspec.json.decode(tracking, type=TrackingConfig)
     service = Service(BrokerConfig(port=port, data=data, tracking=settings))
     await service.start()

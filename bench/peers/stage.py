@@ -142,9 +142,9 @@ def stored(trail: Path) -> dict[str, Any]:
 async def perform() -> None:
     """Answer the lines of the standard input until it ends."""
     from postroad.server import keeping
-    from postroad.server.memory import keep_freed_memory
+    from postroad.server.running import tune_process
 
-    keep_freed_memory()  # as the program does
+    tune_process()  # as the program does
     keeping.LOOK_SECONDS = LOOK_SECONDS
     forces = Forces()
     forces.install()

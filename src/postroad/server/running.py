@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from postroad.server.config import BrokerConfig
 
-__all__ = ["run_broker"]
+__all__ = ["run_broker", "tune_process"]
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # What a shell shows for a process that a signal ended.
@@ -25,6 +25,12 @@ _ENDED_BY_SIGNAL = 128
 # The longest that the thread that writes the record may keep the interpreter from the loop. Python's own 5 ms would be
 # a pause of thousands of messages, at each of the loop's system calls.
 SWITCH_SECONDS = 0.0005
+
+
+def tune_process() -> None:
+    """What suits a process that runs a broker, however it was started: for memory, and for its threads."""
+    keep_freed_memory()
+    sys.setswitchinterval(SWITCH_SECONDS)
 
 
 def run_broker(config: BrokerConfig, started: Callable[[Service], None] | None = None) -> int:
@@ -41,8 +47,7 @@ def run_broker(config: BrokerConfig, started: Callable[[Service], None] | None =
     """
     check_extras(config)
     log_to_stderr(config.log_level)
-    keep_freed_memory()
-    sys.setswitchinterval(SWITCH_SECONDS)
+    tune_process()
     with asyncio.Runner(loop_factory=loop_factory(config)) as runner:
         return runner.run(_serve(config, started))
 
