@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 from bench.helpers import helping
 from bench.paper_table import BASE, Setup, setups
@@ -11,6 +13,9 @@ from bench.scene import HEADING, Shown, _against_base, _with_base
 from bench.scene_load import PUBLISHERS, SUBSCRIBERS, TOPICS, Clients, plan
 
 from tests.bench.relays import Forgetful, relaying
+
+# Kernels are compiled now, where they are not yet, and not within the time that a test has.
+importlib.import_module("postroad.server")
 
 SMALL = plan(publishers=4, subscribers=8, topics=10)
 
