@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from postroad.errors import LimitError
 from postroad.filters import FilterError, RibbonFilter, limit_bits, mix64, rate_for, ribbon_bits
-from postroad.filters.ribbon import MAX_RIBBON_KEYS, WIDTH
+from postroad.filters.ribbon import MAX_RIBBON_KEYS
+from postroad.filters.solving import WIDTH, eliminated, mixed_keys, solved
 
 words = st.integers(0, 2**64 - 1)
 key_lists = st.lists(words, max_size=300).map(lambda keys: np.array(keys, np.uint64))
@@ -38,6 +39,61 @@ def slow_contains(made: RibbonFilter, key: int) -> bool:
                 word_at = int(made.words[base + 2 * column + inside // 64])
                 total ^= (word_at >> inside % 64 & 1) << column
     return total == print_ & ((1 << wide) - 1)
+
+
+def slow_solution(made: RibbonFilter, keys: list[int]) -> list[int] | None:
+    """The words by plain elimination over whole numbers; what no equation needs is 0. None if they contradict."""
+    rows: dict[int, tuple[int, int]] = {}
+    for key in keys:
+        word = mix64(key ^ mix64(made.seed))
+        low, high = word * K1 & MASK, word * K2 & MASK
+        picks = ((high ^ high >> 32) << 64 | (low ^ low >> 32) | 1) << (
+            (word >> 32) * (made.blocks * WIDTH - 127) >> 32
+        )
+        print_ = ((word * K3 & MASK) >> 32) & ((2 << made.columns) - 1)
+        while picks and (row := (picks & -picks).bit_length() - 1) in rows:
+            picks, print_ = picks ^ rows[row][0], print_ ^ rows[row][1]
+        if picks:
+            rows[row] = (picks, print_)
+        elif print_:
+            return None
+    solution = [0] * (made.blocks * WIDTH)
+    for row in sorted(rows, reverse=True):
+        picks, solution[row] = rows[row]
+        for index in range(row + 1, min(row + WIDTH, len(solution))):
+            solution[row] ^= solution[index] * (picks >> index & 1)
+    return [
+        sum((solution[first + bit] >> column & 1) << bit for bit in range(64))
+        for block in range(made.blocks)
+        for column in range(made.columns + (block >= made.short))
+        for first in (block * WIDTH, block * WIDTH + 64)
+    ]
+
+
+@given(key_lists, rates)
+@settings(max_examples=30)
+def test_filter_is_the_solution_that_plain_elimination_finds(keys: np.ndarray, rate: float) -> None:
+    made = RibbonFilter.build(keys, rate)
+    assert made.words.tolist() == slow_solution(made, keys.tolist())
+
+
+@pytest.mark.parametrize(("n", "rate"), [(2_500, 5e-6), (2_500, 2.0**-29), (1_800, 0.4)])
+def test_thousands_of_keys_give_the_solution_that_plain_elimination_finds(n: int, rate: float) -> None:
+    keys = np.random.default_rng(n).integers(0, 2**64, n, np.uint64)
+    made = RibbonFilter.build(keys, rate)
+    assert made.words.tolist() == slow_solution(made, keys.tolist())
+
+
+def test_equations_that_contradict_each_other_are_found_out() -> None:
+    outcomes = set()
+    for n in range(100, 140):
+        keys = np.random.default_rng(n).integers(0, 2**64, n, np.uint64)
+        made = RibbonFilter(np.zeros(0, np.uint64), columns=9, blocks=1, short=0, seed=3)
+        system = eliminated(mixed_keys(keys, mix64(3), 1), 1, WIDTH, 10)
+        wanted = slow_solution(made, keys.tolist())
+        outcomes.add(wanted is None)
+        assert wanted == (None if system is None else solved(system, 9, 0, 20).tolist())
+    assert outcomes == {True, False}
 
 
 @given(key_lists, rates)

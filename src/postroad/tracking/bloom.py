@@ -14,7 +14,7 @@ from postroad.filters import count_ones
 from postroad.tracking.histories import HistoryRecorder
 from postroad.tracking.intake import PIECE, take_bits
 from postroad.tracking.probing import evidence_of
-from postroad.tracking.sealed import Made, segment_of
+from postroad.tracking.sealing import Made, segment_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from postroad.filters import Shape
     from postroad.messages import MessageId
     from postroad.tracking.contract import Rows
-    from postroad.tracking.findings import Findings
     from postroad.tracking.history import History
+    from postroad.tracking.probing import Evidence
     from postroad.tracking.segments import FilterSegment, Segment
     from postroad.tracking.settings import HistorySettings
 
@@ -79,20 +79,15 @@ class BloomRecorder(HistoryRecorder):
         while len(self._open) > most:
             self._seal_largest(1)
 
-    def _ready(self, now: int, force: bool) -> bool:
-        settings = self.settings
-        self._seal_old(now, 0 if force else max(settings.interval, settings.hold))
-        waited = now - self._handed_over
-        return (
-            force
-            or waited >= settings.interval
-            or now - self._oldest(now) >= settings.interval
-            or bool(self._sealed and waited >= settings.linger)
-            or 8 * self._words * len(self._sealed) > settings.budget
-        )
+    @property
+    def _longest_open(self) -> int:
+        return max(self.settings.interval, self.settings.hold)
 
-    def _hand_over(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
-        histories, self._sealed = self._sealed, []
+    def _is_pressed(self, now: int) -> bool:
+        settings = self.settings
+        return now - self._oldest(now) >= settings.interval or 8 * self._words * len(self._sealed) > settings.budget
+
+    def _hand_over_sealed(self, number: int, histories: list[History], now: int) -> Callable[[], list[Segment]]:
         interval, linger = self.settings.interval, self.settings.linger
         if self.settings.hold > interval:
             for history in self._open.values():
@@ -112,14 +107,12 @@ class BloomRecorder(HistoryRecorder):
         entries = sum(history.entries for history in self._open.values())
         return len(self._open), entries, 8 * self._words * filters, self._singles, self._early_seals
 
-    def findings(self, identity: MessageId, now: int) -> Findings:
+    def _evidence(
+        self, identity: MessageId, neighbours: tuple[int, ...], subscribers: tuple[int, ...], now: int
+    ) -> Evidence:
         """What the open filters say, and those that are not released."""
-        self._settle(now)
-        skew, shape = self.settings.skew, self.settings.shape
-        neighbours = self.chronicle.neighbours.between(identity.time - skew, now)
-        subscribers = self.chronicle.subscribers.between(identity.time - skew, now)
         handed = [history for histories in self._handed.values() for history in histories]
         histories = [*self._open.values(), *self._sealed, *handed]
+        shape = self.settings.shape
         segments = (_segment(one, shape, now) for one in histories if one.name.origin == identity.broker)
-        evidence = evidence_of(segments, identity, neighbours, subscribers)
-        return evidence.findings(self.broker, self.chronicle.drops(identity.head, identity.tail))
+        return evidence_of(segments, identity, neighbours, subscribers)

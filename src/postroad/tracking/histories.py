@@ -14,10 +14,15 @@ from postroad.tracking.keeping import KeepingRecorder
 from postroad.tracking.segments import HistoryKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
-    from postroad.messages import Batch
+    from postroad.messages import Batch, MessageId
     from postroad.tracking.contract import Rows
+    from postroad.tracking.findings import Findings
+    from postroad.tracking.probing import Evidence
+    from postroad.tracking.segments import Segment
     from postroad.tracking.settings import HistorySettings
 
 __all__ = ["HistoryRecorder"]
@@ -151,6 +156,30 @@ class HistoryRecorder(KeepingRecorder):
             self._seal(history)
             self._early_seals += 1
 
+    def _ready(self, now: int, force: bool) -> bool:
+        settings = self.settings
+        self._seal_old(now, 0 if force else self._longest_open)
+        waited = now - self._handed_over
+        return (
+            force
+            or waited >= settings.interval
+            or bool(self._sealed and waited >= settings.linger)
+            or self._is_pressed(now)
+        )
+
+    def _hand_over(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
+        histories, self._sealed = self._sealed, []
+        return self._hand_over_sealed(number, histories, now)
+
+    def findings(self, identity: MessageId, now: int) -> Findings:
+        """What is known of an id from what is not released."""
+        self._settle(now)
+        since = identity.time - self.settings.skew
+        neighbours = self.chronicle.neighbours.between(since, now)
+        subscribers = self.chronicle.subscribers.between(since, now)
+        evidence = self._evidence(identity, neighbours, subscribers, now)
+        return evidence.findings(self.broker, self.chronicle.drops(identity.head, identity.tail))
+
     def _mixed_number(self, number: int) -> np.uint64:
         mixed = self._mixed.get(number)
         if mixed is None:
@@ -166,6 +195,25 @@ class HistoryRecorder(KeepingRecorder):
     @abstractmethod
     def _capacity(self) -> int:
         """The most entries of a history."""
+
+    @property
+    def _longest_open(self) -> int:
+        """How long a history may stay open."""
+        return self.settings.interval
+
+    @abstractmethod
+    def _is_pressed(self, now: int) -> bool:
+        """Whether there is so much, or of such an age, that it must be handed over at once."""
+
+    @abstractmethod
+    def _hand_over_sealed(self, number: int, histories: list[History], now: int) -> Callable[[], list[Segment]]:
+        """Give sealed histories, and what else is due, to a job; the answer does the heavy part."""
+
+    @abstractmethod
+    def _evidence(
+        self, identity: MessageId, neighbours: tuple[int, ...], subscribers: tuple[int, ...], now: int
+    ) -> Evidence:
+        """What the histories that are not released know of an id."""
 
     @abstractmethod
     def _take(

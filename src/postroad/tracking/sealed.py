@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.filters import BloomFilter, RibbonFilter, derived_pairs, derived_sets, hash_ids, ribbon_bits, shape_for
+from postroad.filters import derived_pairs, derived_sets, hash_ids
 from postroad.tracking.buffer import KeyBuffer, total
 from postroad.tracking.histories import HistoryRecorder
 from postroad.tracking.intake import TAKEN, take_keys
 from postroad.tracking.probing import MAX_SET_NEIGHBOURS, Evidence
-from postroad.tracking.segments import FilterSegment, HistoryKind
+from postroad.tracking.sealing import seal_history
+from postroad.tracking.segments import HistoryKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,70 +22,15 @@ if TYPE_CHECKING:
     from postroad.messages import MessageId
     from postroad.tracking.buffer import Extract
     from postroad.tracking.contract import Rows
-    from postroad.tracking.findings import Findings
     from postroad.tracking.history import History
     from postroad.tracking.segments import Segment
     from postroad.tracking.settings import HistorySettings
 
-__all__ = ["Made", "SealedRecorder", "seal_history", "segment_of"]
+__all__ = ["SealedRecorder"]
 
 # Answers to one question that are looked at: far more than one message can have neighbours and subscribers.
 _MOST_HITS = 1 << 17
 _NOTHING = np.uint64(0)
-
-
-class Made(NamedTuple):
-    """A filter's own columns of `FilterSegment`."""
-
-    method: str
-    bits: int
-    hashes: int
-    seed: int
-    ones: int
-    data: bytes
-
-
-def seal_history(history: History, keys: NDArray[np.uint64], settings: HistorySettings, now: int) -> FilterSegment:
-    """Build the filter of a history. Heavy; shares nothing that changes."""
-    rate, n = settings.rate, len(keys)
-    shape = shape_for(n, rate)
-    ribbon = settings.method == "ribbon" or (settings.method == "smallest" and ribbon_bits(n, rate) < shape.m)
-    if ribbon:
-        static = RibbonFilter.build(keys, rate)
-        made = Made("ribbon", static.bits, static.columns, static.seed, 0, bytes(static))
-    else:
-        bloom = BloomFilter(shape.m, shape.k)
-        bloom.add(keys)
-        made = Made("bloom", shape.m, shape.k, 0, bloom.ones, bytes(bloom))
-    return segment_of(history, n, made, now, keys.copy() if settings.keep_keys and ribbon else None)
-
-
-def segment_of(
-    history: History,
-    capacity: int,
-    made: Made,
-    now: int,
-    keys: NDArray[np.uint64] | None = None,
-) -> FilterSegment:
-    """A filter with what is known of its history."""
-    bounded = history.time_from <= history.time_to
-    return FilterSegment(
-        *history.name,
-        history.time_from if bounded else 1,
-        history.time_to if bounded else 0,
-        history.singles(),
-        history.opened,
-        now,
-        history.entries,
-        capacity,
-        made.method,
-        made.bits,
-        made.hashes,
-        made.seed,
-        made.ones,
-        made.data,
-        keys,
-    )
 
 
 class SealedRecorder(HistoryRecorder):
@@ -125,18 +71,10 @@ class SealedRecorder(HistoryRecorder):
         # Not again until a good part more has come in.
         self._shrink_at = self._buffer.entries * 8 + self.settings.budget // 8
 
-    def _ready(self, now: int, force: bool) -> bool:
-        self._seal_old(now, 0 if force else self.settings.interval)
-        waited = now - self._handed_over
-        return (
-            force
-            or waited >= self.settings.interval
-            or bool(self._sealed and waited >= self.settings.linger)
-            or self._buffer.entries * 8 > self.settings.budget
-        )
+    def _is_pressed(self, now: int) -> bool:
+        return self._buffer.entries * 8 > self.settings.budget
 
-    def _hand_over(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
-        histories, self._sealed = self._sealed, []
+    def _hand_over_sealed(self, number: int, histories: list[History], now: int) -> Callable[[], list[Segment]]:
         extract, settings = self._buffer.extract(), self.settings
         self._handed[number] = (extract, histories)
         live = {history.slot: history.entries for history in self._open.values()}
@@ -161,12 +99,10 @@ class SealedRecorder(HistoryRecorder):
         held = self._buffer.bytes + total(extract for extract, _ in self._handed.values())
         return len(self._open), entries, held, self._singles, self._early_seals
 
-    def findings(self, identity: MessageId, now: int) -> Findings:
+    def _evidence(
+        self, identity: MessageId, neighbours: tuple[int, ...], subscribers: tuple[int, ...], now: int
+    ) -> Evidence:
         """Exact but for equal 64-bit hashes: what is open is not a filter yet."""
-        self._settle(now)
-        skew = self.settings.skew
-        neighbours = self.chronicle.neighbours.between(identity.time - skew, now)
-        subscribers = self.chronicle.subscribers.between(identity.time - skew, now)
         word = int(hash_ids(np.array([[identity.head, identity.tail]], np.uint64))[0])
         # A derived key says which number it is about; a plain id is about the subject of its history.
         numbers = sorted({*neighbours, *subscribers})
@@ -190,7 +126,7 @@ class SealedRecorder(HistoryRecorder):
                     number = history.name.subject if key == word else about[key]
                     evidence.consider(history.name.kind, number, rate, window, True)
         evidence.neighbours = neighbours
-        return evidence.findings(self.broker, self.chronicle.drops(identity.head, identity.tail))
+        return evidence
 
     def _sets(self, word: int, neighbours: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
         """The key of every set of neighbours, where keys are of sets."""
