@@ -36,7 +36,7 @@ from tests.trail.samples import HOUR, NOON, a_filter, everything, passages, shor
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from postroad.tracking import Findings
+    from postroad.tracking import Exploration, Findings
 
 ID = MessageId(7, 1, NOON, 0)
 NUMBERS = st.sets(st.sampled_from([2, 3, 70_000]), max_size=2)
@@ -158,6 +158,23 @@ def test_a_broker_without_a_part_in_the_trail_is_unanswered(tmp_path: Path) -> N
     trail = Trail(tmp_path)
     assert trail.trace(MessageId(7, 9, NOON, 0)).journey.verdict is Verdict.UNANSWERED
     assert [gap.reason for gap in trail.findings(9, ID).gaps] == [NEVER_BEGUN]
+
+
+@pytest.mark.parametrize("exploration", ["next-hops", "neighbours"])
+def test_an_origin_that_crashed_before_its_first_commit_is_gone_around_by_the_links_of_others(
+    tmp_path: Path, exploration: Exploration
+) -> None:
+    TrailWriter(tmp_path, 1, NOON - HOUR)
+    other, stranger = (TrailWriter(tmp_path, broker, NOON - HOUR) for broker in (2, 3))
+    linked = LinkChanges(wide([1]), wide([NOON - 10]), short([1]), short([1]))
+    other.write([linked, passages([(1, NOON, 7, 0)], arrived_from=[1], subscribers=[[50]])], NOON + HOUR)
+    stranger.write([], NOON + HOUR)
+    TrailWriter(tmp_path, 1, NOON + HOUR).close(NOON + 2 * HOUR)
+    journey = Trail(tmp_path).trace(ID, exploration=exploration).journey
+    assert journey.verdict is Verdict.RECORDED_IN_PART
+    assert [(stop.broker, stop.parent) for stop in journey.stops] == [(2, 1)]
+    assert [(broker, hit.number) for broker, hit in journey.delivered] == [(2, 50)]
+    assert journey.queries == 2
 
 
 def test_journeys_answer_like_the_passages_they_were_made_of(tmp_path: Path) -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pytest
+
 from postroad.messages import MessageId
-from postroad.tracking import Names, Verdict
-from postroad.trail import DAY_MS, Trail, TrailWriter, expire, pin, sweep, sweep_leftovers
-from tests.trail.samples import HOUR, NOON, passages, wide
+from postroad.tracking import LinkChanges, Names, Verdict
+from postroad.trail import DAY_MS, SCHEMAS, Trail, TrailWriter, expire, pin, sweep, sweep_leftovers, write_file
+from postroad.trail.coverage import DELETED
+from postroad.trail.ledger import Ledger
+from tests.trail.samples import HOUR, NOON, passages, short, wide
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +39,46 @@ def test_files_older_than_an_age_go_and_traces_say_so(tmp_path: Path) -> None:
     assert kept.journey.verdict is Verdict.MATCHED_NOBODY
     assert kept.publisher == "bob"  # named before what went, and still publishing
     assert expire(tmp_path, 1, NOON + 3 * DAY_MS, max_age_ms=DAY_MS + HOUR).files == 0
+
+
+def two_brokers(root: Path) -> MessageId:
+    """Each day broker 1 hands a message to broker 2, which delivers it; answers the first day's."""
+    first, second = TrailWriter(root, 1, NOON - HOUR), TrailWriter(root, 2, NOON - HOUR)
+    for day in range(4):
+        at = NOON + day * DAY_MS
+        links = [LinkChanges(wide([number]), wide([at - HOUR]), short([1]), short([1])) for number in (2, 1)]
+        first.write([links[0], passages([(1, at, 7, 0)], next_hops=[[2]])], at + HOUR)
+        second.write([links[1], passages([(1, at, 7, 0)], arrived_from=[1], subscribers=[[50]])], at + HOUR)
+    return MessageId(7, 1, NOON, 0)
+
+
+@pytest.mark.parametrize(("forgetful", "stops"), [(2, [1]), (1, [2])])
+def test_a_broker_that_keeps_less_than_others_makes_no_loss(tmp_path: Path, forgetful: int, stops: list[int]) -> None:
+    message = two_brokers(tmp_path)
+    assert Trail(tmp_path).trace(message).journey.verdict is Verdict.DELIVERED
+    expire(tmp_path, forgetful, NOON + 4 * DAY_MS, max_age_ms=2 * DAY_MS)
+    journey = Trail(tmp_path).trace(message).journey
+    assert (journey.verdict, journey.lost) == (Verdict.RECORDED_IN_PART, ())
+    assert [stop.broker for stop in journey.stops] == stops
+    assert [(broker, gap.reason) for broker, gap in journey.gaps] == [(forgetful, DELETED)]
+    kept = Trail(tmp_path).trace(MessageId(7, 1, NOON + 3 * DAY_MS, 0)).journey
+    assert kept.verdict is Verdict.DELIVERED
+
+
+def test_a_journey_is_told_whole_when_its_brokers_keep_nothing_else_of_the_time(tmp_path: Path) -> None:
+    message = two_brokers(tmp_path)
+    pairs = {
+        name: b"".join(one.to_bytes(4, "big") for one in two)
+        for name, two in (("path", (1, 2)), ("deliveries", (2, 50)))
+    }
+    nothing = {"acknowledged": None, "refused": None}
+    row = {"origin": 1, "time": NOON, "publisher": 7, "counter": 0, **pairs, **nothing, "complete": 1}
+    file = write_file(
+        tmp_path, "journeys", 1, NOON // DAY_MS, "compacted", pa.Table.from_pylist([row], schema=SCHEMAS["journeys"])
+    )
+    Ledger(tmp_path, 1).append(NOON, [file])
+    expire(tmp_path, 2, NOON + 4 * DAY_MS, max_age_ms=2 * DAY_MS)
+    assert Trail(tmp_path).trace(message).journey.verdict is Verdict.DELIVERED
 
 
 def test_the_oldest_files_go_until_the_rest_is_small_enough(tmp_path: Path) -> None:

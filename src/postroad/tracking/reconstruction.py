@@ -141,12 +141,13 @@ class Reconstruction:
     def _next(self, broker: int, findings: Findings | None) -> list[int]:
         if findings is None:
             return sorted(self._topology.get(broker, ()))
-        around = sorted({*findings.neighbours, *self._topology.get(broker, ())})
         passed = _own(findings, self.id.broker) is not None
         if passed and self._exploration == "next-hops":
             return [hit.number for hit in findings.next_hops]
-        if passed or findings.gaps:
-            return around
+        if findings.gaps:
+            return sorted({*findings.neighbours, *self._topology.get(broker, ())})
+        if passed:
+            return sorted(findings.neighbours)
         return []
 
     # --- putting it together ---------------------------------------------------------------------------------------

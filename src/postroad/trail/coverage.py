@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BEFORE_FIRST",
     "CRASHED",
+    "DELETED",
     "FOREVER",
     "NEVER_BEGUN",
     "NOT_YET_WRITTEN",
@@ -32,6 +33,7 @@ BEFORE_FIRST = "before the record begins"
 STOPPED = "the broker was stopped, or ran without a record"
 CRASHED = "the broker ended without writing its last records"
 NOT_YET_WRITTEN = "not yet written"
+DELETED = "older than what is kept"
 NEVER_BEGUN = "there is no record of this broker"
 
 FOREVER = 2**48  # beyond every time that an id can have

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from postroad.tracking import ADDENDUM, HERE, Drop, Findings, Gap, HistoryKind, Hit
+from postroad.trail.coverage import DELETED
 from postroad.trail.packing import unpack
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Evidence:
         self.drops: list[Drop] = []
         self.gaps: list[Gap] = []
         self._hits: dict[int, dict[int, Hit]] = {}
+        self._told_whole = False
 
     def add(self, kind: int, hit: Hit) -> None:
         """One positive answer of a kind of history."""
@@ -62,6 +64,7 @@ class Evidence:
 
     def journey(self, row: dict[str, object]) -> None:
         """A row of `journeys`, as far as it is about this broker."""
+        self._told_whole = True
         if self.broker == self.identity.broker:
             self.surely(HistoryKind.PUBLISHED, 0)
         for sender, receiver in _pairs(row["path"]):
@@ -94,7 +97,12 @@ class Evidence:
         return not self._hits and not self.drops
 
     def findings(self, retained_since: int, neighbours: tuple[int, ...]) -> Findings:
-        """All of it."""
+        """All of it; of an id whose record here may be deleted, what is left, and that it is not complete.
+
+        A journey was made of the complete records of all brokers, and says all of it however little these keep.
+        """
+        if self.identity.time < retained_since and not self._told_whole:
+            self.gaps.append(Gap(0, retained_since, DELETED))
         return Findings(
             self.broker,
             self._one(HistoryKind.PUBLISHED),

@@ -14,6 +14,7 @@ import numpy as np
 from postroad.messages import MessageId
 from postroad.tracking import Drop, Findings, Gap, Presence, Reconstruction
 from postroad.tracking.answers import Answer, Subscriber
+from postroad.tracking.surroundings import Surroundings
 from postroad.tracking.telling import Told, told
 from postroad.trail.columns import DAY_MS
 from postroad.trail.coverage import gaps_within
@@ -198,9 +199,14 @@ class Trail:
         skew: int = DEFAULT_SKEW_MS,
         exploration: Exploration = "next-hops",
     ) -> Told:
-        """Where a message went, asking broker by broker from its origin."""
-        question = Reconstruction(identity, exploration)
-        here = set(self.brokers())
+        """Where a message went, asking broker by broker from its origin.
+
+        Around a broker without a complete record, perhaps without any, others are asked that had a link to it.
+        """
+        here = self.brokers()
+        since, until = identity.time - skew, identity.time + tolerance + skew
+        around = Surroundings(here, lambda broker: self.neighbours(broker, since, until))
+        question = Reconstruction(identity, exploration, around)
         answers = []
         while wanted := question.to_ask():
             for broker in wanted:
