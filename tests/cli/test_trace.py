@@ -6,9 +6,10 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
-from postroad.cli.journeys import END_OF_TIME, journey_lines
+from postroad.cli.journeys import END_OF_TIME, journey_lines, journey_tree
 from postroad.messages import MessageId
 from postroad.server.tracking import TrackingConfig
+from postroad.tracking.reasons import DETOURS, HELD
 from postroad.trail.coverage import FOREVER
 from tests.cli.programs import here
 from tests.server import scene
@@ -82,6 +83,19 @@ def test_a_damaged_file_is_named_on_stderr_and_the_answer_is_no_longer_a_no(
     assert "not recorded" in outcome.out
     assert file.name in outcome.err
     assert "Traceback" not in outcome.err
+
+
+def test_detours_are_told_as_such_and_not_as_losses() -> None:
+    def branches(reason: str) -> str:
+        drop = {"subscriber": 0, "link": 0, "reason": reason, "at": 0}
+        stop = {"broker": 1, "from": 0, "window": [0, 0], "doubt": 0, "delivered": [], "waiting": [], "dropped": [drop]}
+        origin = {"broker": 1, "publisher": 7, "name": None, "time": 0}
+        told = {"id": "x", "verdict": "y", "certainty": 1.0, "origin": origin, "stops": [stop], "lost": []}
+        return str(journey_tree(told).children[1].children[0].label)
+
+    assert all("not to" not in branches(reason) for reason in DETOURS)
+    assert "waits for a way" in branches(HELD)
+    assert "not to other brokers: unreachable" in branches("unreachable")
 
 
 def test_a_gap_that_has_not_ended_names_no_end() -> None:

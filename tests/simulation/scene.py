@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from postroad.broker import NoRecorder, make_strategy
 from postroad.topology import Graph, line, power_law, ring, square_with_diagonal, star
+from postroad.tracking.reasons import HELD, SENT_ON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,7 +39,7 @@ def strategy(kind: Strategies, custody: bool = False) -> MakeStrategy:
 
 
 class Losses(NoRecorder):
-    """Remembers what was dropped or shed, by id."""
+    """Remembers what was dropped or shed for good, by id; what only waits for a way is not lost."""
 
     def __init__(self) -> None:
         self.ids: set[MessageId] = set()
@@ -48,6 +49,8 @@ class Losses(NoRecorder):
         self.dropped(batch, rows, 0, reason, now)
 
     def dropped(self, batch: Batch, rows: Any, link: int, reason: str, now: int) -> None:
+        if reason in (HELD, SENT_ON):
+            return
         self.ids.update(batch.message(row).id for row in rows.tolist())
         self.reasons.add(reason)
 

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from postroad.broker.relaying import HELD_MS
 from postroad.messages import Draft
 from postroad.routing.drp import Drp
 from postroad.routing.flood import Flood
 from postroad.selectors import Selector, TopicPattern
 from postroad.simulation import SimulatedNetwork
 from postroad.topology import line, power_law, ring, square_with_diagonal, star
+from postroad.tracking import ExactRecorder, Reconstruction, Verdict
 
 if TYPE_CHECKING:
     from postroad.messages import MessageId
@@ -206,3 +208,37 @@ def test_messages_for_an_unreachable_broker_wait_for_a_way_and_are_given_up_in_t
     net.join(2, 3)
     net.run(SETTLED_MS)
     assert len(net.delivered["far"]) == 1
+
+
+def test_a_trace_says_that_a_message_waits_for_a_way_until_it_is_sent_on_or_given_up() -> None:
+    recorders: dict[int, ExactRecorder] = {}
+
+    def recorder(broker: int) -> ExactRecorder:
+        recorders[broker] = ExactRecorder(broker, 0)
+        return recorders[broker]
+
+    def verdict(message: MessageId) -> Verdict:
+        work = Reconstruction(message)
+        while asked := work.to_ask():
+            for broker in asked:
+                work.tell(broker, recorders[broker].findings(message, net.now))
+        return work.journey().verdict
+
+    net = SimulatedNetwork(line(3), drp, random.Random(0), recorder=recorder)
+    net.subscribe(3, "far", "a")
+    net.run(SETTLED_MS)
+    net.cut(2, 3)
+    net.run(100)
+    (sent,) = net.publish(2, [Draft("a")])
+    net.run(500)
+    assert verdict(sent) is Verdict.WAITING
+    net.join(2, 3)
+    net.run(SETTLED_MS)
+    assert verdict(sent) is Verdict.DELIVERED
+    net.cut(2, 3)
+    net.run(100)
+    (given_up,) = net.publish(2, [Draft("a")])
+    net.run(500)
+    assert verdict(given_up) is Verdict.WAITING
+    net.run(HELD_MS)
+    assert verdict(given_up) is Verdict.DROPPED

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from postroad.messages import MessageId
 from postroad.topology import Graph, ring, waxman
 from postroad.tracking import Drop, Gap, Journey, Reconstruction, Verdict
+from postroad.tracking.reasons import HELD, SENT_ON
 from tests.tracking.worlds import TIME, Truth, World
 
 Exploration = st.sampled_from(["next-hops", "neighbours"])
@@ -113,6 +114,18 @@ def test_a_message_that_went_another_way_after_a_link_gave_it_back_is_not_lost()
     journey = reconstructed(world, truth)
     assert journey.verdict is Verdict.DELIVERED
     assert not journey.lost
+
+
+def test_a_message_that_waits_for_a_way_is_not_said_to_match_nobody() -> None:
+    world = World(line(2), Random(1))
+    world.drops[1] = (Drop(0, 0, HELD, TIME + 3),)
+    assert reconstructed(world, along(1)).verdict is Verdict.WAITING
+    # One that went on in part still waits for the rest.
+    assert reconstructed(world, along(1, 2, deliveries={(2, 20)})).verdict is Verdict.WAITING
+    world.drops[1] = (Drop(0, 0, HELD, TIME + 3), Drop(0, 0, SENT_ON, TIME + 9))
+    assert reconstructed(world, along(1, 2, deliveries={(2, 20)})).verdict is Verdict.DELIVERED
+    world.drops[1] = (Drop(0, 0, HELD, TIME + 3), Drop(0, 0, "unreachable", TIME + 9))
+    assert reconstructed(world, along(1)).verdict is Verdict.DROPPED
 
 
 def test_an_id_that_its_origin_never_saw_is_certainly_never_accepted() -> None:

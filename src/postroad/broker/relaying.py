@@ -17,6 +17,7 @@ from postroad.broker.outbox import Outbox, Sending
 from postroad.broker.queues import copied_out
 from postroad.broker.wants import Wants
 from postroad.routing.contract import Delta, InterestChange
+from postroad.tracking.reasons import HELD, RETURNED, SENT_ON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,9 +42,6 @@ HELD_MS = 10_000
 # cost some 150 bytes each beside their own.
 MAX_HELD = 100_000
 MAX_HELD_BYTES = 64 * 1024 * 1024
-
-# In the record: a link gave these back, and they went another way.
-RETURNED = "returned"
 
 
 class RelayStatistics(NamedTuple):
@@ -214,6 +212,8 @@ class Relay:
             self._exhausted += len(lost)
             self._core.recorder.dropped(routed.batch, lost, 0, "hop limit", now)
         if routed.held is not None:
+            if not until:
+                self._core.recorder.dropped(routed.batch, routed.held.rows, 0, HELD, now)
             self._hold(routed.batch, routed.held, until or now + HELD_MS, origin.consignment)
             while self._held_messages > MAX_HELD or self._held_bytes > MAX_HELD_BYTES:
                 self._give_up(now)
@@ -295,6 +295,10 @@ class Relay:
         waiting, self._held, self._held_messages, self._held_bytes = self._held, deque(), 0, 0
         for held in waiting:
             routed = self.strategy.reroute(held.batch, held.destinations, now, returned=False)
+            going = np.ones(len(routed.batch), np.bool_)
+            if routed.held is not None:
+                going[routed.held.rows] = False
+            self._core.recorder.dropped(routed.batch, np.flatnonzero(going), 0, SENT_ON, now)
             self._send(routed, outbox, now, _Origin(consignment=held.consignment), held.until)
             if held.consignment is not None:
                 held.consignment.release()

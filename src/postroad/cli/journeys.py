@@ -114,6 +114,10 @@ def _drop(drop: Document) -> str:
     where = f"broker {drop['link']}" if drop["link"] else "other brokers"
     if drop["subscriber"]:
         where = f"subscriber {drop['subscriber']}"
+    if drop["reason"] == "held":
+        return f"[yellow]waits for a way to {where}[/] since {instant(drop['at'])}"
+    if drop["reason"] == "sent on":
+        return f"[dim]found a way to {where} at {instant(drop['at'])}[/]"
     if drop["reason"] == "returned":
         return f"[dim]handed to {where}, which was gone; sent another way at {instant(drop['at'])}[/]"
     return f"[red]not to {where}: {_text(drop['reason'])}[/] at {instant(drop['at'])}"

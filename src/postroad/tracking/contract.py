@@ -61,7 +61,10 @@ class Recorder(Protocol):
         """The rows were dropped before they reached a subscription."""
 
     def dropped(self, batch: Batch, rows: Rows, link: int, reason: str, now: int) -> None:
-        """The rows were dropped on their way to other brokers; `link` is 0 where no link was the cause."""
+        """The rows were dropped on their way to other brokers; `link` is 0 where no link was the cause.
+
+        Some reasons end nothing (`tracking.reasons`): the rows went another way, or wait for one.
+        """
 
     def aliased(self, alias: str, head: int, tail: int, now: int) -> None:
         """A message that entered here bears a foreign id."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from postroad.tracking.reasons import DETOURS, is_held
 from postroad.tracking.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -265,7 +266,7 @@ class Reconstruction:
         here = 1.0 - stops[0].doubt
         if lost:
             return Verdict.LOST_AFTER_HOP, here * (1.0 - max(hop.doubt for hop in lost))
-        drops = [drop for stop in stops for drop in stop.findings.dropped if not _is_detour(drop)]
+        drops = [drop for stop in stops for drop in stop.findings.dropped if drop.reason not in DETOURS]
         if any(not drop.subscriber for drop in drops):
             return Verdict.DROPPED, here
         if drops:
@@ -290,14 +291,6 @@ def _own(findings: Findings, origin: int) -> Hit | None:
     return findings.published if findings.broker == origin else findings.routed
 
 
-# Reasons of drops that ended nothing: the message went another way.
-DETOUR = "returned"
-
-
-def _is_detour(drop: Drop) -> bool:
-    return drop.reason == DETOUR
-
-
 def _came_back(findings: Findings, neighbour: int) -> bool:
     """A link gave the message back before the neighbour had it, and it went another way, or was dropped."""
     return any(drop.link == neighbour for drop in findings.dropped)
@@ -310,6 +303,8 @@ def _fate(stops: list[Stop], certainty: float) -> tuple[Verdict, float]:
     waits = [hit.doubt for broker, hit in queued if (broker, hit.number) not in taken]
     if waits:
         return Verdict.WAITING, certainty * (1.0 - min(waits))
+    if any(is_held(stop.findings.dropped) for stop in stops):
+        return Verdict.WAITING, certainty
     if not delivered:
         return Verdict.MATCHED_NOBODY, certainty
     # One true delivery is enough: all of them must be false answers for the verdict to be wrong.

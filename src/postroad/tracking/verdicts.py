@@ -14,7 +14,8 @@ class Verdict(Enum):
     DROPPED = "dropped on the way"  # a full link, an unreachable broker, or too many hops; recorded exactly
     SHED = "shed at the queue"  # a subscriber's queue was full, or it expired or ended there; recorded exactly
     RECORDED_IN_PART = "recorded in part"  # known to have passed, but a broker on its way kept no complete record
-    WAITING = "waiting in a queue"  # matched a subscriber that had not taken it when the record ends
+    # Matched a subscriber that had not taken it, or a broker to which there was no way, when the record ends.
+    WAITING = "waiting in a queue"
     ACKNOWLEDGED = "acknowledged"  # every subscriber that got it acknowledged it
     DELIVERED = "delivered"
     MATCHED_NOBODY = "matched nobody"
