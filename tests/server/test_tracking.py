@@ -183,6 +183,37 @@ def test_the_admin_endpoint_traces_and_says_when_the_record_cannot_be_written(tm
     run(talk)
 
 
+@pytest.mark.parametrize("recorder", ["exact", "sealed", "log"])
+def test_the_message_id_that_a_plain_client_gives_is_another_name_of_the_message(tmp_path: Path, recorder: str) -> None:
+    ids: dict[str, MessageId] = {}
+    names = ["ID:broker-7:1:1", "123e4567-e89b-12d3-a456-426614174000", "caf\u00e9 \\ 1"]
+
+    async def talk() -> None:
+        tracking = TrackingConfig(recorder=recorder)  # type: ignore[arg-type]
+        async with service(tmp_path, tracking=tracking) as running:
+            client = await Client.connect(running.port)
+            for name in names:
+                client.publish("quotes", b"1", **{"message-id": name}, receipt="r")
+                ids[name] = MessageId.parse(dict((await client.frame()).headers)["message-id"])
+            client.publish("quotes", b"2", receipt="r")
+            client.publish("quotes", b"2", **{"message-id": "x" * 1_025}, receipt="r")
+            for _ in range(2):
+                await client.frame()
+            client.send("BEGIN", transaction="t")
+            client.publish("quotes", b"3", **{"message-id": "in a transaction"}, transaction="t")
+            client.send("COMMIT", transaction="t", receipt="c")
+            ids["in a transaction"] = MessageId.parse(dict((await client.frame()).headers)["message-id"])
+            assert running.tracking is not None
+            assert await running.tracking.aliased(names[0]) == [ids[names[0]]]
+            await client.close()
+
+    run(talk)
+    trail = Trail(tmp_path / "trail")
+    for name, identity in ids.items():
+        assert trail.aliased(name) == [identity]
+    assert trail.aliased("x" * 1_025) == []
+
+
 def test_aliases_are_recorded_for_messages_that_bear_one(tmp_path: Path) -> None:
     ids: list[MessageId] = []
 

@@ -27,6 +27,8 @@ from postroad.security import AllowAll, Refusal
 from postroad.selectors import Selector, TopicPattern
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from postroad.broker.assigning import AssigningPublisher
@@ -284,6 +286,13 @@ class Broker:
             if expires:
                 rows = deliveries.unexpired(subscription, batch, rows, now)
             deliveries.hand_over(subscription, batch, rows, source, outbox, now, consignment)
+
+    def note_aliases(self, batch: Batch, aliases: Iterable[tuple[int, str]], now: int) -> None:
+        """Rows of a batch that was received have names in other systems; a row that was refused has no id."""
+        for row, alias in aliases:
+            head, tail = batch.ids[row].tolist()
+            if tail:
+                self.recorder.aliased(alias, head, tail, now)
 
     def _record_aliases(self, batch: Batch, attribute: str, now: int) -> None:
         texts = attribute_texts(batch, attribute)

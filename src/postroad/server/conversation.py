@@ -234,7 +234,7 @@ class Conversation:
         try:
             if session.assigning is not None:
                 self._publish_identified(part, found.receipts[first:last], found.message_ids[first:last])
-            elif self._accept(part) and found.asks_receipts:
+            elif self._accept(part, found.message_ids[first:last]) and found.asks_receipts:
                 self._receipts.messages(part, found.receipts[first:last], self.version)
         except (BrokerError, NumbersExhaustedError, ReservationError) as error:
             # No defect: without a number of its own on disk, a publisher's ids could be another one's.
@@ -279,12 +279,16 @@ class Conversation:
             headers = {SERVER_TIME_HEADER: str(now), MESSAGE_ID_HEADER: str(skewed)}
             self._send(stomp.receipt_frame(CLOCK_RECEIPT.encode(), self.version, headers))
 
-    def _accept(self, batch: Batch) -> bool:
+    def _accept(self, batch: Batch, message_ids: Columns) -> bool:
         session = self._session
         assert session is not None
         station = self._station
         began = station.sampler.begin() if station.sampler is not None else 0
-        outbox = station.core.receive(batch, session, station.clock())
+        now = station.clock()
+        outbox = station.core.receive(batch, session, now)
+        if station.tracking is not None:
+            # The broker gave the ids: what the sender calls its messages are other names of them.
+            station.core.note_aliases(batch, stomp.foreign_ids(batch, message_ids, self.version), now)
         station.carry_out(outbox)
         if began and station.sampler is not None:
             station.sampler.end(began, len(batch), outbox)
@@ -443,7 +447,7 @@ class Conversation:
     def _accept_committed(self, found: stomp.Received, batch: Batch) -> bool:
         assert self._session is not None
         if self._session.assigning is None:
-            return self._accept(batch)
+            return self._accept(batch, found.message_ids)
         count = stomp.read_ids(batch, found.message_ids)
         if count < len(batch):
             raise BrokerError(f"COMMIT: {no_id(stomp.given_id_text(batch, found.message_ids, count))}")

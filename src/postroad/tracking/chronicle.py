@@ -186,7 +186,8 @@ class Chronicle:
     def aliased(self, alias: str, head: int, tail: int, now: int) -> None:
         """A foreign id."""
         self._open.aliases.append((alias, head, tail))
-        self._open.lines += 1
+        # Senders choose how long they are.
+        self._open.lines += 1 + len(alias) // _LINE_BYTES
 
     def timed(self, messages: int, subscriptions: int, copies: int, nanoseconds: int, now: int) -> None:
         """What a batch cost."""

@@ -20,6 +20,7 @@ from postroad.protocols.stomp.events import (
     TransactionSend,
     Unsubscribe,
 )
+from postroad.protocols.stomp.foreign import foreign_ids
 from postroad.protocols.stomp.limits import StompLimits
 from postroad.protocols.stomp.rendering import Rendered, render_messages, render_receipts, render_rows
 from postroad.protocols.stomp.replies import HEART_BEAT, connected_frame, error_frame, message_prefix, receipt_frame
@@ -55,6 +56,7 @@ __all__ = [
     "decode_frames",
     "encode_frame",
     "error_frame",
+    "foreign_ids",
     "given_id_text",
     "message_prefix",
     "parse_ack",

@@ -1,0 +1,50 @@
+"""Foreign ids: what stands in the `message-id` headers of senders that leave ids to the broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.messages.headers import unescape
+from postroad.protocols.stomp.versions import Version
+
+if TYPE_CHECKING:
+    from postroad.messages import Batch
+    from postroad.protocols.stomp.columns import Columns
+
+__all__ = ["MAX_FOREIGN_ID_BYTES", "foreign_ids"]
+
+# UUIDs have 36, the ids of other brokers less than 200. What is longer is no id that anybody would look for.
+MAX_FOREIGN_ID_BYTES = 1_024
+
+
+def foreign_ids(batch: Batch, message_ids: Columns, version: Version | None) -> list[tuple[int, str]]:
+    """The rows that bear a foreign id, and which.
+
+    Args:
+        batch: the batch of a `Received`, or some rows of it over the same buffer.
+        message_ids: the `message_ids` of the same rows.
+        version: of the connection: how headers are escaped.
+    """
+    starts = message_ids[:, 0]
+    # Nearly always there is none, and that is all there is to see.
+    if not len(starts) or int(starts.max()) < 0:
+        return []
+    found = []
+    for row in np.flatnonzero(starts >= 0).tolist():
+        start, end = message_ids[row].tolist()
+        if start < end <= start + MAX_FOREIGN_ID_BYTES:
+            written = batch.buffer[start:end].tobytes()
+            found.append((row, _plain(written, version).decode("utf-8", "replace")))
+    return found
+
+
+def _plain(written: bytes, version: Version | None) -> bytes:
+    if version is None or version is Version.V1_0:
+        return written
+    try:
+        return unescape(written)
+    except ValueError:
+        # Not a value that this version can write; as it stands it still is what the sender called the message.
+        return written
