@@ -176,7 +176,7 @@ class RibbonFilter:
 
     def __bytes__(self) -> bytes:
         header = np.array([self.blocks, self.short], _HEADER)
-        return header.tobytes() + self.words.astype("<u8", copy=False).tobytes()
+        return b"".join((header.tobytes(), self.words.astype("<u8", copy=False).data))
 
     @classmethod
     def from_bytes(cls, data: bytes, seed: int) -> RibbonFilter:

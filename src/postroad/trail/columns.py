@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,6 +99,8 @@ def _columns(name: str, segment: Any) -> Any:
 
 def _filter_columns(filters: Sequence[FilterSegment]) -> Any:
     schema = SCHEMAS["filters"]
+    # In the order of the files from the start: a table that is sorted afterwards copies all filters once more.
+    filters = sorted(filters, key=attrgetter(*table_named("filters").sort))
     arrays = []
     for field in schema:
         if field.name == "crc":

@@ -142,7 +142,7 @@ def _groups(table: str, rows: Any, sizes: list[int]) -> Iterator[Group]:
             here = origins == origin
             if table == "filters":
                 here &= times <= ends
-                yield from _late(index, int(origin), part.filter(pa.array(origins == origin)))
+                yield from _late(index, int(origin), part.column("singles").filter(pa.array(origins == origin)))
             if here.any():
                 yield _group(index, int(origin), times[here], ends[here], numbers[here])
 
@@ -161,9 +161,9 @@ def _group(
     return Group(index, origin, int(times.min()), int(ends.max()), len(times), int(numbers.min()), int(numbers.max()))
 
 
-def _late(index: int, origin: int, filters: Any) -> Iterator[Group]:
+def _late(index: int, origin: int, singles: Any) -> Iterator[Group]:
     """Late ids may lie days from the range of their filter: one entry for each day, so that ranges stay narrow."""
-    words = b"".join(row for row in filters.column("singles").to_pylist() if row)
+    words = b"".join(row for row in singles.to_pylist() if row)
     late = np.frombuffer(words, "<i8").astype(np.int64)
     days = late // DAY_MS
     for day in np.unique(days):
