@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from postroad.cli.journeys import END_OF_TIME, journey_lines, journey_tree
+from postroad.cli.tracing import _show
 from postroad.messages import MessageId
 from postroad.server.tracking import TrackingConfig
+from postroad.tracking import Verdict
 from postroad.tracking.reasons import DETOURS, HELD
+from postroad.trail import TrailWriter
 from postroad.trail.coverage import FOREVER
 from tests.cli.programs import here
 from tests.server import scene
@@ -17,9 +22,12 @@ from tests.server import scene
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
     from tests.cli.programs import Outcome
+
+
+ID = "00000007-00000001-018bcfe56800-0001"
+DROP = {"subscriber": 0, "link": 0, "at": 0}
+STOP = {"broker": 1, "from": 0, "window": [0, 0], "doubt": 0, "delivered": [], "waiting": []}
 
 
 def test_a_message_is_told_by_id_and_by_alias_while_the_broker_runs_and_afterwards(
@@ -85,12 +93,57 @@ def test_a_damaged_file_is_named_on_stderr_and_the_answer_is_no_longer_a_no(
     assert "Traceback" not in outcome.err
 
 
+def a_journey(**more: object) -> dict[str, Any]:
+    origin = {"broker": 1, "publisher": 7, "name": "n" * 300, "time": 0}
+    return {"id": "x", "verdict": "delivered", "certainty": 1.0, "origin": origin, "stops": [], "lost": []} | more
+
+
+@pytest.mark.parametrize("verdict", ["recorded in part", "not recorded", "unanswered"])
+def test_nothing_is_called_certain_where_the_verdict_leaves_it_open(verdict: str) -> None:
+    assert verdict in {one.value for one in Verdict}
+    assert str(journey_tree(a_journey(verdict=verdict)).label).endswith(f"{verdict}[/]")
+    assert "wrong with probability 2.5e-01" in str(journey_tree(a_journey(verdict=verdict, certainty=0.75)).label)
+
+
+def test_lines_are_whole_however_narrow_the_terminal_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    _show(a_journey(pruned=[], gaps=[], silent=[1], stops=[{**STOP, "dropped": [DROP | {"reason": "r" * 90}]}]), False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "x  delivered, certain"
+    assert "n" * 300 in lines[1]
+    assert lines[1].endswith("1970-01-01 00:00:00.000 UTC")
+    assert lines[3] == "    └── not to other brokers: " + "r" * 90 + " at 1970-01-01 00:00:00.000 UTC"
+    assert lines[4] == "broker 1 did not answer; what it knows is missing here"
+
+
+def test_another_program_at_the_address_is_named_and_no_traceback_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Outcome] = []
+
+    async def talk() -> None:
+        async with scene.service(tmp_path) as broker:
+            address = f"127.0.0.1:{broker.port}"
+            told.append(await asyncio.to_thread(here, monkeypatch, "trace", ID, "--network", address))
+
+    scene.run(talk)
+    assert (told[0].code, told[0].out) == (2, "")
+    assert "give the admin address of a running broker" in told[0].err
+
+
+def test_an_error_about_one_id_names_no_message_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    TrailWriter(tmp_path, 1, 0)
+    outcome = here(monkeypatch, "trace", "no-id", "--trail", str(tmp_path))
+    assert outcome.code == 2
+    assert "message 0" not in outcome.err
+    assert "'no-id' is not a message id" in outcome.err
+
+
 def test_detours_are_told_as_such_and_not_as_losses() -> None:
     def branches(reason: str) -> str:
-        drop = {"subscriber": 0, "link": 0, "reason": reason, "at": 0}
-        stop = {"broker": 1, "from": 0, "window": [0, 0], "doubt": 0, "delivered": [], "waiting": [], "dropped": [drop]}
-        origin = {"broker": 1, "publisher": 7, "name": None, "time": 0}
-        told = {"id": "x", "verdict": "y", "certainty": 1.0, "origin": origin, "stops": [stop], "lost": []}
+        told = a_journey(stops=[{**STOP, "dropped": [DROP | {"reason": reason}]}])
         return str(journey_tree(told).children[1].children[0].label)
 
     assert all("not to" not in branches(reason) for reason in DETOURS)

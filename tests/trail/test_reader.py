@@ -177,6 +177,13 @@ def test_an_origin_that_crashed_before_its_first_commit_is_gone_around_by_the_li
     assert journey.queries == 2
 
 
+def test_a_directory_that_no_broker_wrote_to_is_no_trail(tmp_path: Path) -> None:
+    with pytest.raises(TrailError, match="is no trail"):
+        Trail(tmp_path)
+    with pytest.raises(TrailError, match="is not a directory"):
+        Trail(tmp_path / "nowhere")
+
+
 def test_journeys_answer_like_the_passages_they_were_made_of(tmp_path: Path) -> None:
     writers = a_network(tmp_path)
     before = {broker: Trail(tmp_path).findings(broker, ID) for broker in writers}

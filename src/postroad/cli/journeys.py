@@ -20,6 +20,9 @@ _COLOURS = {
     "shed at the queue": "red",
 }
 
+# Verdicts that leave open where the message went: nothing is certain of it then.
+_OPEN = ("recorded in part", "not recorded", "unanswered")
+
 Document = dict[str, Any]
 
 # Beyond every time that an id can have: a gap to here has not ended yet.
@@ -39,7 +42,7 @@ def journey_tree(journey: Document) -> Tree:
     """The origin, each broker it passed, each subscriber, and how sure each is."""
     verdict = _text(journey["verdict"])
     colour = _COLOURS.get(verdict, "yellow")
-    root = Tree(f"[bold]{_text(journey['id'])}[/]  [{colour}]{verdict}[/], {_certainty(journey['certainty'])}")
+    root = Tree(f"[bold]{_text(journey['id'])}[/]  [{colour}]{verdict}[/]{_certainty(journey)}")
     root.add(_origin(journey["origin"], known=bool(journey["stops"])))
     branches: dict[int, Tree] = {}
     for stop in journey["stops"]:
@@ -67,9 +70,11 @@ def journey_lines(journey: Document) -> list[str]:
     return lines
 
 
-def _certainty(certainty: float) -> str:
-    wrong = 1.0 - certainty
-    return "certain" if wrong <= 0.0 else f"wrong with probability {wrong:.1e}"
+def _certainty(journey: Document) -> str:
+    wrong = 1.0 - journey["certainty"]
+    if wrong > 0.0:
+        return f", wrong with probability {wrong:.1e}"
+    return "" if journey["verdict"] in _OPEN else ", certain"
 
 
 def _doubt(doubt: float) -> str:

@@ -18,6 +18,8 @@ __all__ = ["trace"]
 
 # Longer than the broker at the other end gives its own questions.
 ASK_SECONDS = 65.0
+# Longer than any line of a tree: a topic and a selector have some kilobytes at most, each character up to ten here.
+WIDEST_LINE = 1_000_000
 DEFAULT_TRAIL = Path("postroad-data/trail")
 
 
@@ -95,7 +97,8 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
 
     from postroad.cli.journeys import journey_lines, journey_tree
 
-    console = Console(highlight=False, soft_wrap=True)
+    # A tree is cut at the width of its console, and its lines end in what matters most.
+    console = Console(highlight=False, soft_wrap=True, width=WIDEST_LINE)
     console.print(journey_tree(document))
     for line in journey_lines(document):
         console.print(line)
@@ -136,6 +139,7 @@ def _from_network(address: str, text: str, explore: Explore, as_json: bool) -> b
 
 
 def _asked(base: str, path: str) -> dict[str, Any]:
+    import http.client
     import json
     import urllib.error
     import urllib.request
@@ -145,7 +149,8 @@ def _asked(base: str, path: str) -> dict[str, Any]:
             document: dict[str, Any] = json.load(answer)
     except urllib.error.HTTPError as error:
         raise PostroadError(f"{base}: {error.read().decode(errors='replace').strip()}") from None
-    except (OSError, ValueError) as error:
+    # Whatever listens at the address may say anything.
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise PostroadError(
             f"{base}: no answer ({error}); give the admin address of a running broker, such as 127.0.0.1:8161"
         ) from None

@@ -16,13 +16,15 @@ class DecodeError(PostroadError):
 
     Attributes:
         reason: what is wrong, without the place.
-        row: the row of the batch, counted from 0.
+        row: the row of the batch, counted from 0; -1 when no message of a batch is to blame.
         offset: where in the buffer, counted from 0; -1 when no single byte is to blame.
     """
 
-    def __init__(self, reason: str, row: int = 0, offset: int = -1) -> None:
+    def __init__(self, reason: str, row: int = -1, offset: int = -1) -> None:
         self.reason = reason
         self.row = row
         self.offset = offset
-        place = f"message {row}" if offset < 0 else f"message {row}, byte {offset}"
-        super().__init__(f"{place}: {reason}")
+        places = [] if row < 0 else [f"message {row}"]
+        if offset >= 0:
+            places.append(f"byte {offset}")
+        super().__init__(f"{', '.join(places)}: {reason}" if places else reason)

@@ -56,11 +56,15 @@ class Trail:
         """Open a trail.
 
         Raises:
-            TrailError: there is no such directory.
+            TrailError: there is no such directory, or no broker ever wrote to it.
         """
         self.root = Path(root)
         if not self.root.is_dir():
             raise TrailError(f"{self.root} is not a directory; give the one that brokers write their trail to")
+        if not (self.root / _MANIFESTS).is_dir():
+            raise TrailError(
+                f"{self.root} is no trail: it has no {_MANIFESTS}; give the directory that brokers write to"
+            )
         self.reads = Reads()
         self._pinned: dict[int, Pinned] = {}
         self._damage: list[str] = []
