@@ -133,6 +133,16 @@ def test_another_program_at_the_address_is_named_and_no_traceback_shown(
     assert "give the admin address of a running broker" in told[0].err
 
 
+@pytest.mark.parametrize("name", ["nowhere/at/all", "nothing.toml"])
+def test_a_network_that_is_named_by_no_file_is_not_taken_for_an_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    outcome = here(monkeypatch, "trace", ID, "--network", str(tmp_path / name))
+    assert outcome.code == 2
+    assert "no such plan or directory" in outcome.err
+    assert "http:" not in outcome.err
+
+
 def test_an_error_about_one_id_names_no_message_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     TrailWriter(tmp_path, 1, 0)
     outcome = here(monkeypatch, "trace", "no-id", "--trail", str(tmp_path))

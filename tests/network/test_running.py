@@ -11,6 +11,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 from postroad.client import Reconnect, connect
+from postroad.messages import MessageId
 from postroad.network import Place
 from postroad.network.ports import free_ports
 from postroad.network.processes import is_alive
@@ -103,6 +104,11 @@ def test_a_network_is_used_loses_a_broker_is_looked_at_and_stopped(
         told = event(process)
         assert (told["event"], told["network"], len(told["brokers"])) == ("up", "small", 2)
         died = asyncio.run(asyncio.wait_for(use(told["directory"], plan, process), SECONDS))
+        nothing = str(MessageId(7, 3 - died["broker"], 1, 0))
+        for network in (str(plan), told["directory"], told["directory"].removeprefix("http://")):
+            traced = here(monkeypatch, "trace", nothing, "--network", network)
+            assert (traced.code, traced.err) == (1, "")
+            assert "not recorded" in traced.out
         outcome = here(monkeypatch, "network", "status", str(plan), "--json")
         shown = json.loads(outcome.out)
         assert (outcome.code, shown["network"]) == (1, "small")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +25,14 @@ WIDEST_LINE = 1_000_000
 DEFAULT_TRAIL = Path("postroad-data/trail")
 
 
+# How the names of plans end; what ends otherwise and is no file is an address.
+PLAN_SUFFIX = ".toml"
+
+
+class NotThereError(PostroadError):
+    """Whoever answers has no such page."""
+
+
 class Explore(StrEnum):
     """Whom to ask next."""
 
@@ -38,7 +48,8 @@ def trace(
     network: Annotated[
         str | None,
         typer.Option(
-            metavar="DIR|ADDRESS", help="Ask a running network: its data directory, or the admin address of a broker."
+            metavar="PLAN|DIR|ADDRESS",
+            help="Ask a running network: its plan, data directory or directory's address, or a broker's admin address.",
         ),
     ] = None,
     explore: Annotated[
@@ -104,16 +115,33 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
         console.print(line)
 
 
-def _admin_address(directory: Path) -> str | None:
-    """Where a broker of the network that runs in a directory can be asked; None if that is no directory."""
-    if not directory.is_dir():
-        return None
+def _admin_address(given: str) -> str:
+    """Where a broker of a network can be asked that is named by its plan, data directory or an address."""
+    path = Path(given)
+    if "://" not in given and (path.exists() or path.suffix == PLAN_SUFFIX or os.sep in given):
+        return _of_directory(path)
+    base = (given if "://" in given else f"http://{given}").rstrip("/")
+    try:
+        _asked(base, "/brokers?count=1")
+    except NotThereError:
+        return base  # A broker; only the directory of a network has that page.
+    views = _asked(base, "/status")["brokers"]
+    for view in views:
+        if view["condition"] in ("ready", "degraded"):
+            return str(view["admin"])
+    raise PostroadError(f"{base}: no broker of this network answers; give --trail and where it is written")
+
+
+def _of_directory(path: Path) -> str:
     from postroad.network import find, place_of
 
-    running = find(place_of(directory, None)).running()
+    place = place_of(path)
+    if not path.exists() and not place.root.is_dir():
+        raise PostroadError(f"{path}: no such plan or directory; give one, or an address such as 127.0.0.1:8161")
+    running = find(place).running()
     if not running:
-        raise PostroadError(f"no broker of the network in {directory} runs; give --trail {directory / 'trail'}")
-    return f"127.0.0.1:{running[0].admin_port}"
+        raise PostroadError(f"no broker of the network in {place.root} runs; give --trail {place.trail}")
+    return f"http://127.0.0.1:{running[0].admin_port}"
 
 
 def _from_network(address: str, text: str, explore: Explore, as_json: bool) -> bool:
@@ -122,8 +150,7 @@ def _from_network(address: str, text: str, explore: Explore, as_json: bool) -> b
 
     from postroad.messages import MessageId
 
-    address = _admin_address(Path(address)) or address
-    base = (address if "//" in address else f"http://{address}").rstrip("/")
+    base = _admin_address(address)
     try:
         ids = [str(MessageId.parse(text))]
     except PostroadError as error:
@@ -148,7 +175,8 @@ def _asked(base: str, path: str) -> dict[str, Any]:
         with urllib.request.urlopen(base + path, timeout=ASK_SECONDS) as answer:
             document: dict[str, Any] = json.load(answer)
     except urllib.error.HTTPError as error:
-        raise PostroadError(f"{base}: {error.read().decode(errors='replace').strip()}") from None
+        kind = NotThereError if error.code == HTTPStatus.NOT_FOUND else PostroadError
+        raise kind(f"{base}: {error.read().decode(errors='replace').strip()}") from None
     # Whatever listens at the address may say anything.
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise PostroadError(
