@@ -15,6 +15,7 @@ from postroad.messages import MessageId
 from postroad.network import Place
 from postroad.network.ports import free_ports
 from postroad.network.processes import is_alive
+from postroad.server import read_config
 from postroad.topology import BrokerPlan, LinkPlan, Plan
 from tests.cli.programs import PROGRAM, here
 
@@ -42,9 +43,9 @@ def plan_of_a_line(path: Path, count: int) -> Path:
 
 
 @contextlib.contextmanager
-def up(plan: Path) -> Iterator[subprocess.Popen[str]]:
+def up(plan: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
     """`postroad network up`, which is stopped at the end whatever happened."""
-    command = [*PROGRAM, "network", "up", str(plan), "--directory-port", "0", "--json"]
+    command = [*PROGRAM, "network", "up", str(plan), "--directory-port", "0", "--json", *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -128,8 +129,10 @@ def test_brokers_that_nobody_watches_any_more_are_found_and_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = plan_of_a_line(tmp_path, 1)
-    with up(plan) as process:
+    with up(plan, "--alias", "order") as process:
         assert event(process)["event"] == "up"
+        settings = read_config(Place(plan.with_suffix(".network")).config_file(1))
+        assert settings.tracking.alias_attribute == "order"
         process.kill()
         process.wait()
         (entry,) = state_of(plan).running()
@@ -142,6 +145,16 @@ def test_brokers_that_nobody_watches_any_more_are_found_and_stopped(
         )
         assert entry.process is not None
         assert not is_alive(entry.process)
+
+
+def test_what_cannot_be_recorded_is_refused_by_the_name_of_its_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of_a_line(tmp_path, 1)
+    for option, value in (("--alias", ""), ("--recorder", "stone")):
+        refused = here(monkeypatch, "network", "up", str(plan), option, value)
+        assert refused.code == 2
+        assert f"{option} '{value}'" in refused.err
 
 
 def test_a_broker_that_cannot_start_ends_the_start_with_its_log(

@@ -56,6 +56,10 @@ def up(
     recorder: Annotated[str, typer.Option(help="What is kept: none, log, exact, bloom or sealed.")] = "auto",
     persist: Annotated[float, typer.Option(min=0.1, help="Seconds after which the record is written at least.")] = 60.0,
     journal: Annotated[bool, typer.Option("--journal", help="A crash loses nothing that has a receipt.")] = False,
+    alias: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The attribute or header with a message's name in another system."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Start every broker of a plan as a process, wait until they are linked, and watch them until Ctrl-C."""
@@ -77,23 +81,25 @@ def up(
         }
         arguments = [str(plan), "--json", *(str(part) for pair in given.items() for part in pair)]
         arguments += ["--journal"] if journal else []
+        arguments += ["--alias", alias] if alias is not None else []
         _start_in_background(arguments, place.root, secret, as_json)
         return
-    tracking = _tracking(recorder, persist, journal)
+    tracking = _tracking(recorder, persist, journal, alias)
     options_given = RunOptions(secret, log_level.value, directory_host, directory_port, wait, tracking)
     asyncio.run(_until_stopped(NetworkRun(read, plan, place, _listener(as_json), options_given)))
 
 
-def _tracking(recorder: str, persist: float, journal: bool) -> TrackingConfig:
+def _tracking(recorder: str, persist: float, journal: bool, alias: str | None) -> TrackingConfig:
     import msgspec
 
     from postroad.server import TrackingConfig
 
-    fields = {"recorder": recorder, "persist_seconds": persist, "journal": journal}
+    fields = {"recorder": recorder, "persist_seconds": persist, "journal": journal, "alias_attribute": alias}
     try:
         return msgspec.convert(fields, TrackingConfig)
     except msgspec.ValidationError as error:
-        raise PostroadError(f"--recorder {recorder!r}: {error}") from None
+        named = f"--alias {alias!r}" if "alias_attribute" in str(error) else f"--recorder {recorder!r}"
+        raise PostroadError(f"{named}: {error}") from None
 
 
 def _read(path: Path) -> Plan:
