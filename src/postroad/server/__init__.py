@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# First: it loads pyarrow in its own way, which others below load too.
+from postroad.server import arrow as _arrow  # noqa: F401
 from postroad.server.config import BrokerConfig, ConfigError, TlsConfig, read_config
 from postroad.server.counts import ServerStatistics
 from postroad.server.logs import log_to_stderr
