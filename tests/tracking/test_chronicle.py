@@ -116,6 +116,18 @@ def test_presence_forgets_what_ended_long_ago() -> None:
     assert len(presence) == 1
 
 
+def test_presence_says_from_when_it_remembers_not_all() -> None:
+    presence = Presence(most=3)
+    for number in range(1, 6):
+        presence.begin(number, 10 * number)
+        presence.end(number, 10 * number + 5)
+    assert presence.between(0, 100) == (3, 4, 5)
+    assert presence.forgotten_until(0) == presence.forgotten_until(25) == 25
+    assert presence.forgotten_until(26) is None
+    changes = [(number, number + end, 1 - end) for number in range(1, 10) for end in (0, 1)]
+    assert len(Presence.of(changes).between(0, 100)) == 9
+
+
 @given(st.lists(st.integers(-5, 10**9), min_size=1))
 def test_latencies_fall_into_the_buckets_their_limits_promise(delays: list[int]) -> None:
     sketch = LatencySketch()

@@ -19,11 +19,13 @@ from postroad.tracking import (
     HistorySettings,
     LogRecorder,
     LogRecords,
+    Presence,
     SealedRecorder,
     Shed,
     evidence_of,
     probe,
 )
+from postroad.tracking.chronicle import FORGOTTEN
 
 if TYPE_CHECKING:
     from postroad.tracking import Findings, Job, Segment, TrackingRecorder
@@ -231,6 +233,25 @@ def test_recorder_knows_what_was_shed_and_who_its_neighbours_are(name: str) -> N
     assert found.routed is None
     (job,) = recorder.due(START + 2, force=True)
     assert any(isinstance(segment, Shed) for segment in job.make())
+
+
+@pytest.mark.parametrize("name", ["bloom", "sealed"])
+def test_recorder_that_forgot_subscribers_does_not_deny_deliveries_to_them(name: str) -> None:
+    recorder = recorder_of(name)
+    recorder.chronicle.subscribers = Presence(most=2)
+    identity = MessageId(1, HERE, START + 1, 0)
+    batch = batch_of([identity])
+    recorder.accepted(batch, START + 1)
+    for subscriber in (6, 7, 8):
+        recorder.subscribed(subscriber, "someone", "t", "", START)
+        recorder.delivered(batch, np.array([0]), subscriber, START + 1)
+        recorder.unsubscribed(subscriber, START + 2)
+    found = recorder.findings(identity, START + 3)
+    assert [hit.number for hit in found.delivered] == [7, 8]
+    assert [gap.reason for gap in found.gaps] == [FORGOTTEN]
+    later = MessageId(1, HERE, START + 2_000, 1)
+    recorder.accepted(batch_of([later]), START + 2_000)
+    assert recorder.findings(later, START + 2_000).gaps == ()
 
 
 @pytest.mark.parametrize("name", list(RECORDERS))

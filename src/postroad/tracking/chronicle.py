@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.tracking.answers import Subscriber
-from postroad.tracking.findings import Drop
+from postroad.tracking.findings import Drop, Gap
 from postroad.tracking.latency import LatencySketch
 from postroad.tracking.presence import Presence
 from postroad.tracking.segments import Aliases, Attachments, Latencies, LinkChanges, Names, Shed, Timings
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Chapter", "Chronicle"]
 
+FORGOTTEN = "more subscriptions ended than the broker remembers until it has written them"
 # Python's objects of one line, as a rough measure for the memory budget: a tuple, its numbers, a short text.
 _LINE_BYTES = 200
 _TIME_SHIFT = np.uint64(16)
@@ -218,6 +219,11 @@ class Chronicle:
         """Let go of stays that ended before a time, as no question about open histories reaches back so far."""
         self.subscribers.forget(before)
         self.neighbours.forget(before)
+
+    def gaps(self, since: int) -> tuple[Gap, ...]:
+        """From a time on: when somebody was there who is forgotten for want of room, so that filters are not asked."""
+        forgotten = (presence.forgotten_until(since) for presence in (self.subscribers, self.neighbours))
+        return tuple(Gap(since, until + 1, FORGOTTEN) for until in forgotten if until is not None)
 
     def drops(self, head: int, tail: int) -> tuple[Drop, ...]:
         """Where a message went no further, from all chapters that are not released."""

@@ -178,7 +178,8 @@ class HistoryRecorder(KeepingRecorder):
         neighbours = self.chronicle.neighbours.between(since, now)
         subscribers = self.chronicle.subscribers.between(since, now)
         evidence = self._evidence(identity, neighbours, subscribers, now)
-        return evidence.findings(self.broker, self.chronicle.drops(identity.head, identity.tail))
+        drops, gaps = self.chronicle.drops(identity.head, identity.tail), self.chronicle.gaps(since)
+        return evidence.findings(self.broker, drops, gaps)
 
     def _mixed_number(self, number: int) -> np.uint64:
         mixed = self._mixed.get(number)

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_ENDED", "Presence"]
 
-# Ended stays that are remembered, at about 100 bytes each: 10 MB. The trail has them all; here they only serve
-# questions about what is not in the trail yet.
+# Ended stays that a broker remembers, at about 100 bytes each: 10 MB. The trail has them all; here they only serve
+# questions about what is not in the trail yet. Beyond it the oldest are forgotten, and answers say so.
 MAX_ENDED = 100_000
 
 
@@ -22,16 +22,22 @@ class _Stay(NamedTuple):
 
 
 class Presence:
-    """Begins and ends of numbered things, each told in the order they happened."""
+    """Begins and ends of numbered things, each told in the order they happened.
 
-    def __init__(self) -> None:
+    Args:
+        most: ended stays that are remembered; None for all.
+    """
+
+    def __init__(self, most: int | None = MAX_ENDED) -> None:
         self._here: dict[int, int] = {}
-        self._ended: deque[_Stay] = deque(maxlen=MAX_ENDED)
+        self._ended: deque[_Stay] = deque()
+        self._most = most
+        self._forgotten_until = -1
 
     @classmethod
     def of(cls, changes: Iterable[tuple[int, int, int]]) -> Presence:
         """From rows (number, at, begins) of a table, in order of time."""
-        presence = cls()
+        presence = cls(most=None)
         for number, at, begins in changes:
             (presence.begin if begins else presence.end)(number, at)
         return presence
@@ -45,12 +51,18 @@ class Presence:
         since = self._here.pop(number, None)
         if since is not None:
             self._ended.append(_Stay(number, since, at))
+            if self._most is not None and len(self._ended) > self._most:
+                self._forgotten_until = max(self._forgotten_until, self._ended.popleft().until)
 
     def between(self, since: int, until: int) -> tuple[int, ...]:
         """The numbers that were there at any time from `since` to `until`, both included, in ascending order."""
         found = {number for number, begun in self._here.items() if begun <= until}
         found.update(stay.number for stay in self._ended if stay.since <= until and stay.until >= since)
         return tuple(sorted(found))
+
+    def forgotten_until(self, since: int) -> int | None:
+        """Until when something was there, from a time on, that is forgotten for want of room; None when nothing is."""
+        return self._forgotten_until if self._forgotten_until >= since else None
 
     def forget(self, before: int) -> None:
         """Let go of what ended before a time."""
