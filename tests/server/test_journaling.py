@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from postroad.messages import Batch, MessageId
 from postroad.server import journaling as journaling_module
-from postroad.server.journaling import LAPSED, MOST_WAITING, JournalKeeper, recover
+from postroad.server.journaling import MOST_WAITING, JournalKeeper
+from postroad.server.recovering import LAPSED, recover
 from postroad.server.tracking import TrackingConfig
 from postroad.tracking import ExactRecorder, Verdict
 from postroad.tracking.journaling import Journaled
@@ -66,7 +67,7 @@ def test_entries_that_no_receipt_waits_for_reach_the_disk_too(tmp_path: Path) ->
         journal = Journal(tmp_path, BROKER)
         keeper = JournalKeeper(journal)
         keeper.start()
-        journal.append(b"nobody waits", NOON)
+        journal.append(b"nobody waits")
         await until(lambda: list(replay(tmp_path, BROKER, [])) == [b"nobody waits"])
         await keeper.stop()
 
@@ -79,12 +80,30 @@ def test_a_receipt_for_what_had_no_room_is_not_safe_whenever_it_is_asked_for(tmp
         keeper = JournalKeeper(journal)
         told: list[bool] = []
         keeper.when_safe(told.append)
-        journal.append(b"too much for twenty bytes", NOON)
+        journal.append(b"too much for twenty bytes")
         journal.sync()
         keeper.when_safe(told.append)
-        journal.append(b"fits", NOON)
+        journal.append(b"fits")
         journal.sync()
         keeper.when_safe(told.append)
+        assert told == [True, False, True]
+        await keeper.stop()
+
+    run(talk)
+
+
+def test_a_receipt_for_several_entries_is_not_safe_if_any_of_them_had_no_room(tmp_path: Path) -> None:
+    async def talk() -> None:
+        journal = Journal(tmp_path, BROKER, max_waiting_bytes=20)
+        keeper = JournalKeeper(journal)
+        told: list[bool] = []
+        keeper.start()
+        for entries in ([b"fits"], [b"too much for twenty bytes", b"fits"], [b"fits"]):
+            for entry in entries:
+                journal.append(entry)
+            before = len(told)
+            keeper.when_safe(told.append)
+            await until(lambda before=before: len(told) > before)  # type: ignore[misc]
         assert told == [True, False, True]
         await keeper.stop()
 
@@ -100,7 +119,7 @@ def test_one_that_fails_keeps_no_other_from_its_receipt_and_not_too_many_wait(tm
         def fail(safe: bool) -> None:
             raise RuntimeError("a defect")
 
-        journal.append(b"entry", NOON)
+        journal.append(b"entry")
         # Nothing is synced yet: as if the disk did not answer.
         keeper.when_safe(fail)
         for number in range(MOST_WAITING + 2):
@@ -202,7 +221,7 @@ def test_a_broker_can_be_stopped_though_its_disk_does_not_answer(
         keeper = JournalKeeper(journal)
         keeper.start()
         disk.stops_answering()
-        journal.append(b"entry", NOON)
+        journal.append(b"entry")
         told: list[bool] = []
         keeper.when_safe(told.append)
         await keeper.stop()

@@ -266,3 +266,17 @@ def test_the_memory_of_a_stored_book_is_used_again_without_mixing_them_up() -> N
             recorder.release(job.number)
         before = [MessageId(5, 4, NOW + turn - 1, number * 2) for number in range(30)] if turn else []
         assert set(told) == {(one.broker, one.time, one.publisher, one.counter) for one in [*ids, *before]}
+
+
+def test_what_waits_to_be_stored_seals_no_further_book() -> None:
+    recorder = ExactRecorder(4, NOW, 60_000, 1 << 16)
+    batch = batch_of([MessageId(7, 4, NOW, row) for row in range(20)])
+    for _ in range(400):
+        recorder.shed(batch, np.arange(20), 3, "full", NOW)
+    assert [len(recorder.due(NOW + 250 * look)) for look in range(1, 5)] == [1, 0, 0, 0]
+
+
+def test_a_book_is_handed_over_at_once_when_the_clock_was_set_back() -> None:
+    recorder = ExactRecorder(4, NOW, 60_000)
+    assert len(recorder.due(NOW - 3_600_000)) == 1
+    assert [len(recorder.due(NOW - 3_600_000 + ms)) for ms in (59_999, 60_000)] == [0, 1]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.messages import Batch
-from postroad.tracking.journaling import Journaled, JournalEntryError, retell
+from postroad.tracking.journaling import Journaled, JournalEntryError, retell, told_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,11 +91,9 @@ def calls(draw: st.DrawFn) -> tuple[str, tuple[Any, ...]]:
 @given(st.lists(calls(), max_size=10))
 def test_what_a_journal_tells_again_is_what_was_told(told: list[tuple[str, tuple[Any, ...]]]) -> None:
     entries: list[bytes] = []
-    times: list[int] = []
 
-    def append(entry: bytes, now: int) -> int:
+    def append(entry: bytes) -> int:
         entries.append(entry)
-        times.append(now)
         return len(entries)
 
     first, second = Listener(), Listener()
@@ -103,6 +101,8 @@ def test_what_a_journal_tells_again_is_what_was_told(told: list[tuple[str, tuple
     for name, arguments in told:
         getattr(journaled, name)(*arguments)
         assert journaled.position == len(entries)
+    times = [arguments[-1] for _, arguments in told]
+    assert [told_at(entry) for entry in entries] == times
     assert [retell(entry, second) for entry in entries] == times  # type: ignore[arg-type]
     assert first.calls == second.calls
     assert len(first.calls) == len(told)
@@ -118,7 +118,7 @@ def test_an_entry_that_says_nothing_is_refused_or_told(data: bytes) -> None:
 
 def test_a_cut_entry_is_refused() -> None:
     entries: list[bytes] = []
-    journaled = Journaled(Listener(), lambda entry, now: entries.append(entry) or 1)  # type: ignore[arg-type, func-returns-value]
+    journaled = Journaled(Listener(), lambda entry: entries.append(entry) or 1)  # type: ignore[arg-type, func-returns-value]
     journaled.accepted(batch_of([(1, 2), (3, 4)]), 5)
     with pytest.raises(JournalEntryError, match="2 ids"):
         retell(entries[0][:-1], Listener())  # type: ignore[arg-type]

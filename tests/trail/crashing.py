@@ -39,7 +39,7 @@ def keep_journal(root: Path, began: int, out: object) -> None:
     number = began
     while True:
         for _ in range(50):
-            journal.append(b"%d" % number, number)
+            journal.append(b"%d" % number)
             number += 1
         journal.sync()
         print("durable", number - 1, file=out)  # type: ignore[call-overload]

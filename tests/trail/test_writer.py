@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -18,6 +19,7 @@ from postroad.trail import (
     TrailWriteError,
     TrailWriter,
     describe_file,
+    durable,
     pin,
     unpack,
 )
@@ -101,6 +103,29 @@ def test_a_commit_that_fails_counts_for_nothing_and_can_be_made_again(tmp_path: 
     writer.commit(prepared)
     assert len(pin(tmp_path, 4).all_entries()[0]) == 9
     assert pin(tmp_path, 4).runs[0].through == NOON + 5
+
+
+def test_a_commit_that_is_not_surely_on_disk_names_no_files_that_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = TrailWriter(tmp_path, 4, NOON)
+    prepared = writer.prepare(everything(), NOON + 5)
+    force = durable.sync_directory
+
+    def fails(directory: Path) -> None:
+        if "manifests" in directory.parts:
+            raise OSError(errno.EIO, "Input/output error")
+        force(directory)
+
+    monkeypatch.setattr(durable, "sync_directory", fails)
+    with pytest.raises(TrailWriteError, match="Input/output"):
+        writer.commit(prepared)
+    monkeypatch.undo()
+    assert pin(tmp_path, 4).all_entries()[0] == []
+    writer.commit(prepared)
+    entries = pin(tmp_path, 4).all_entries()[0]
+    assert len(entries) == 9
+    assert all((tmp_path / entry.path).exists() for entry in entries)
 
 
 def test_rows_that_were_given_up_leave_a_hole(tmp_path: Path) -> None:

@@ -1,26 +1,23 @@
-"""The journal of a running broker: receipts wait for it, and what a crash left in it is added to the trail."""
+"""The journal of a running broker: receipts wait for it, and what it has goes once the trail has it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
 from postroad.errors import PostroadError
 from postroad.server.disk import DiskThread, hanging, is_done
-from postroad.tracking.journaling import retell
-from postroad.trail import Journal, TrailWriter, replay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from postroad.tracking import TrackingRecorder
+    from postroad.server.keeping import Handed
+    from postroad.trail import Journal
 
-__all__ = ["JournalKeeper", "recover"]
+__all__ = ["JournalKeeper"]
 
 log = logging.getLogger("postroad.tracking")
 
@@ -36,47 +33,6 @@ MOST_WAITING = 10_000
 # answer within a second also when they are busy, those of a network within some.
 HANG_SECONDS = 10.0
 
-LAPSED = "the journal lacks entries of this time"
-
-
-def recover(root: Path, broker: int, fresh: Callable[[int], TrackingRecorder]) -> int:
-    """Add to the trail what the journal of a run that crashed has beyond it; answers how many entries there were.
-
-    Args:
-        root: the trail.
-        broker: whose.
-        fresh: a recorder that begins at a time.
-
-    Raises:
-        PostroadError: the disk does not take it.
-    """
-    warnings: list[str] = []
-    writer = TrailWriter.resume(root, broker)
-    if writer is None:
-        return 0
-    recorder = fresh(writer.run.through)
-    told, last = 0, writer.run.through
-    lapsed = threading.Event()
-    for entry in replay(root, broker, warnings, lapsed.set):
-        try:
-            at = max(last, retell(entry, recorder))
-        except PostroadError as error:
-            warnings.append(str(error))
-            lapsed.set()
-            continue
-        if lapsed.is_set():
-            writer.lacks(last, at + 1, LAPSED)
-            lapsed.clear()
-        told, last = told + 1, at
-    if told:
-        # All that was observed is told: the record is complete one moment past the last of it.
-        for job in recorder.due(last + 1, force=True):
-            writer.write(job.make(), max(job.through, writer.run.through))
-            recorder.release(job.number)
-    for warning in warnings:
-        log.warning("journal", extra={"reason": warning})
-    return told
-
 
 class JournalKeeper:
     """Forces the journal to disk, many entries at once, and tells who waits for it.
@@ -87,7 +43,11 @@ class JournalKeeper:
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
-        self._waiting: deque[tuple[int, Callable[[bool], None]]] = deque()
+        # The position, whether an entry up to it was given up, and who waits.
+        self._waiting: deque[tuple[int, bool, Callable[[bool], None]]] = deque()
+        self._asked = 0
+        self._reached = 0
+        self._lost: list[tuple[int, int]] = []
         self._wanted = asyncio.Event()
         # A thread of its own: a receipt must not wait while a file of the trail is written.
         self._thread = DiskThread("postroad-journal")
@@ -111,6 +71,8 @@ class JournalKeeper:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await self._sync(for_ever=False)
+            if not self._hangs:
+                await self.release()
         self._thread.end()
 
     def when_safe(self, action: Callable[[bool], None]) -> None:
@@ -118,20 +80,34 @@ class JournalKeeper:
 
         Nobody waits for a disk that does not answer.
         """
+        # Whoever asks was told of in entries since the last who asked, and any of these may be lost, not just the last.
+        lost, self._asked = self.journal.lost_through > self._asked, self.journal.position
         if self._hangs:
             action(False)
             return
         if self.journal.position <= self.journal.durable and not self._waiting:
-            action(not self.journal.trouble and not self._is_lost(self.journal.position))
+            action(not self.journal.trouble and not lost)
             return
-        self._waiting.append((self.journal.position, action))
+        self._waiting.append((self.journal.position, lost, action))
         if len(self._waiting) > MOST_WAITING:
-            _tell(self._waiting.popleft()[1], False)
+            _tell(self._waiting.popleft()[-1], False)
         self._wanted.set()
 
-    async def release(self, through: int) -> None:
-        """The trail has everything up to a time: the journal need not."""
-        await self._thread.do(lambda: self.journal.release(through))
+    def kept(self, part: Handed, stored: bool) -> None:
+        """A part of the record is in the trail, or was given up: then its entries stay for the next start."""
+        self._reached = max(self._reached, part.covers)
+        if not stored:
+            joins = bool(self._lost) and self._lost[-1][1] >= part.since
+            since = self._lost.pop()[0] if joins else part.since
+            self._lost.append((since, part.position))
+
+    async def release(self) -> None:
+        """Let go of what the trail has."""
+        await is_done(self._released(), HANG_SECONDS)
+
+    def _released(self) -> asyncio.Future[int]:
+        reached, lost = self._reached, tuple(self._lost)
+        return self._thread.do(lambda: self.journal.release(reached, lost))
 
     async def _sync_for_ever(self) -> None:
         while True:
@@ -162,8 +138,8 @@ class JournalKeeper:
             log.warning("journal written again", extra={"lost": self.journal.statistics().lost_entries})
         self._trouble = self.journal.trouble
         while self._waiting and self._waiting[0][0] <= durable:
-            position, action = self._waiting.popleft()
-            _tell(action, safe and not self._is_lost(position))
+            _, lost, action = self._waiting.popleft()
+            _tell(action, safe and not lost)
         if self._waiting:
             self._wanted.set()
 
@@ -173,11 +149,8 @@ class JournalKeeper:
             log.error("journal not written", extra={"reason": hanging(HANG_SECONDS)})
         self._hangs, self._trouble = True, hanging(HANG_SECONDS)
         waiting, self._waiting = self._waiting, deque()
-        for _, action in waiting:
+        for _, _, action in waiting:
             _tell(action, False)
-
-    def _is_lost(self, position: int) -> bool:
-        return 0 < position <= self.journal.lost_through
 
 
 def _tell(action: Callable[[bool], None], safe: bool) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, TypeVar
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from postroad.server.disk import DiskThread, hanging, is_done
+from postroad.trail import SET_BACK, SET_BACK_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from postroad.tracking import Job, TrackingRecorder
-    from postroad.trail import Backlog
+    from postroad.trail import Backlog, Done
 
-__all__ = ["Keeper"]
+__all__ = ["Handed", "Keeper"]
 
 log = logging.getLogger("postroad.tracking")
 
@@ -30,6 +32,22 @@ DEFAULT_HELD_BYTES = 128 << 20
 Result = TypeVar("Result")
 
 
+class Handed(NamedTuple):
+    """What a job has, in positions of the journal.
+
+    Attributes:
+        through: the time through which the record is complete with it.
+        since: entries up to here are in earlier jobs.
+        covers: entries up to here are in this or in earlier jobs.
+        position: the journal's position when the job was handed over; it has nothing beyond.
+    """
+
+    through: int
+    since: int
+    covers: int
+    position: int
+
+
 class Keeper:
     """Writes the record of one broker.
 
@@ -37,8 +55,12 @@ class Keeper:
         recorder: has the record.
         backlog: puts it into the trail.
         clock: the broker's time in ms.
-        kept: called after something was written, with the time through which the record now is complete.
+        kept: called for each job that is done with, and whether it was stored or given up.
         held_bytes: what the recorder may hold while the disk does not answer; then the oldest jobs are given up.
+        position: the position of the journal, which has what the recorder is told.
+
+    Attributes:
+        released_through: the recorder still has all that it was told after this time.
     """
 
     def __init__(
@@ -46,8 +68,9 @@ class Keeper:
         recorder: TrackingRecorder,
         backlog: Backlog,
         clock: Callable[[], int],
-        kept: Callable[[int], None] | None = None,
+        kept: Callable[[Handed, bool], None] | None = None,
         held_bytes: int = DEFAULT_HELD_BYTES,
+        position: Callable[[], int] = int,
     ) -> None:
         self._recorder = recorder
         self._backlog = backlog
@@ -59,9 +82,15 @@ class Keeper:
         self._held_bytes = held_bytes
         self._jobs: list[Job] = []
         self._given_up_through: int | None = None
-        self._work: asyncio.Future[tuple[list[int], Exception | None]] | None = None
+        self._work: asyncio.Future[tuple[list[Done], Exception | None]] | None = None
         self._hangs = False
-        self._through: dict[int, int] = {}
+        self._position = position
+        self._handed: dict[int, Handed] = {}
+        self._covered = 0
+        # At each look: the latest time there was so far, and the position. All entries up to it were told by then.
+        self._marks: deque[tuple[int, int]] = deque()
+        self._looked = self._latest = self.released_through = clock()
+        self._set_back: list[tuple[int, int]] = []
         self._trouble = ""
 
     @property
@@ -108,35 +137,64 @@ class Keeper:
         await self._write(at_once=force)
 
     def _collect(self, force: bool) -> None:
-        for job in self._recorder.due(self._clock(), force):
-            self._through[job.number] = job.through
-            self._jobs.append(job)
+        now, position = self._clock(), self._position()
+        if self._looked - now > SET_BACK_MS:
+            # What is told from now on is of times that the trail says are complete. The last look may have been long
+            # ago, when a disk was slow.
+            self._set_back.append((now - int(1_000 * HANG_SECONDS), self._latest + 1))
+            force = True
+        self._looked, self._latest = now, max(self._latest, now)
+        self._marks.append((self._latest, position))
+        jobs = self._recorder.due(now, force)
+        if not jobs:
+            return
+        for job in jobs:
+            covers = self._covered
+            while self._marks and self._marks[0][0] <= job.through:
+                covers = self._marks.popleft()[1]
+            if job is jobs[-1] and not self._recorder.statistics().open_entries:
+                # Nothing is left open, whatever the time was.
+                covers = position
+                self._marks.clear()
+            self._handed[job.number] = Handed(job.through, self._covered, covers, position)
+            self._covered = covers
+        self._jobs += jobs
 
     async def _write(self, at_once: bool) -> None:
         if self._work is None:
             jobs, self._jobs = self._jobs, []
             given_up, self._given_up_through = self._given_up_through, None
-            self._work = self._thread.do(lambda: self._written(jobs, given_up, at_once))
+            set_back, self._set_back = self._set_back, []
+            self._work = self._thread.do(lambda: self._written(jobs, given_up, set_back, at_once))
         if not await is_done(self._work, 0 if self._hangs else HANG_SECONDS):
             self._hangs = True
             self._give_up()
             self._tell()
             return
         (done, failure), self._work, self._hangs = self._work.result(), None, False
-        for number in done:
-            self._recorder.release(number)
-            through = self._through.pop(number)
-            if self._kept is not None:
-                self._kept(through)
+        for job in done:
+            self._release(job.number, job.stored)
         self._tell()
         if failure is not None:
             raise failure
 
-    def _written(self, jobs: list[Job], given_up: int | None, at_once: bool) -> tuple[list[int], Exception | None]:
+    def _release(self, number: int, stored: bool) -> int:
+        self._recorder.release(number)
+        handed = self._handed.pop(number)
+        self.released_through = max(self.released_through, handed.through)
+        if self._kept is not None:
+            self._kept(handed, stored)
+        return handed.through
+
+    def _written(
+        self, jobs: list[Job], given_up: int | None, set_back: list[tuple[int, int]], at_once: bool
+    ) -> tuple[list[Done], Exception | None]:
         """Write jobs, on the thread; answers which are done with, and what a job failed at."""
         failure: Exception | None = None
         if given_up is not None:
             self._backlog.lose(given_up)
+        for since, until in set_back:
+            self._backlog.lacks(since, until, SET_BACK)
         for job in jobs:
             try:
                 self._backlog.take(job, self._clock())
@@ -148,8 +206,7 @@ class Keeper:
         """While the disk does not answer, memory is bounded: the oldest jobs are given up. The trail will say so."""
         while self._jobs and self._recorder.statistics().held_bytes > self._held_bytes:
             oldest = self._jobs.pop(0)
-            self._recorder.release(oldest.number)
-            self._given_up_through = self._through.pop(oldest.number)
+            self._given_up_through = self._release(oldest.number, stored=False)
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
         """Do something with the disk, in turn with the writing."""

@@ -11,8 +11,9 @@ from postroad.errors import PostroadError
 from postroad.messages import MessageId
 from postroad.server.config import ConfigError
 from postroad.server.extras import has
-from postroad.server.journaling import JournalKeeper, recover
+from postroad.server.journaling import JournalKeeper
 from postroad.server.keeping import Keeper
+from postroad.server.recovering import recover
 from postroad.tracking import (
     Answer,
     BloomRecorder,
@@ -20,12 +21,22 @@ from postroad.tracking import (
     Gap,
     LogRecorder,
     SealedRecorder,
-    Subscriber,
     TrackingError,
     merged,
 )
 from postroad.tracking.journaling import Journaled
-from postroad.trail import DAY_MS, Backlog, Journal, Trail, TrailError, TrailWriter, expire, sweep
+from postroad.trail import (
+    DAY_MS,
+    DEFAULT_SKEW_MS,
+    DEFAULT_TOLERANCE_MS,
+    Backlog,
+    Journal,
+    Trail,
+    TrailError,
+    TrailWriter,
+    expire,
+    sweep,
+)
 from postroad.trail.coverage import NOT_YET_WRITTEN
 
 if TYPE_CHECKING:
@@ -77,16 +88,19 @@ class Tracking:
         self._broker = broker
         self._clock = clock
         self._backlog = Backlog(lambda now: TrailWriter(root, broker, now), backlog_bytes)
-        self._keeper = Keeper(recorder, self._backlog, clock, self._kept, 2 * backlog_bytes)
-        self._journal = None if journal is None else JournalKeeper(journal)
+        self._journal = keeper = None if journal is None else JournalKeeper(journal)
+        self._keeper = Keeper(
+            recorder,
+            self._backlog,
+            clock,
+            None if keeper is None else keeper.kept,
+            2 * backlog_bytes,
+            int if keeper is None else lambda: keeper.journal.position,
+        )
         self._recover = recover
         self._retention = retention
-        self._through = 0
         self._expires_at = 0
         self._upkeep: asyncio.Task[None] | None = None
-
-    def _kept(self, through: int) -> None:
-        self._through = through
 
     @property
     def waits(self) -> bool:
@@ -139,7 +153,7 @@ class Tracking:
             await asyncio.sleep(UPKEEP_SECONDS)
             try:
                 if self._journal is not None:
-                    await self._journal.release(self._through)
+                    await self._journal.release()
                 if self._retention is not None and self._clock() >= self._expires_at:
                     self._expires_at = self._clock() + int(EXPIRE_SECONDS * 1_000)
                     await self._keeper.in_thread(self._expire)
@@ -168,13 +182,12 @@ class Tracking:
     async def answer(self, message: MessageId) -> Answer:
         """All that this broker knows of a message, written or not."""
         # What is open first: what is written meanwhile is then seen twice, and never missed.
-        open_now = self.recorder.findings(message, self._clock())
-        stored = await self._keeper.in_thread(lambda: self._stored(message, open_now))
-        findings = merged(open_now, _without_open_gaps(stored.findings))
-        publisher = stored.publisher
-        if publisher is None and message.broker == self._broker:
-            publisher = self.recorder.chronicle.publisher(message.publisher)
-        return Answer(findings, publisher, self._named(findings, stored.subscribers))
+        now, released_through = self._clock(), self._keeper.released_through
+        open_now = self.recorder.findings(message, now)
+        named = self.recorder.chronicle.named(_subscribers_in(open_now))
+        publisher = self.recorder.chronicle.publisher(message.publisher) if message.broker == self._broker else None
+        lately = Answer(open_now, publisher, named)
+        return await self._keeper.in_thread(lambda: self._answered(message, lately, now, released_through))
 
     async def aliased(self, alias: str) -> list[MessageId]:
         """The messages with a foreign id that entered here, or are written on this broker's trail; oldest first."""
@@ -194,26 +207,45 @@ class Tracking:
             log.warning("aliases not read", extra={"reason": str(error)})
             return []
 
-    def _stored(self, message: MessageId, nothing: Findings) -> Answer:
-        if not self._root.is_dir():
-            return Answer(nothing, None, ())
+    def _answered(self, message: MessageId, lately: Answer, now: int, released_through: int) -> Answer:
+        """What the recorder says together with what is written; on the thread that writes."""
+        since, until = message.time - DEFAULT_SKEW_MS, message.time + DEFAULT_TOLERANCE_MS + DEFAULT_SKEW_MS
+        holes = [Gap(hole.since, hole.until, hole.reason) for hole in self._backlog.holes]
+        findings, publisher = lately.findings, lately.publisher
+        named = {one.number: one for one in lately.subscribers}
         try:
-            return Trail(self._root).answer(self._broker, message)
+            trail = Trail(self._root)
+            written = trail.findings(self._broker, message)
+            findings = merged(findings, written)
+            # A name is written long before the messages that it stands for.
+            unknown = _subscribers_in(findings) - named.keys()
+            named |= {one.number: one for one in trail.named_subscribers(self._broker, unknown, since, until)}
+            if publisher is None and message.broker == self._broker and findings.published is not None:
+                publisher = trail.publisher(self._broker, message.publisher)
         except (TrailError, OSError) as error:
-            gap = Gap(message.time, message.time + 1, f"the trail cannot be read: {error}")
-            return Answer(nothing._replace(gaps=(gap,)), None, ())
+            holes.append(Gap(message.time, message.time + 1, f"the trail cannot be read: {error}"))
+        told = {gap for gap in findings.gaps if gap.reason != NOT_YET_WRITTEN}
+        for gap in findings.gaps:
+            if gap.reason == NOT_YET_WRITTEN:
+                holes += _beyond_recorder(gap, message.time, now, released_through)
+        told.update(gap for gap in holes if gap.since < until and gap.until > since)
+        known = tuple(named[number] for number in sorted(named))
+        return Answer(findings._replace(gaps=tuple(sorted(told))), publisher, known)
 
-    def _named(self, findings: Findings, known: tuple[Subscriber, ...]) -> tuple[Subscriber, ...]:
-        """The subscribers in the findings; of those who came lately the name may not be written yet."""
-        named = {one.number: one for one in known}
-        wanted = {hit.number for hits in (findings.delivered, findings.queued) for hit in hits} - named.keys()
-        named |= {one.number: one for one in self.recorder.chronicle.named(wanted)}
-        return tuple(named[number] for number in sorted(named))
+
+def _subscribers_in(findings: Findings) -> set[int]:
+    numbers = {hit.number for hits in (findings.delivered, findings.queued) for hit in hits}
+    return numbers | {drop.subscriber for drop in findings.dropped if drop.subscriber}
 
 
-def _without_open_gaps(findings: Findings) -> Findings:
-    """What is not written yet is in the recorder, and was asked there."""
-    return findings._replace(gaps=tuple(gap for gap in findings.gaps if gap.reason != NOT_YET_WRITTEN))
+def _beyond_recorder(gap: Gap, at: int, now: int, released_through: int) -> list[Gap]:
+    """What is left of what is not written yet, given that the recorder was asked about it.
+
+    It has forgotten what was given up, and it knows nothing of times to come, which an id that is no one's may have.
+    """
+    given_up = [Gap(gap.since, released_through + 1, gap.reason)] if gap.since < released_through else []
+    to_come = [Gap(max(gap.since, now), gap.until, gap.reason)] if at > now + DEFAULT_SKEW_MS else []
+    return given_up + to_come
 
 
 def make_tracking(config: BrokerConfig, clock: Callable[[], int]) -> Tracking | None:

@@ -135,8 +135,9 @@ class ExactRecorder:
     def due(self, now: int, force: bool = False) -> list[Job]:
         """A job when the book is old or large enough. An old book is handed over though it be empty, so that the
         record says that nothing happened."""
-        large = self._book.unfolded_bytes + self.chronicle.held_bytes > self._budget_bytes
-        old = now - self._book.since >= self._persist_ms
+        large = self._book.unfolded_bytes + self.chronicle.open_bytes > self._budget_bytes
+        # Opened in the future: the clock was set back.
+        old = not 0 <= now - self._book.since < self._persist_ms
         if not (large or old or force):
             return []
         self._early_seals += large and not old and not force

@@ -142,7 +142,8 @@ class HistoryRecorder(KeepingRecorder):
         """Seal what has been open for so long: the first in line, as they stand in the order of opening."""
         while self._open:
             history = next(iter(self._open.values()))
-            if now - history.opened < age:
+            # Opened in the future: the clock was set back.
+            if 0 <= now - history.opened < age:
                 break
             self._seal(history)
 

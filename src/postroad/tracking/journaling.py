@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from postroad.tracking.contract import Job, Rows, TrackingRecorder, TrackingStatistics
     from postroad.tracking.findings import Findings
 
-__all__ = ["JournalEntryError", "Journaled", "retell"]
+__all__ = ["JournalEntryError", "Journaled", "retell", "told_at"]
 
 _HEAD = np.dtype([("event", "<i4"), ("count", "<i4"), ("number", "<i8"), ("now", "<i8")])
 _ID_BYTES = 16
@@ -57,13 +57,13 @@ class Journaled:
 
     Args:
         recorder: keeps the record.
-        append: takes an entry and the broker's time; answers the journal's position after it.
+        append: takes an entry; answers the journal's position after it.
 
     Attributes:
         position: the journal's position after the latest entry.
     """
 
-    def __init__(self, recorder: TrackingRecorder, append: Callable[[bytes, int], int]) -> None:
+    def __init__(self, recorder: TrackingRecorder, append: Callable[[bytes], int]) -> None:
         self.recorder = recorder
         self.position = 0
         self._append = append
@@ -169,7 +169,18 @@ class Journaled:
         head = np.array([(event, count, number, now)], _HEAD).tobytes()
         body = b"" if ids is None else np.ascontiguousarray(ids, "<u8").tobytes()
         tail = msgspec.msgpack.encode(texts) if texts else b""
-        self.position = self._append(head + body + tail, now)
+        self.position = self._append(head + body + tail)
+
+
+def told_at(entry: bytes) -> int:
+    """The time of an entry.
+
+    Raises:
+        JournalEntryError: it says nothing.
+    """
+    if len(entry) < _HEAD.itemsize:
+        raise JournalEntryError(f"a journal entry has at least {_HEAD.itemsize} bytes, this has {len(entry)}")
+    return int(np.frombuffer(entry, _HEAD, 1)["now"][0])
 
 
 def retell(entry: bytes, recorder: TrackingRecorder) -> int:
@@ -178,8 +189,7 @@ def retell(entry: bytes, recorder: TrackingRecorder) -> int:
     Raises:
         JournalEntryError: it says nothing.
     """
-    if len(entry) < _HEAD.itemsize:
-        raise JournalEntryError(f"a journal entry has at least {_HEAD.itemsize} bytes, this has {len(entry)}")
+    told_at(entry)
     event, count, number, now = np.frombuffer(entry, _HEAD, 1)[0].tolist()
     end = _HEAD.itemsize + count * _ID_BYTES
     if count < 0 or end > len(entry):

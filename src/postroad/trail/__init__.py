@@ -1,8 +1,8 @@
 """The record on disk: Parquet tables, the manifests that say what counts, and their readers and writers."""
 
-from postroad.trail.backlog import Backlog, BacklogStatistics
+from postroad.trail.backlog import Backlog, BacklogStatistics, Done
 from postroad.trail.columns import DAY_MS, by_date, date_text, tabulate
-from postroad.trail.coverage import FOREVER, Hole, Run, gaps_within
+from postroad.trail.coverage import FOREVER, SET_BACK, SET_BACK_MS, Hole, Run, gaps_within
 from postroad.trail.errors import (
     TrailConflictError,
     TrailDamageError,
@@ -31,11 +31,14 @@ __all__ = [
     "FOREVER",
     "NUMBER_BYTES",
     "SCHEMAS",
+    "SET_BACK",
+    "SET_BACK_MS",
     "STANDING",
     "TABLES",
     "VERSION",
     "Backlog",
     "BacklogStatistics",
+    "Done",
     "Expired",
     "FileEntry",
     "Group",

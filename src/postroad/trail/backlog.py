@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from postroad.tracking import Job
+    from postroad.trail.coverage import Hole
     from postroad.trail.writer import Prepared, TrailWriter
 
-__all__ = ["Backlog", "BacklogStatistics"]
+__all__ = ["Backlog", "BacklogStatistics", "Done"]
 
 # After a failure: the first pause and the longest. A disk that has room again is noticed within half a minute.
 FIRST_PAUSE_MS = 500
@@ -38,6 +39,13 @@ class BacklogStatistics(NamedTuple):
     waiting_now: int
     waiting_bytes_now: int
     degraded_now: bool
+
+
+class Done(NamedTuple):
+    """A job that is done with: in the trail, or given up."""
+
+    number: int
+    stored: bool
 
 
 class _Waiting(NamedTuple):
@@ -61,7 +69,7 @@ class Backlog:
         self._budget_bytes = budget_bytes
         self._writer: TrailWriter | None = None
         self._waiting: deque[_Waiting] = deque()
-        self._done: list[int] = []
+        self._done: list[Done] = []
         self._pause_ms = 0
         self._retry_at = 0
         self.trouble = ""
@@ -79,19 +87,17 @@ class Backlog:
 
         Whatever a job raises is raised here; its time is then missing in the trail, and the trail says so.
         """
-        if self._writer is None and now >= self._retry_at:
+        if self._writer is None and not self._pauses(now):
             self.open(now)
         if self._writer is None or job.through <= self._writer.run.since:
             # What came before the run can go nowhere; readers see the gap before it.
-            self._given_up += 1
-            self._done.append(job.number)
+            self._give_up(job.number)
             return
         try:
             segments = job.make()
         except Exception:
             self._writer.drop(self._writer.prepare([], job.through), DEFECT)
-            self._given_up += 1
-            self._done.append(job.number)
+            self._give_up(job.number)
             raise
         self._waiting.append(_Waiting(job.number, self._writer.prepare(segments, job.through)))
 
@@ -101,16 +107,25 @@ class Backlog:
         if self._writer is not None and through > self._writer.run.since:
             self._writer.drop(self._writer.prepare([], through), GIVEN_UP)
 
-    def put(self, now: int, *, at_once: bool = False) -> list[int]:
-        """Write what waits, unless the disk failed a moment ago; answers the numbers of the jobs that are done with."""
-        if self._writer is not None and (at_once or now >= self._retry_at):
+    def lacks(self, since: int, until: int, reason: str) -> None:
+        """The record between two times is not, or not surely, complete: the next commit says so."""
+        if self._writer is not None:
+            self._writer.lacks(since, until, reason)
+
+    @property
+    def holes(self) -> tuple[Hole, ...]:
+        """Times for which the record is not complete, and no commit says so yet."""
+        return () if self._writer is None else self._writer.holes
+
+    def put(self, now: int, *, at_once: bool = False) -> list[Done]:
+        """Write what waits, unless the disk failed a moment ago; answers the jobs that are done with, in order."""
+        if self._writer is not None and (at_once or not self._pauses(now)):
             while self._waiting and self._commit(self._writer, self._waiting[0].prepared, now):
-                self._done.append(self._waiting.popleft().number)
+                self._done.append(Done(self._waiting.popleft().number, stored=True))
         while self._writer is not None and self._held > self._budget_bytes:
             oldest = self._waiting.popleft()
             self._writer.drop(oldest.prepared, GIVEN_UP)
-            self._given_up += 1
-            self._done.append(oldest.number)
+            self._give_up(oldest.number)
         done, self._done = self._done, []
         return done
 
@@ -135,6 +150,14 @@ class Backlog:
             self._held,
             bool(self.trouble),
         )
+
+    def _pauses(self, now: int) -> bool:
+        # A clock that was set back must not make the pause longer.
+        return self._retry_at - self._pause_ms <= now < self._retry_at
+
+    def _give_up(self, number: int) -> None:
+        self._given_up += 1
+        self._done.append(Done(number, stored=False))
 
     @property
     def _held(self) -> int:

@@ -22,6 +22,8 @@ __all__ = [
     "FOREVER",
     "NEVER_BEGUN",
     "NOT_YET_WRITTEN",
+    "SET_BACK",
+    "SET_BACK_MS",
     "STOPPED",
     "Hole",
     "Run",
@@ -34,7 +36,11 @@ STOPPED = "the broker was stopped, or ran without a record"
 CRASHED = "the broker ended without writing its last records"
 NOT_YET_WRITTEN = "not yet written"
 DELETED = "older than what is kept"
+SET_BACK = "the clock was set back, and this time came twice"
 NEVER_BEGUN = "there is no record of this broker"
+
+# A clock that is set back by less needs no mention: readers look for gaps farther around an id's time than this.
+SET_BACK_MS = 5_000
 
 FOREVER = 2**48  # beyond every time that an id can have
 

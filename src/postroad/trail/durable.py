@@ -43,13 +43,18 @@ def create_once(path: Path, data: bytes) -> bool:
     try:
         # A link to an existing name fails, where a rename would replace it.
         os.link(temporary, path)
-        sync_directory(path.parent)
     except FileExistsError:
         return False
     except OSError as error:
         raise TrailWriteError(path, error.strerror or error) from error
     finally:
         _remove(temporary)
+    try:
+        sync_directory(path.parent)
+    except OSError as error:
+        # Whoever is told that it failed takes back what the file names: the file must go first.
+        _remove(path)
+        raise TrailWriteError(path, error.strerror or error) from error
     return True
 
 

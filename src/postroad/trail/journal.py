@@ -27,7 +27,7 @@ from postroad.trail.durable import make_directory, sync_directory
 from postroad.trail.errors import TrailWriteError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["Journal", "JournalStatistics", "journal_folder", "replay"]
 
@@ -56,7 +56,8 @@ class JournalStatistics(NamedTuple):
 
 class _Segment(NamedTuple):
     path: Path
-    latest: int  # the broker's time of its last entry
+    since: int  # the position before its first entry
+    through: int  # the position after its last
 
 
 def journal_folder(root: str | Path, broker: int) -> Path:
@@ -82,21 +83,20 @@ class Journal:
         self._max_waiting_bytes = max_waiting_bytes
         self._lock = threading.Lock()  # guards the buffer alone, and is held for moments
         self._buffer = bytearray()
-        self._latest = 0
         self._lapsed = False  # the last entry was given up, and the next must say so
         self._unwritten = b""  # taken from the buffer by a sync that failed
         self._file = -1
         self._path = self._folder
         self._written = 0  # bytes of the open segment that are whole entries
         self._closed: list[_Segment] = []
-        self._segment_latest = 0
+        self._begun = 0  # the position before the first entry of the open segment
         self.position = 0
         self.durable = 0
         self.lost_through = 0
         self.trouble = ""
         self._syncs = self._failures = self._lost = 0
 
-    def append(self, entry: bytes, now: int) -> int:
+    def append(self, entry: bytes) -> int:
         """Take an entry; answers the position that is durable when the entry is. Never blocks on the disk."""
         with self._lock:
             self.position += _HEAD.size + len(entry)
@@ -110,7 +110,6 @@ class Journal:
                     self._lapsed = False
                 self._buffer += _HEAD.pack(len(entry), zlib.crc32(entry))
                 self._buffer += entry
-                self._latest = max(self._latest, now)
             return self.position
 
     def sync(self) -> int:
@@ -121,7 +120,7 @@ class Journal:
         """
         with self._lock:
             taken, self._buffer = self._buffer, bytearray()
-            reached, latest = self.position, self._latest
+            reached = self.position
             self._unwritten += taken
         try:
             if self._unwritten:
@@ -131,7 +130,6 @@ class Journal:
             self.trouble = str(error)
             self._abandon()
             raise TrailWriteError(self._path, error.strerror or error) from error
-        self._segment_latest = latest
         self._unwritten = b""
         self.trouble = ""
         self._syncs += 1
@@ -151,6 +149,9 @@ class Journal:
         make_directory(self._folder)
         self._path = self._folder / f"{self._next:012d}{ENDING}"
         self._next += 1
+        self._begun = self.durable
+        # Until the first bytes are there: a segment that fails now is cut to nothing.
+        self._written = 0
         self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         os.write(self._file, MAGIC)
         self._written = len(MAGIC)
@@ -167,17 +168,22 @@ class Journal:
         if self._file >= 0:
             with suppress(OSError):
                 os.close(self._file)
-            self._closed.append(_Segment(self._path, self._segment_latest))
+            self._closed.append(_Segment(self._path, self._begun, self.durable))
             self._file = -1
 
-    def release(self, through: int) -> int:
-        """The trail has everything up to a time: delete what it covers; answers how many segments went.
+    def release(self, through: int, lost: Iterable[tuple[int, int]] = ()) -> int:
+        """The trail has everything up to a position: delete what it covers; answers how many segments went.
 
         The open segment is finished, so that it can go the next time. For the thread that syncs.
+
+        Args:
+            through: the position.
+            lost: what the trail does not have all the same, from one position to another: it stays for the next start.
         """
         self._finish()
-        gone = [segment for segment in self._closed if segment.latest <= through]
-        self._closed = [segment for segment in self._closed if segment.latest > through]
+        gaps = tuple(lost)
+        gone = [segment for segment in self._closed if segment.through <= through and not _overlaps(segment, gaps)]
+        self._closed = [segment for segment in self._closed if segment not in gone]
         for segment in gone:
             with suppress(OSError):
                 segment.path.unlink()
@@ -208,6 +214,10 @@ class Journal:
         return JournalStatistics(
             self.position, self.durable, self._syncs, self._failures, self._lost, segments, waiting
         )
+
+
+def _overlaps(segment: _Segment, gaps: tuple[tuple[int, int], ...]) -> bool:
+    return any(since < segment.through and until > segment.since for since, until in gaps)
 
 
 def replay(

@@ -11,7 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from postroad.trail.columns import DAY_MS
-from postroad.trail.coverage import FOREVER, Hole, Run
+from postroad.trail.coverage import FOREVER, SET_BACK, SET_BACK_MS, Hole, Run
 from postroad.trail.durable import create_once
 from postroad.trail.errors import TrailConflictError, TrailDamageError, TrailError, TrailWriteError
 from postroad.trail.manifest import (
@@ -58,8 +58,13 @@ class Ledger:
         """The latest state."""
         return pin(self.root, self.broker)
 
-    def open_run(self, now: int) -> Run:
+    def open_run(self, now: int, is_over: bool = False) -> Run:
         """Begin a run; its number is that of the manifest that begins it, so no two runs share one.
+
+        Args:
+            now: when it begins.
+            is_over: it is that of an earlier process. Otherwise runs that went beyond `now` say that the clock was set
+                back: what they say is complete is not, once it comes a second time.
 
         Raises:
             TrailWriteError: the disk does not take it.
@@ -67,7 +72,9 @@ class Ledger:
         """
         state = self.pin()
         _refuse_later(state)
-        change = self._commit(lambda number: Change(number, now, run=Run(number, now, now)))
+        reached = 0 if is_over else max((run.through for run in state.runs), default=0)
+        holes = (Hole(now, reached + 1, SET_BACK),) if reached - now > SET_BACK_MS else ()
+        change = self._commit(lambda number: Change(number, now, run=Run(number, now, now), holes=holes))
         assert change.run is not None
         return change.run
 

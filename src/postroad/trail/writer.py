@@ -45,8 +45,8 @@ class TrailWriter:
     coverage ends at the last commit.
     """
 
-    def __init__(self, root: str | Path, broker: int, now: int) -> None:
-        """Begin a run.
+    def __init__(self, root: str | Path, broker: int, now: int, is_over: bool = False) -> None:
+        """Begin a run; one that `is_over` is that of an earlier process, which could not begin it.
 
         Raises:
             TrailWriteError: the directory does not take it.
@@ -55,7 +55,7 @@ class TrailWriter:
         self.root = Path(root)
         self.broker = broker
         self.ledger = Ledger(self.root, broker)
-        self.run: Run = self.ledger.open_run(now)
+        self.run: Run = self.ledger.open_run(now, is_over)
         self._label = f"{self.run.number:012d}"
         self._prepared = now
         self._sequence = 0
@@ -63,8 +63,8 @@ class TrailWriter:
         self._holes: list[Hole] = []
 
     @classmethod
-    def resume(cls, root: str | Path, broker: int) -> TrailWriter | None:
-        """Go on with the last run, which ended without `close`, to add what its journal has; None if there is none.
+    def resume(cls, root: str | Path, broker: int, run: Run) -> TrailWriter:
+        """Go on with a run of an earlier process, to add what its journal has.
 
         What is written extends the coverage of that run. A new run is begun as ever afterwards.
 
@@ -75,10 +75,8 @@ class TrailWriter:
         state = ledger.pin()
         if state.later_version:
             raise TrailError(f"{ledger.folder} has manifests of a later Postroad; run that one")
-        if not state.runs or state.runs[-1].closed:
-            return None
         writer = cls.__new__(cls)
-        writer.root, writer.broker, writer.ledger, writer.run = Path(root), broker, ledger, state.runs[-1]
+        writer.root, writer.broker, writer.ledger, writer.run = Path(root), broker, ledger, run
         # Names that the run itself has not used. What an attempt that crashed has left under them is replaced.
         writer._label = f"{writer.run.number:012d}-{state.number:012d}"
         writer._prepared = writer.run.through
@@ -109,7 +107,7 @@ class TrailWriter:
         self._sequence += 1
         name = f"{self._label}-{self._sequence:06d}"
         files: list[FileEntry] = []
-        run = Run(self.run.number, self.run.since, max(prepared.through, self.run.through))
+        run = Run(self.run.number, self.run.since, max(prepared.through, self.run.through), self.run.closed)
         try:
             for table, day, rows in prepared.tables:
                 files.append(write_file(self.root, table, self.broker, day, name, rows))
@@ -139,6 +137,11 @@ class TrailWriter:
     def lacks(self, since: int, until: int, reason: str) -> None:
         """What was observed between two times is not, or not all, in what is written: the next commit says so."""
         self._holes.append(Hole(since, until, reason))
+
+    @property
+    def holes(self) -> tuple[Hole, ...]:
+        """What the next commit will say is missing."""
+        return tuple(self._holes)
 
     def maintain(self, now: int) -> bool:
         """Make a checkpoint of the manifest if one is due, and delete the manifests that others summed up long ago.

@@ -1,0 +1,298 @@
+"""The record of a running broker when its disk fails, its clock is set back or its process dies: what it still says."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from postroad.messages import Batch, MessageId
+from postroad.server import keeping as keeping_module
+from postroad.server import tracked as tracked_module
+from postroad.server.recovering import recover
+from postroad.server.tracked import Tracking
+from postroad.tracking import ExactRecorder, Reconstruction, Subscriber, Verdict
+from postroad.tracking.journaling import Journaled
+from postroad.trail import Journal, Trail, journal_folder
+from postroad.trail.coverage import SET_BACK
+from tests.server.scene import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from postroad.tracking import Journey
+
+BROKER = 4
+PUBLISHER = 7
+NOON = 1_800_000_000_000
+SECOND = 1_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+ROWS = 200
+# Less than the rows of one job.
+LITTLE_BYTES = 1 << 10
+
+
+@pytest.fixture(autouse=True)
+def nothing_happens_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping_module, "LOOK_SECONDS", 3_600)
+    monkeypatch.setattr(tracked_module, "UPKEEP_SECONDS", 3_600)
+
+
+class Life:
+    """A broker's tracking on a clock of its own."""
+
+    def __init__(self, root: Path, now: int, journal: bool = True, bytes_waiting: int = 1 << 20) -> None:
+        self.now = now
+
+        def fresh(at: int) -> ExactRecorder:
+            return ExactRecorder(BROKER, at, MINUTE)
+
+        kept = Journal(root, BROKER) if journal else None
+        self.recorder = fresh(now)
+        self.tracking = Tracking(
+            self.recorder if kept is None else Journaled(self.recorder, kept.append),
+            root,
+            BROKER,
+            lambda: self.now,
+            bytes_waiting,
+            journal=kept,
+            recover=None if kept is None else lambda: recover(root, BROKER, fresh),
+        )
+
+    async def receives(self, count: int = ROWS) -> MessageId:
+        """Some messages enter now, and with a journal all have their receipts; answers the id of one."""
+        batch = Batch.build([("quotes", {}, {}, b"1")] * count)
+        for row in range(count):
+            identity = MessageId(PUBLISHER, BROKER, self.now, row)
+            batch.ids[row] = identity.head, identity.tail
+        self.tracking.recorder.accepted(batch, self.now)
+        if self.tracking._journal is not None:
+            self.tracking._journal.journal.sync()
+            safe: list[bool] = []
+            self.tracking.when_safe(safe.append)
+            assert safe == [True]
+        return MessageId(PUBLISHER, BROKER, self.now, count - 1)
+
+    async def goes_on(self, ms: int, looks: int = 1) -> None:
+        """Time goes by, in which the record is looked after."""
+        for _ in range(looks):
+            self.now += ms // looks
+            await self.tracking._keeper.keep()
+        if self.tracking._journal is not None:
+            await self.tracking._journal.release()
+
+    async def tells(self, message: MessageId) -> Journey:
+        """Where a message went, as this broker says now."""
+        question = Reconstruction(message)
+        question.to_ask()
+        question.tell(BROKER, (await self.tracking.answer(message)).findings)
+        return question.journey()
+
+
+async def lived(root: Path, now: int, ms: int = MINUTE) -> None:
+    """A broker is started, and stopped in good order."""
+    life = Life(root, now)
+    await life.tracking.start()
+    life.now += ms
+    await life.tracking.stop()
+
+
+def is_in_the_way(root: Path, table: str = "passages") -> Callable[[], None]:
+    """A file stands where a directory has to be, as on a disk that takes nothing; the answer removes it."""
+    place = root / table
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("no directory")
+    return place.unlink
+
+
+def has_on_record(root: Path, message: MessageId) -> bool:
+    return [stop.broker for stop in Trail(root).trace(message).journey.stops] == [BROKER]
+
+
+@pytest.mark.parametrize("place", ["passages", "manifests"])
+def test_what_has_a_receipt_survives_though_the_trail_gave_it_up_before_the_crash(tmp_path: Path, place: str) -> None:
+    root, crashed = tmp_path / "trail", tmp_path / "crashed"
+
+    async def talk() -> None:
+        gone = is_in_the_way(root, place)
+        life = Life(root, NOON, bytes_waiting=LITTLE_BYTES)
+        await life.tracking.start()
+        life.now += 20 * SECOND
+        message = await life.receives()
+        await life.goes_on(10 * MINUTE, looks=3)
+        assert life.tracking.statistics()["given_up"] > 0
+        gone()
+        # What comes later is stored, and its part of the journal goes.
+        await life.goes_on(10 * MINUTE, looks=3)
+        later = await life.receives()
+        await life.goes_on(10 * MINUTE, looks=3)
+        shutil.copytree(root, crashed)
+        await life.tracking.stop()
+        await lived(crashed, life.now + MINUTE)
+        assert has_on_record(crashed, message)
+        assert has_on_record(crashed, later)
+        assert not list(journal_folder(crashed, BROKER).iterdir())
+
+    run(talk)
+
+
+def test_a_journal_that_could_not_be_recovered_is_at_a_later_start_whatever_was_between(tmp_path: Path) -> None:
+    root = tmp_path / "crashed"
+
+    async def talk() -> None:
+        life = Life(tmp_path / "trail", NOON)
+        await life.tracking.start()
+        life.now += 20 * SECOND
+        message = await life.receives()
+        shutil.copytree(tmp_path / "trail", root)
+        await life.tracking.stop()
+        gone = is_in_the_way(root)
+        await lived(root, NOON + 10 * MINUTE)
+        assert not has_on_record(root, message)
+        gone()
+        await lived(root, NOON + 20 * MINUTE)
+        assert has_on_record(root, message)
+        assert not list(journal_folder(root, BROKER).iterdir())
+        # Complete up to the crash, and not beyond it.
+        never = MessageId(PUBLISHER, BROKER, message.time - 1, 9)
+        assert Trail(root).trace(never, tolerance=0, skew=0).journey.verdict is Verdict.NEVER_ACCEPTED
+        after = MessageId(PUBLISHER, BROKER, message.time + SECOND, 9)
+        assert Trail(root).trace(after, tolerance=0, skew=0).journey.verdict is Verdict.NOT_RECORDED
+
+    run(talk)
+
+
+def test_a_recovery_adds_nothing_that_the_trail_has(tmp_path: Path) -> None:
+    root = tmp_path / "crashed"
+
+    async def talk() -> None:
+        life = Life(tmp_path / "trail", NOON)
+        await life.tracking.start()
+        life.now += SECOND
+        written = await life.receives()
+        life.now += 2 * MINUTE
+        # The journal is not let go of yet.
+        await life.tracking._keeper.keep()
+        life.now += SECOND
+        open_yet = await life.receives()
+        shutil.copytree(tmp_path / "trail", root)
+        await life.tracking.stop()
+        await lived(root, life.now + MINUTE)
+        files, _ = Trail(root).files("passages", BROKER)
+        assert sum(file.rows for file in files) == 2 * ROWS
+        assert has_on_record(root, written)
+        assert has_on_record(root, open_yet)
+
+    run(talk)
+
+
+def test_a_live_answer_does_not_deny_what_was_given_up(tmp_path: Path) -> None:
+    async def talk() -> None:
+        gone = is_in_the_way(tmp_path)
+        life = Life(tmp_path, NOON, journal=False, bytes_waiting=LITTLE_BYTES)
+        await life.tracking.start()
+        life.now += 20 * SECOND
+        message = await life.receives()
+        assert (await life.tells(message)).verdict is Verdict.MATCHED_NOBODY
+        await life.goes_on(10 * MINUTE, looks=3)
+        assert life.tracking.statistics()["given_up"] > 0
+        assert (await life.tells(message)).verdict is Verdict.NOT_RECORDED
+        gone()
+        await life.goes_on(10 * MINUTE, looks=3)
+        assert (await life.tells(message)).verdict is Verdict.NOT_RECORDED
+        # What came after is on record, and what did not come is certainly not.
+        later = await life.receives()
+        assert (await life.tells(later)).verdict is Verdict.MATCHED_NOBODY
+        never = MessageId(PUBLISHER, BROKER, later.time, 60_000)
+        assert (await life.tells(never)).verdict is Verdict.NEVER_ACCEPTED
+        await life.tracking.stop()
+
+    run(talk)
+
+
+def test_an_id_of_a_time_to_come_is_not_recorded_live_and_on_the_trail(tmp_path: Path) -> None:
+    async def talk() -> None:
+        life = Life(tmp_path, NOON)
+        await life.tracking.start()
+        life.now += 20 * SECOND
+        await life.receives()
+        await life.goes_on(2 * MINUTE)
+        to_come = MessageId(PUBLISHER, BROKER, NOON + 30_000 * HOUR, 1)
+        assert (await life.tells(to_come)).verdict is Verdict.NOT_RECORDED
+        assert Trail(tmp_path).trace(to_come).journey.verdict is Verdict.NOT_RECORDED
+        await life.tracking.stop()
+
+    run(talk)
+
+
+def test_live_answers_name_clients_long_after_they_came(tmp_path: Path) -> None:
+    async def talk() -> None:
+        life = Life(tmp_path, NOON)
+        await life.tracking.start()
+        life.tracking.recorder.publishes(PUBLISHER, "feed", life.now)
+        life.tracking.recorder.subscribed(3, "trader", "quotes", "price > 1", life.now)
+        for _ in range(3):
+            life.now += 10 * SECOND
+            batch = Batch.build([("quotes", {}, {}, b"1")])
+            message = MessageId(PUBLISHER, BROKER, life.now, 0)
+            batch.ids[0] = message.head, message.tail
+            life.tracking.recorder.accepted(batch, life.now)
+            life.tracking.recorder.delivered(batch, np.zeros(1, np.int32), 3, life.now)
+            answer = await life.tracking.answer(message)
+            assert answer.publisher == "feed"
+            assert answer.subscribers == (Subscriber(3, "trader", "quotes", "price > 1"),)
+            await life.goes_on(2 * MINUTE)
+        await life.tracking.stop()
+
+    run(talk)
+
+
+@pytest.mark.parametrize("journal", [True, False])
+def test_what_enters_after_the_clock_was_set_back_is_written_in_time_and_never_denied(
+    tmp_path: Path, journal: bool
+) -> None:
+    root, crashed = tmp_path / "trail", tmp_path / "crashed"
+
+    async def talk() -> None:
+        life = Life(root, NOON, journal)
+        await life.tracking.start()
+        await life.goes_on(2 * HOUR)
+        life.now -= HOUR
+        await life.goes_on(SECOND)
+        written = await life.receives()
+        await life.goes_on(3 * MINUTE, looks=3)
+        assert life.tracking.statistics()["open_entries_now"] == 0
+        assert has_on_record(root, written)
+        open_yet = await life.receives()
+        await life.goes_on(SECOND)
+        shutil.copytree(root, crashed)
+        await life.tracking.stop()
+        story = Trail(crashed).trace(open_yet).journey
+        assert story.verdict is Verdict.NOT_RECORDED
+        assert SET_BACK in {gap.reason for _, gap in story.gaps}
+        if journal:
+            await lived(crashed, life.now + MINUTE)
+            assert has_on_record(crashed, open_yet)
+
+    run(talk)
+
+
+def test_a_broker_that_starts_after_the_clock_was_set_back_denies_nothing(tmp_path: Path) -> None:
+    root, crashed = tmp_path / "trail", tmp_path / "crashed"
+
+    async def talk() -> None:
+        await lived(root, NOON, 2 * HOUR)
+        life = Life(root, NOON + HOUR, journal=False)
+        await life.tracking.start()
+        life.now += SECOND
+        message = await life.receives()
+        shutil.copytree(root, crashed)
+        await life.tracking.stop()
+        assert Trail(crashed).trace(message).journey.verdict is Verdict.NOT_RECORDED
+        assert has_on_record(root, message)
+
+    run(talk)
