@@ -218,6 +218,23 @@ def test_nothing_stays_in_memory_alone_for_longer_than_interval_and_linger(
         assert look - through <= 100 + linger + LOOK
 
 
+@pytest.mark.parametrize("name", ["bloom", "sealed"])
+def test_histories_that_are_full_all_the_time_do_not_make_a_job_of_every_look(name: str) -> None:
+    recorder = recorder_of(name, interval=3_000, linger=250, shape=SMALL._replace(n=50))
+    jobs, stored = 0, []
+    for look in range(250, 20_001, 250):
+        now = START + look
+        ids = [MessageId(1, HERE, now, counter) for counter in range(70)]
+        recorder.accepted(batch_of(ids), now)
+        for job in recorder.due(now):
+            jobs += 1
+            stored += [segment for segment in job.make() if isinstance(segment, FilterSegment)]
+            recorder.release(job.number)
+    assert 18 <= jobs <= 20
+    assert len(stored) >= 20_000 // 250 * 70 // 50 - 5
+    assert all(segment.sealed - segment.opened <= 3_000 + 250 for segment in stored)
+
+
 @pytest.mark.parametrize("name", list(RECORDERS))
 def test_recorder_knows_what_was_shed_and_who_its_neighbours_are(name: str) -> None:
     recorder = recorder_of(name)

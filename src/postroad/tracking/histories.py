@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["HistoryRecorder"]
 
 _LOW_WORD = 0xFFFFFFFF
+# A job costs several ms of the processor, however little is in it. At full speed, with histories full all the time, a
+# short `linger` would make one of every look; nothing that is younger than `interval` is in such a hurry.
+_BETWEEN_JOBS = 1_000  # ms
 _MANY_NUMBERS = 100_000  # mixed numbers that are remembered, some 10 MB
 
 
@@ -158,15 +161,16 @@ class HistoryRecorder(KeepingRecorder):
             self._early_seals += 1
 
     def _ready(self, now: int, force: bool) -> bool:
-        settings = self.settings
         self._seal_old(now, 0 if force else self._longest_open)
         waited = now - self._handed_over
-        return (
-            force
-            or waited >= settings.interval
-            or bool(self._sealed and waited >= settings.linger)
-            or self._is_pressed(now)
-        )
+        return force or waited >= self.settings.interval or self._lingered(now, waited) or self._is_pressed(now)
+
+    def _lingered(self, now: int, waited: int) -> bool:
+        """Whether sealed histories have waited long enough for others: what is full but young waits a while longer."""
+        if not self._sealed or waited < self.settings.linger:
+            return False
+        oldest = min(history.opened for history in self._sealed)
+        return waited >= _BETWEEN_JOBS or now - oldest >= self.settings.interval
 
     def _hand_over(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
         histories, self._sealed = self._sealed, []
