@@ -12,13 +12,14 @@ from postroad.lab.trails import read_truth
 from postroad.messages import MessageId
 from postroad.pipeline import Options, PipelineError, run_job
 from postroad.pipeline.context import read_context
+from postroad.pipeline.erasing import Erasure
 from postroad.pipeline.jobs import compact
 from postroad.pipeline.judging import judged
-from postroad.pipeline.proof import differences
+from postroad.pipeline.proof import differences, drawn
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
-from postroad.trail import Trail
-from tests.pipeline.trails import evidence_of, some_ids
+from postroad.trail import DAY_MS, Trail, TrailWriter
+from tests.pipeline.trails import evidence_of, passages, some_ids
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOW = 1_767_300_000_000
+NOON = NOW // DAY_MS * DAY_MS - DAY_MS // 2
 
 
 def answers(trail: Path, ids: list[tuple[int, ...]]) -> dict[tuple[int, ...], dict[str, Any]]:
@@ -47,7 +49,7 @@ def compacted(spark: SparkSession, troubled: Path, tmp_path_factory: pytest.Temp
     account = run_job("compact", compact.run, options, spark=spark)
     assert account.summary["ids_proven"] == 400
     assert account.summary["files_after"] < account.summary["files_before"]
-    assert account.written == []
+    assert account.written == [str(folder / "trail")]
     return folder / "trail"
 
 
@@ -97,6 +99,74 @@ def test_compacting_again_changes_no_answer(spark: SparkSession, compacted: Path
     assert rows_of(tmp_path / "trail", "passages") == rows_of(compacted, "passages")
     ids = some_ids(compacted, 300, seed=4)
     assert answers(compacted, ids) == answers(tmp_path / "trail", ids)
+
+
+def test_file_that_reaches_out_of_the_range_stays(spark: SparkSession, tmp_path: Path) -> None:
+    early, late = NOON - 30_000, NOON + 20_000
+    first, second = (TrailWriter(tmp_path / "trail", broker, NOON - 3_600_000) for broker in (1, 2))
+    first.write([passages((1, early, 0, [2], []), (1, early + 1, 0, [], [9]))], NOON + 120_000)
+    # One file, and each of its origins on another side of noon.
+    second.write([passages((1, early, 1, [], [9]), (2, late, 0, [], [9]))], NOON + 120_000)
+    for writer in (first, second):
+        writer.close(NOON + 130_000)
+    ids = [(1, early, 7, 0), (1, early + 1, 7, 0), (2, late, 7, 0)]
+    before = answers(tmp_path / "trail", ids)
+    assert {row["verdict"] for row in before.values()} == {"delivered"}
+    options = Options(tmp_path / "trail", tmp_path / "out", until=NOON, more={"now": NOW, "sample": 20})
+    account = run_job("compact", compact.run, options, spark=spark)
+    assert answers(tmp_path / "trail", ids) == before
+    assert (account.summary["journeys"], account.summary["passages_joined"]) == (1, 1)
+    assert account.summary["passages_left"] == 1
+    assert account.summary["ids_proven"] == 4
+
+
+def test_compaction_that_would_lose_rows_commits_nothing(
+    spark: SparkSession, troubled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(troubled, tmp_path / "trail")
+    real = compact.evidence_by_origin
+    monkeypatch.setattr(
+        compact, "evidence_by_origin", lambda *given, **more: real(*given, **more).where("time % 7 > 0")
+    )
+    options = Options(tmp_path / "trail", tmp_path / "out", more={"now": NOW, "sample": 20})
+    with pytest.raises(PipelineError, match="rows would be taken out, and what takes their place has"):
+        run_job("compact", compact.run, options, spark=spark)
+    assert {path.name for path in tmp_path.rglob("compact-*")} == set()
+    assert rows_of(tmp_path / "trail", "passages") == rows_of(troubled, "passages")
+
+
+@pytest.mark.parametrize("given", [{"keep_ms": 0}, {"erase": Erasure(3, 2)}])
+def test_part_of_the_time_is_refused_where_all_of_it_is_meant(
+    spark: SparkSession, troubled: Path, tmp_path: Path, given: dict[str, Any]
+) -> None:
+    with pytest.raises(PipelineError, match="leave out --since and --until"):
+        run_job("compact", compact.run, Options(troubled, tmp_path / "out", since=NOON, more=given), spark=spark)
+
+
+def test_keeping_nothing_is_retention(spark: SparkSession, tmp_path: Path) -> None:
+    writer = TrailWriter(tmp_path / "trail", 1, NOON)
+    writer.write([passages((1, NOON, 0, [], [9]))], NOON + 60_000)
+    writer.close(NOON + 60_000)
+    options = Options(tmp_path / "trail", tmp_path / "out", more={"now": NOW, "keep_ms": 0})
+    account = run_job("compact", compact.run, options, spark=spark)
+    assert (account.summary["files_taken_out"], account.written) == (1, [str(tmp_path / "trail")])
+    assert answers(tmp_path / "trail", [(1, NOON, 7, 0)])[1, NOON, 7, 0]["verdict"] == "outside retention"
+
+
+def test_erasing_a_subscriber_that_never_was_is_refused(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
+    shutil.copytree(troubled, tmp_path / "trail")
+    options = Options(tmp_path / "trail", tmp_path / "out", more={"now": NOW, "erase": Erasure(3, 4_711)})
+    with pytest.raises(PipelineError, match="broker 3 has no record of a subscriber 4711"):
+        run_job("compact", compact.run, options, spark=spark)
+
+
+def test_ids_of_a_proof_are_of_all_origins() -> None:
+    ids = [(origin, time, 7, 0) for origin in range(1, 6) for time in range(400)]
+    chosen = drawn(ids, 100)
+    assert chosen == drawn(reversed(ids), 100)
+    assert len(set(chosen)) == 100
+    assert min(sum(one[0] == origin for one in chosen) for origin in range(1, 6)) > 5
+    assert drawn(ids[:3], 100) == ids[:3]
 
 
 def test_reader_that_pinned_before_reads_on(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from postroad.pipeline.context import Context, read_context
 from postroad.pipeline.judging import Judge, judged
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
-from postroad.trail import Trail
+from postroad.tracking import Attachments
+from postroad.trail import Trail, TrailWriter
 from tests.pipeline.trails import EVIDENCE, evidence_of, some_ids
 
 if TYPE_CHECKING:
@@ -127,3 +128,22 @@ def test_batches_may_end_anywhere(
 def test_nothing_asked_is_nothing_answered(context: Context) -> None:
     assert list(Judge(context)([])) == []
     assert judged(context, EVIDENCE.empty_table()).num_rows == 0
+
+
+def test_who_a_crashed_run_left_behind_is_not_asked_about(tmp_path: Path) -> None:
+    start = 1_790_000_000_000
+    writer = TrailWriter(tmp_path, 1, start)
+    writer.write([attached(5, start + 10)], start + 60_000)
+    # It ends without a word, and there is another run ten minutes later.
+    writer = TrailWriter(tmp_path, 1, start + 600_000)
+    writer.write([attached(6, start + 600_010)], start + 700_000)
+    writer.close(start + 800_000)
+    stays = read_context(open_sources(tmp_path)).subscribers[1]
+    for time in (start + 30_000, start + 599_000, start + 600_000, start + 606_000, start + 650_000, start + 900_000):
+        window = time - 5_000, time + 15_000
+        assert list(stays.between(*window)) == Trail(tmp_path).subscribers(1, *window), time - start
+    assert stays.between(start + 645_000, start + 665_000) == (6,)
+
+
+def attached(number: int, at: int) -> Attachments:
+    return Attachments(np.array([number]), np.array([at]), np.ones(1, np.int32), ["p"], ["t"], [""])

@@ -18,8 +18,9 @@ from postroad.pipeline.jobs import audit, storage, timings
 from postroad.pipeline.judging import judged
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
+from postroad.trail import TrailWriter
 from tests.pipeline.test_probing import SCALE
-from tests.pipeline.trails import TROUBLED, evidence_of
+from tests.pipeline.trails import TROUBLED, evidence_of, passages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,6 +91,23 @@ def test_reconciliation_counts_every_message_once(spark: SparkSession, troubled:
     }
     assert delivered == taken
     assert all(row["at_least"] == row["at_most"] == row["messages"] for row in found)
+
+
+def test_message_that_is_told_twice_is_counted_once(spark: SparkSession, tmp_path: Path) -> None:
+    """As a journal that is told again after a crash leaves it, and as a compaction that is not finished does."""
+    noon = TROUBLED.start + 43_200_000
+    entered = [(1, noon + at, 0, [2], [8]) for at in range(5)]
+    first, second = (TrailWriter(tmp_path / "trail", broker, noon - 3_600_000) for broker in (1, 2))
+    first.write([passages(*entered)], noon + 60_000)
+    first.write([passages(*entered[2:])], noon + 61_000)
+    second.write([passages(*((1, noon + at, 1, [], [9]) for at in range(5)))], noon + 60_000)
+    for writer in (first, second):
+        writer.close(noon + 120_000)
+    account = run_job("audit", audit.run, Options(tmp_path / "trail", tmp_path / "out"), spark=spark)
+    assert account.summary == {"messages": 5, "delivered": 5}
+    found = {(row["number"], row["other"]): row["messages"] for row in rows(tmp_path / "out", "reconciliation")
+             if row["about"] == "subscriber"}  # fmt: skip
+    assert found == {(1, 8): 5, (2, 9): 5}
 
 
 def test_part_of_the_time_is_reconciled_like_the_whole(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:

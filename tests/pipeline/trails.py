@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from postroad.lab.trails import Faults, Scale, read_truth, write_trail
 from postroad.pipeline.evidence import ASKED, COLUMNS, JOURNEY, PASSAGE, RECORD, SHED
 from postroad.pipeline.tables import ID
+from postroad.tracking import Lists, Passages
 from postroad.trail import pin
 
 if TYPE_CHECKING:
@@ -38,6 +39,23 @@ _TABLES: dict[str, tuple[int, dict[str, str]]] = {
     "shed": (SHED, {}),
     "records": (RECORD, {"kind": "link", "subject": "subscriber"}),
 }
+
+
+Told = tuple[int, int, int, list[int], list[int]]
+
+
+def passages(*rows: Told) -> Passages:
+    """What a broker saw of messages of publisher 7: origin, time, where from, next hops, subscribers."""
+    told, none = sorted(rows), Lists(np.zeros(len(rows) + 1, np.int64), np.zeros(0, np.int64))
+
+    def lists(place: int) -> Lists:
+        each: list[Any] = [row[place] for row in told]
+        offsets = np.cumsum([0, *map(len, each)]).astype(np.int64)
+        return Lists(offsets, np.array([number for one in each for number in one], np.int64))
+
+    origin, time, came = (np.array([row[place] for row in told], np.int64) for place in range(3))
+    publisher, counter = np.full(len(told), 7, np.int64), np.zeros(len(told), np.int32)
+    return Passages(origin, time, publisher, counter, came, lists(3), lists(4), none, none, none)
 
 
 def make_trail(folder: Path, scale: Scale = TROUBLED) -> Path:

@@ -5,6 +5,7 @@ All of it is small against the messages. It is read once by the driver and trave
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,16 +43,25 @@ class Stays(NamedTuple):
     until: Ints
 
     @classmethod
-    def of(cls, changes: Iterable[tuple[int, int, int]]) -> Stays:
-        """From (number, when, whether it begins) in order of time. A second beginning changes nothing."""
+    def of(cls, changes: Iterable[tuple[int, int, int]], starts: Iterable[int] = ()) -> Stays:
+        """From (number, when, whether it begins) in order of time. A second beginning changes nothing.
+
+        At the `starts` of the broker nobody is there: a run that crashed told no end of those it had.
+        """
         here: dict[int, int] = {}
         ended: list[tuple[int, int, int]] = []
+        restarts = deque(sorted(starts))
         for number, at, begins in changes:
+            while restarts and restarts[0] <= at:
+                ended += [(one, since, restarts[0] - 1) for one, since in here.items()]
+                here.clear()
+                restarts.popleft()
             if begins:
                 here.setdefault(number, at)
             elif number in here:
                 ended.append((number, here.pop(number), at))
-        rows = np.array(ended + [(number, at, FOREVER) for number, at in here.items()], np.int64).reshape(-1, 3)
+        last = min((restart - 1 for restart in restarts), default=FOREVER)
+        rows = np.array(ended + [(number, at, last) for number, at in here.items()], np.int64).reshape(-1, 3)
         rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
         return cls(rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].copy())
 
@@ -144,7 +154,10 @@ def _stays(sources: Sources, table: str, number: str, begins: str, brokers: Sequ
     files: dict[int, list[Source]] = {broker: [] for broker in brokers}
     for source in sources.of(table, always=True):
         files[source.broker].append(source)
-    return {broker: Stays.of(_changes(sources, here, number, begins)) for broker, here in files.items()}
+    return {
+        broker: Stays.of(_changes(sources, here, number, begins), (run.since for run in sources.pins[broker].runs))
+        for broker, here in files.items()
+    }
 
 
 def _changes(sources: Sources, files: Sequence[Source], number: str, begins: str) -> list[tuple[int, int, int]]:

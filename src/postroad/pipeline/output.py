@@ -28,7 +28,7 @@ def replace_output(rows: DataFrame, out: str | Path, name: str, *, by: tuple[str
         rows: the table.
         out: the directory of results.
         name: of the table in it.
-        by: columns to partition it by. Partitions of earlier runs that this one has nothing of stay.
+        by: columns to partition it by.
 
     Raises:
         PipelineError: the directory cannot be written.
@@ -42,18 +42,10 @@ def replace_output(rows: DataFrame, out: str | Path, name: str, *, by: tuple[str
     try:
         writer = rows.write.mode("error")
         (writer.partitionBy(*by) if by else writer).parquet(f"file://{fresh.resolve()}")
-        if not by:
-            _put(fresh, folder / name)
-            return folder / name
-        for part in _partitions(fresh, len(by)):
-            _put(part, folder / name / part.relative_to(fresh))
+        _put(fresh, folder / name)
         return folder / name
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-
-
-def _partitions(folder: Path, depth: int) -> list[Path]:
-    return sorted(path for path in folder.glob("/".join(["*=*"] * depth)) if path.is_dir())
 
 
 def _put(fresh: Path, place: Path) -> None:

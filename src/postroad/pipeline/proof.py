@@ -13,33 +13,50 @@ import numpy as np
 from postroad.pipeline.erasing import ERASED, Erasure
 from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.jobs.trace import trace_ids
+from postroad.pipeline.sources import Source
 from postroad.pipeline.tables import ID, table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame
 
+    from postroad.pipeline.changes import Changes
     from postroad.pipeline.running import Run
-    from postroad.pipeline.sources import Sources
 
-__all__ = ["differences", "prove", "sample_of"]
+__all__ = ["differences", "drawn", "prove", "same_rows", "sample_of"]
 
 # Ids of the sample that never existed have counters moved by so many: a no must stay a no.
 _STRANGE = 30_000
 _EXACT = ("verdict", "certainty", "brokers", "subscribers", "acknowledged", "lost")
 
 
-def prove(run: Run, after: Sources, size: int, *, without: Erasure | None = None) -> dict[str, int]:
-    """Trace a sample in both trails; after an erasure, one subscriber is expected to be nobody.
+def same_rows(what: str, before: int, after: int) -> None:
+    """Refuse to go on unless every row that is taken out is in what takes its place.
+
+    Raises:
+        PipelineError: some are missing, or there are more of them.
+    """
+    if before != after:
+        raise PipelineError(
+            f"{what}: {before:,} rows would be taken out, and what takes their place has {after:,} of them; "
+            "nothing was changed, the trail is as it was"
+        )
+
+
+def prove(run: Run, changes: Changes, size: int, *, without: Erasure | None = None) -> dict[str, int]:
+    """Trace a sample of what is taken out in both trails; after an erasure, one subscriber is expected to be nobody.
 
     Raises:
         PipelineError: the answers differ; nothing was committed.
     """
     run.tell(f"proving on a sample of {size:,} ids that the answers stay the same")
-    sample = sample_of(run, size)
+    sample = sample_of(run, changes, size)
     if not sample:
         return {"ids_proven": 0}
     ids = run.spark.createDataFrame(sample, "asked string, origin bigint, time bigint, publisher bigint, counter int")
-    before_rows, after_rows = (_answers(trace_ids(run.spark, sources, ids)) for sources in (run.sources, after))
+    trails = (run.sources, changes.applied(run.sources))
+    before_rows, after_rows = (_answers(trace_ids(run.spark, sources, ids)) for sources in trails)
     if without is not None:
         for row in before_rows.values():
             _forget(row, without)
@@ -58,23 +75,33 @@ def _forget(row: dict[str, Any], who: Erasure) -> None:
         row[name].sort(key=lambda one: (one["broker"], one["subscriber"]))
 
 
-def sample_of(run: Run, size: int) -> list[tuple[Any, ...]]:
-    """Ids of the range, evenly over the files, and as many that never existed."""
+def sample_of(run: Run, changes: Changes, size: int) -> list[tuple[Any, ...]]:
+    """Ids of the files that are taken out, evenly over them, and as many that never existed."""
     from pyspark.sql import functions as f
 
     found: list[tuple[Any, ...]] = []
     for name in ("passages", "journeys", "records"):
-        files = run.sources.of(name)
+        files = [Source(broker, entry) for broker, gone in changes.removed.items() for entry in gone]
+        files = [source for source in files if source.entry.table == name]
         rows = sum(source.entry.rows for source in files)
         if rows:
             # A message leaves several passages: a generous draw, cut to size.
             every = max(1, rows // (10 * size))
-            chosen = table(run.spark, run.sources, name, files).where(f.pmod(f.xxhash64(*ID), f.lit(every)) == 0)
-            found += [tuple(row) for row in chosen.select(*ID).distinct().limit(size).collect()]
-    known = sorted(set(found))[:size]
+            some = table(run.spark, run.sources, name, files, whole_files=True)
+            ids = some.where(f.pmod(f.xxhash64(*ID), f.lit(every)) == 0).select(*ID).distinct()
+            # In an order that has nothing to do with where they are: the first of all files are not better known.
+            found += [tuple(row) for row in ids.orderBy(f.xxhash64(f.lit(size), *ID)).limit(size).collect()]
+    known = drawn(found, size)
     strange = [(origin, time, publisher, counter + _STRANGE) for origin, time, publisher, counter in known]
     strange += _strangers(run, size)
     return [("", *one) for one in [*known, *strange] if one[3] < 2**16]
+
+
+def drawn(found: Iterable[tuple[int, ...]], size: int) -> list[tuple[int, ...]]:
+    """So many of some ids, each with the same chance whatever its origin; the same ones each time."""
+    known = sorted(set(found))
+    chosen = np.random.default_rng(size).permutation(len(known))[:size]
+    return [known[at] for at in sorted(chosen.tolist())]
 
 
 def _strangers(run: Run, size: int) -> list[tuple[int, int, int, int]]:

@@ -12,15 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from postroad.pipeline.evidence import ASKED
 from postroad.pipeline.judging import judged
-from postroad.pipeline.plain import whole_ids
+from postroad.pipeline.plain import first_rows, whole_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from postroad.pipeline.context import Context
 
-__all__ = ["COUNTS_SCHEMA", "Reconciler", "counts_of"]
+__all__ = ["COUNTS_SCHEMA", "Reconciler", "asked_once", "counts_of"]
 
 # What is counted: `about` says what the numbers are of.
 #   origin      number = origin;                       outcome = the verdict
@@ -49,7 +50,19 @@ class Reconciler:
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Partial counts, for `mapInArrow`."""
         for rows in whole_ids(batches):
-            yield from counts_of(judged(self._context, rows)).to_batches()
+            yield from counts_of(judged(self._context, asked_once(rows))).to_batches()
+
+
+def asked_once(rows: Any) -> Any:
+    """Sorted evidence with one question for each id, however often the record says that the message entered.
+
+    A journal that is told again after a crash, or a journey beside the passages it was made of, says so twice.
+    """
+    again = np.zeros(rows.num_rows, np.bool_)
+    asked = rows.column("source").to_numpy() == ASKED
+    again[1:] = asked[1:] & asked[:-1]
+    again[first_rows(rows)] = False
+    return rows.filter(pa.array(~again)) if again.any() else rows
 
 
 def counts_of(verdicts: Any) -> Any:

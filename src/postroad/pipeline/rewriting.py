@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from postroad.pipeline.erasing import Erasure, erased
+from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.files import FileMaker
 from postroad.pipeline.merging import merged_rows
+from postroad.pipeline.proof import same_rows
 from postroad.pipeline.units import Unit, done
 from postroad.trail import TABLES, Reads, TrailFile
 
@@ -35,8 +37,8 @@ def small_files(sources: Sources, small: int, skipped: tuple[str, ...] = _NOT_HE
     folders: dict[tuple[int, str, int], list[FileEntry]] = defaultdict(list)
     for name in TABLES:
         if name not in skipped:
-            for broker, entry in sources.of(name):
-                if entry.size < small and sources.covers(entry):
+            for broker, entry in sources.inside(name):
+                if entry.size < small:
                     folders[broker, name, entry.day].append(entry)
     return [
         Unit(*folder, tuple(part))
@@ -76,11 +78,14 @@ def rewritten(run: Run, changes: Changes, name: str, small: int) -> dict[str, in
     def rewrite(number: int, unit: Unit) -> Iterator[FileEntry]:
         yield from FileMaker(root, unit.table, f"{name}-r{number}").write(unit.broker, read_unit(root, unit))
 
-    for entry in done(run.spark, units, rewrite):
+    written = done(run.spark, units, rewrite)
+    for entry in written:
         changes.add(entry)
     for unit in units:
         for entry in unit.entries:
             changes.remove(Source(unit.broker, entry))
+    before = sum(entry.rows for unit in units for entry in unit.entries)
+    same_rows("small files", before, sum(entry.rows for entry in written))
     return {"small_files_rewritten": sum(len(unit.entries) for unit in units)}
 
 
@@ -89,9 +94,8 @@ def merged_filters(run: Run, changes: Changes, name: str) -> dict[str, int]:
     from postroad.pipeline.sources import Source
 
     folders: dict[tuple[int, int], list[FileEntry]] = defaultdict(list)
-    for broker, entry in run.sources.of("filters"):
-        if run.sources.covers(entry):
-            folders[broker, entry.day].append(entry)
+    for broker, entry in run.sources.inside("filters"):
+        folders[broker, entry.day].append(entry)
     units = [
         Unit(broker, "filters", day, tuple(part))
         for (broker, day), entries in sorted(folders.items())
@@ -118,7 +122,11 @@ def merged_filters(run: Run, changes: Changes, name: str) -> dict[str, int]:
 
 
 def erased_files(run: Run, changes: Changes, name: str, who: Erasure) -> dict[str, int]:
-    """Write every file anew that has the subscriber in it."""
+    """Write every file anew that has the subscriber in it.
+
+    Raises:
+        PipelineError: there is none.
+    """
     from postroad.pipeline.sources import Source
 
     units = []
@@ -139,6 +147,8 @@ def erased_files(run: Run, changes: Changes, name: str, who: Erasure) -> dict[st
                 yield number, entry
 
     found = done(run.spark, units, erase)
+    if not found:
+        raise PipelineError(f"broker {who.broker} has no record of a subscriber {who.subscriber}; nothing was changed")
     for number in {number for number, _ in found}:
         changes.remove(Source(units[number].broker, units[number].entries[0]))
     for _, written in found:

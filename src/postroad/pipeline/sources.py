@@ -91,9 +91,30 @@ class Sources:
         """The trail with some files less and some more, as a manifest to come would have it."""
         return replace(self, _removed=removed, _added=added, _checked=dict(self._checked))
 
-    def covers(self, entry: FileEntry) -> bool:
-        """Whether all of a file lies between `since` and `until`."""
-        return self.since <= entry.time_from and entry.time_to < self.until
+    def inside(self, table: str) -> list[Source]:
+        """The files of a table that lie between `since` and `until` with all of their rows, each with all its groups.
+
+        Who takes files out must ask here: `of` names files that begin or end outside, and only what of them fits.
+
+        Raises:
+            DamagedFileError: one of them cannot be read.
+        """
+        found = []
+        for broker, pinned in self.pins.items():
+            entries, holes = pinned.all_entries(table)
+            for hole in holes:
+                self.leave_out(Damage(str(pinned.folder), hole.reason, broker, hole.since, hole.until))
+            gone = self._removed.get(broker, ())
+            kept = [entry for entry in entries if entry.path not in gone]
+            kept += [entry for entry in self._added.get(broker, ()) if entry.table == table]
+            found += [Source(broker, entry) for entry in kept if self._covers(entry)]
+        return self._good(found)
+
+    def _covers(self, entry: FileEntry) -> bool:
+        # Where a part of the manifest is lost, groups are: of such a file nothing is sure. Late ids in filters have
+        # groups of their own, without rows.
+        whole = entry.table == "filters" or sum(group.rows for group in entry.groups) == entry.rows
+        return whole and self.since <= entry.time_from and entry.time_to < self.until
 
     def all_entries(self) -> dict[int, list[FileEntry]]:
         """Every file of each broker, whatever its time."""

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from postroad.pipeline.changes import Changes
 from postroad.pipeline.context import read_context
+from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.evidence import PASSAGE, SHED, as_evidence
 from postroad.pipeline.files import FileMaker, check_writable, entry_of, run_name, sweep_unfinished, text_of
 from postroad.pipeline.journeys import LEFT, joined
 from postroad.pipeline.plain import whole_ids
-from postroad.pipeline.proof import prove
+from postroad.pipeline.proof import prove, same_rows
 from postroad.pipeline.redo import finish_commits, sole_compaction
 from postroad.pipeline.rewriting import erased_files, merged_filters, rewritten
 from postroad.pipeline.sources import open_sources
@@ -51,6 +52,7 @@ def run(run: Run) -> dict[str, Any]:
     """
     options, root = run.options, run.sources.root
     now = int(options.more.get("now") or time.time() * 1_000)
+    _refuse_range(run)
     check_writable(root)
     with sole_compaction(root):
         if finish_commits(root):
@@ -63,6 +65,18 @@ def run(run: Run) -> dict[str, Any]:
         return _changed(run, now)
 
 
+def _refuse_range(run: Run) -> None:
+    """Retention and erasure are of all times.
+
+    Raises:
+        PipelineError: a part of the time was named.
+    """
+    given = [name for name in ("keep_ms", "erase") if run.options.more.get(name) is not None]
+    if run.sources.is_bounded and given:
+        what = {"keep_ms": "--keep-days says itself what goes", "erase": "--erase is of all times"}[given[0]]
+        raise PipelineError(f"{what}; leave out --since and --until")
+
+
 def _changed(run: Run, now: int) -> dict[str, Any]:
     """Write new files, prove that they say the same, and commit them."""
     more, name = run.options.more, run_name()
@@ -72,12 +86,14 @@ def _changed(run: Run, now: int) -> dict[str, Any]:
     try:
         summary = run_compaction(run, changes, name) if who is None else erased_files(run, changes, name, who)
         sample = int(more.get("sample", 1_000))
-        summary |= prove(run, changes.applied(run.sources), sample, without=who)
+        summary |= prove(run, changes, sample, without=who)
     except BaseException:
         sweep_unfinished(run.sources, changes.paths())
         raise
-    run.tell("committing")
-    changes.commit(run.sources, now, name)
+    if changes:
+        run.tell("committing")
+        changes.commit(run.sources, now, name)
+        run.account.written.append(str(run.sources.root))
     after = _size(changes.applied(run.sources))
     return summary | {
         "files_before": before[0],
@@ -94,12 +110,14 @@ def _expired(run: Run, now: int, age: int) -> dict[str, Any]:
         gone = expire(run.sources.root, broker, now, max_age_ms=age)
         files, size = files + gone.files, size + gone.bytes
         swept += sweep(run.sources.root, broker, now)
+    if files or swept:
+        run.account.written.append(str(run.sources.root))
     return {"files_taken_out": files, "bytes_taken_out": size, "files_deleted": swept}
 
 
 def run_compaction(run: Run, changes: Changes, name: str) -> dict[str, Any]:
     """Write the new files, and note what they replace."""
-    files = [source for source in run.sources.of("passages") if run.sources.covers(source.entry)]
+    files = run.sources.inside("passages")
     figures = {"journeys": 0, "passages_joined": 0, "passages_left": 0}
     if files:
         figures = _join(run, changes, files, name)
@@ -114,15 +132,16 @@ def _join(run: Run, changes: Changes, files: list[Source], name: str) -> dict[st
     width = bin_width(files)
     context = read_context(sources)
     run.tell("joining passages into journeys")
-    results = evidence_by_origin(spark, sources, files, width).mapInArrow(
+    results = evidence_by_origin(spark, sources, files, width, whole_files=True).mapInArrow(
         _joiner(context, sources.root, name, width), _result_schema()
     )
     scratch = run.write(results, ".joined")
     try:
         found = spark.read.schema(_result_schema()).parquet(f"file://{scratch.resolve()}")
-        entries = [entry_of(row["entry"]) for row in found.where("entry is not null").select("entry").collect()]
+        journeys = found.where("entry is not null").select("entry", "passages").collect()
+        entries = [entry_of(row["entry"]) for row in journeys]
         run.tell("writing what is left of the passages")
-        left = found.where("entry is null").drop("entry")
+        left = found.where("entry is null").drop("entry", "passages")
         entries += _write_left(left, sources.root, name, bin_width(files, by_origin=False))
     finally:
         run.discard(scratch)
@@ -131,9 +150,11 @@ def _join(run: Run, changes: Changes, files: list[Source], name: str) -> dict[st
     for entry in entries:
         changes.add(entry)
     kept = sum(entry.rows for entry in entries if entry.table == "passages")
+    joined_rows = sum(row["passages"] for row in journeys)
+    same_rows("passages", sum(source.entry.rows for source in files), joined_rows + kept)
     return {
         "journeys": sum(entry.rows for entry in entries if entry.table == "journeys"),
-        "passages_joined": sum(source.entry.rows for source in files) - kept,
+        "passages_joined": joined_rows,
         "passages_left": kept,
     }
 
@@ -152,7 +173,13 @@ def bin_width(files: list[Source], *, by_origin: bool = True) -> int:
 
 
 def evidence_by_origin(
-    spark: SparkSession, sources: Sources, files: list[Source], width: int, more: Sequence[DataFrame] = ()
+    spark: SparkSession,
+    sources: Sources,
+    files: list[Source],
+    width: int,
+    more: Sequence[DataFrame] = (),
+    *,
+    whole_files: bool = False,
 ) -> DataFrame:
     """Passages, and what was shed, with all rows of an id together, sorted, in bins of one origin and some time.
 
@@ -162,10 +189,11 @@ def evidence_by_origin(
         files: of passages.
         width: of a bin, in ms.
         more: further evidence to bring in.
+        whole_files: all passages of the files, whatever range the job is about.
     """
     from pyspark.sql import functions as f
 
-    evidence = as_evidence(table(spark, sources, "passages", files), PASSAGE)
+    evidence = as_evidence(table(spark, sources, "passages", files, whole_files=whole_files), PASSAGE)
     for one in more:
         evidence = evidence.unionByName(one)
     shed = sources.of("shed", always=True)
@@ -180,11 +208,12 @@ def evidence_by_origin(
 
 
 def _result_schema() -> Any:
-    from pyspark.sql.types import StringType, StructField, StructType
+    from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-    # A row is an entry or a passage, and null in the columns of the other.
+    # A row is a passage, or an entry with how many passages are in it; null in the columns of the other.
     passages = {field.name: field.dataType for field in spark_schema("passages")}
-    return StructType([StructField("entry", StringType()), *(StructField(name, passages[name]) for name in LEFT)])
+    own = [StructField("entry", StringType()), StructField("passages", LongType())]
+    return StructType([*own, *(StructField(name, passages[name]) for name in LEFT)])
 
 
 def _joiner(context: Context, root: Path, name: str, width: int) -> Any:
@@ -203,8 +232,10 @@ def _joiner(context: Context, root: Path, name: str, width: int) -> Any:
         def flushed() -> Iterator[Any]:
             if held:
                 rows = pa.concat_tables(held)
+                passages = _passages_in(rows)
                 for entry in maker.write(rows.column("origin")[0].as_py(), rows):
-                    yield _entry_batch(text_of(entry), schema)
+                    yield _entry_batch(text_of(entry), passages, schema)
+                    passages = 0
                 held.clear()
 
         last = None
@@ -217,17 +248,25 @@ def _joiner(context: Context, root: Path, name: str, width: int) -> Any:
                 last = spot
                 held.append(part)
             if left.num_rows:
+                left = left.add_column(0, "passages", pa.nulls(left.num_rows, pa.int64()))
                 yield from left.add_column(0, "entry", pa.nulls(left.num_rows, pa.string())).to_batches()
         yield from flushed()
 
     return run
 
 
-def _entry_batch(text: str, schema: Any) -> Any:
+def _passages_in(journeys: Any) -> int:
+    """How many passages some journeys stand for: one at the origin, and one for each hop, which has 8 bytes."""
+    import pyarrow.compute as pc
+
+    return int(journeys.num_rows + (pc.sum(pc.binary_length(journeys.column("path"))).as_py() or 0) // 8)
+
+
+def _entry_batch(text: str, passages: int, schema: Any) -> Any:
     import pyarrow as pa
 
-    arrays = [pa.array([text]), *(pa.nulls(1, field.type) for field in schema)]
-    return pa.RecordBatch.from_arrays(arrays, names=["entry", *schema.names])
+    arrays = [pa.array([text]), pa.array([passages], pa.int64()), *(pa.nulls(1, field.type) for field in schema)]
+    return pa.RecordBatch.from_arrays(arrays, names=["entry", "passages", *schema.names])
 
 
 def _by_bin(journeys: Any, width: int) -> Iterator[tuple[tuple[int, int], Any]]:
