@@ -41,3 +41,10 @@ def test_example_of_a_configuration_is_one() -> None:
     (example,) = [block.text for block in PAGE if block.language == "toml"]
     config = msgspec.convert(tomllib.loads(example), BrokerConfig)
     assert (config.admin_port, config.limits.queue_messages) == (8161, 50_000)
+
+
+def test_each_command_is_listed_once() -> None:
+    lines = (ROOT / "docs" / "cli.md").read_text("utf-8").splitlines()
+    listed = [line.split("|")[1].strip() for line in lines if line.startswith("| `postroad ")]
+    assert len(listed) >= 9
+    assert sorted(listed) == sorted(set(listed))
