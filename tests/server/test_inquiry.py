@@ -84,6 +84,27 @@ def test_a_broker_that_is_gone_is_named_and_the_rest_is_told() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
+def test_what_a_broker_that_is_gone_has_written_stands_for_its_answer() -> None:
+    world = World(waxman(12, 4), Random(3))
+    truth = world.send(1, share=0.9)
+    net = Net(world, truth)
+    gone = next(to for _, to in sorted(truth.hops))
+    net.dead = {gone}
+    asked: list[int] = []
+
+    async def written(broker: int, message: MessageId) -> Answer | None:
+        asked.append(broker)
+        return await net._answerer(broker)(message)
+
+    net.inquiries[1]._written = written
+    story = asyncio.run(net.inquiries[1].trace(truth.id))
+    assert asked == [gone]
+    assert story.journey.silent == ()
+    assert {(stop.parent, stop.broker) for stop in story.journey.stops[1:]} == truth.hops
+    assert {(broker, hit.number) for broker, hit in story.journey.delivered} == truth.deliveries
+
+
+@pytest.mark.usefixtures("impatient")
 def test_an_origin_that_is_not_there_is_not_called_a_no() -> None:
     world = World(waxman(3, 4), Random(1))
     truth = world.send(1)

@@ -104,6 +104,35 @@ def test_what_went_on_behind_a_broker_that_does_not_answer_is_found_round_it(
     run(talk)
 
 
+def test_what_a_dead_broker_has_written_on_the_trail_they_share_is_read_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inquiry_module, "ANSWER_SECONDS", 1.0)
+
+    async def talk() -> None:
+        settings = TrackingConfig(trail=str(tmp_path / "shared"))
+        async with live(line(2), tmp_path, tracking=settings) as network:
+            far = await subscriber(network.services[2])
+            await network.converged()
+            sender = await Client.connect(network.services[1].port)
+            message = await published(sender, 30)
+            assert (await far.frame()).body == b"30"
+            links = network.services[1].links
+            assert links is not None
+            # What is not confirmed when a link breaks waits for another way, and the message would still be waiting.
+            await until(lambda: not any(one.held_messages_now for one in links.neighbours()))
+            await far.close()
+            await network.services.pop(2).stop()
+            inquiry = network.services[1]._inquiry
+            assert inquiry is not None
+            journey = (await inquiry.trace(message)).journey
+            assert (journey.verdict, journey.silent) == (Verdict.DELIVERED, ())
+            assert [stop.broker for stop in journey.stops] == [1, 2]
+            await sender.close()
+
+    run(talk)
+
+
 @pytest.mark.parametrize(
     "chosen",
     [

@@ -47,6 +47,7 @@ class Inquiry:
         clock: the time in ms.
         lines: the links to other brokers; None for a broker alone.
         topology: the neighbours of other brokers, as far as this one knows.
+        written: what a broker that does not answer has written of a message, as far as this one can read it.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Inquiry:
         clock: Callable[[], int],
         lines: Lines | None = None,
         topology: Callable[[], Mapping[int, Collection[int]]] = dict,
+        written: Callable[[int, MessageId], Awaitable[Answer | None]] | None = None,
     ) -> None:
         self._broker = broker
         self._questions = Questions(broker, epoch)
@@ -64,6 +66,7 @@ class Inquiry:
         self._clock = clock
         self._lines = lines
         self._topology = topology
+        self._written = written
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._answering: set[asyncio.Task[None]] = set()
 
@@ -83,9 +86,13 @@ class Inquiry:
     async def _ask(self, broker: int, message: MessageId) -> Answer | None:
         if broker == self._broker:
             return await self._own(message)
-        if self._lines is None:
-            return None
-        number, said = self._questions.ask(broker, message, self._lines.up, self._clock())
+        answer = None if self._lines is None else await self._ask_over(self._lines, broker, message)
+        if answer is None and self._written is not None:
+            return await self._written(broker, message)
+        return answer
+
+    async def _ask_over(self, lines: Lines, broker: int, message: MessageId) -> Answer | None:
+        number, said = self._questions.ask(broker, message, lines.up, self._clock())
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
             self._send(said)

@@ -30,6 +30,7 @@ from postroad.server.tcp import CLOSE_SECONDS, READ_BYTES, StompConnection
 from postroad.server.tls import link_tls, server_context
 from postroad.server.tracked import make_tracking
 from postroad.server.watching import Watch
+from postroad.server.written import WrittenRecords, trail_root
 from postroad.tracking import journey_document
 
 if TYPE_CHECKING:
@@ -137,7 +138,10 @@ class Service:
         core.alias_attribute = self.config.tracking.alias_attribute
         self._station.tracking = tracking
         self._station.sampler = Sampler(tracking.recorder, core, wall_clock)
-        inquiry = Inquiry(core.number, wall_clock(), tracking.answer, wall_clock, links, self._neighbourhoods)
+        written = WrittenRecords(trail_root(self.config))
+        inquiry = Inquiry(
+            core.number, wall_clock(), tracking.answer, wall_clock, links, self._neighbourhoods, written.answer
+        )
         if links is not None:
             links.on_question = inquiry.received
         return inquiry

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from postroad.errors import PostroadError
@@ -14,6 +13,7 @@ from postroad.server.extras import has
 from postroad.server.journaling import JournalKeeper
 from postroad.server.keeping import Keeper
 from postroad.server.recovering import recover
+from postroad.server.written import trail_root
 from postroad.tracking import (
     Answer,
     BloomRecorder,
@@ -41,6 +41,7 @@ from postroad.trail.coverage import NOT_YET_WRITTEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from postroad.server.config import BrokerConfig
     from postroad.tracking import Findings, TrackingRecorder
@@ -266,7 +267,7 @@ def make_tracking(config: BrokerConfig, clock: Callable[[], int]) -> Tracking | 
         recorder = _recorder(config, clock())
     except TrackingError as error:
         raise ConfigError(f"tracking: {error}") from error
-    root = Path(settings.trail) if settings.trail is not None else Path(config.data) / "trail"
+    root = trail_root(config)
     journal = Journal(root, config.number) if settings.journal else None
     return Tracking(
         recorder if journal is None else Journaled(recorder, journal.append),

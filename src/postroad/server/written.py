@@ -1,0 +1,43 @@
+"""What brokers have written that do not answer, where they write to the same trail as this one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from postroad.trail import Trail, TrailError
+
+if TYPE_CHECKING:
+    from postroad.messages import MessageId
+    from postroad.server.config import BrokerConfig
+    from postroad.tracking import Answer
+
+__all__ = ["WrittenRecords", "trail_root"]
+
+log = logging.getLogger("postroad.tracking")
+
+
+def trail_root(config: BrokerConfig) -> Path:
+    """Where a broker writes its trail."""
+    return Path(config.tracking.trail) if config.tracking.trail is not None else Path(config.data) / "trail"
+
+
+class WrittenRecords:
+    """Answers for brokers that do not: from their files, which say themselves where they end."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    async def answer(self, broker: int, message: MessageId) -> Answer | None:
+        """What a broker has written of a message; None where it has written nothing here."""
+        return await asyncio.to_thread(self._read, broker, message)
+
+    def _read(self, broker: int, message: MessageId) -> Answer | None:
+        try:
+            trail = Trail(self._root)
+            return trail.answer(broker, message) if broker in trail.brokers() else None
+        except (TrailError, OSError) as error:
+            log.warning("record of another broker not read", extra={"asked": broker, "reason": str(error)})
+            return None
