@@ -44,6 +44,8 @@ class Compacted:
     seconds: float
     files_before: int
     files_after: int
+    bytes_before: int
+    bytes_after: int
     bytes_of_journeys: int
 
 
@@ -119,7 +121,9 @@ def compacted(own: Session, trail: Path, out: Path) -> Compacted:
     seconds = time.perf_counter() - began
     entries = [entry for here in open_sources(trail).all_entries().values() for entry in here]
     journeys = sum(entry.size for entry in entries if entry.table == "journeys")
-    return Compacted(seconds, account.summary["files_before"], account.summary["files_after"], journeys)
+    told = account.summary
+    files, sizes = ((told[f"{name}_before"], told[f"{name}_after"]) for name in ("files", "bytes"))
+    return Compacted(seconds, *files, *sizes, journeys)
 
 
 def plain_join(own: Session, trail: Path, asked: Path, records: Path) -> float:

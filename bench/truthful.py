@@ -29,6 +29,16 @@ class Judgement(NamedTuple):
     false_subscribers: int
     promised: float
 
+    @property
+    def is_within_promise(self) -> bool:
+        """Whether false subscribers are as few as filters promise: a count that is Poisson, and four times its spread.
+
+        A false broker takes two false answers, one of each end of a link, or a lost hop: a thousandth of the ids is far
+        above what filters of this accuracy give.
+        """
+        few_subscribers = self.false_subscribers <= self.promised + 4 * self.promised**0.5 + 3
+        return few_subscribers and self.false_brokers <= self.ids / 1_000 + 3
+
     def __str__(self) -> str:
         return (
             f"{self.ids:,} answers, {self.known:,} of messages that were: {self.missed:,} hops or deliveries missed, "

@@ -28,12 +28,21 @@ def answer():
 """
 
 
-def ask(root: Path) -> int:
+def make_package(package: Path) -> None:
+    """A package with the real kernels module, and a module that has a kernel."""
+    (package / "trial").mkdir(parents=True)
+    for name in ("__init__.py", "kernels.py"):
+        shutil.copy(PACKAGE / name, package / name)
+    (package / "trial" / "__init__.py").touch()
+    (package / "trial" / "caller.py").write_text(CALLER)
+
+
+def ask(root: Path, home: Path | None = None) -> int:
     command = "from postroad.trial.caller import ask; print(ask(0))"
     run = subprocess.run(
         [sys.executable, "-c", command],
         # Python's own cache goes by the second and the size of a source, and this test is quicker than that.
-        env={"PYTHONPATH": str(root), "HOME": str(root), "PATH": "", "PYTHONDONTWRITEBYTECODE": "1"},
+        env={"PYTHONPATH": str(root), "HOME": str(home or root), "PATH": "", "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         timeout=120,
@@ -44,12 +53,25 @@ def ask(root: Path) -> int:
 
 def test_a_kernel_follows_a_change_in_a_piece_of_another_module(tmp_path: Path) -> None:
     package = tmp_path / "postroad"
-    (package / "trial").mkdir(parents=True)
-    for name in ("__init__.py", "kernels.py"):
-        shutil.copy(PACKAGE / name, package / name)
-    (package / "trial" / "__init__.py").touch()
-    (package / "trial" / "caller.py").write_text(CALLER)
+    make_package(package)
     for answer in (41, 42):
         (package / "trial" / "piece.py").write_text(PIECE.format(answer=answer))
         assert ask(tmp_path) == answer
     assert len(list((package / "__pycache__").glob("kernels-*"))) == 2
+
+
+def test_kernels_of_a_wheel_are_compiled_once_wherever_it_lies(tmp_path: Path) -> None:
+    package = tmp_path / "source" / "postroad"
+    make_package(package)
+    (package / "trial" / "piece.py").write_text(PIECE.format(answer=43))
+    home = tmp_path / "home"
+    home.mkdir()
+    machine_code = []
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+        archive = shutil.make_archive(str(tmp_path / folder / "postroad"), "zip", package.parent)
+        # The name that a wheel has: Python imports from it, and numba alone would not know it for a zip file.
+        wheel = Path(archive).rename(tmp_path / folder / "postroad-0.1.0-py3-none-any.whl")
+        assert ask(wheel, home) == 43
+        machine_code.append({path: path.stat().st_mtime_ns for path in home.rglob("*.nbc")})
+    assert machine_code[0] == machine_code[1] != {}

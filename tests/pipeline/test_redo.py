@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +21,7 @@ from postroad.pipeline.sources import open_sources
 from postroad.trail import Ledger, TrailConflictError
 from tests.cli.programs import SECONDS
 from tests.pipeline.test_compact import NOW, answers, rows_of
-from tests.pipeline.trails import some_ids
+from tests.pipeline.trails import TROUBLED, make_trail, some_ids
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,10 +55,16 @@ def compacted(spark: SparkSession, trail: Path, out: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def noted(spark: SparkSession, troubled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Few brokers and messages: what is tried here is how manifests change."""
+    return make_trail(tmp_path_factory.mktemp("small") / "trail", replace(TROUBLED, brokers=3, messages=400))
+
+
+@pytest.fixture(scope="module")
+def noted(spark: SparkSession, small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trail whose compaction died right after it noted what to change."""
     folder = tmp_path_factory.mktemp("noted")
-    shutil.copytree(troubled, folder / "trail")
+    shutil.copytree(small, folder / "trail")
 
     def dies(*_: object) -> None:
         raise Died
@@ -69,8 +76,8 @@ def noted(spark: SparkSession, troubled: Path, tmp_path_factory: pytest.TempPath
     return folder / "trail"
 
 
-def test_commit_that_dies_anywhere_is_finished(troubled: Path, noted: Path, tmp_path: Path) -> None:
-    assert live(noted) == live(troubled)
+def test_commit_that_dies_anywhere_is_finished(small: Path, noted: Path, tmp_path: Path) -> None:
+    assert live(noted) == live(small)
     shutil.copytree(noted, tmp_path / "whole")
     assert finish_commits(tmp_path / "whole") == 1
     expected = live(tmp_path / "whole")
@@ -105,10 +112,10 @@ def test_commit_that_dies_anywhere_is_finished(troubled: Path, noted: Path, tmp_
 
 
 def test_job_that_is_killed_while_it_commits_is_finished_by_the_next(
-    spark: SparkSession, troubled: Path, tmp_path: Path
+    spark: SparkSession, small: Path, noted: Path, tmp_path: Path
 ) -> None:
     trail = tmp_path / "trail"
-    shutil.copytree(troubled, trail)
+    shutil.copytree(small, trail)
     running = subprocess.Popen(
         [sys.executable, "-c", DIES % NOW, str(trail), str(tmp_path / "out")],
         stdout=subprocess.DEVNULL,
@@ -122,15 +129,15 @@ def test_job_that_is_killed_while_it_commits_is_finished_by_the_next(
         with suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
     assert rows_of(trail, "journeys") > 0
-    assert rows_of(trail, "passages") == rows_of(troubled, "passages")
-    ids = some_ids(troubled, 300, seed=3)
-    before = answers(troubled, ids)
+    assert rows_of(trail, "passages") == rows_of(small, "passages")
+    ids = some_ids(small, 200, seed=3)
+    before = answers(small, ids)
     assert answers(trail, ids) == before
     compacted(spark, trail, tmp_path / "again")
-    shutil.copytree(troubled, tmp_path / "other")
-    compacted(spark, tmp_path / "other", tmp_path / "again")
+    shutil.copytree(noted, tmp_path / "undisturbed")
+    finish_commits(tmp_path / "undisturbed")
     for table in ("journeys", "passages"):
-        assert rows_of(trail, table) == rows_of(tmp_path / "other", table)
+        assert rows_of(trail, table) == rows_of(tmp_path / "undisturbed", table)
     assert answers(trail, ids) == before
     assert list((trail / FOLDER).iterdir()) == [trail / FOLDER / "lock"]
 
@@ -164,8 +171,8 @@ def test_note_that_cannot_be_read_is_told(noted: Path, tmp_path: Path) -> None:
         finish_commits(tmp_path / "trail")
 
 
-def test_files_that_somebody_else_took_out_are_a_conflict(troubled: Path, tmp_path: Path) -> None:
-    shutil.copytree(troubled, tmp_path / "trail")
+def test_files_that_somebody_else_took_out_are_a_conflict(small: Path, tmp_path: Path) -> None:
+    shutil.copytree(small, tmp_path / "trail")
     broker, entries = next(iter(open_sources(tmp_path / "trail").all_entries().items()))
     Ledger(tmp_path / "trail", broker).replace(NOW, [entries[0].path])
     before = live(tmp_path / "trail")
@@ -175,7 +182,7 @@ def test_files_that_somebody_else_took_out_are_a_conflict(troubled: Path, tmp_pa
     assert finish_commits(tmp_path / "trail") == 0
 
 
-def test_two_compactions_at_once_are_refused(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
-    shutil.copytree(troubled, tmp_path / "trail")
+def test_two_compactions_at_once_are_refused(spark: SparkSession, small: Path, tmp_path: Path) -> None:
+    shutil.copytree(small, tmp_path / "trail")
     with sole_compaction(tmp_path / "trail"), pytest.raises(PipelineError, match="another compaction is at work"):
         compacted(spark, tmp_path / "trail", tmp_path / "out")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -20,9 +20,12 @@ from postroad.trail.manifest import change_name
 from tests.cli.programs import here
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from postroad.pipeline import Run
 
 
 def test_missing_java_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -137,3 +140,21 @@ def test_job_run_twice_writes_the_same(spark: SparkSession, troubled: Path, tmp_
         rows = pq.read_table(tmp_path / "storage").to_pylist()
         found.append(sorted(json.dumps(row, sort_keys=True) for row in rows))
     assert found[0] == found[1]
+
+
+def test_error_of_a_worker_is_told_by_its_last_line(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
+    def fails(run: Run) -> dict[str, int]:
+        def work(batches: Iterable[Any]) -> Iterator[Any]:
+            raise ValueError("the worker is out of paper")
+
+        return {"rows": run.spark.range(1).mapInArrow(work, "id bigint").count()}
+
+    with pytest.raises(PipelineError, match="Spark gave up: ValueError: the worker is out of paper"):
+        run_job("job", fails, Options(troubled, tmp_path), spark=spark)
+
+
+def test_trail_is_found_from_any_directory(monkeypatch: pytest.MonkeyPatch, troubled: Path, tmp_path: Path) -> None:
+    monkeypatch.chdir(troubled.parent)
+    sources = open_sources(troubled.name)
+    monkeypatch.chdir(tmp_path)
+    assert sources.of("passages")

@@ -156,11 +156,16 @@ def audit(
 
 
 @_command()
-def storage(given: Given) -> None:
+def storage(
+    given: Given,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw bytes per message, by day and recorder, to this file, as SVG.")
+    ] = None,
+) -> None:
     """What the record costs, by broker, day and recorder, in OUT/storage."""
     from postroad.pipeline.jobs.storage import run
 
-    given.run("storage", run)
+    given.run("storage", run, plot=plot)
 
 
 @_command()

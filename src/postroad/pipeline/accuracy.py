@@ -50,7 +50,6 @@ ACCURACY_SCHEMA = pa.schema(
 def accuracy_of(rows: Any, seed: int = 0) -> Any:
     """The account of the filters of one broker, kind and method (a group of rows of `filters`)."""
     broker, kind, method = (rows.column(name)[0].as_py() for name in ("broker", "kind", "method"))
-    random = np.random.default_rng([seed, broker, kind])
     segments: list[FilterSegment] = []
     damaged = overfull = false_hits = 0
     promised = 0.0
@@ -66,6 +65,8 @@ def accuracy_of(rows: Any, seed: int = 0) -> Any:
         except FilterError:
             damaged += 1
             continue
+        # Of the filter itself: in whatever order filters come, the same ones get the same keys.
+        random = np.random.default_rng([seed, broker, crc & 0xFFFFFFFF])
         keys = random.integers(0, 1 << 64, PROBES, dtype=np.uint64)
         false_hits += int(made.contains(keys).sum())
         promised += PROBES * made.rate

@@ -26,6 +26,7 @@ __all__ = [
     "SOURCES",
     "as_evidence",
     "evidence_schema",
+    "filled",
     "id_key",
     "of_asked",
     "together",
@@ -93,6 +94,11 @@ def as_evidence(rows: DataFrame, source: int, renamed: dict[str, str] | None = N
         else:
             columns.append(f.lit(None).cast(kind).alias(name))
     return rows.select(*columns)
+
+
+def filled(rows: DataFrame, renamed: dict[str, str] | None = None) -> set[str]:
+    """The columns of evidence that rows of a table fill; the others are null."""
+    return {"source", *COLUMNS} & {"source", *rows.columns, *(renamed or {})}
 
 
 def of_asked(rows: DataFrame, ids: DataFrame) -> DataFrame:

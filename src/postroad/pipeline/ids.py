@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["asked_ids", "id_text", "parsed", "read_asked", "with_aliases"]
 
 ID_COLUMN = "id"
+# Of the file of ids: some hundred thousand of them.
+PORTION_BYTES = 4 << 20
+MIN_PORTIONS = 2
 _ID_TEXT = "^[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{12}-[0-9a-f]{4}$"
 
 
@@ -31,11 +34,18 @@ def read_asked(spark: SparkSession, path: str | Path) -> DataFrame:
         raise PipelineError(f"{place}: there is no such file of ids")
     where = f"file://{place.resolve()}"
     kind = _kind(place)
+    portions = _portions(place)
     if kind == "parquet":
-        return asked_ids(spark.read.parquet(where), str(place))
+        return asked_ids(spark.read.parquet(where), str(place), portions)
     if kind == "csv":
-        return asked_ids(spark.read.option("header", "true").csv(where), str(place))
-    return asked_ids(spark.read.text(where), str(place))
+        return asked_ids(spark.read.option("header", "true").csv(where), str(place), portions)
+    return asked_ids(spark.read.text(where), str(place), portions)
+
+
+def _portions(place: Path) -> int:
+    """Over how many tasks the ids are spread: a task costs as much as some ten thousand ids."""
+    files = [place] if place.is_file() else [inner for inner in place.rglob("*") if inner.is_file()]
+    return max(MIN_PORTIONS, -(-sum(file.stat().st_size for file in files) // PORTION_BYTES))
 
 
 def _kind(place: Path) -> str:
@@ -46,15 +56,22 @@ def _kind(place: Path) -> str:
     return "text"
 
 
-def asked_ids(rows: DataFrame, where: str = "the ids") -> DataFrame:
-    """Ids or aliases in a table, without repetitions; empty ones are left out."""
+def asked_ids(rows: DataFrame, where: str = "the ids", portions: int = MIN_PORTIONS) -> DataFrame:
+    """Ids or aliases in a table, without repetitions; empty ones are left out.
+
+    Args:
+        rows: the table.
+        where: it is, for errors.
+        portions: over how many tasks to spread them.
+    """
     from pyspark.sql import functions as f
 
     names = rows.columns
     if set(ID) <= set(names):
         numbers = [f.col(name).cast("int" if name == "counter" else "bigint").alias(name) for name in ID]
         known = rows.select(f.lit(None).cast("string").alias("asked"), *numbers)
-        return known.where(" and ".join(f"{name} is not null" for name in ID)).distinct()
+        known = known.where(" and ".join(f"{name} is not null" for name in ID))
+        return known.repartition(portions, *ID).distinct()
     if ID_COLUMN in names:
         column = f.col(ID_COLUMN).cast("string")
     elif len(names) == 1:
@@ -62,7 +79,7 @@ def asked_ids(rows: DataFrame, where: str = "the ids") -> DataFrame:
     else:
         raise PipelineError(f"{where}: has the columns {', '.join(names)}; name the one with the ids {ID_COLUMN!r}")
     texts = rows.select(f.trim(column).alias("asked"))
-    return parsed(texts.where("asked is not null and asked != ''").distinct())
+    return parsed(texts.where("asked is not null and asked != ''").repartition(portions, "asked").distinct())
 
 
 def parsed(asked: DataFrame) -> DataFrame:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from postroad.messages import MessageId
-from postroad.pipeline.evidence import ASKED, HITS, JOURNEY, PASSAGE
+from postroad.pipeline.evidence import ASKED, COLUMNS, HITS, JOURNEY, PASSAGE
 from postroad.pipeline.findings import journey_of
 from postroad.pipeline.plain import Answers, View, from_hits, from_journeys, from_passages, triples, whole_ids
 from postroad.pipeline.tables import ID
@@ -67,7 +67,18 @@ class Judge:
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Verdicts, for `mapInArrow`."""
         for rows in whole_ids(batches):
-            yield from judged(self._context, rows).to_batches()
+            yield from judged(self._context, _completed(rows)).to_batches()
+
+
+_ARROW = {"bigint": pa.int64(), "int": pa.int32(), "binary": pa.binary(), "string": pa.string()}
+
+
+def _completed(rows: Any) -> Any:
+    """Evidence with the columns that nothing filled, and that were left behind."""
+    for name, kind in COLUMNS.items():
+        if name not in rows.column_names:
+            rows = rows.append_column(name, pa.nulls(rows.num_rows, _ARROW[kind]))
+    return rows
 
 
 def judged(context: Context, rows: Any) -> Any:

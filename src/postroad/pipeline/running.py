@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Account", "Job", "Options", "Run", "run_job"]
 
+_OF_WORKER = re.compile(r"^[\w.]+(?:Error|Exception): .+$", re.MULTILINE)
 _UNREADABLE = re.compile(r"file:/+([^\s,;]+\.parquet)")
 
 
@@ -168,4 +169,6 @@ def _told(error: Exception, sources: Sources) -> Exception:
     if unreadable is not None:
         return DamagedFileError("/" + unreadable[1].lstrip("/"), "cannot be read: its contents are damaged")
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    return PipelineError(f"Spark gave up: {first} (its log on stderr has the rest)")
+    # What went wrong in a Python worker stands below, at the end of its traceback.
+    of_worker = _OF_WORKER.findall(text) if "Python worker" in first else []
+    return PipelineError(f"Spark gave up: {(of_worker or [first])[-1].strip()} (its log on stderr has the rest)")

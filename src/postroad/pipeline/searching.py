@@ -58,11 +58,21 @@ class Bins:
     salts: int
 
     @classmethod
-    def of(cls, ids: DataFrame, files: Sequence[Source] = ()) -> Bins:
-        """Look at the ids once: how many there are, and how they crowd; and at the sizes of files."""
+    def of(cls, ids: DataFrame, files: Sequence[Source] = (), *, uncrowded: int = 0) -> Bins:
+        """Look at the ids: how many there are, and how they crowd; and at the sizes of files.
+
+        Args:
+            ids: those.
+            files: with records of them.
+            uncrowded: up to so many it does not matter how they crowd.
+        """
         from pyspark.sql import functions as f
 
         width = width_of_bins(files)
+        if uncrowded:
+            total = ids.count()
+            if total <= uncrowded:
+                return cls(total, width, 1)
         crowds = ids.groupBy("origin", f.floor(f.col("time") / width).alias("bin")).count()
         row = crowds.agg(f.sum("count").alias("ids"), f.max("count").alias("most")).first()
         assert row is not None

@@ -65,6 +65,7 @@ class Sources:
     _checked: dict[str, str] = field(default_factory=dict)
     _removed: Mapping[int, set[str]] = field(default_factory=dict)
     _added: Mapping[int, list[FileEntry]] = field(default_factory=dict)
+    _found: dict[tuple[str, bool], list[Source]] = field(default_factory=dict)
 
     def of(self, table: str, *, always: bool = False) -> list[Source]:
         """The files of a table with something between `since` and `until`; whenever it was, with `always`.
@@ -72,6 +73,11 @@ class Sources:
         Raises:
             DamagedFileError: one of them cannot be read.
         """
+        if (table, always) not in self._found:
+            self._found[table, always] = self._good(self._named(table, always=always))
+        return list(self._found[table, always])
+
+    def _named(self, table: str, *, always: bool) -> list[Source]:
         since, until = (0, FOREVER) if always else (self.since, self.until - 1)
         found = []
         for broker, pinned in self.pins.items():
@@ -85,11 +91,11 @@ class Sources:
                 for entry in self._added.get(broker, ())
                 if entry.table == table and entry.time_from <= until and entry.time_to >= since
             ]
-        return self._good(found)
+        return found
 
     def changed(self, removed: Mapping[int, set[str]], added: Mapping[int, list[FileEntry]]) -> Sources:
         """The trail with some files less and some more, as a manifest to come would have it."""
-        return replace(self, _removed=removed, _added=added, _checked=dict(self._checked))
+        return replace(self, _removed=removed, _added=added, _checked=dict(self._checked), _found={})
 
     def inside(self, table: str) -> list[Source]:
         """The files of a table that lie between `since` and `until` with all of their rows, each with all its groups.
@@ -200,7 +206,8 @@ def open_sources(
         PipelineError: this is no trail, a later Postroad wrote it, or the range is empty.
         DamagedFileError: a manifest cannot be read.
     """
-    root = Path(trail)
+    # Executors have working directories of their own.
+    root = Path(trail).absolute()
     folders = sorted((root / "manifests").glob("broker=*"))
     if not folders:
         raise PipelineError(f"{root}: is no trail (there is no {root / 'manifests'} with a broker in it)")

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["Unit", "done"]
 
 Result = TypeVar("Result")
+# What a task reads, compressed: some seconds of work. Fewer tasks than a machine has cores would leave some idle.
+TASK_BYTES = 8 << 20
+MIN_TASKS, MAX_TASKS = 8, 1_000
 
 
 class Unit(NamedTuple):
@@ -40,10 +43,11 @@ def done(spark: SparkSession, units: Sequence[Unit], work: Callable[[int, Unit],
 
     if not units:
         return []
-    # The largest first, and each in a task of its own: a task that waits for its turn costs little.
+    # The largest first. Small ones share tasks: a task costs more than putting a few small files together.
     ordered = sorted(enumerate(units), key=lambda one: -one[1].size)
     texts = [(base64.b64encode(pickle.dumps(one)).decode(),) for one in ordered]
-    rows = spark.createDataFrame(texts, "unit string").repartition(min(len(units), 1_000))
+    tasks = max(MIN_TASKS, -(-sum(unit.size for unit in units) // TASK_BYTES))
+    rows = spark.createDataFrame(texts, "unit string").repartition(min(len(units), tasks, MAX_TASKS))
 
     def run(batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:

@@ -58,7 +58,7 @@ def run(run: Run) -> dict[str, Any]:
     trail, out = run.sources.root, run.options.out
     query = started(run.spark, trail, out, seconds)
     alerts: list[dict[str, Any]] = []
-    told: set[str] = set()
+    told: set[tuple[Any, ...]] = set()
     try:
         while query.isActive:
             if more.get("once"):
@@ -66,10 +66,11 @@ def run(run: Run) -> dict[str, Any]:
             else:
                 query.awaitTermination(int(max(1, seconds)))
             alerts = refresh(trail, out, int(time.time() * 1_000))
-            for alert in alerts:
-                if alert["text"] not in told:
-                    told.add(alert["text"])
-                    run.alert(f"{alert['alert']}: {alert['text']}")
+            fresh = [alert for alert in alerts if _what(alert) not in told]
+            for alert in fresh:
+                run.alert(f"{alert['alert']}: {alert['text']}")
+            # Those that are over are forgotten, and told again should they come back.
+            told = {_what(alert) for alert in alerts}
             run.tell(f"{len(alerts):,} alerts; waiting for commits")
             if more.get("once"):
                 break
@@ -79,6 +80,11 @@ def run(run: Run) -> dict[str, Any]:
         query.stop()
     run.account.written += [str(out / "links"), str(out / "alerts")]
     return {"alerts": len(alerts), **_by_kind(alerts)}
+
+
+def _what(alert: dict[str, Any]) -> tuple[Any, ...]:
+    """What an alert is about. Its text says how long a broker has been quiet, and is another one each time."""
+    return tuple(alert[name] for name in ("alert", "broker", "neighbour", "since", "messages"))
 
 
 def _by_kind(alerts: list[dict[str, Any]]) -> dict[str, int]:

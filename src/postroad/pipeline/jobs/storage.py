@@ -7,27 +7,32 @@ elementary record is a publication, an arrival from another broker, or a deliver
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
+from postroad.pipeline.charts import Panel, bars
+from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.tables import table
 from postroad.tracking import HistoryKind
 from postroad.trail import date_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from postroad.pipeline.running import Run
     from postroad.pipeline.sources import Source, Sources
 
-__all__ = ["RECORDERS", "bytes_of_files", "counted", "run", "storage"]
+__all__ = ["RECORDERS", "bytes_of_files", "counted", "figures", "run", "storage"]
 
 # Which recorder writes a table of messages.
 RECORDERS = {"passages": "exact", "journeys": "journeys", "filters": "filters", "records": "log"}
 _THREADS = 8
+# Days that one picture shows: more bars are no longer told apart.
+MAX_DAYS = 62
 _ENTERED = (HistoryKind.PUBLISHED, HistoryKind.ROUTED)
 
 
@@ -128,19 +133,49 @@ def _whole() -> Any:
     return frame.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
 
 
+def figures(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Bytes per message before and after compression, by day and recorder, as the paper's Figures 4 and 5 have them.
+
+    A message counts once at each broker that it passed: that is what a broker keeps of it.
+    """
+    sums: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        here = sums.setdefault((str(row["date"]), row["recorder"]), [0, 0, 0])
+        for place, name in enumerate(("messages", "raw_bytes", "bytes")):
+            here[place] += int(row[name] or 0)
+    days = sorted({day for day, _ in sums})[-MAX_DAYS:]
+    recorders = sorted({recorder for _, recorder in sums})
+
+    def panel(title: str, place: int) -> Panel:
+        each = {name: [sums.get((day, name), [0, 0, 0]) for day in days] for name in recorders}
+        return Panel(title, {name: [of[place] / of[0] if of[0] else None for of in each[name]] for name in recorders})
+
+    return bars(days, [panel("bytes per message", 1), panel("bytes per message, compressed", 2)])
+
+
 def run(run: Run) -> dict[str, Any]:
-    """Write `storage`."""
+    """Write `storage`, and a picture of it to the file `more["plot"]`."""
     from pyspark.sql import functions as f
 
     run.tell("counting")
     place = run.write(storage(run.spark, run.sources), "storage", by=("date",))
     found = run.spark.read.parquet(f"file://{place.resolve()}")
-    sums = found.groupBy("recorder").agg(
-        f.sum("bytes").alias("bytes"), f.sum("records").alias("records"), f.sum("raw_bytes").alias("raw")
+    by_day = found.groupBy("date", "recorder").agg(
+        *(f.sum(name).alias(name) for name in ("messages", "records", "bytes", "raw_bytes"))
     )
+    rows = [row.asDict() for row in by_day.collect()]
     summary: dict[str, Any] = {}
-    for row in sums.orderBy("recorder").collect():
-        summary[f"{row['recorder']}_bytes"] = int(row["bytes"])
-        summary[f"{row['recorder']}_bits_per_record"] = round(8 * row["bytes"] / max(1, row["records"]), 2)
-        summary[f"{row['recorder']}_raw_bits_per_record"] = round(8 * row["raw"] / max(1, row["records"]), 2)
+    for recorder in sorted({row["recorder"] for row in rows}):
+        here = [row for row in rows if row["recorder"] == recorder]
+        records, size, raw = (sum(row[name] for row in here) for name in ("records", "bytes", "raw_bytes"))
+        summary[f"{recorder}_bytes"] = int(size)
+        summary[f"{recorder}_bits_per_record"] = round(8 * size / max(1, records), 2)
+        summary[f"{recorder}_raw_bits_per_record"] = round(8 * raw / max(1, records), 2)
+    plot = run.options.more.get("plot")
+    if plot is not None:
+        try:
+            Path(plot).write_text(figures(rows))
+        except OSError as error:
+            raise PipelineError(f"{plot}: the picture cannot be written ({error.strerror})") from None
+        run.account.written.append(str(plot))
     return summary

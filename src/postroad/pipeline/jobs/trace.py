@@ -11,7 +11,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from postroad.pipeline.context import read_context
-from postroad.pipeline.evidence import ASKED, HITS, JOURNEY, PASSAGE, RECORD, SHED, as_evidence, of_asked, together
+from postroad.pipeline.evidence import (
+    ASKED,
+    COLUMNS,
+    HITS,
+    JOURNEY,
+    PASSAGE,
+    RECORD,
+    SHED,
+    as_evidence,
+    filled,
+    of_asked,
+    together,
+)
 from postroad.pipeline.ids import id_text, read_asked, with_aliases
 from postroad.pipeline.judging import VERDICT_SCHEMA, Judge
 from postroad.pipeline.searching import BROADCAST_IDS, Bins, filter_hits, of_asked_by_bins
@@ -89,20 +101,25 @@ def trace_ids(
     """
     sources.need(_RECORDS_OF_MESSAGES, "with journeys, filters and records tells where messages went")
     context = read_context(sources)
-    evidence = as_evidence(ids, ASKED)
+    evidence, columns = as_evidence(ids, ASKED), {*ID, "broker", *filled(ids)}
     wanted = ids.select(*ID) if each_once else ids.select(*ID).distinct()
-    bins = Bins.of(wanted, [source for name in ("passages", "filters") for source in sources.of(name)])
+    files = sources.of("filters")
+    # Ids that are broadcast meet the exact record one by one; only filters meet them in bins then.
+    uncrowded = 0 if files else broadcast_ids
+    bins = Bins.of(wanted, [*sources.of("passages"), *files], uncrowded=uncrowded)
     for name, (source, renamed) in _EXACT.items():
         if sources.of(name):
             rows = table(spark, sources, name)
             found = of_asked(rows, wanted) if bins.count <= broadcast_ids else of_asked_by_bins(rows, wanted, bins)
             evidence = evidence.unionByName(as_evidence(found, source, renamed))
-    files = sources.of("filters")
+            columns |= filled(found, renamed)
     if files:
         _read_in_portions(spark, files)
         found = filter_hits(table(spark, sources, "filters", files), wanted, bins, context)
         evidence = evidence.unionByName(as_evidence(found, HITS))
-    return judge(together(evidence, bins.partitions), context)
+        columns |= filled(found)
+    # A column that nothing fills costs as much on its way through Spark as any other.
+    return judge(together(evidence.select(*(name for name in COLUMNS if name in columns)), bins.partitions), context)
 
 
 def _read_in_portions(spark: SparkSession, files: list[Source]) -> None:
@@ -155,7 +172,10 @@ def run(run: Run) -> dict[str, Any]:
     asked = read_asked(run.spark, run.options.more["ids"]).persist()
     run.tell("tracing")
     limit = run.options.more.get("broadcast_ids", BROADCAST_IDS)
-    place = run.write(trace(run.spark, run.sources, asked, broadcast_ids=limit), "trace")
-    found = run.spark.read.parquet(f"file://{place.resolve()}")
-    counts = found.groupBy("verdict").agg(f.count("*").alias("ids")).orderBy(f.desc("ids"), "verdict").collect()
-    return {"ids": sum(row["ids"] for row in counts), **{row["verdict"]: row["ids"] for row in counts}}
+    try:
+        place = run.write(trace(run.spark, run.sources, asked, broadcast_ids=limit), "trace")
+    finally:
+        asked.unpersist()
+    found = run.spark.read.schema("verdict string").parquet(f"file://{place.resolve()}")
+    counts = [(row["verdict"], row["ids"]) for row in found.groupBy("verdict").agg(f.count("*").alias("ids")).collect()]
+    return {"ids": sum(ids for _, ids in counts), **dict(sorted(counts, key=lambda one: (-one[1], one[0])))}

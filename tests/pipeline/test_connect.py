@@ -1,0 +1,121 @@
+"""Jobs over Spark Connect: the client has no JVM, and the server is a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pyspark
+import pytest
+
+from postroad.messages import MessageId
+from postroad.pipeline.context import read_context
+from postroad.pipeline.judging import judged
+from postroad.pipeline.sources import open_sources
+from tests.cli.programs import SECONDS
+from tests.pipeline.trails import evidence_of, some_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytest.importorskip("grpc", reason="the extra [connect] is not installed")
+
+CLIENT = """
+import sys
+from pathlib import Path
+from postroad.pipeline import Options, run_job
+from postroad.pipeline.jobs import audit, trace
+master, trail, ids, out = sys.argv[1:]
+options = Options(Path(trail), Path(out), master, more={"ids": ids})
+run_job("trace", trace.run, options)
+print(run_job("audit", audit.run, Options(Path(trail), Path(out), master)).summary["messages"])
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        return int(made.getsockname()[1])
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """The address of a Connect server on loopback."""
+    port = free_port()
+    script = Path(pyspark.__file__).parent / "sbin" / "start-connect-server.sh"
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+    }
+    arguments = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    running = subprocess.Popen(
+        [str(script), "--wait", "--master", "local[2]", *arguments],
+        env={
+            **os.environ,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOG_DIR": str(tmp_path),
+            "SPARK_PID_DIR": str(tmp_path),
+            "PYSPARK_PYTHON": sys.executable,
+        },
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        end = time.monotonic() + SECONDS
+        while True:
+            assert running.poll() is None
+            assert time.monotonic() < end
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                break
+            time.sleep(0.2)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait(30)
+
+
+def test_trace_and_audit_run_over_connect(server: str, troubled: Path, tmp_path: Path) -> None:
+    ids = some_ids(troubled, 40, seed=5)
+    texts = [str(MessageId(publisher, origin, when, counter)) for origin, when, publisher, counter in ids]
+    (tmp_path / "ids.txt").write_text("\n".join(texts) + "\n")
+    ended = subprocess.run(
+        [sys.executable, "-c", CLIENT, server, str(troubled), str(tmp_path / "ids.txt"), str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    found = {row["id"]: row["verdict"] for row in pq.read_table(tmp_path / "out" / "trace").to_pylist()}
+    expected = judged(read_context(open_sources(troubled)), evidence_of(troubled, ids)).to_pylist()
+    assert found == {
+        str(MessageId(row["publisher"], row["origin"], row["time"], row["counter"])): row["verdict"] for row in expected
+    }
+    counted = pq.read_table(tmp_path / "out" / "reconciliation").to_pylist()
+    told = int(ended.stdout.splitlines()[-1])
+    assert told == sum(row["messages"] for row in counted if row["about"] == "origin") > 0
+
+
+def test_server_that_does_not_answer_is_told() -> None:
+    address = f"sc://127.0.0.1:{free_port()}"
+    told = subprocess.run(
+        [sys.executable, "-c", f"from postroad.pipeline import session; session({address!r})"],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert told.returncode
+    assert f"{address}: no Spark Connect server there that answers" in told.stderr
