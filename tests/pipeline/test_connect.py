@@ -106,16 +106,3 @@ def test_trace_and_audit_run_over_connect(server: str, troubled: Path, tmp_path:
     counted = pq.read_table(tmp_path / "out" / "reconciliation").to_pylist()
     told = int(ended.stdout.splitlines()[-1])
     assert told == sum(row["messages"] for row in counted if row["about"] == "origin") > 0
-
-
-def test_server_that_does_not_answer_is_told() -> None:
-    address = f"sc://127.0.0.1:{free_port()}"
-    told = subprocess.run(
-        [sys.executable, "-c", f"from postroad.pipeline import session; session({address!r})"],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert told.returncode
-    assert f"{address}: no Spark Connect server there that answers" in told.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -14,7 +15,7 @@ from postroad.pipeline.errors import JavaMissingError
 from postroad.pipeline.jobs import storage, timings
 from postroad.pipeline.jobs import trace as trace_job
 from postroad.pipeline.output import replace_output
-from postroad.pipeline.session import check_java
+from postroad.pipeline.session import check_java, session
 from postroad.pipeline.sources import open_sources
 from postroad.trail.manifest import change_name
 from tests.cli.programs import here
@@ -158,3 +159,11 @@ def test_trail_is_found_from_any_directory(monkeypatch: pytest.MonkeyPatch, trou
     sources = open_sources(troubled.name)
     monkeypatch.chdir(tmp_path)
     assert sources.of("passages")
+
+
+def test_connect_server_that_does_not_answer_is_told_at_once() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"sc://127.0.0.1:{unused.getsockname()[1]}"
+        with pytest.raises(PipelineError, match=f"{address}: there is no Spark Connect server that answers"):
+            session(address)

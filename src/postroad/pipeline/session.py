@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from postroad.pipeline.errors import JavaMissingError, PipelineError
 
@@ -21,6 +23,8 @@ __all__ = ["DEFAULT_MASTER", "check_java", "session"]
 
 DEFAULT_MASTER = "local[*]"
 OLDEST_JAVA = 17
+# Where a Connect server listens unless it is told otherwise, and how long it may take to answer.
+CONNECT_PORT, CONNECT_SECONDS = 15_002, 20.0
 
 # A job's arrays of one batch, its decoded rows and Spark's own buffers, for two tasks at a time.
 LOCAL_MEMORY = "4g"
@@ -96,6 +100,12 @@ def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkException, PySparkImportError
     from pyspark.sql import SparkSession
 
+    there = urlsplit(address)
+    try:
+        # Spark itself would try again for ten minutes.
+        socket.create_connection((there.hostname or "", there.port or CONNECT_PORT), CONNECT_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise PipelineError(f"{address}: there is no Spark Connect server that answers ({error})") from None
     try:
         made = SparkSession.builder.remote(address).getOrCreate()
         for key, value in {**_SETTINGS, **settings}.items():
@@ -106,7 +116,7 @@ def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:
         raise PipelineError(f"Spark Connect needs more ({first}); pip install 'postroad[connect]'") from None
     except PySparkException as error:
         first = next(line for line in [*str(error).splitlines(), type(error).__name__] if line.strip())
-        raise PipelineError(f"{address}: no Spark Connect server there that answers ({first})") from None
+        raise PipelineError(f"{address}: the Spark Connect server refuses: {first}") from None
     return made
 
 
