@@ -65,8 +65,8 @@ def accuracy_of(rows: Any, seed: int = 0) -> Any:
         except FilterError:
             damaged += 1
             continue
-        # Of the filter itself: in whatever order filters come, the same ones get the same keys.
-        random = np.random.default_rng([seed, broker, crc & 0xFFFFFFFF])
+        # Keys by what the filter is: in whatever order filters come, the same ones are asked the same.
+        random = np.random.default_rng([seed, broker, kind, segment.origin, segment.subject, abs(segment.opened), crc])
         keys = random.integers(0, 1 << 64, PROBES, dtype=np.uint64)
         false_hits += int(made.contains(keys).sum())
         promised += PROBES * made.rate
