@@ -34,9 +34,9 @@ class StuckBacklog(Backlog):
         super().__init__(lambda now: TrailWriter(root, BROKER, now), 1 << 24)
         self.answers = threading.Event()
 
-    def take(self, job: Job, now: int) -> None:
+    def take(self, job: Job, now: int, told_until: int = 0) -> None:
         self.answers.wait()
-        super().take(job, now)
+        super().take(job, now, told_until)
 
 
 def messages(second: int) -> Batch:

@@ -13,7 +13,7 @@ from postroad.server import keeping as keeping_module
 from postroad.server import tracked as tracked_module
 from postroad.server.recovering import recover
 from postroad.server.tracked import Tracking
-from postroad.tracking import ExactRecorder, Reconstruction, Subscriber, Verdict
+from postroad.tracking import ExactRecorder, HistorySettings, Reconstruction, SealedRecorder, Subscriber, Verdict
 from postroad.tracking.journaling import Journaled
 from postroad.trail import Journal, Trail, journal_folder
 from postroad.trail.coverage import SET_BACK
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from postroad.tracking import Journey
+    from postroad.tracking import Journey, TrackingRecorder
 
 BROKER = 4
 PUBLISHER = 7
@@ -45,12 +45,15 @@ def nothing_happens_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 class Life:
     """A broker's tracking on a clock of its own."""
 
-    def __init__(self, root: Path, now: int, journal: bool = True, bytes_waiting: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        root: Path,
+        now: int,
+        journal: bool = True,
+        bytes_waiting: int = 1 << 20,
+        fresh: Callable[[int], TrackingRecorder] = lambda at: ExactRecorder(BROKER, at, MINUTE),
+    ) -> None:
         self.now = now
-
-        def fresh(at: int) -> ExactRecorder:
-            return ExactRecorder(BROKER, at, MINUTE)
-
         kept = Journal(root, BROKER) if journal else None
         self.recorder = fresh(now)
         self.tracking = Tracking(
@@ -210,6 +213,32 @@ def test_a_live_answer_does_not_deny_what_was_given_up(tmp_path: Path) -> None:
         never = MessageId(PUBLISHER, BROKER, later.time, 60_000)
         assert (await life.tells(never)).verdict is Verdict.NEVER_ACCEPTED
         await life.tracking.stop()
+
+    run(talk)
+
+
+def test_what_was_sealed_and_given_up_is_not_denied_though_older_records_were_stored_later(tmp_path: Path) -> None:
+    """A history of another origin is open since before, so that the job that is given up says little of its time."""
+    sizes = HistorySettings(capacity=ROWS, interval=MINUTE, linger=0)
+
+    async def talk() -> None:
+        gone = is_in_the_way(tmp_path, "filters")
+        life = Life(tmp_path, NOON, False, LITTLE_BYTES // 4, lambda at: SealedRecorder(BROKER, sizes, at))
+        await life.tracking.start()
+        life.now += SECOND
+        other = Batch.build([("quotes", {}, {}, b"1")])
+        foreign = MessageId(1, BROKER + 1, life.now, 0)
+        other.ids[0] = foreign.head, foreign.tail
+        life.tracking.recorder.arrived(other, BROKER + 1, life.now)
+        life.now += 30 * SECOND
+        message = await life.receives()
+        await life.goes_on(20, looks=2)
+        assert life.tracking.statistics()["given_up"] > 0
+        gone()
+        await life.goes_on(5 * MINUTE, looks=3)
+        await life.tracking.stop()
+        assert Trail(tmp_path).findings(BROKER, foreign).routed is not None
+        assert Trail(tmp_path).trace(message, tolerance=0, skew=0).journey.verdict is Verdict.NOT_RECORDED
 
     run(talk)
 

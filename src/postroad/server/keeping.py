@@ -40,12 +40,14 @@ class Handed(NamedTuple):
         since: entries up to here are in earlier jobs.
         covers: entries up to here are in this or in earlier jobs.
         position: the journal's position when the job was handed over; it has nothing beyond.
+        at: the time when it was handed over.
     """
 
     through: int
     since: int
     covers: int
     position: int
+    at: int
 
 
 class Keeper:
@@ -81,7 +83,7 @@ class Keeper:
         self._task: asyncio.Task[None] | None = None
         self._held_bytes = held_bytes
         self._jobs: list[Job] = []
-        self._given_up_through: int | None = None
+        self._given_up: Handed | None = None
         self._work: asyncio.Future[tuple[list[Done], Exception | None]] | None = None
         self._hangs = False
         self._position = position
@@ -156,16 +158,19 @@ class Keeper:
                 # Nothing is left open, whatever the time was.
                 covers = position
                 self._marks.clear()
-            self._handed[job.number] = Handed(job.through, self._covered, covers, position)
+            self._handed[job.number] = Handed(job.through, self._covered, covers, position, self._latest)
             self._covered = covers
         self._jobs += jobs
 
     async def _write(self, at_once: bool) -> None:
         if self._work is None:
             jobs, self._jobs = self._jobs, []
-            given_up, self._given_up_through = self._given_up_through, None
+            given_up, self._given_up = self._given_up, None
+            told_until = [self._handed[job.number].at for job in jobs]
             set_back, self._set_back = self._set_back, []
-            self._work = self._thread.do(lambda: self._written(jobs, given_up, set_back, at_once))
+            self._work = self._thread.do(
+                lambda: self._written(list(zip(jobs, told_until, strict=True)), given_up, set_back, at_once)
+            )
         if not await is_done(self._work, 0 if self._hangs else HANG_SECONDS):
             self._hangs = True
             self._give_up()
@@ -178,26 +183,26 @@ class Keeper:
         if failure is not None:
             raise failure
 
-    def _release(self, number: int, stored: bool) -> int:
+    def _release(self, number: int, stored: bool) -> Handed:
         self._recorder.release(number)
         handed = self._handed.pop(number)
         self.released_through = max(self.released_through, handed.through)
         if self._kept is not None:
             self._kept(handed, stored)
-        return handed.through
+        return handed
 
     def _written(
-        self, jobs: list[Job], given_up: int | None, set_back: list[tuple[int, int]], at_once: bool
+        self, jobs: list[tuple[Job, int]], given_up: Handed | None, set_back: list[tuple[int, int]], at_once: bool
     ) -> tuple[list[Done], Exception | None]:
         """Write jobs, on the thread; answers which are done with, and what a job failed at."""
         failure: Exception | None = None
         if given_up is not None:
-            self._backlog.lose(given_up)
+            self._backlog.lose(given_up.through, given_up.at)
         for since, until in set_back:
             self._backlog.lacks(since, until, SET_BACK)
-        for job in jobs:
+        for job, told_until in jobs:
             try:
-                self._backlog.take(job, self._clock())
+                self._backlog.take(job, self._clock(), told_until)
             except Exception as error:
                 failure = error
         return self._backlog.put(self._clock(), at_once=at_once), failure
@@ -206,7 +211,7 @@ class Keeper:
         """While the disk does not answer, memory is bounded: the oldest jobs are given up. The trail will say so."""
         while self._jobs and self._recorder.statistics().held_bytes > self._held_bytes:
             oldest = self._jobs.pop(0)
-            self._given_up_through = self._release(oldest.number, stored=False)
+            self._given_up = self._release(oldest.number, stored=False)
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
         """Do something with the disk, in turn with the writing."""

@@ -51,6 +51,7 @@ class Done(NamedTuple):
 class _Waiting(NamedTuple):
     number: int
     prepared: Prepared
+    told_until: int
 
 
 class Backlog:
@@ -82,30 +83,45 @@ class Backlog:
         except (TrailError, OSError) as error:
             self._failed(str(error), now)
 
-    def take(self, job: Job, now: int) -> None:
+    def take(self, job: Job, now: int, told_until: int = 0) -> None:
         """A job to be written; the heavy work of making its rows is done here.
 
         Whatever a job raises is raised here; its time is then missing in the trail, and the trail says so.
+
+        Args:
+            job: the work.
+            now: the broker's time.
+            told_until: the job may have something of up to this time, beyond its `through`. If it is given up, later
+                ones do not make up for that.
         """
         if self._writer is None and not self._pauses(now):
             self.open(now)
         if self._writer is None or job.through <= self._writer.run.since:
             # What came before the run can go nowhere; readers see the gap before it.
+            if self._writer is not None:
+                self._also_lacks(self._writer.run.since, told_until, GIVEN_UP)
             self._give_up(job.number)
             return
         try:
             segments = job.make()
         except Exception:
             self._writer.drop(self._writer.prepare([], job.through), DEFECT)
+            self._also_lacks(job.through, told_until, DEFECT)
             self._give_up(job.number)
             raise
-        self._waiting.append(_Waiting(job.number, self._writer.prepare(segments, job.through)))
+        self._waiting.append(_Waiting(job.number, self._writer.prepare(segments, job.through), told_until))
 
-    def lose(self, through: int) -> None:
+    def lose(self, through: int, told_until: int = 0) -> None:
         """All up to this time that was not taken is given up: the disk did not answer. The trail will say so."""
         self._given_up += 1
         if self._writer is not None and through > self._writer.run.since:
             self._writer.drop(self._writer.prepare([], through), GIVEN_UP)
+        if self._writer is not None:
+            self._also_lacks(max(through, self._writer.run.since), told_until, GIVEN_UP)
+
+    def _also_lacks(self, through: int, told_until: int, reason: str) -> None:
+        if told_until > through:
+            self.lacks(through, told_until + 1, reason)
 
     def lacks(self, since: int, until: int, reason: str) -> None:
         """The record between two times is not, or not surely, complete: the next commit says so."""
@@ -125,6 +141,7 @@ class Backlog:
         while self._writer is not None and self._held > self._budget_bytes:
             oldest = self._waiting.popleft()
             self._writer.drop(oldest.prepared, GIVEN_UP)
+            self._also_lacks(oldest.prepared.through, oldest.told_until, GIVEN_UP)
             self._give_up(oldest.number)
         done, self._done = self._done, []
         return done
