@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,9 +16,9 @@ from postroad.server.recovering import recover
 from postroad.server.tracked import Tracking
 from postroad.tracking import ExactRecorder, HistorySettings, Reconstruction, SealedRecorder, Subscriber, Verdict
 from postroad.tracking.journaling import Journaled
-from postroad.trail import Journal, Trail, journal_folder
+from postroad.trail import Journal, Trail, TrailError, journal_folder
 from postroad.trail.coverage import SET_BACK
-from tests.server.scene import run
+from tests.server.scene import PATIENCE, run, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -239,6 +240,40 @@ def test_what_was_sealed_and_given_up_is_not_denied_though_older_records_were_st
         await life.tracking.stop()
         assert Trail(tmp_path).findings(BROKER, foreign).routed is not None
         assert Trail(tmp_path).trace(message, tolerance=0, skew=0).journey.verdict is Verdict.NOT_RECORDED
+
+    run(talk)
+
+
+def test_a_search_for_an_alias_holds_up_no_writing_and_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+    search = Trail.aliased
+
+    def slow(trail: Trail, alias: str) -> list[MessageId]:
+        goes_on.wait()
+        return search(trail, alias)
+
+    monkeypatch.setattr(Trail, "aliased", slow)
+
+    async def talk() -> None:
+        life = Life(tmp_path, NOON)
+        await life.tracking.start()
+        message = await life.receives()
+        life.tracking.recorder.aliased("order-7", message.head, message.tail, life.now)
+        monkeypatch.setattr(tracked_module, "ALIAS_SECONDS", 0.01)
+        for _ in range(tracked_module.MOST_SEARCHES):
+            with pytest.raises(TrailError, match="within"):
+                await life.tracking.aliased("order-7")
+        with pytest.raises(TrailError, match="again in a moment"):
+            await life.tracking.aliased("order-7")
+        await life.goes_on(2 * MINUTE)
+        assert has_on_record(tmp_path, message)
+        goes_on.set()
+        monkeypatch.setattr(tracked_module, "ALIAS_SECONDS", PATIENCE)
+        await until(lambda: not life.tracking._searches)
+        assert await life.tracking.aliased("order-7") == [message]
+        await life.tracking.stop()
 
     run(talk)
 

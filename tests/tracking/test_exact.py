@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroad.messages import Batch, MessageId
-from postroad.tracking import ADDENDUM, HERE, Attachments, ExactRecorder, Passages, Shed, TrackingRecorder
+from postroad.tracking import ADDENDUM, HERE, Attachments, ExactRecorder, Passages, Shed, TrackingRecorder, exact_book
 
 if TYPE_CHECKING:
     from postroad.tracking import Segment
@@ -280,3 +280,33 @@ def test_a_book_is_handed_over_at_once_when_the_clock_was_set_back() -> None:
     recorder = ExactRecorder(4, NOW, 60_000)
     assert len(recorder.due(NOW - 3_600_000)) == 1
     assert [len(recorder.due(NOW - 3_600_000 + ms)) for ms in (59_999, 60_000)] == [0, 1]
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 12), st.booleans(), st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=12
+    )
+)
+def test_a_question_is_answered_from_runs_and_copies_without_laying_them_out(
+    steps: list[tuple[int, bool, int, int]],
+) -> None:
+    told: dict[MessageId, list[tuple[int, int]]] = defaultdict(list)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact_book, "_CHUNK_ROWS", 8)
+        book = exact_book.Book(NOW)
+        kept = []
+        for size, follow, came_from, first in steps:
+            ids = [MessageId(7, 4, NOW, first + (row if follow else row * row % 11)) for row in range(size)]
+            batch = batch_of(ids) if ids else Batch.build([("t",)]).take(np.zeros(0, np.int64))
+            kept.append(batch)
+            book.take(batch.ids, came_from)
+            book.enter(batch.ids, np.arange(0, size, 2), exact_book.DELIVERED, 3 + came_from)
+            for row, one in enumerate(ids):
+                told[one].append((-1, came_from))
+                if row % 2 == 0:
+                    told[one].append((exact_book.DELIVERED, 3 + came_from))
+        patch.delattr(exact_book.Book, "ids")
+        for counter in range(20):
+            one = MessageId(7, 4, NOW, counter)
+            assert set(book.about(one.head, one.tail)) == set(told[one])

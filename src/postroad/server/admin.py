@@ -83,7 +83,11 @@ class Admin:
     async def _ids(self, alias: str) -> Answer:
         if self._aliased is None:
             return text_answer(HTTPStatus.NOT_IMPLEMENTED, NO_RECORD)
-        return json_answer({"alias": alias, "ids": [str(one) for one in await self._aliased(alias)]})
+        try:
+            ids = await self._aliased(alias)
+        except PostroadError as error:
+            return text_answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        return json_answer({"alias": alias, "ids": [str(one) for one in ids]})
 
     async def _traced(self, message: str, explore: str) -> Answer:
         if self._trace is None:

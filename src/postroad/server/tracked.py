@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from postroad.errors import PostroadError
 from postroad.messages import MessageId
 from postroad.server.config import ConfigError
+from postroad.server.disk import DiskThread, is_done
 from postroad.server.extras import has
 from postroad.server.journaling import JournalKeeper
 from postroad.server.keeping import Keeper
@@ -52,6 +53,12 @@ log = logging.getLogger("postroad.tracking")
 
 # What a recorder holds at the moment; the other counts only rise.
 _HELD = {name: f"{name}_now" for name in ("open_histories", "open_entries", "held_bytes", "pending_jobs")}
+
+# How long a search for a foreign id may take, which says nothing of its time, so that all files with such are opened:
+# some milliseconds each. Who asked waits no longer; `postroad trace --trail` searches however long it takes.
+ALIAS_SECONDS = 10.0
+# Who may search at once, one after the other.
+MOST_SEARCHES = 8
 
 # The journal is let go of this often, as far as the trail has it.
 UPKEEP_SECONDS = 10.0
@@ -100,6 +107,9 @@ class Tracking:
         )
         self._recover = recover
         self._retention = retention
+        # A thread of its own: nothing is written later because somebody searches.
+        self._searching = DiskThread("postroad-aliases")
+        self._searches = 0
         self._expires_at = 0
         self._upkeep: asyncio.Task[None] | None = None
 
@@ -141,6 +151,7 @@ class Tracking:
         await self._keeper.stop()
         if self._journal is not None:
             await self._journal.stop()
+        self._searching.end()
 
     @property
     def trouble(self) -> str:
@@ -191,12 +202,26 @@ class Tracking:
         return await self._keeper.in_thread(lambda: self._answered(message, lately, now, released_through))
 
     async def aliased(self, alias: str) -> list[MessageId]:
-        """The messages with a foreign id that entered here, or are written on this broker's trail; oldest first."""
+        """The messages with a foreign id that entered here, or are written on this broker's trail; oldest first.
+
+        Raises:
+            TrailError: the trail cannot be read, or not in the time there is.
+        """
         lately = [
             MessageId.from_bytes((head << 64 | tail).to_bytes(16, "big"))
             for head, tail in self.recorder.chronicle.ids_of(alias)
         ]
-        written = await self._keeper.in_thread(lambda: self._aliased_on_disk(alias))
+        if self._searches >= MOST_SEARCHES:
+            raise TrailError(f"{MOST_SEARCHES} search for aliases already; ask again in a moment")
+        self._searches += 1
+        search = self._searching.do(lambda: self._aliased_on_disk(alias))
+        search.add_done_callback(self._searched)
+        if not await is_done(search, ALIAS_SECONDS):
+            raise TrailError(
+                f"{self._root} could not be searched for {alias!r} within {ALIAS_SECONDS:g} seconds; "
+                "read it with: postroad trace --trail"
+            )
+        written = search.result()
         return sorted({*written, *lately}, key=lambda one: (one.time, bytes(one)))
 
     def _aliased_on_disk(self, alias: str) -> list[MessageId]:
@@ -204,9 +229,13 @@ class Tracking:
             return []
         try:
             return Trail(self._root).aliased(alias)
-        except (TrailError, OSError) as error:
-            log.warning("aliases not read", extra={"reason": str(error)})
-            return []
+        except OSError as error:
+            raise TrailError(f"{self._root} cannot be read: {error}") from error
+
+    def _searched(self, search: asyncio.Future[list[MessageId]]) -> None:
+        self._searches -= 1
+        # Nobody may wait any longer for what went wrong.
+        search.exception()
 
     def _answered(self, message: MessageId, lately: Answer, now: int, released_through: int) -> Answer:
         """What the recorder says together with what is written; on the thread that writes."""

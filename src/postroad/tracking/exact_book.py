@@ -234,16 +234,41 @@ class Book:
 
     def about(self, head: int, tail: int) -> Iterator[tuple[int, int]]:
         """All that the book has on one id: (came from, 0) as (-1, number), and (kind, number) of each entry."""
-        ids = self.ids()
-        blocks, entries, notes = self.tables()
-        places = np.flatnonzero((ids[:, 0] == np.uint64(head)) & (ids[:, 1] == np.uint64(tail)))
+        places = self._places(np.uint64(head), np.uint64(tail))
         if len(places):
+            blocks, entries, _ = self.tables()
             holding = np.searchsorted(blocks[:, 0], places, side="right") - 1
             for came_from in blocks[holding, 2].tolist():
                 yield -1, came_from
             yield from self._entries_about(entries, blocks[holding, 0], set(places.tolist()))
+        notes = np.array(self.notes, np.uint64).reshape(-1, NOTE_FIELDS)
         for code in notes[(notes[:, 0] == np.uint64(head)) & (notes[:, 1] == np.uint64(tail)), 2].tolist():
             yield code >> 32, code & 0xFFFFFFFF
+
+    def _places(self, head: np.uint64, tail: np.uint64) -> NDArray[np.int64]:
+        """Where an id stands among those of all blocks.
+
+        Runs are not laid out for that: a question is asked on the loop, and a full book has some millions of ids.
+        """
+        runs = np.array(self._runs, np.uint64).reshape(-1, RUN_FIELDS)
+        # Numbers below 0 wrap around to some that no run is as long as.
+        beyond = tail - runs[:, 3]
+        within = (runs[:, 2] == head) & (beyond < runs[:, 1])
+        in_runs = (runs[within, 0] + beyond[within]).astype(np.int64)
+        copied: list[int] = []
+        before = 0
+        for chunk, used in zip(self._chunks, [*self._filled, self._used], strict=True):
+            rows = np.flatnonzero(chunk[:used, 1] == tail)
+            copied += (before + rows[chunk[rows, 0] == head]).tolist()
+            before += used
+        if not copied:
+            return np.sort(in_runs)
+        blocks = np.array(self.blocks, np.int64).reshape(-1, BLOCK_FIELDS)
+        sizes = np.where(np.isin(blocks[:, 0], runs[:, 0].astype(np.int64)), 0, blocks[:, 1])
+        ends = np.cumsum(sizes)
+        holding = np.searchsorted(ends, copied, side="right")
+        in_blocks = blocks[holding, 0] + np.array(copied, np.int64) - (ends - sizes)[holding]
+        return np.sort(np.concatenate([in_runs, in_blocks]))
 
     def _entries_about(
         self, entries: NDArray[np.int64], starts: NDArray[np.int64], places: set[int]
