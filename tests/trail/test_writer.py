@@ -5,16 +5,19 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from postroad.tracking import LinkChanges
+from postroad.messages import Batch, MessageId
+from postroad.tracking import ExactRecorder, LinkChanges
 from postroad.trail import (
     DAY_MS,
     SCHEMAS,
     STANDING,
     TABLES,
     Hole,
+    Trail,
     TrailError,
     TrailWriteError,
     TrailWriter,
@@ -23,6 +26,7 @@ from postroad.trail import (
     pin,
     unpack,
 )
+from postroad.trail.columns import MAX_DATES
 from tests.trail.samples import HOUR, NOON, a_filter, everything, passages, short, wide
 
 if TYPE_CHECKING:
@@ -78,6 +82,36 @@ def test_late_ids_of_a_filter_do_not_widen_the_range_of_its_file(tmp_path: Path)
         (NOON - 3 * DAY_MS, NOON - 3 * DAY_MS),
         (NOON, NOON + 10),
     ]
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+@pytest.mark.parametrize("together", [False, True], ids=["rows", "runs"])
+def test_ids_with_wild_times_make_few_files_and_are_found_all_the_same(
+    tmp_path: Path, together: bool, checkpoint: bool
+) -> None:
+    chance = np.random.default_rng(1)
+    wild = np.sort(np.concatenate([chance.integers(0, 2**48 - 1, 60), np.arange(NOON, NOON + 20)]))
+    if together:
+        recorder = ExactRecorder(1, NOON - HOUR)
+        batch = Batch.build([("t",)] * len(wild))
+        batch.ids[:, 0] = 7 << 32 | 1
+        batch.ids[:, 1] = wild.astype(np.uint64) << np.uint64(16)
+        recorder.accepted(batch, NOON)
+        (job,) = recorder.due(NOON + HOUR, force=True)
+        segments = job.make()
+    else:
+        segments = [passages([(1, time, 7, 0) for time in wild.tolist()])]
+    writer = TrailWriter(tmp_path, 1, NOON - HOUR)
+    files = [entry for entry in writer.write(segments, NOON + HOUR) if entry.table == "passages"]
+    assert 2 <= len(files) <= MAX_DATES
+    assert sum(entry.rows for entry in files) == len(wild)
+    usual = next(entry for entry in files if entry.day == NOON // DAY_MS)
+    assert (usual.time_from, usual.time_to) == (NOON, NOON + 19)
+    if checkpoint:
+        writer.ledger.checkpoint(NOON + HOUR)
+    trail = Trail(tmp_path)
+    assert all(trail.findings(1, MessageId(7, 1, time, 0)).published for time in wild[::7].tolist())
+    assert trail.findings(1, MessageId(7, 1, NOON + 20, 0)).published is None
 
 
 def test_a_filter_of_late_ids_alone_belongs_to_the_date_of_the_first(tmp_path: Path) -> None:

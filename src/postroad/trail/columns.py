@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["DAY_MS", "by_date", "date_text", "tabulate"]
 
 DAY_MS = 86_400_000
+# Files that one commit makes of a table. Around midnight there are two dates, and a few more where clocks are off; a
+# publisher whose ids have wild times would make a file for each, and every file costs milliseconds and a disk force.
+MAX_DATES = 8
 
 # Everything but filters has one NamedTuple of columns for many rows.
 _COLUMNAR: dict[type[Any], str] = {
@@ -134,16 +137,26 @@ def _is_sorted(table: Any, keys: Sequence[str]) -> bool:
 
 
 def by_date(name: str, table: Any) -> list[tuple[int, Any]]:
-    """The rows of each UTC date, as (days since 1970, rows)."""
-    if isinstance(table, RunTable):
-        return table.by_day(DAY_MS)
-    days = _days(name, table)
+    """The rows of each UTC date, as (days since 1970, rows); of at most `MAX_DATES`.
+
+    Where there are more, the dates with the fewest rows go together under the first of them.
+    """
+    runs = isinstance(table, RunTable)
+    days = table.runs.time // DAY_MS if runs else _days(name, table)
     if not len(days):
         return []
-    low, high = int(days.min()), int(days.max())
-    if low == high:
-        return [(low, table)]
-    return [(int(day), table.filter(pa.array(days == day))) for day in np.unique(days)]
+    if days.min() == days.max():
+        return [(int(days[0]), table)]
+    found, place = np.unique(days, return_inverse=True)
+    sizes = np.bincount(place, table.runs.counts if runs else None)
+    order = np.argsort(-sizes, kind="stable")
+    alone = order if len(found) <= MAX_DATES else order[: MAX_DATES - 1]
+    parts = [(int(found[one]), place == one) for one in alone.tolist()]
+    rest = ~np.isin(place, alone)
+    if rest.any():
+        parts.append((int(days[rest].min()), rest))
+    parts.sort(key=itemgetter(0))
+    return [(day, table.chosen(rows) if runs else table.filter(pa.array(rows))) for day, rows in parts]
 
 
 def _days(name: str, table: Any) -> NDArray[np.int64]:

@@ -45,11 +45,6 @@ class RunTable(NamedTuple):
             )
         )
 
-    def by_day(self, day_ms: int) -> list[tuple[int, RunTable]]:
-        """The runs of each day: one run is of one moment."""
-        days = self.runs.time // day_ms
-        return [(day, self.chosen(days == day)) for day in np.unique(days).tolist()]
-
     def portions(self, rows: int) -> Iterator[PassageRuns]:
         """So many rows each, and what is left; a run at the edge goes into both."""
         counts = self.runs.counts
