@@ -15,10 +15,10 @@ COLOURS = {"paper": "#b5b5b5", "log": "#555555", "exact": "#2a8f4f", "bloom": "#
 LABELS = {"paper": "the paper's ASYNC and BF, computed anew"}
 # What the paper's text says of its Figure 3, by the first and last place that it says it of.
 WORDS = (
-    (0, 0, "paper: at a severe\ndisadvantage"),
+    (0, 0, "paper:\npoor"),
     (1, 2, "paper:\nas NULL"),
-    (3, 7, "paper: only slight overhead over NULL"),
-    (8, 19, "paper: no significant overhead over NULL"),
+    (3, 7, "paper:\na little above NULL"),
+    (8, 19, "paper:\nhardly above NULL"),
 )
 PLACES = [("log", limit, seconds) for limit, some in LOG_INTERVALS.items() for seconds in some] + [
     ("bloom", row, seconds) for row, some in INTERVALS.items() for seconds in some
@@ -81,12 +81,12 @@ def figure_3(results: dict[str, Any], path: Path) -> None:
     draw(upper, live(results, "p50_ratio"), "median latency, live, over that of none")
     upper.axhline(1.0, color="black", linewidth=0.8)
     top = upper.get_ylim()[1]
-    upper.set_ylim(top=top * 2)
+    upper.set_ylim(top=top * 2.5)
     for first, last, words in WORDS:
         upper.text((first + last) / 2, top * 1.05, words, ha="center", va="bottom", fontsize=7, style="italic")
         upper.axvspan(first - 0.5, last + 0.5, color="black", alpha=0.03 if first in (0, 3) else 0.07, linewidth=0)
     draw(lower, [bar for bar in stored(results, 3) if bar.who == "paper"] + live(results, "commits_per_s"), "forces/s")
-    lower.legend(ncols=5, fontsize=7, loc="upper right")
+    _explain(figure, lower)
     name_places(lower)
     _save(figure, path)
 
@@ -97,14 +97,19 @@ def figure_of_bytes(results: dict[str, Any], column: int, title: str, path: Path
 
     figure, panel = pyplot.subplots(figsize=(9, 3.6))
     draw(panel, stored(results, column), title)
-    panel.legend(ncols=5, fontsize=7, loc="upper right")
+    _explain(figure, panel)
     name_places(panel)
     _save(figure, path)
 
 
+def _explain(figure: Any, panel: Any) -> None:
+    figure.legend(*panel.get_legend_handles_labels(), ncols=5, fontsize=7, loc="upper center", frameon=False)
+
+
 def _save(figure: Any, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.tight_layout()
+    # Room for the legend on top.
+    figure.tight_layout(rect=(0, 0, 1, 0.96))
     figure.savefig(path, metadata={"Date": None})
     print(f"{path}: {path.stat().st_size:,} bytes")
 
