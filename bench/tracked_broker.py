@@ -61,7 +61,7 @@ def recorders_compared(rounds: int = 5, seconds: float = 2.0, recorders: Sequenc
             measure(each, FLOOD, WARM_UP_SECONDS)
         others = [name for name in recorders if name != BASE]
         floods = _turns(running, FLOOD, seconds, [BASE, *_alternating(others, rounds)])
-        paced = _turns(running, PACED, seconds, [*others, BASE] * min(rounds, LATENCY_ROUNDS))
+        paced = _turns(running, PACED, seconds / 2, [*others, BASE] * min(rounds, LATENCY_ROUNDS))
     tell("")
     return _summary(floods, paced)
 
