@@ -49,7 +49,7 @@ def cost_table(results: dict[str, Any]) -> str:
         told, alone, sealed, written, stored = (
             results[f"{name}_{key}"] for key in ("told_ns", "alone_ns", "sealed_ns", "written_ns", "stored_bytes")
         )
-        rows.append([f"`{name}`", f"{told:.0f}", f"{alone:,.0f}", f"{sealed:.0f}", f"{written:.0f}", f"{stored:.1f}"])
+        rows.append([f"`{name}`", f"{told:.0f}", f"{alone:,.0f}", f"{sealed:.0f}", f"{written:.0f}", f"{stored:.2f}"])
     heads = ["recorder", "on the event loop", "one by one", "sealing", "writing", "bytes written"]
     return table(heads, rows)
 
