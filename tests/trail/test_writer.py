@@ -169,6 +169,20 @@ def test_rows_that_were_given_up_leave_a_hole(tmp_path: Path) -> None:
     assert pin(tmp_path, 4).holes == (Hole(NOON, NOON + 6, "disk full"),)
 
 
+def test_what_is_given_up_one_after_the_other_leaves_one_hole_for_each_reason(tmp_path: Path) -> None:
+    writer = TrailWriter(tmp_path, 4, NOON)
+    for through in (NOON + 5, NOON + 9):
+        writer.drop(writer.prepare([], through), "disk full")
+    writer.lacks(NOON + 7, NOON + 8, "disk full")
+    writer.lacks(NOON + 20, NOON + 30, "disk full")
+    writer.lacks(NOON + 25, NOON + 40, "other")
+    assert writer.holes == (
+        Hole(NOON, NOON + 10, "disk full"),
+        Hole(NOON + 20, NOON + 30, "disk full"),
+        Hole(NOON + 25, NOON + 40, "other"),
+    )
+
+
 def test_the_record_cannot_go_back(tmp_path: Path) -> None:
     writer = TrailWriter(tmp_path, 4, NOON)
     with pytest.raises(TrailError, match="go back"):

@@ -131,11 +131,15 @@ class TrailWriter:
 
     def drop(self, prepared: Prepared, reason: str) -> None:
         """Give up rows that could not be written: the next commit says that they are missing."""
-        self._holes.append(Hole(prepared.since, prepared.through + 1, reason))
+        self.lacks(prepared.since, prepared.through + 1, reason)
         self._standing.repeat()
 
     def lacks(self, since: int, until: int, reason: str) -> None:
         """What was observed between two times is not, or not all, in what is written: the next commit says so."""
+        if self._holes and self._holes[-1].reason == reason and self._holes[-1].since <= since <= self._holes[-1].until:
+            # A disk that takes nothing for long makes one hole, not one for each part of the record.
+            last = self._holes.pop()
+            since, until = last.since, max(last.until, until)
         self._holes.append(Hole(since, until, reason))
 
     @property
