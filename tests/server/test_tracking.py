@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import time
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from postroad.server import inquiry as inquiry_module
 from postroad.server.tracking import TrackingConfig
 from postroad.topology import line, ring
 from postroad.tracking import Verdict
-from postroad.trail import Trail
+from postroad.trail import Trail, TrailWriter
 from tests.server.scene import Client, run, service, until
 from tests.server.test_links import live, subscriber
 
@@ -100,6 +101,23 @@ def test_what_went_on_behind_a_broker_that_does_not_answer_is_found_round_it(
             assert len(journey.delivered) == 1
             for client in (far, sender):
                 await client.close()
+
+    run(talk)
+
+
+def test_what_a_crash_left_half_written_is_deleted_when_the_broker_starts_again(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            client = await Client.connect(broker.port)
+            await published(client, 30)
+            await client.close()
+        (file,) = (tmp_path / "trail" / "passages").rglob("*.parquet")
+        TrailWriter(tmp_path / "trail", 1, int(time.time() * 1_000))  # and it crashed
+        orphan = file.with_name("000000000002-000001.parquet")
+        orphan.write_bytes(b"?")
+        async with service(tmp_path):
+            await until(lambda: not orphan.exists())
+        assert file.exists()
 
     run(talk)
 

@@ -131,3 +131,18 @@ def test_leftovers_of_runs_that_crashed_are_deleted_and_nothing_else(tmp_path: P
     assert sweep_leftovers(tmp_path, 1, TrailWriter(tmp_path, 1, NOON + DAY_MS).run.number) == 2
     assert live.exists()
     assert compaction.exists()
+
+
+def test_nothing_is_taken_for_a_leftover_where_the_manifest_cannot_be_read_or_nobody_crashed(tmp_path: Path) -> None:
+    writer = days_of_traffic(tmp_path, 2)
+    files = sorted(tmp_path.glob("passages/**/*.parquet"))
+    (damaged, *_) = sorted((writer.ledger.folder / "parts").glob("*.parquet"), reverse=True)
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:-9])
+    later = TrailWriter(tmp_path, 1, NOON + 2 * DAY_MS)
+    assert sweep_leftovers(tmp_path, 1, later.run.number) == 0
+    damaged.write_bytes(whole)
+    assert sorted(tmp_path.glob("passages/**/*.parquet")) == files
+    files[0].with_name("000000000001-000099.parquet").write_bytes(b"?")
+    writer.close(NOON + 2 * DAY_MS)
+    assert sweep_leftovers(tmp_path, 1, later.run.number) == 0

@@ -37,6 +37,7 @@ from postroad.trail import (
     TrailWriter,
     expire,
     sweep,
+    sweep_leftovers,
 )
 from postroad.trail.coverage import NOT_YET_WRITTEN
 
@@ -132,6 +133,18 @@ class Tracking:
                 self._journal.journal.forget_earlier()
             self._journal.start()
         self._upkeep = asyncio.create_task(self._keep_up())
+        self._searching.do(self._sweep_leftovers)
+
+    def _sweep_leftovers(self) -> None:
+        """Delete the files that a crash left half done; on a thread where nothing waits for it."""
+        run = self._backlog.run
+        try:
+            gone = 0 if run is None else sweep_leftovers(self._root, self._broker, run.number)
+        except (PostroadError, OSError) as error:
+            log.warning("leftovers of a crash not looked for", extra={"reason": str(error)})
+            return
+        if gone:
+            log.info("deleted what a crash left unfinished", extra={"files": gone})
 
     def _recovered(self) -> bool:
         assert self._recover is not None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from postroad.tracking import Job
-    from postroad.trail.coverage import Hole
+    from postroad.trail.coverage import Hole, Run
     from postroad.trail.writer import Prepared, TrailWriter
 
 __all__ = ["Backlog", "BacklogStatistics", "Done"]
@@ -75,6 +75,11 @@ class Backlog:
         self._retry_at = 0
         self.trouble = ""
         self._commits = self._files = self._bytes = self._failures = self._given_up = 0
+
+    @property
+    def run(self) -> Run | None:
+        """The run that is written; None as long as the disk does not take its beginning."""
+        return None if self._writer is None else self._writer.run
 
     def open(self, now: int) -> None:
         """Begin a run, or try again to."""

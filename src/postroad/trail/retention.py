@@ -26,6 +26,8 @@ __all__ = ["DEFAULT_GRACE_MS", "Expired", "expire", "sweep", "sweep_leftovers", 
 
 # A trace takes milliseconds, a job over all of the trail an hour: whoever pinned a manifest is through by then.
 DEFAULT_GRACE_MS = 6 * 3_600_000
+# A broker that crashed is started again within this time, or what it left unfinished stays: some files at most.
+CRASHED_LATELY_MS = 7 * DAY_MS
 
 
 class Expired(NamedTuple):
@@ -137,13 +139,22 @@ def _part_number(path: Path) -> int:
 
 
 def sweep_leftovers(root: str | Path, broker: int, run: int) -> int:
-    """Delete what runs before the given one left behind unfinished. For the start of a broker: it looks at all files.
+    """Delete what runs before the given one left behind unfinished. For the start of a broker, off its loop.
 
-    Only files named after an earlier run go: others may be a compaction's, not committed yet.
+    Only files named after an earlier run go: others may be a compaction's, not committed yet. It looks at all files,
+    but only after a crash of late; and where a part of the manifest cannot be read, it deletes nothing, because any
+    file may be named there.
     """
     base = Path(root)
     state = Ledger(base, broker).pin()
-    live = {entry.path for entry in state.all_entries()[0]}
+    begun = next((one.since for one in state.runs if one.number == run), FOREVER)
+    earlier = [one for one in state.runs if one.number < run and one.through >= begun - CRASHED_LATELY_MS]
+    if all(one.closed for one in earlier):
+        return 0
+    entries, unread = state.all_entries()
+    if unread or state.warnings or state.later_version:
+        return 0
+    live = {entry.path for entry in entries}
     live |= {one.path for one in (state.checkpoint.doomed if state.checkpoint else ())}
     live |= {gone.path for change in state.changes for gone in change.removed}
     found = 0
