@@ -126,11 +126,16 @@ def test_another_program_at_the_address_is_named_and_no_traceback_shown(
     async def talk() -> None:
         async with scene.service(tmp_path) as broker:
             address = f"127.0.0.1:{broker.port}"
-            told.append(await asyncio.to_thread(here, monkeypatch, "trace", ID, "--network", address))
+            told.extend(
+                [
+                    await asyncio.to_thread(here, monkeypatch, "trace", ID, "--network", form)
+                    for form in (address, f"{address}/", f"http://{address}/")
+                ]
+            )
 
     scene.run(talk)
-    assert (told[0].code, told[0].out) == (2, "")
-    assert "give the admin address of a running broker" in told[0].err
+    assert {(outcome.code, outcome.out) for outcome in told} == {(2, "")}
+    assert all("give the admin address of a running broker" in outcome.err for outcome in told)
 
 
 @pytest.mark.parametrize("name", ["nowhere/at/all", "nothing.toml"])

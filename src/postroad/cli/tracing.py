@@ -118,7 +118,7 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
 def _admin_address(given: str) -> str:
     """Where a broker of a network can be asked that is named by its plan, data directory or an address."""
     path = Path(given)
-    if "://" not in given and (path.exists() or path.suffix == PLAN_SUFFIX or os.sep in given):
+    if "://" not in given and (path.exists() or path.suffix == PLAN_SUFFIX or os.sep in given.rstrip(os.sep)):
         return _of_directory(path)
     base = (given if "://" in given else f"http://{given}").rstrip("/")
     try:
