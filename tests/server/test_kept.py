@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import threading
 from typing import TYPE_CHECKING
@@ -9,12 +10,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from postroad.filters import Shape
 from postroad.messages import Batch, MessageId
 from postroad.server import keeping as keeping_module
 from postroad.server import tracked as tracked_module
 from postroad.server.recovering import recover
 from postroad.server.tracked import Tracking
-from postroad.tracking import ExactRecorder, HistorySettings, Reconstruction, SealedRecorder, Subscriber, Verdict
+from postroad.tracking import (
+    BloomRecorder,
+    ExactRecorder,
+    HistorySettings,
+    LogRecorder,
+    Reconstruction,
+    SealedRecorder,
+    Subscriber,
+    Verdict,
+)
 from postroad.tracking.journaling import Journaled
 from postroad.trail import Journal, Trail, TrailError, journal_folder
 from postroad.trail.coverage import SET_BACK
@@ -25,6 +36,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from postroad.tracking import Journey, TrackingRecorder
+
+    Fresh = Callable[[int], TrackingRecorder]
 
 BROKER = 4
 PUBLISHER = 7
@@ -43,6 +56,19 @@ def nothing_happens_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracked_module, "UPKEEP_SECONDS", 3_600)
 
 
+def exact(at: int) -> TrackingRecorder:
+    return ExactRecorder(BROKER, at, MINUTE)
+
+
+SMALL = HistorySettings(capacity=30, interval=MINUTE, linger=0, shape=Shape(1 << 12, 8, 30))
+RECORDERS: dict[str, Fresh] = {
+    "exact": exact,
+    "log": lambda at: LogRecorder(BROKER, SMALL, at),
+    "sealed": lambda at: SealedRecorder(BROKER, SMALL, at),
+    "bloom": lambda at: BloomRecorder(BROKER, SMALL, at),
+}
+
+
 class Life:
     """A broker's tracking on a clock of its own."""
 
@@ -52,7 +78,7 @@ class Life:
         now: int,
         journal: bool = True,
         bytes_waiting: int = 1 << 20,
-        fresh: Callable[[int], TrackingRecorder] = lambda at: ExactRecorder(BROKER, at, MINUTE),
+        fresh: Fresh = exact,
     ) -> None:
         self.now = now
         kept = Journal(root, BROKER) if journal else None
@@ -97,9 +123,9 @@ class Life:
         return question.journey()
 
 
-async def lived(root: Path, now: int, ms: int = MINUTE) -> None:
+async def lived(root: Path, now: int, ms: int = MINUTE, fresh: Fresh = exact) -> None:
     """A broker is started, and stopped in good order."""
-    life = Life(root, now)
+    life = Life(root, now, fresh=fresh)
     await life.tracking.start()
     life.now += ms
     await life.tracking.stop()
@@ -140,6 +166,39 @@ def test_what_has_a_receipt_survives_though_the_trail_gave_it_up_before_the_cras
         assert has_on_record(crashed, message)
         assert has_on_record(crashed, later)
         assert not list(journal_folder(crashed, BROKER).iterdir())
+
+    run(talk)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", RECORDERS)
+def test_nothing_with_a_receipt_is_missing_after_a_crash_whatever_went_before(
+    tmp_path: Path, name: str, seed: int
+) -> None:
+    """Some messages at a time, looks at the record in between, and a clock that is set back now and then."""
+    root, crashed = tmp_path / "trail", tmp_path / "crashed"
+    chance = random.Random(seed)
+
+    async def talk() -> None:
+        life = Life(root, NOON, bytes_waiting=LITTLE_BYTES, fresh=RECORDERS[name])
+        await life.tracking.start()
+        known: list[MessageId] = []
+        for _ in range(40):
+            life.now += chance.randrange(1, 20 * SECOND)
+            step = chance.randrange(8)
+            if step == 0:
+                life.now -= chance.randrange(10 * SECOND, HOUR)
+                await life.goes_on(1)
+            elif step < 4:
+                known.append(await life.receives(chance.randrange(1, 50)))
+            else:
+                await life.goes_on(chance.randrange(1, 30 * SECOND))
+        shutil.copytree(root, crashed)
+        await life.tracking.stop()
+        await lived(crashed, life.now + MINUTE, fresh=RECORDERS[name])
+        trail = Trail(crashed)
+        missing = [one for one in known if trail.findings(BROKER, one).published is None]
+        assert not missing
 
     run(talk)
 
