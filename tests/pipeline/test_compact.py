@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,6 +19,7 @@ from postroad.pipeline.judging import judged
 from postroad.pipeline.proof import differences, drawn
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
+from postroad.tracking import Attachments
 from postroad.trail import DAY_MS, Trail, TrailWriter
 from tests.pipeline.trails import evidence_of, passages, some_ids
 
@@ -158,6 +160,19 @@ def test_erasing_a_subscriber_that_never_was_is_refused(spark: SparkSession, tro
     options = Options(tmp_path / "trail", tmp_path / "out", more={"now": NOW, "erase": Erasure(3, 4_711)})
     with pytest.raises(PipelineError, match="broker 3 has no record of a subscriber 4711"):
         run_job("compact", compact.run, options, spark=spark)
+
+
+def test_who_is_still_subscribed_is_known_when_it_is_erased(tmp_path: Path) -> None:
+    writer = TrailWriter(tmp_path, 1, NOON)
+    changes = [(5, 1), (6, 1), (6, 0)]
+    for after, (number, begins) in enumerate(changes):
+        numbers, times = np.array([number]), np.array([NOON + after])
+        row = Attachments(numbers, times, np.array([begins], np.int32), ["p"], ["t"], [""])
+        writer.write([row], NOON + 60_000 + after)
+    here = [number for number in (5, 6, 7) if compact.is_still_here(open_sources(tmp_path), Erasure(1, number))]
+    assert here == [5]
+    writer.close(NOON + 70_000)
+    assert not compact.is_still_here(open_sources(tmp_path), Erasure(1, 5))
 
 
 def test_ids_of_a_proof_are_of_all_origins() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import time
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,17 +17,24 @@ import pytest
 from postroad.lab.trails import Faults, Scale, growing_trail, read_truth, write_trail
 from postroad.pipeline import Options, PipelineError, run_job
 from postroad.pipeline import alerts as alerting
-from postroad.pipeline.alerts import read_totals, refresh, store_increments
+from postroad.pipeline.alerts import Totals, alerts_of, news, read_totals, refresh, store_increments
 from postroad.pipeline.counting import BIN_MS, INCREMENTS
 from postroad.pipeline.jobs import compact, follow
-from postroad.pipeline.stream import added_between
-from postroad.trail import Ledger
+from postroad.pipeline.stream import TrailStream, added_between
+from postroad.tracking import Shed
+from postroad.trail import Ledger, TrailWriter, pin
+from postroad.trail.ledger import CHECKPOINT_EVERY
 from postroad.trail.manifest import change_name
+from postroad.trail.retention import sweep_manifests
+from tests.cli.programs import SECONDS, started
+from tests.pipeline.trails import passages
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from postroad.trail import Pinned
 
 SCALE = Scale(
     brokers=5,
@@ -37,6 +48,7 @@ SCALE = Scale(
     faults=Faults(lost=0.02),
 )
 LATER = SCALE.end + 10_000_000
+MINUTE = 1_790_000_040_000
 
 
 def followed(spark: SparkSession, trail: Path, out: Path) -> None:
@@ -133,6 +145,130 @@ def test_counts_are_summed_up_and_nothing_is_doubled(tmp_path: Path, monkeypatch
     assert len(list((tmp_path / "increments").iterdir())) <= 5
 
 
+def test_minutes_without_losses_are_let_go_after_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alerting, "MAX_BATCHES", 1)
+    old, recent = 1_000, 1_000 + alerting.MINUTES_KEPT_MS // BIN_MS
+    counts = [
+        ("handed", 1, 2, old, 5), ("arrived", 1, 2, old, 5), ("published", 1, 0, old, 5), ("begun", 1, 77, 0, 1),
+        ("handed", 1, 3, old, 5), ("arrived", 1, 3, old, 3), ("returned", 1, 3, old, 1),
+        ("handed", 1, 2, recent, 5), ("arrived", 1, 2, recent, 5), ("handed in all", 1, old, old, 9),
+    ]  # fmt: skip
+    rows = pa.Table.from_pylist([dict(zip(INCREMENTS.names, row, strict=True)) for row in counts], schema=INCREMENTS)
+    none = INCREMENTS.empty_table()
+    for batch, here in enumerate((rows, none, none)):
+        store_increments(tmp_path, batch, here, now=(recent + 1) * BIN_MS)
+    assert read_totals(tmp_path).counts == {row[:4]: row[4] for row in counts if row[1:4] != (1, 2, old)
+                                            and row[0] != "published"}  # fmt: skip
+
+
+def counted(trail: Path) -> Totals:
+    """What following a trail from its beginning counts, without Spark."""
+    stream = TrailStream({"path": str(trail)})
+    counts: Counter[tuple[str, int, int, int]] = Counter()
+    for part in stream.partitions(stream.initialOffset(), stream.latestOffset()):
+        for batch in stream.read(part):
+            for row in batch.to_pylist():
+                counts[row["about"], row["number"], row["other"], row["bin"]] += row["messages"]
+    return Totals(counts)
+
+
+def pins_of(trail: Path) -> dict[int, Pinned]:
+    return {broker: pin(trail, broker) for broker in (1, 2)}
+
+
+def returned(time: int, reason: str, link: int = 2) -> Shed:
+    some = [np.array([number], np.int64) for number in (1, time, 7, 0, link, time + 9)]
+    origin, when, publisher, nobody, whom, at = some
+    return Shed(origin, when, publisher, np.zeros(1, np.int32), nobody, whom, [reason], at)
+
+
+def test_journal_that_is_told_again_counts_only_what_is_new(tmp_path: Path) -> None:
+    known = [(1, MINUTE + at, 0, [2], [8]) for at in range(10)]
+    first, second = (TrailWriter(tmp_path, broker, MINUTE - 60_000) for broker in (1, 2))
+    first.write([passages(*known), returned(MINUTE + 10, "returned")], MINUTE + 30_000)
+    # Its commit is there, its journal too: both are of the crashed run. Three messages are in the journal alone, and
+    # of one more the last hop.
+    fresh = [(1, MINUTE + at, 0, [2], [8]) for at in range(20, 23)]
+    again = TrailWriter.resume(tmp_path, 1, pin(tmp_path, 1).runs[-1])
+    again.write([passages((1, MINUTE, 0, [2, 3], [8]), *known[1:], *fresh), returned(MINUTE + 10, "returned")],
+                MINUTE + 31_000)  # fmt: skip
+    TrailWriter(tmp_path, 1, MINUTE + 40_000).close(MINUTE + 400_000)
+    second.write([passages(*((1, row[1], 1, [], [9]) for row in known + fresh))], MINUTE + 60_000)
+    second.close(MINUTE + 400_000)
+    totals = counted(tmp_path)
+    spot = MINUTE // BIN_MS
+    assert totals.of("published") == {(1, 0, spot): 13}
+    assert totals.of("handed") == {(1, 2, spot): 13, (1, 3, spot): 1}
+    assert totals.of("arrived") == {(1, 2, spot): 13}
+    assert totals.of("delivered") == {(1, 0, spot): 13, (2, 0, spot): 13}
+    assert totals.of("returned") == {(1, 2, spot): 1}
+
+
+def test_what_did_not_fit_a_link_was_not_handed_to_it(tmp_path: Path) -> None:
+    first, second = (TrailWriter(tmp_path, broker, MINUTE - 60_000) for broker in (1, 2))
+    first.write(
+        [passages(*((1, MINUTE + at, 0, [2], []) for at in range(5))),
+         *(returned(MINUTE + at, "link full") for at in range(5, 8)), returned(MINUTE, "returned")],
+        MINUTE + 60_000,
+    )  # fmt: skip
+    second.write([passages(*((1, MINUTE + at, 1, [], [9]) for at in range(3)))], MINUTE + 60_000)
+    for writer in (first, second):
+        writer.close(MINUTE + 400_000)
+    (alert,) = alerts_of(counted(tmp_path), pins_of(tmp_path), MINUTE + 400_000)
+    assert (alert["alert"], alert["neighbour"], alert["messages"]) == ("loss after hop", 2, 1)
+    assert "1 of 5 messages from 1 never came to 2, in the minute from 2026-09-21 14:14:00 UTC" in alert["text"]
+
+
+def test_alerts_are_said_once_and_again_when_they_get_worse(tmp_path: Path) -> None:
+    for broker in (1, 2):
+        TrailWriter(tmp_path, broker, MINUTE)
+    pins, now, told = pins_of(tmp_path), MINUTE + 300_000, {}
+    quiet = [news(alerts_of(Totals({}), pins, now + later), told) for later in (0, 10_000, 20_000)]
+    assert [len(texts) for texts in quiet] == [2, 0, 0]
+    assert quiet[0][0] == "broker gone quiet: broker 1 has written nothing since 2026-09-21 14:14:00 UTC"
+    loss = {"alert": "loss after hop", "broker": 1, "neighbour": 2, "since": MINUTE, "messages": 1, "text": "one"}
+    later = loss | {"since": MINUTE + BIN_MS}
+    assert news([loss, later], told) == ["loss after hop: one"] * 2
+    assert news([loss, later | {"messages": 3, "text": "three"}], told) == ["loss after hop: three"]
+
+
+def test_trail_whose_first_manifests_are_deleted_is_followed_from_a_checkpoint(tmp_path: Path) -> None:
+    writers = [TrailWriter(tmp_path, broker, MINUTE) for broker in (1, 2)]
+    commits = 3 * CHECKPOINT_EVERY
+    for minute in range(1, commits + 1):
+        at = MINUTE + minute * BIN_MS
+        # Of the messages of each minute one is lost, and what came is written a moment later.
+        sent = [(1, at - 50_000 + number, 0, [2], []) for number in range(3)]
+        writers[0].write([passages(*sent)], at)
+        writers[1].write([passages(*((*row[:2], 1, [], [9]) for row in sent[1:]))], at + 500)
+        for writer, every in zip(writers, (1, 2), strict=True):
+            if minute % every == 0 and writer.ledger.is_due():
+                writer.ledger.checkpoint(at)
+                sweep_manifests(writer.ledger, at)
+    for writer in writers:
+        writer.close(MINUTE + 100 * BIN_MS)
+    assert not (tmp_path / "manifests" / "broker=1" / change_name(1)).exists()
+    totals, pins = counted(tmp_path), pins_of(tmp_path)
+    begun = {broker: through for broker, through, _ in totals.of("begun")}
+    assert sorted(begun) == [1, 2]
+    found = alerts_of(totals, pins, MINUTE + 100 * BIN_MS)
+    assert {alert["messages"] for alert in found} == {1}
+    since = [alert["since"] for alert in found]
+    last = (MINUTE + commits * BIN_MS - 50_000) // BIN_MS * BIN_MS
+    assert since == list(range(since[0], last + 1, BIN_MS))
+    assert max(begun.values()) < since[0] <= max(begun.values()) + 2 * BIN_MS
+
+
+def test_filters_of_before_the_beginning_are_no_losses(tmp_path: Path) -> None:
+    for broker in (1, 2):
+        TrailWriter(tmp_path, broker, MINUTE - 600_000).close(MINUTE + 3_600_000)
+    spot = MINUTE // BIN_MS
+    counts = {("begun", 1, MINUTE, 0): 1, ("handed in all", 1, spot - 1, spot + 1): 50,
+              ("handed in all", 1, spot + 2, spot + 3): 40, ("arrived in all", 1, 0, spot + 2): 39}  # fmt: skip
+    found = alerts_of(Totals(counts), pins_of(tmp_path), MINUTE + 3_600_000)
+    assert [(alert["broker"], alert["messages"]) for alert in found] == [(1, 1)]
+
+
 def test_manifests_that_are_gone_are_told(tmp_path: Path) -> None:
     write_trail(tmp_path, replace(SCALE, messages=50))
     head = Ledger(tmp_path, 1).head()
@@ -140,3 +276,18 @@ def test_manifests_that_are_gone_are_told(tmp_path: Path) -> None:
     (tmp_path / "manifests" / "broker=1" / change_name(2)).unlink()
     with pytest.raises(PipelineError, match="begin again with a new --out"):
         added_between(tmp_path, 1, 0, head)
+
+
+def test_program_that_is_interrupted_tells_what_it_found(tmp_path: Path) -> None:
+    write_trail(tmp_path / "trail", replace(SCALE, messages=100))
+    with started("pipeline", "follow", "--trail", str(tmp_path / "trail"), "--out", str(tmp_path / "out"), "--json",
+                 "--master", "local[1]", "--seconds", "0.5") as program:  # fmt: skip
+        for _ in range(10 * SECONDS):
+            if (tmp_path / "out" / "alerts").exists() or program.poll() is not None:
+                break
+            time.sleep(0.1)
+        program.send_signal(signal.SIGINT)
+        out, err = program.communicate(timeout=SECONDS)
+    assert program.returncode == 0
+    assert json.loads(out)["written"] == [str(tmp_path / "out" / name) for name in ("links", "alerts")]
+    assert "py4j" not in err

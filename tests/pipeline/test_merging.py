@@ -113,8 +113,10 @@ def test_erased_subscriber_is_nowhere_and_the_rest_is_as_before(
     ids = [tuple(row[name] for name in ID) for row in read_truth(troubled).to_pylist()]
     before = {tuple(row[name] for name in ID): row for row in answers(trail, ids)}
     options = Options(trail, tmp_path / "out", more={"now": NOW, "sample": 200, "erase": who})
-    account = run_job("compact", compact.run, options, spark=spark)
+    said: list[str] = []
+    account = run_job("compact", compact.run, options, spark=spark, alert=said.append)
     assert account.summary["ids_proven"] > 0
+    assert said == []
     touched = 0
     for row in answers(trail, ids):
         old = before[tuple(row[name] for name in ID)]

@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import time
+import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
@@ -208,6 +209,9 @@ def test_the_admin_endpoint_traces_and_says_when_the_record_cannot_be_written(tm
 
             found = json.loads(await asyncio.to_thread(ask, f"/trace/{message}"))
             assert found["verdict"] == "matched nobody"
+            assert json.loads(await asyncio.to_thread(ask, f"/trace/{message}?explore=neighbours")) == found
+            with pytest.raises(urllib.error.HTTPError, match="400"):
+                await asyncio.to_thread(ask, f"/trace/{message}?explore=bad")
             assert (await asyncio.to_thread(ask, "/health")).strip() == b"ok"
             tracking_now = running.tracking
             assert tracking_now is not None

@@ -11,7 +11,7 @@ from postroad.messages import MessageId
 from postroad.tracking import LinkChanges, Names, Verdict
 from postroad.trail import DAY_MS, SCHEMAS, Trail, TrailWriter, expire, pin, sweep, sweep_leftovers, write_file
 from postroad.trail.coverage import DELETED
-from postroad.trail.ledger import Ledger
+from postroad.trail.ledger import CHECKPOINT_EVERY, Ledger
 from tests.trail.samples import HOUR, NOON, passages, short, wide
 
 if TYPE_CHECKING:
@@ -39,6 +39,22 @@ def test_files_older_than_an_age_go_and_traces_say_so(tmp_path: Path) -> None:
     assert kept.journey.verdict is Verdict.MATCHED_NOBODY
     assert kept.publisher == "bob"  # named before what went, and still publishing
     assert expire(tmp_path, 1, NOON + 3 * DAY_MS, max_age_ms=DAY_MS + HOUR).files == 0
+
+
+def test_broker_deletes_what_others_took_the_place_of(tmp_path: Path) -> None:
+    """As a compaction leaves it, or an erasure, at a broker that keeps all."""
+    writer = days_of_traffic(tmp_path, 2)
+    now = NOON + 2 * DAY_MS
+    old = next(entry for entry in pin(tmp_path, 1).all_entries()[0] if entry.table == "passages")
+    writer.ledger.replace(now, [old.path])
+    for minute in range(2 * CHECKPOINT_EVERY):
+        writer.write([], now + minute)
+        writer.maintain(now + minute)
+        assert (tmp_path / old.path).exists()
+    for minute in range(CHECKPOINT_EVERY):
+        writer.write([], now + 7 * HOUR + minute)
+        writer.maintain(now + 7 * HOUR + minute)
+    assert not (tmp_path / old.path).exists()
 
 
 def two_brokers(root: Path) -> MessageId:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import logging
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import wraps
@@ -15,7 +17,7 @@ from postroad.cli.output import AsJson, echo_json, echo_table
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from postroad.pipeline import Account, Job
     from postroad.pipeline.erasing import Erasure
@@ -64,7 +66,7 @@ class Given:
 
         since, until = moment(self.since, "--since"), moment(self.until, "--until")
         options = Options(self.trail, self.out, self.master, since, until, self.skip_damaged, more=more)
-        with Console(stderr=True).status("starting") as status:
+        with _quiet(), Console(stderr=True).status("starting") as status:
             account = run_job(
                 name,
                 job,
@@ -73,6 +75,17 @@ class Given:
                 alert=lambda text: typer.echo(f"alert: {text}", err=True),
             )
         show(account, self.as_json)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """While Spark starts, Ctrl-C is its own affair, and told by the bridge to Java in tracebacks."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _command(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -6,6 +6,7 @@ it. The tables are small and written whole, each time in one step.
 
 from __future__ import annotations
 
+import datetime
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,12 +23,31 @@ if TYPE_CHECKING:
 
     from postroad.trail import Pinned
 
-__all__ = ["ALERTS", "LINKS", "Totals", "alerts_of", "links_of", "read_totals", "refresh", "store_increments"]
+__all__ = [
+    "ALERTS",
+    "LINKS",
+    "Totals",
+    "alerts_of",
+    "links_of",
+    "news",
+    "read_totals",
+    "record_through",
+    "refresh",
+    "store_increments",
+]
 
 # A broker commits about once a minute; one that missed three is asked for.
 QUIET_MS = 200_000
 # Batches whose counts are kept apart before they are summed up into one file.
 MAX_BATCHES = 200
+# Of minutes in which all that was handed on came, the sums of a day are enough. Where that is not so, somebody should
+# look, and perhaps only after the holidays.
+MINUTES_KEPT_MS = 24 * 3_600_000
+LOSSES_KEPT_MS = 30 * MINUTES_KEPT_MS
+_OFF_THE_LINK = ("returned", "arrived")
+_OF_LINKS = ("handed", *_OFF_THE_LINK)
+# Where following began; and sums by origin, which mean something from the beginning on.
+_NEVER_LET_GO = ("begun", "handed in all", "arrived in all", "over budget")
 _INCREMENTS = "increments"
 
 ALERTS = pa.schema(
@@ -62,18 +82,45 @@ class Totals(NamedTuple):
     def of(self, about: str) -> dict[tuple[int, int, int], int]:
         return {key[1:]: messages for key, messages in self.counts.items() if key[0] == about}
 
+    def is_followed(self, brokers: Iterable[int], spot: int) -> bool:
+        """Whether all that the brokers tell of a minute of id times is counted: it may be from before the beginning."""
+        begun = {broker: through for broker, through, _ in self.of("begun")}
+        return all(begun.get(broker, 0) <= spot * BIN_MS - DEFAULT_SKEW_MS for broker in brokers)
 
-def store_increments(out: Path, batch: int, rows: Any) -> None:
-    """Keep the counts of a batch; the same batch again takes the place of its first try."""
+
+def store_increments(out: Path, batch: int, rows: Any, now: int = 0) -> None:
+    """Keep the counts of a batch; the same batch again takes the place of its first try.
+
+    Args:
+        out: the directory of results.
+        batch: its number.
+        rows: its counts.
+        now: how far the record goes, in Unix ms: long before that, minutes in which nothing was lost are let go.
+    """
     _write(out / _INCREMENTS / f"{batch:012d}.parquet", rows.cast(INCREMENTS))
     singles = sorted((out / _INCREMENTS).glob("[0-9]*.parquet"))
     # The latest batch may be tried again, so it is never summed up.
     if len(singles) > MAX_BATCHES:
         last = int(singles[-2].stem)
-        rows = _table(read_totals(out, through=last).counts)
+        rows = _table(_still_told(read_totals(out, through=last).counts, now))
         _write(out / _INCREMENTS / f"through-{last:012d}.parquet", rows)
         for path in _summed_up(out, last):
             path.unlink()
+
+
+def _still_told(counts: Mapping[tuple[str, int, int, int], int], now: int) -> dict[tuple[str, int, int, int], int]:
+    """The counts without those of minutes that nobody needs any more."""
+    lost: defaultdict[tuple[int, int, int], int] = defaultdict(int)
+    for (about, *link), messages in counts.items():
+        lost[link[0], link[1], link[2]] += {"handed": messages}.get(about, -messages if about in _OFF_THE_LINK else 0)
+    kept = {}
+    for key, messages in counts.items():
+        about, number, other, spot = key
+        age = now - (spot + 1) * BIN_MS
+        unbalanced = about in _OF_LINKS and lost[number, other, spot] != 0
+        if about in _NEVER_LET_GO or age < (LOSSES_KEPT_MS if unbalanced else MINUTES_KEPT_MS):
+            kept[key] = messages
+    return kept
 
 
 def _summed_up(out: Path, last: int) -> list[Path]:
@@ -112,7 +159,8 @@ def links_of(totals: Totals, pins: Mapping[int, Pinned]) -> list[dict[str, Any]]
                 "handed": handed.get((broker, neighbour, spot), 0),
                 "returned": returned.get((broker, neighbour, spot), 0),
                 "arrived": arrived.get((broker, neighbour, spot), 0),
-                "settled": _is_settled(pins, (broker, neighbour), spot),
+                "settled": totals.is_followed((broker, neighbour), spot)
+                and _is_settled(pins, (broker, neighbour), spot),
             }
         )
     return rows
@@ -134,17 +182,23 @@ def alerts_of(totals: Totals, pins: Mapping[int, Pinned], now: int) -> list[dict
     for link in links_of(totals, pins):
         lost = link["handed"] - link["returned"] - link["arrived"]
         if link["settled"] and lost > 0:
-            text = f"{lost:,} of {link['handed']:,} messages from {link['broker']} never came to {link['neighbour']}"
+            text = (
+                f"{lost:,} of {link['handed']:,} messages from {link['broker']} never came to {link['neighbour']}, "
+                f"in the minute from {_moment(link['since'])}"
+            )
             found.append(_alert("loss after hop", link["broker"], link["neighbour"], link["since"], lost, text))
     found += _losses_by_origin(totals, pins)
     for (broker, _, spot), count in sorted(totals.of("over budget").items()):
-        text = f"{count:,} filters of broker {broker} err more often than they were made for"
+        text = (
+            f"{count:,} filters of broker {broker} err more often than they were made for, "
+            f"in the minute from {_moment(spot * BIN_MS)}"
+        )
         found.append(_alert("accuracy out of budget", broker, 0, spot * BIN_MS, count, text))
     for broker, pinned in sorted(pins.items()):
         last = max((run.through for run in pinned.runs), default=0)
         closed = any(run.closed for run in pinned.runs if run.through == last)
         if now - last > QUIET_MS and not closed:
-            text = f"broker {broker} has written nothing for {(now - last) // 1_000:,} s"
+            text = f"broker {broker} has written nothing since {_moment(last)}"
             found.append(_alert("broker gone quiet", broker, 0, last, 0, text, until=now))
     return found
 
@@ -152,8 +206,10 @@ def alerts_of(totals: Totals, pins: Mapping[int, Pinned], now: int) -> list[dict
 def _losses_by_origin(totals: Totals, pins: Mapping[int, Pinned]) -> list[dict[str, Any]]:
     """Where filters are kept: all that was handed to any link, against all that came over any, up to a settled time."""
     handed, arrived = totals.of("handed in all"), totals.of("arrived in all")
+    # What was handed on before following began may have arrived before, and is not known to have.
+    handed = {key: count for key, count in handed.items() if totals.is_followed(pins, key[1])}
     spots = sorted({spot for _, _, spot in (*handed, *arrived)})
-    unsettled = [spot for spot in spots if not _is_settled(pins, pins, spot)]
+    unsettled = [spot for spot in spots if totals.is_followed(pins, spot) and not _is_settled(pins, pins, spot)]
     end = min(unsettled, default=spots[-1] + 1 if spots else 0)
     found = []
     for origin in sorted({origin for origin, _, _ in handed}):
@@ -163,6 +219,22 @@ def _losses_by_origin(totals: Totals, pins: Mapping[int, Pinned]) -> list[dict[s
             text = f"{lost:,} of {begun:,} hops of messages from origin {origin} were begun and never ended"
             until = end * BIN_MS
             found.append(_alert("loss after hop", origin, 0, spots[0] * BIN_MS, lost, text, until=until))
+    return found
+
+
+def _moment(ms: int) -> str:
+    return datetime.datetime.fromtimestamp(ms / 1_000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def news(alerts: Iterable[Mapping[str, Any]], told: dict[tuple[Any, ...], int]) -> list[str]:
+    """What to say of alerts: each once, and again when it got worse, or was over; `told` remembers what was said."""
+    found, before = [], dict(told)
+    told.clear()
+    for alert in alerts:
+        key = tuple(alert[name] for name in ("alert", "broker", "neighbour", "since"))
+        told[key] = alert["messages"]
+        if alert["messages"] > before.get(key, -1):
+            found.append(f"{alert['alert']}: {alert['text']}")
     return found
 
 
@@ -180,10 +252,19 @@ def _alert(
     }
 
 
+def _pins(trail: Path) -> dict[int, Pinned]:
+    folders = sorted((trail / "manifests").glob("broker=*"))
+    return {number: pin(trail, number) for number in (int(folder.name.partition("=")[2]) for folder in folders)}
+
+
+def record_through(trail: Path) -> int:
+    """How far the record goes at any broker, in Unix ms."""
+    return max((run.through for pinned in _pins(trail).values() for run in pinned.runs), default=0)
+
+
 def refresh(trail: Path, out: Path, now: int) -> list[dict[str, Any]]:
     """Write the tables `links` and `alerts` anew from all counts so far; answers the alerts."""
-    folders = sorted((trail / "manifests").glob("broker=*"))
-    pins = {number: pin(trail, number) for number in (int(folder.name.partition("=")[2]) for folder in folders)}
+    pins = _pins(trail)
     totals = read_totals(out)
     alerts = alerts_of(totals, pins, now)
     _write(out / "links" / "links.parquet", pa.Table.from_pylist(links_of(totals, pins), schema=LINKS))

@@ -6,16 +6,21 @@ both have written their records of that minute.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from postroad.filters import filled_rate
+from postroad.pipeline.tables import ID
 from postroad.tracking import HERE, HistoryKind, HistorySettings
+from postroad.tracking.reasons import RETURNED
 from postroad.trail import Reads, TrailFile, unpack_lists
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -24,11 +29,12 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["BIN_MS", "COUNTED", "INCREMENTS", "counts_of_file"]
+__all__ = ["BIN_MS", "COUNTED", "INCREMENTS", "begun_at", "counts_of_file", "retold_after"]
 
 BIN_MS = 60_000
 COUNTED = ("passages", "filters", "records", "shed")
-# `number` and `other`: a link from the one to the other, or an origin and 0.
+# `number` and `other`: a link from the one to the other, or an origin and 0; of what filters say was handed on, the
+# origin and their first minute; of where following begins, the broker and the time.
 INCREMENTS = pa.schema(
     [
         ("about", pa.string()),
@@ -50,16 +56,53 @@ _OF_KINDS = {
 }
 
 
-def counts_of_file(root: Path, broker: int, entry: FileEntry) -> Any:
+class Earlier(NamedTuple):
+    """What the files say that were there before a journal was told again."""
+
+    files: tuple[TrailFile, ...]
+
+    def without(self, rows: Any, names: list[str]) -> Any:
+        """The rows that none of them has."""
+        for file in self.files:
+            rows = rows.join(file.read(names), keys=names, join_type="left anti")
+        return rows
+
+
+def retold_after(entry: FileEntry) -> int | None:
+    """The number of the manifest after which a journal was told again into a file; None of one written as ever.
+
+    A run names its files by its number and a count. Where it was resumed after a crash, the manifest stands between.
+    """
+    words = PurePath(entry.path).stem.split("-")
+    return int(words[1]) if len(words) == 3 and all(word.isdecimal() for word in words) else None
+
+
+def counts_of_file(root: Path, broker: int, entry: FileEntry, earlier: Iterable[FileEntry] | None = None) -> Any:
     """The counts of one file.
+
+    Args:
+        root: the trail.
+        broker: whose file.
+        entry: the file.
+        earlier: of a journal that was told again, the files that may have the same: what they have counts no more.
 
     Raises:
         TrailDamageError: the file is damaged.
     """
     file = TrailFile(root, entry, broker, Reads())
+    known = None
+    if earlier is not None:
+        same = [one for one in earlier if one.table == entry.table and (root / one.path).exists()]
+        near = [one for one in same if one.time_from <= entry.time_to and one.time_to >= entry.time_from]
+        known = Earlier(tuple(TrailFile(root, one, broker, Reads()) for one in near))
     count = {"passages": _passages, "filters": _filters, "records": _records, "shed": _shed}[entry.table]
-    parts = [part for part in count(file, broker) if part.num_rows]
+    parts = [part for part in count(file, broker, known) if part.num_rows]
     return pa.concat_tables(parts) if parts else INCREMENTS.empty_table()
+
+
+def begun_at(broker: int, through: int) -> Any:
+    """That a broker is followed from a time on, because what it committed before is no longer told apart."""
+    return pa.Table.from_arrays([pa.array([value]) for value in ("begun", broker, through, 0, 1)], schema=INCREMENTS)
 
 
 def _summed(about: str, number: Ints, other: Ints, time: Ints, messages: Ints | None = None) -> Any:
@@ -71,18 +114,47 @@ def _summed(about: str, number: Ints, other: Ints, time: Ints, messages: Ints | 
     return pa.Table.from_arrays(columns, schema=INCREMENTS)
 
 
-def _passages(file: TrailFile, broker: int) -> list[Any]:
-    rows = file.read(["time", "origin", "arrived_from", "next_hops", "subscribers"])
-    time, origin, came = (rows.column(name).to_numpy() for name in ("time", "origin", "arrived_from"))
-    place, hops = _lists(rows, "next_hops")
-    taken, _ = _lists(rows, "subscribers")
-    entered, passed = came == HERE, came > HERE
+def _passages(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any]:
+    names = ["time", "origin", "arrived_from", "next_hops", "subscribers"]
+    if earlier is not None:
+        names += ["publisher", "counter"]
+    rows = file.read(names)
+    facts = _facts(rows)
+    for one in () if earlier is None else earlier.files:
+        known = one.read(names)
+        told = _facts(known)
+        facts = {about: _fresh(rows, here, known, told[about]) for about, here in facts.items()}
+    time, origin = rows.column("time").to_numpy(), rows.column("origin").to_numpy()
+    (entered, zero), (place, hops), (passed, came), (taken, _) = facts.values()
     return [
-        _summed("published", origin[entered], np.zeros(int(entered.sum()), np.int64), time[entered]),
+        _summed("published", origin[entered], zero, time[entered]),
         _summed("handed", np.full(len(hops), broker), hops, time[place]),
-        _summed("arrived", came[passed], np.full(int(passed.sum()), broker), time[passed]),
+        _summed("arrived", came, np.full(len(came), broker), time[passed]),
         _summed("delivered", np.full(len(taken), broker), np.zeros(len(taken), np.int64), time[taken]),
     ]
+
+
+def _facts(rows: Any) -> dict[str, tuple[Ints, Ints]]:
+    """What passages say, fact by fact: the place of the row, and the broker or subscriber it is about."""
+    came = rows.column("arrived_from").to_numpy()
+    entered, passed = np.flatnonzero(came == HERE), np.flatnonzero(came > HERE)
+    return {
+        "published": (entered, np.zeros(len(entered), np.int64)),
+        "handed": _lists(rows, "next_hops"),
+        "arrived": (passed, came[passed]),
+        "delivered": _lists(rows, "subscribers"),
+    }
+
+
+def _fresh(rows: Any, facts: tuple[Ints, Ints], known: Any, told: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+    """Facts without those that other rows have told."""
+
+    def keys(of: Any, place: Ints, other: Ints) -> Any:
+        return of.select(list(ID)).take(pa.array(place)).append_column("other", pa.array(other))
+
+    here = keys(rows, *facts).append_column("place", pa.array(facts[0]))
+    left = here.join(keys(known, *told), keys=[*ID, "other"], join_type="left anti")
+    return left.column("place").to_numpy(), left.column("other").to_numpy()
 
 
 def _lists(rows: Any, name: str) -> tuple[Ints, Ints]:
@@ -91,8 +163,8 @@ def _lists(rows: Any, name: str) -> tuple[Ints, Ints]:
     return np.repeat(np.arange(rows.num_rows), np.diff(offsets)), numbers
 
 
-def _records(file: TrailFile, broker: int) -> list[Any]:
-    rows = file.read(["time", "origin", "kind", "subject"])
+def _records(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any]:
+    rows = _rows(file, ["time", "origin", "kind", "subject"], earlier)
     time, origin, kind, subject = (rows.column(name).to_numpy() for name in ("time", "origin", "kind", "subject"))
     found = []
     for which, about in _OF_KINDS.items():
@@ -109,10 +181,19 @@ def _records(file: TrailFile, broker: int) -> list[Any]:
     return found
 
 
-def _shed(file: TrailFile, broker: int) -> list[Any]:
-    rows = file.read(["time", "subscriber", "link"])
+def _rows(file: TrailFile, names: list[str], earlier: Earlier | None) -> Any:
+    """Rows of messages that no earlier file has."""
+    if earlier is None:
+        return file.read(names)
+    wanted = [*names, *(name for name in ID if name not in names)]
+    return earlier.without(file.read(wanted), wanted)
+
+
+def _shed(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any]:
+    rows = _rows(file, ["time", "subscriber", "link", "reason"], earlier)
     time, subscriber, link = (rows.column(name).to_numpy() for name in ("time", "subscriber", "link"))
-    at_queue, on_link = subscriber > 0, link > 0
+    # What did not fit a link was never handed to it.
+    at_queue, on_link = subscriber > 0, (link > 0) & pc.equal(rows.column("reason"), RETURNED).to_numpy()
     return [
         _summed("shed", np.full(int(at_queue.sum()), broker), np.zeros(int(at_queue.sum()), np.int64), time[at_queue]),
         # A link gave them back before the neighbour had them.
@@ -120,8 +201,11 @@ def _shed(file: TrailFile, broker: int) -> list[Any]:
     ]
 
 
-def _filters(file: TrailFile, broker: int) -> list[Any]:
-    """Filters know how many keys they got, but not of which link: sums by origin, over all links."""
+def _filters(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any]:
+    """Filters know how many keys they got, but not of which link: sums by origin, over all links.
+
+    Which of them an earlier filter got too, they do not know: of a journal that was told again only arrivals count.
+    """
     names = [
         "kind",
         "origin",
@@ -142,13 +226,16 @@ def _filters(file: TrailFile, broker: int) -> list[Any]:
     found = []
     for which, about in _OF_KINDS.items():
         here = columns["kind"] == which
+        if about == "handed" and earlier is not None:
+            continue
         zero = np.zeros(int(here.sum()), np.int64)
         name = {"handed": "handed in all", "arrived": "arrived in all"}.get(about, about)
         number = np.full(len(zero), broker) if about == "delivered" else columns["origin"][here]
         # Of the ids of a filter only the range of times is known. What was handed on counts by the last of them and
         # what arrived by the first, so that up to any time arrivals are never missing, and no loss is made up.
         time = last if about == "handed" else first
-        found.append(_summed(name, number, zero, time[here], columns["entries"][here]))
+        other = first[here] // BIN_MS if about == "handed" else zero
+        found.append(_summed(name, number, other, time[here], columns["entries"][here]))
     budget = _OUT_OF_BUDGET * HistorySettings().rate
     shapes = zip(columns["method"], columns["bits"], columns["hashes"], columns["ones"], strict=True)
     rates = [filled_rate(int(m), int(k), int(ones)) if method == "bloom" else 0.0 for method, m, k, ones in shapes]

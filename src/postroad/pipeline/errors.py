@@ -8,7 +8,13 @@ __all__ = ["DamagedFileError", "EmptyRangeError", "JavaMissingError", "MissingTa
 
 
 class PipelineError(PostroadError):
-    """A job cannot run on what it was given."""
+    """A job cannot run on what it was given.
+
+    Attributes:
+        details: lines to show beneath, for who wants to know more.
+    """
+
+    details: str = ""
 
 
 class JavaMissingError(PipelineError):

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Event, Thread, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Protocol
 
 from postroad.pipeline.errors import DamagedFileError, PipelineError
@@ -18,7 +21,7 @@ from postroad.pipeline.session import session
 from postroad.pipeline.sources import Damage, Sources, open_sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["Account", "Job", "Options", "Run", "run_job"]
 
 _OF_WORKER = re.compile(r"^[\w.]+(?:Error|Exception): .+$", re.MULTILINE)
+# Lines of Spark's own account of an error that are shown: a worker's traceback, and not where in Java it went through.
+MAX_LINES = 40
+_OF_JAVA = ("\tat ", "\t...")
 _UNREADABLE = re.compile(r"file:/+([^\s,;]+\.parquet)")
 
 
@@ -143,18 +149,46 @@ def run_job(
         tell("starting Spark")
         spark = session(options.master, name=f"postroad {name}", settings=options.settings)
     account.starting_seconds = time.monotonic() - began
-    try:
-        account.summary = job(Run(spark, sources, options, tell, account, alert))
-    except PipelineError:
-        raise
-    except Exception as error:
-        raise _told(error, sources) from error
-    finally:
-        if own:
-            spark.stop()
+    with _stopped_by_interrupts(spark, own) as interrupted:
+        try:
+            account.summary = job(Run(spark, sources, options, tell, account, alert))
+        except PipelineError:
+            raise
+        except Exception as error:
+            if interrupted.is_set():
+                raise KeyboardInterrupt from None
+            raise _told(error, sources) from error
+        finally:
+            if own and not interrupted.is_set():
+                spark.stop()
     account.damaged = list(sources.damaged)
     account.seconds = time.monotonic() - began
     return account
+
+
+@contextmanager
+def _stopped_by_interrupts(spark: SparkSession, own: bool) -> Iterator[Event]:
+    """Ctrl-C stops Spark, from a thread beside, whereupon what is under way there fails, and with it the job.
+
+    An exception in the middle of a call into Spark would break the connection to it, and be told in a hundred lines. A
+    second Ctrl-C waits for nothing.
+    """
+    interrupted = Event()
+    if not own or current_thread() is not main_thread():
+        yield interrupted
+        return
+
+    def stop(*_: object) -> None:
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+        interrupted.set()
+        Thread(target=spark.stop, daemon=True).start()
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _told(error: Exception, sources: Sources) -> Exception:
@@ -168,7 +202,10 @@ def _told(error: Exception, sources: Sources) -> Exception:
     unreadable = _UNREADABLE.search(text)
     if unreadable is not None:
         return DamagedFileError("/" + unreadable[1].lstrip("/"), "cannot be read: its contents are damaged")
-    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(_OF_JAVA)]
+    first = lines[0] if lines else type(error).__name__
     # What went wrong in a Python worker stands below, at the end of its traceback.
     of_worker = _OF_WORKER.findall(text) if "Python worker" in first else []
-    return PipelineError(f"Spark gave up: {(of_worker or [first])[-1].strip()} (its log on stderr has the rest)")
+    found = PipelineError(f"Spark gave up: {(of_worker or [first])[-1].strip()}")
+    found.details = "\n".join(lines[1:MAX_LINES])
+    return found

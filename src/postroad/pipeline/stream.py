@@ -2,7 +2,8 @@
 
 A broker's commit names the files it adds; compaction, retention and erasure only put files in the place of others, and
 bear no run, so that the stream passes them over: nothing is counted twice. Files that a compaction took out after they
-were committed are still there to be read, for the grace period of the trail.
+were committed are still there to be read, for the grace period of the trail. A journal that is told again after a crash
+has some of what was committed before it: its files are held against those.
 """
 
 from __future__ import annotations
@@ -13,10 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from postroad.pipeline.counting import COUNTED, INCREMENTS, counts_of_file
+from postroad.pipeline.counting import COUNTED, INCREMENTS, begun_at, counts_of_file, retold_after
 from postroad.pipeline.errors import DamagedFileError, PipelineError
 from postroad.trail import Ledger, TrailDamageError
-from postroad.trail.manifest import Change, change_name, decoded, manifest_folder
+from postroad.trail.manifest import (
+    Change,
+    Checkpoint,
+    change_name,
+    checkpoint_name,
+    decoded,
+    manifest_folder,
+    numbers,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +34,7 @@ if TYPE_CHECKING:
 
     from postroad.trail import FileEntry
 
-__all__ = ["FORMAT", "TrailChanges", "TrailStream", "added_between"]
+__all__ = ["FORMAT", "TrailChanges", "TrailStream", "added_between", "beginning", "told_before"]
 
 FORMAT = "postroad_trail"
 
@@ -37,34 +46,80 @@ def added_between(root: Path, broker: int, after: int, through: int) -> list[Fil
         PipelineError: the manifests in between are deleted: the job was away for longer than the trail keeps them.
         DamagedFileError: one of them cannot be read.
     """
-    folder = manifest_folder(root, broker)
     found: list[FileEntry] = []
     for number in range(after + 1, through + 1):
-        path = folder / change_name(number)
-        try:
-            change = decoded(path.read_bytes(), Change, path)
-        except FileNotFoundError:
+        added = _added(root, broker, number)
+        if added is None:
+            path = manifest_folder(root, broker) / change_name(number)
             raise PipelineError(
                 f"{path} is gone: the trail was followed up to manifest {after}, and what came next is no longer told "
                 "apart; begin again with a new --out, or audit that time"
-            ) from None
-        except TrailDamageError as error:
-            raise DamagedFileError(path, error.problem) from None
-        if change.run is not None:
-            found += [entry for entry in change.added if entry.table in COUNTED]
+            )
+        found += added
     return found
+
+
+def _added(root: Path, broker: int, number: int) -> list[FileEntry] | None:
+    """What the broker itself added with one manifest; None if that is deleted."""
+    path = manifest_folder(root, broker) / change_name(number)
+    try:
+        change = decoded(path.read_bytes(), Change, path)
+    except FileNotFoundError:
+        return None
+    except TrailDamageError as error:
+        raise DamagedFileError(path, error.problem) from None
+    return [entry for entry in change.added if entry.table in COUNTED] if change.run is not None else []
+
+
+def told_before(root: Path, broker: int, through: int) -> list[FileEntry]:
+    """The files that a broker's own commits added up to a manifest, as far back as manifests are kept.
+
+    A journal holds what was not committed long before the crash, so that what is deleted cannot be in it.
+    """
+    found: list[FileEntry] = []
+    for number in range(through, 0, -1):
+        added = _added(root, broker, number)
+        if added is None:
+            break
+        found += added
+    return found
+
+
+def beginning(root: Path, broker: int, through: int) -> tuple[int, int]:
+    """Where to begin with a broker: after which manifest, and up to what time its record is left out for that.
+
+    That is before the first of all, or where those are deleted after the oldest checkpoint that has all later ones.
+    What a checkpoint sums up is not counted: compaction may have put journeys in the place of some of it.
+    """
+    folder = manifest_folder(root, broker)
+    changes, checkpoints = numbers(folder)
+    for number in [0, *checkpoints]:
+        if number > through or not set(changes).issuperset(range(number + 1, through + 1)):
+            continue
+        if number == 0:
+            return 0, 0
+        path = folder / checkpoint_name(number)
+        try:
+            found = decoded(path.read_bytes(), Checkpoint, path)
+        except (OSError, TrailDamageError):
+            continue
+        return number, max((run.through for run in found.runs), default=found.at)
+    return 0, 0
 
 
 @dataclass
 class _Files(InputPartition):
-    """Some new files of one broker."""
+    """Some new files of one broker; with each, where a journal was told again, the files of before.
+
+    Attributes:
+        broker: whose.
+        files: the new ones.
+        begun: up to what time the broker's record is left out, if this is the beginning.
+    """
 
     broker: int
-    entries: tuple[Any, ...]
-
-    def __init__(self, broker: int, entries: Sequence[Any]) -> None:
-        self.broker = broker
-        self.entries = tuple(entries)
+    files: tuple[tuple[FileEntry, tuple[FileEntry, ...] | None], ...]
+    begun: int = 0
 
 
 class TrailStream(DataSourceStreamReader):
@@ -88,17 +143,25 @@ class TrailStream(DataSourceStreamReader):
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """One for each broker with new files."""
         found = []
-        for broker, through in end.items():
-            entries = added_between(self._root, int(broker), start.get(broker, 0), through)
-            if entries:
-                found.append(_Files(int(broker), entries))
+        for name, through in end.items():
+            broker, after, begun = int(name), start.get(name, 0), 0
+            if not after:
+                after, begun = beginning(self._root, broker, through)
+            entries = added_between(self._root, broker, after, through)
+            marks = {mark for entry in entries if (mark := retold_after(entry)) is not None}
+            before = {mark: tuple(told_before(self._root, broker, mark)) for mark in marks}
+            files = tuple((entry, before.get(retold_after(entry) or 0)) for entry in entries)
+            if files or begun:
+                found.append(_Files(broker, files, begun))
         return found
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The counts of the files."""
         assert isinstance(partition, _Files)
-        for entry in partition.entries:
-            yield from counts_of_file(self._root, partition.broker, entry).to_batches()
+        if partition.begun:
+            yield from begun_at(partition.broker, partition.begun).to_batches()
+        for entry, before in partition.files:
+            yield from counts_of_file(self._root, partition.broker, entry, before).to_batches()
 
 
 class TrailChanges(DataSource):

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 from urllib.parse import unquote
 
 from postroad.errors import PostroadError
 from postroad.messages import MessageId
 from postroad.server.extras import has
 from postroad.server.http import JSON, Answer, Endpoint, json_answer, text_answer
+from postroad.tracking import Exploration
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Mapping
 
     from postroad.server.status import Status
-    from postroad.tracking import Exploration
+
 
 __all__ = ["Admin"]
 
@@ -92,6 +93,9 @@ class Admin:
     async def _traced(self, message: str, explore: str) -> Answer:
         if self._trace is None:
             return text_answer(HTTPStatus.NOT_IMPLEMENTED, NO_RECORD)
+        if explore not in ("", *get_args(Exploration)):
+            text = f"explore={explore}: say one of {', '.join(get_args(Exploration))}"
+            return text_answer(HTTPStatus.BAD_REQUEST, text)
         exploration: Exploration = "neighbours" if explore == "neighbours" else "next-hops"
         try:
             found = MessageId.parse(message)

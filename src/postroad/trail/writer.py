@@ -11,7 +11,7 @@ from postroad.trail.coverage import Hole, Run
 from postroad.trail.errors import TrailError, TrailWriteError
 from postroad.trail.files import FileEntry, write_file
 from postroad.trail.ledger import Ledger
-from postroad.trail.retention import DEFAULT_GRACE_MS, sweep_manifests
+from postroad.trail.retention import sweep
 from postroad.trail.standing import Standing
 
 if TYPE_CHECKING:
@@ -148,7 +148,9 @@ class TrailWriter:
         return tuple(self._holes)
 
     def maintain(self, now: int) -> bool:
-        """Make a checkpoint of the manifest if one is due, and delete the manifests that others summed up long ago.
+        """Make a checkpoint of the manifest if one is due, and delete what nobody has needed for long.
+
+        That is manifests that others summed up, and files that compaction or erasure put others in the place of.
 
         Call it after commits, off the loop.
 
@@ -158,7 +160,7 @@ class TrailWriter:
         if not self.ledger.is_due():
             return False
         self.ledger.checkpoint(now)
-        sweep_manifests(self.ledger, now - DEFAULT_GRACE_MS)
+        sweep(self.root, self.broker, now)
         return True
 
     def close(self, now: int) -> None:

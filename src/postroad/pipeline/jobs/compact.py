@@ -23,7 +23,7 @@ from postroad.pipeline.redo import finish_commits, sole_compaction
 from postroad.pipeline.rewriting import erased_files, merged_filters, rewritten
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID, spark_schema, table
-from postroad.trail import expire, sweep
+from postroad.trail import FOREVER, expire, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from postroad.pipeline.context import Context
+    from postroad.pipeline.erasing import Erasure
     from postroad.pipeline.running import Run
     from postroad.pipeline.sources import Source, Sources
 
-__all__ = ["bin_width", "evidence_by_origin", "run", "run_compaction"]
+__all__ = ["bin_width", "evidence_by_origin", "is_still_here", "run", "run_compaction"]
 
 # Passages of one origin and bin that one task sorts and joins: about a gigabyte would be ten times as many.
 ROWS_PER_BIN = 2_000_000
@@ -95,12 +96,24 @@ def _changed(run: Run, now: int) -> dict[str, Any]:
         changes.commit(run.sources, now, name)
         run.account.written.append(str(run.sources.root))
     after = _size(changes.applied(run.sources))
+    # What this run took out is for those who pinned a manifest before; what earlier ones did, nobody reads any more.
+    summary["files_deleted"] = sum(sweep(run.sources.root, broker, now) for broker in run.sources.pins)
+    if who is not None and is_still_here(run.sources, who):
+        run.alert(f"{who.subscriber} is still subscribed at broker {who.broker}, and recorded from now on as ever")
     return summary | {
         "files_before": before[0],
         "files_after": after[0],
         "bytes_before": before[1],
         "bytes_after": after[1],
     }
+
+
+def is_still_here(sources: Sources, who: Erasure) -> bool:
+    """Whether a subscriber is subscribed, as far as the record goes."""
+    if sources.pins[who.broker].runs[-1].closed:
+        return False
+    stays = read_context(sources).subscribers[who.broker]
+    return bool((stays.number[stays.until == FOREVER] == who.subscriber).any())
 
 
 def _expired(run: Run, now: int, age: int) -> dict[str, Any]:

@@ -7,15 +7,18 @@ once, however often the job dies. Alerts are made from the sums, after every bat
 
 from __future__ import annotations
 
+import signal
 import time
+from contextlib import contextmanager
+from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
-from postroad.pipeline.alerts import refresh, store_increments
+from postroad.pipeline.alerts import news, record_through, refresh, store_increments
 from postroad.pipeline.counting import INCREMENTS
 from postroad.pipeline.stream import FORMAT, TrailChanges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +32,7 @@ DEFAULT_SECONDS = 10.0
 _CHECKPOINT = "checkpoint"
 
 
-def stored(out: Path) -> Callable[[DataFrame, int], None]:
+def stored(trail: Path, out: Path) -> Callable[[DataFrame, int], None]:
     """What happens with each batch: its counts are summed up and kept under its number."""
 
     def store(rows: DataFrame, batch: int) -> None:
@@ -37,7 +40,8 @@ def stored(out: Path) -> Callable[[DataFrame, int], None]:
         from pyspark.sql import functions as f
 
         sums = rows.groupBy(*INCREMENTS.names[:4]).agg(f.sum("messages").alias("messages")).collect()
-        store_increments(out, batch, pa.Table.from_pylist([row.asDict() for row in sums], schema=INCREMENTS))
+        counts = pa.Table.from_pylist([row.asDict() for row in sums], schema=INCREMENTS)
+        store_increments(out, batch, counts, record_through(trail))
 
     return store
 
@@ -47,7 +51,7 @@ def started(spark: SparkSession, trail: Path, out: Path, seconds: float = DEFAUL
     spark.dataSource.register(TrailChanges)
     (out / _CHECKPOINT).mkdir(parents=True, exist_ok=True)
     changes = spark.readStream.format(FORMAT).option("path", str(trail)).load()
-    writer = changes.writeStream.foreachBatch(stored(out)).trigger(processingTime=f"{seconds} seconds")
+    writer = changes.writeStream.foreachBatch(stored(trail, out)).trigger(processingTime=f"{seconds} seconds")
     return writer.option("checkpointLocation", f"file://{(out / _CHECKPOINT).resolve()}").start()
 
 
@@ -56,35 +60,43 @@ def run(run: Run) -> dict[str, Any]:
     more = run.options.more
     seconds = float(more.get("seconds") or DEFAULT_SECONDS)
     trail, out = run.sources.root, run.options.out
-    query = started(run.spark, trail, out, seconds)
     alerts: list[dict[str, Any]] = []
-    told: set[tuple[Any, ...]] = set()
-    try:
-        while query.isActive:
-            if more.get("once"):
-                query.processAllAvailable()
-            else:
-                query.awaitTermination(int(max(1, seconds)))
-            alerts = refresh(trail, out, int(time.time() * 1_000))
-            fresh = [alert for alert in alerts if _what(alert) not in told]
-            for alert in fresh:
-                run.alert(f"{alert['alert']}: {alert['text']}")
-            # Those that are over are forgotten, and told again should they come back.
-            told = {_what(alert) for alert in alerts}
-            run.tell(f"{len(alerts):,} alerts; waiting for commits")
-            if more.get("once"):
-                break
-    except KeyboardInterrupt:
-        pass
-    finally:
-        query.stop()
+    told: dict[tuple[Any, ...], int] = {}
+    with _interrupts() as interrupted:
+        query = started(run.spark, trail, out, seconds)
+        try:
+            while query.isActive and not interrupted.is_set():
+                if more.get("once"):
+                    query.processAllAvailable()
+                else:
+                    interrupted.wait(seconds)
+                alerts = refresh(trail, out, int(time.time() * 1_000))
+                for text in news(alerts, told):
+                    run.alert(text)
+                run.tell(f"{len(alerts):,} alerts; waiting for commits")
+                if more.get("once"):
+                    break
+            if not query.isActive:
+                # It ended by itself: this raises what ended it.
+                query.awaitTermination(1)
+        finally:
+            query.stop()
     run.account.written += [str(out / "links"), str(out / "alerts")]
     return {"alerts": len(alerts), **_by_kind(alerts)}
 
 
-def _what(alert: dict[str, Any]) -> tuple[Any, ...]:
-    """What an alert is about. Its text says how long a broker has been quiet, and is another one each time."""
-    return tuple(alert[name] for name in ("alert", "broker", "neighbour", "since", "messages"))
+@contextmanager
+def _interrupts() -> Iterator[Event]:
+    """Set by Ctrl-C, instead of an exception in the middle of a call into Spark, which would take the session down."""
+    asked = Event()
+    if current_thread() is not main_thread():
+        yield asked
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: asked.set())
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _by_kind(alerts: list[dict[str, Any]]) -> dict[str, int]:
