@@ -1,82 +1,110 @@
-"""The program from end to end with executors that are processes of their own, and `follow` killed in the middle."""
+"""The program from end to end with processes of their own for all: a client without a JVM speaks by Spark Connect to a
+server whose executors are two further processes.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import socket
 import subprocess
+import sys
 import time
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
+import pyspark
+import pytest
 
-from postroad.lab.trails import growing_trail
 from postroad.messages import MessageId
-from postroad.pipeline.alerts import read_totals, refresh
 from postroad.pipeline.context import read_context
 from postroad.pipeline.judging import judged
 from postroad.pipeline.sources import open_sources
-from postroad.pipeline.tables import ID
 from tests.cli.programs import PROGRAM, SECONDS
-from tests.pipeline.test_follow import LATER, SCALE, check
 from tests.pipeline.trails import evidence_of, some_ids
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+
+pytest.importorskip("grpc", reason="the extra [connect] is not installed")
 
 
-def test_trace_on_a_cluster_of_processes(troubled: Path, tmp_path: Path) -> None:
-    ids = some_ids(troubled, 40, seed=12)
-    texts = [str(MessageId(publisher, origin, when, counter)) for origin, when, publisher, counter in ids]
-    (tmp_path / "ids.csv").write_text("id\n" + "\n".join(texts) + "\n")
-    arguments = ["pipeline", "trace", "--ids", str(tmp_path / "ids.csv"), "--trail", str(troubled)]
-    arguments += ["--out", str(tmp_path / "out"), "--master", "local-cluster[2,1,1024]", "--json"]
-    ended = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert ended.returncode == 0, ended.stderr
-    told = json.loads(ended.stdout.splitlines()[-1])
-    assert told["job"] == "trace"
-    assert told["ids"] == len(ids)
-    found = {row["id"]: row["verdict"] for row in pq.read_table(tmp_path / "out" / "trace").to_pylist()}
-    expected = judged(read_context(open_sources(troubled)), evidence_of(troubled, ids)).to_pylist()
-    assert found == {
-        str(MessageId(row["publisher"], row["origin"], row["time"], row["counter"])): row["verdict"] for row in expected
+def free_port() -> int:
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        return int(made.getsockname()[1])
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """The address of a Connect server on loopback."""
+    port = free_port()
+    script = Path(pyspark.__file__).parent / "sbin" / "start-connect-server.sh"
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
     }
-    assert all(set(ID) <= set(row) for row in expected)
-
-
-def test_follow_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
-    trail, out = tmp_path / "trail", tmp_path / "out"
-    steps = growing_trail(trail, SCALE)
-    for part, _ in steps:
-        if part == 2:
-            break
-    arguments = ["pipeline", "follow", "--trail", str(trail), "--out", str(out), "--master", "local[1]"]
+    arguments = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     running = subprocess.Popen(
-        [*PROGRAM, *arguments, "--seconds", "0.2"],
+        [str(script), "--wait", "--master", "local-cluster[2,1,1024]", *arguments],
+        env={
+            **os.environ,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOG_DIR": str(tmp_path),
+            "SPARK_PID_DIR": str(tmp_path),
+            "PYSPARK_PYTHON": sys.executable,
+        },
+        cwd=tmp_path,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
     try:
         end = time.monotonic() + SECONDS
-        while not list(out.glob("increments/*.parquet")):
+        while True:
             assert running.poll() is None
             assert time.monotonic() < end
-            time.sleep(0.2)
-        for part, _ in steps:
-            if part == 4:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
                 break
+            time.sleep(0.2)
+        yield f"sc://127.0.0.1:{port}"
     finally:
-        # The JVM that it started is of the same session.
         os.killpg(running.pid, signal.SIGKILL)
         running.wait(30)
-    for _ in steps:
-        pass
+
+
+def run(*arguments: object) -> dict[str, Any]:
     ended = subprocess.run(
-        [*PROGRAM, *arguments, "--once", "--json"], capture_output=True, text=True, timeout=SECONDS, check=False
+        [*PROGRAM, "pipeline", *map(str, arguments), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
     )
     assert ended.returncode == 0, ended.stderr
-    check(trail, out)
-    assert read_totals(out).of("published")
-    assert json.loads(ended.stdout.splitlines()[-1])["alerts"] == len(refresh(trail, out, LATER))
+    told: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return told
+
+
+def test_trace_and_audit_run_over_connect_on_a_cluster_of_processes(
+    server: str, troubled: Path, tmp_path: Path
+) -> None:
+    ids, out = some_ids(troubled, 40, seed=12), tmp_path / "out"
+    texts = [str(MessageId(publisher, origin, when, counter)) for origin, when, publisher, counter in ids]
+    (tmp_path / "ids.csv").write_text("id\n" + "\n".join(texts) + "\n")
+    where = ("--trail", troubled, "--out", out, "--master", server)
+    told = run("trace", "--ids", tmp_path / "ids.csv", *where)
+    assert (told["job"], told["ids"]) == ("trace", len(ids))
+    found = {row["id"]: row["verdict"] for row in pq.read_table(out / "trace").to_pylist()}
+    expected = judged(read_context(open_sources(troubled)), evidence_of(troubled, ids)).to_pylist()
+    assert found == {
+        str(MessageId(row["publisher"], row["origin"], row["time"], row["counter"])): row["verdict"] for row in expected
+    }
+    messages = run("audit", *where)["messages"]
+    balance = pq.read_table(out / "reconciliation").to_pylist()
+    assert messages == sum(row["messages"] for row in balance if row["about"] == "origin") > 0

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +26,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# Kills the process of the job when it has put the journeys in, and before any passage is out.
+# Kills the process when the journeys are in, and before any passage is out.
 DIES = """
 import os, signal, sys
 from pathlib import Path
-from postroad.pipeline import Options, run_job
-from postroad.pipeline.jobs import compact
+from postroad.pipeline.redo import finish_commits
 from postroad.trail import Ledger
 Ledger.replace = lambda *given, **more: os.kill(os.getpid(), signal.SIGKILL)
-trail, out = map(Path, sys.argv[1:])
-run_job("compact", compact.run, Options(trail, out, "local[1]", more={"now": %d, "sample": 5}))
+finish_commits(Path(sys.argv[1]))
 """
 
 
@@ -111,23 +107,13 @@ def test_commit_that_dies_anywhere_is_finished(small: Path, noted: Path, tmp_pat
     assert steps > len(expected)
 
 
-def test_job_that_is_killed_while_it_commits_is_finished_by_the_next(
+def test_process_that_is_killed_while_it_commits_is_finished_by_the_next_job(
     spark: SparkSession, small: Path, noted: Path, tmp_path: Path
 ) -> None:
     trail = tmp_path / "trail"
-    shutil.copytree(small, trail)
-    running = subprocess.Popen(
-        [sys.executable, "-c", DIES % NOW, str(trail), str(tmp_path / "out")],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        assert running.wait(SECONDS) == -signal.SIGKILL
-    finally:
-        # The JVM that it started is of the same session, and on its way out.
-        with suppress(ProcessLookupError):
-            os.killpg(running.pid, signal.SIGKILL)
+    shutil.copytree(noted, trail)
+    died = subprocess.run([sys.executable, "-c", DIES, str(trail)], capture_output=True, timeout=SECONDS, check=False)
+    assert died.returncode == -signal.SIGKILL
     assert rows_of(trail, "journeys") > 0
     assert rows_of(trail, "passages") == rows_of(small, "passages")
     ids = some_ids(small, 200, seed=3)
