@@ -237,7 +237,7 @@ def test_the_admin_endpoint_traces_and_says_when_the_record_cannot_be_written(tm
 @pytest.mark.parametrize("recorder", ["exact", "sealed", "log"])
 def test_the_message_id_that_a_plain_client_gives_is_another_name_of_the_message(tmp_path: Path, recorder: str) -> None:
     ids: dict[str, MessageId] = {}
-    names = ["ID:broker-7:1:1", "123e4567-e89b-12d3-a456-426614174000", "caf\u00e9 \\ 1"]
+    names = ["ID:broker-7:1:1", "123e4567-e89b-12d3-a456-426614174000", "\u00e9t\u00e9 \\ 1"]
 
     async def talk() -> None:
         tracking = TrackingConfig(recorder=recorder)  # type: ignore[arg-type]
