@@ -104,6 +104,21 @@ def test_what_a_broker_that_is_gone_has_written_stands_for_its_answer() -> None:
     assert {(broker, hit.number) for broker, hit in story.journey.delivered} == truth.deliveries
 
 
+def test_a_broker_whose_links_are_all_down_waits_for_nobody() -> None:
+    world = World(waxman(2, 4), Random(3))
+    truth = Truth(MessageId(7, 1, TIME, 0), frozenset({(1, 2)}), frozenset({(2, 20)}))
+    net = Net(world, truth)
+    net.dead = {2}
+
+    async def at_once() -> bool:
+        work = asyncio.create_task(net.inquiries[1].trace(truth.id))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return work.done() and work.result().journey.silent == (2,)
+
+    assert asyncio.run(at_once())
+
+
 @pytest.mark.usefixtures("impatient")
 def test_an_origin_that_is_not_there_is_not_called_a_no() -> None:
     world = World(waxman(3, 4), Random(1))

@@ -120,7 +120,7 @@ def _drop(drop: Document) -> str:
     if drop["subscriber"]:
         where = f"subscriber {drop['subscriber']}"
     if drop["reason"] == "held":
-        return f"[yellow]waits for a way to {where}[/] since {instant(drop['at'])}"
+        return f"[yellow]waits for a way to {where}[/] from {instant(drop['at'])} on"
     if drop["reason"] == "sent on":
         return f"[dim]found a way to {where} at {instant(drop['at'])}[/]"
     if drop["reason"] == "returned":

@@ -92,6 +92,9 @@ class Inquiry:
         return answer
 
     async def _ask_over(self, lines: Lines, broker: int, message: MessageId) -> Answer | None:
+        if not lines.up:
+            # Nobody hears the question.
+            return None
         number, said = self._questions.ask(broker, message, lines.up, self._clock())
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
