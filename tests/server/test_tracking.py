@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -12,6 +13,7 @@ import pytest
 
 from postroad.messages import MessageId
 from postroad.server import inquiry as inquiry_module
+from postroad.server import tracked as tracked_module
 from postroad.server.tracking import TrackingConfig
 from postroad.topology import line, ring
 from postroad.tracking import Verdict
@@ -263,6 +265,33 @@ def test_the_message_id_that_a_plain_client_gives_is_another_name_of_the_message
     for name, identity in ids.items():
         assert trail.aliased(name) == [identity]
     assert trail.aliased("x" * 1_025) == []
+
+
+def test_a_trace_does_not_wait_for_ever_for_a_disk_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracked_module, "READ_SECONDS", 0.2)
+    answers = threading.Event()
+
+    async def talk() -> None:
+        async with service(tmp_path, tracking=TrackingConfig()) as running:
+            client = await Client.connect(running.port)
+            message = await published(client, 1)
+            tracking, inquiry = running.tracking, running._inquiry
+            assert tracking is not None
+            assert inquiry is not None
+            stuck = asyncio.create_task(tracking._keeper.in_thread(answers.wait))
+            await asyncio.sleep(0)
+            journey = (await inquiry.trace(message)).journey
+            assert [stop.broker for stop in journey.stops] == [1]
+            assert journey.verdict is Verdict.RECORDED_IN_PART
+            assert ["the disk has not answered" in gap.reason for _, gap in journey.gaps] == [True]
+            answers.set()
+            await stuck
+            assert (await inquiry.trace(message)).journey.verdict is Verdict.MATCHED_NOBODY
+            await client.close()
+
+    run(talk)
 
 
 def test_aliases_are_recorded_for_messages_that_bear_one(tmp_path: Path) -> None:

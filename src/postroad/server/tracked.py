@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from postroad.errors import PostroadError
 from postroad.messages import MessageId
 from postroad.server.config import ConfigError
-from postroad.server.disk import DiskThread, is_done
+from postroad.server.disk import DiskThread, hanging, is_done
 from postroad.server.extras import has
 from postroad.server.journaling import JournalKeeper
 from postroad.server.keeping import Keeper
@@ -65,6 +65,11 @@ MOST_SEARCHES = 8
 UPKEEP_SECONDS = 10.0
 # Old files are looked for this often: it reads all of the manifest.
 EXPIRE_SECONDS = 300.0
+# Whoever asks about a message waits for the disk no longer, and is told what is in memory: reading takes milliseconds,
+# waiting its turn behind the writing of a large part of the record some seconds.
+READ_SECONDS = 20.0
+
+Read = TypeVar("Read")
 
 
 class Tracking:
@@ -212,7 +217,9 @@ class Tracking:
         named = self.recorder.chronicle.named(_subscribers_in(open_now))
         publisher = self.recorder.chronicle.publisher(message.publisher) if message.broker == self._broker else None
         lately = Answer(open_now, publisher, named)
-        return await self._keeper.in_thread(lambda: self._answered(message, lately, now, released_through))
+        gap = Gap(message.time, message.time + 1, hanging(READ_SECONDS))
+        unread = lately._replace(findings=open_now._replace(gaps=(*open_now.gaps, gap)))
+        return await self._read(lambda: self._answered(message, lately, now, released_through), unread)
 
     async def aliased(self, alias: str) -> list[MessageId]:
         """The messages with a foreign id that entered here, or are written on this broker's trail; oldest first.
@@ -236,6 +243,15 @@ class Tracking:
             )
         written = search.result()
         return sorted({*written, *lately}, key=lambda one: (one.time, bytes(one)))
+
+    async def _read(self, work: Callable[[], Read], unread: Read) -> Read:
+        """Read something from the disk; where it does not answer, `unread`."""
+        reading = asyncio.ensure_future(self._keeper.in_thread(work))
+        if await is_done(reading, READ_SECONDS):
+            return reading.result()
+        reading.cancel()
+        log.warning("trail not read", extra={"reason": hanging(READ_SECONDS)})
+        return unread
 
     def _aliased_on_disk(self, alias: str) -> list[MessageId]:
         if not self._root.is_dir():
