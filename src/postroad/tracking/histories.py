@@ -170,7 +170,8 @@ class HistoryRecorder(KeepingRecorder):
         if not self._sealed or waited < self.settings.linger:
             return False
         oldest = min(history.opened for history in self._sealed)
-        return waited >= _BETWEEN_JOBS or now - oldest >= self.settings.interval
+        # Without any linger they go at once, as the paper has it.
+        return not self.settings.linger or waited >= _BETWEEN_JOBS or now - oldest >= self.settings.interval
 
     def _hand_over(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
         histories, self._sealed = self._sealed, []
