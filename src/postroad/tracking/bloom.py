@@ -1,7 +1,8 @@
-"""The recorder `bloom`: a filter of fixed shape per history, its bits set as messages come; the paper's way.
+"""The recorder `bloom`: a filter of fixed shape per history; the paper's way.
 
 Its memory is m / 8 bytes per open history, however little is in it, and what is stored is as large: the shape must fit
-the traffic. In return no hash is kept, and what is open is as small as what is stored.
+the traffic. In return no hash is kept, and what is open is as small as what is stored. Bits are set as messages come,
+or when the filter is stored where messages come as runs.
 """
 
 from __future__ import annotations
@@ -35,8 +36,11 @@ _NOTHING = np.uint64(0)
 
 
 def _segment(history: History, shape: Shape, now: int) -> FilterSegment:
-    words = history.words
-    assert words is not None
+    words = np.zeros((shape.m + 63) // 64, np.uint64) if history.words is None else history.words
+    if history.runs is not None:
+        # Of a copy: the loop may look into the history while a job is made of it.
+        words = words.copy()
+        history.runs.set_bits(words, shape.m, shape.k)
     data = words.astype("<u8", copy=False).tobytes()
     return segment_of(history, shape.n, Made("bloom", shape.m, shape.k, 0, count_ones(words), data), now)
 

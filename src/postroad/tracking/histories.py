@@ -9,6 +9,7 @@ import numpy as np
 
 from postroad.filters import mix64
 from postroad.tracking.history import MAX_SINGLES, NUMBERED, History, HistoryName
+from postroad.tracking.id_runs import LEAST_RUN, is_run
 from postroad.tracking.intake import REPORT, TAKEN
 from postroad.tracking.keeping import KeepingRecorder
 from postroad.tracking.segments import HistoryKind
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["HistoryRecorder"]
 
 _LOW_WORD = 0xFFFFFFFF
+_COUNTER_BITS = 16
 # A job costs several ms of the processor, however little is in it. At full speed, with histories full all the time, a
 # short `linger` would make one of every look; nothing that is younger than `interval` is in such a hurry.
 _BETWEEN_JOBS = 1_000  # ms
@@ -58,6 +60,10 @@ class HistoryRecorder(KeepingRecorder):
         derived = number if not apart and kind in NUMBERED else None
         # On its way a message is delayed; at its entry its id is new.
         tolerance = settings.tolerance + (settings.jitter if kind != HistoryKind.PUBLISHED else 0)
+        if len(rows) >= LEAST_RUN and self._record_run(
+            HistoryName(kind, 0, subject), derived, ids, rows, now, tolerance
+        ):
+            return
         if len(rows) > len(self._late):
             self._late = np.zeros(2 * len(rows), np.int64)
         first, ordered = 0, False
@@ -74,6 +80,36 @@ class HistoryRecorder(KeepingRecorder):
                 rest = rows[first:]
                 rows, first, ordered = rest[np.argsort(ids[rest, 0] & np.uint64(_LOW_WORD), kind="stable")], 0, True
         self._make_room()
+
+    def _record_run(
+        self,
+        about: HistoryName,
+        derived: int | None,
+        ids: NDArray[np.uint64],
+        rows: Rows,
+        now: int,
+        tolerance: int,
+    ) -> bool:
+        """Record ids that follow each other and are all in time; False if they do not or are not."""
+        first, left = rows.item(0), len(rows)
+        head, tail = ids.item(first, 0), ids.item(first, 1)
+        begins, ends = tail >> _COUNTER_BITS, (tail + left - 1) >> _COUNTER_BITS
+        if now - begins > tolerance or ends - now > tolerance or not is_run(ids, rows):
+            return False
+        name = about._replace(origin=head & _LOW_WORD)
+        mixed = 0 if derived is None else int(self._mixed_number(derived))
+        while left:
+            history = self._open.get(name)
+            if history is None:
+                history = self._begin(name, now)
+            count = min(left, self._capacity - history.entries)
+            history.add_run(head, tail, count, mixed)
+            if history.entries >= self._capacity:
+                self._seal(history)
+            tail += count
+            left -= count
+        self._make_room()
+        return True
 
     def accepted(self, batch: Batch, now: int) -> None:
         """The rows entered the network here."""
@@ -151,12 +187,12 @@ class HistoryRecorder(KeepingRecorder):
             self._seal(history)
 
     def _seal_largest(self, enough: int) -> None:
-        """Seal the largest open histories until so many entries are sealed."""
+        """Seal the largest open histories until so much is sealed."""
         sealed = 0
-        for history in sorted(self._open.values(), key=lambda history: -history.entries):
+        for history in sorted(self._open.values(), key=self._weight, reverse=True):
             if sealed >= enough:
                 break
-            sealed += history.entries
+            sealed += self._weight(history)
             self._seal(history)
             self._early_seals += 1
 
@@ -202,6 +238,10 @@ class HistoryRecorder(KeepingRecorder):
     @abstractmethod
     def _capacity(self) -> int:
         """The most entries of a history."""
+
+    def _weight(self, history: History) -> int:
+        """What makes a history large: its entries."""
+        return history.entries
 
     @property
     def _longest_open(self) -> int:

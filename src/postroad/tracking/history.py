@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from postroad.tracking.id_runs import IdRuns
 from postroad.tracking.segments import HistoryKind
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ __all__ = ["MAX_SINGLES", "NUMBERED", "History", "HistoryName"]
 MAX_SINGLES = 65_536
 # An empty range: nothing lies in it, and any time widens it to itself.
 _NEVER_FROM, _NEVER_TO = 1 << 62, -1
+_COUNTER_BITS = 16
 
 # Kinds whose keys are about a neighbour or a subscriber too.
 NUMBERED = frozenset(
@@ -55,6 +57,26 @@ class History:
     late: list[NDArray[np.int64]] = field(default_factory=list)
     late_count: int = 0
     words: NDArray[np.uint64] | None = None
+    runs: IdRuns | None = None
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether its keys are of pairs: the number is not in its name."""
+        return self.name.kind in NUMBERED and not self.name.subject
+
+    @property
+    def hashed(self) -> int:
+        """Entries that are not runs."""
+        return self.entries if self.runs is None else self.entries - self.runs.ids
+
+    def add_run(self, head: int, tail: int, count: int, mixed: int) -> None:
+        """Ids that follow each other, all of them in time."""
+        if self.runs is None:
+            self.runs = IdRuns(self.is_derived)
+        self.runs.add(head, tail, count, mixed)
+        self.entries += count
+        self.time_from = min(self.time_from, tail >> _COUNTER_BITS)
+        self.time_to = max(self.time_to, (tail + count - 1) >> _COUNTER_BITS)
 
     def singles(self) -> NDArray[np.int64]:
         """The times outside the range, once each, ascending."""
@@ -77,4 +99,5 @@ class History:
             list(self.late),
             self.late_count,
             words,
+            None if self.runs is None else self.runs.copy(),
         )

@@ -33,6 +33,14 @@ _MOST_HITS = 1 << 17
 _NOTHING = np.uint64(0)
 
 
+def _keys(history: History, hashed: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """All keys of a history, of which some are hashed already."""
+    if history.runs is None:
+        return hashed
+    keys = history.runs.keys()
+    return np.concatenate([hashed, keys]) if len(hashed) else keys
+
+
 class SealedRecorder(HistoryRecorder):
     """Eight bytes per record while open, near log2(1 / rate) bits when sealed, at any filling."""
 
@@ -65,27 +73,32 @@ class SealedRecorder(HistoryRecorder):
         """Over the budget: seal the largest, half of all that is open; a job takes them at the next occasion."""
         if self._buffer.entries * 8 <= self._shrink_at:
             return
-        live = sum(history.entries for history in self._open.values())
+        live = sum(history.hashed for history in self._open.values())
         if live * 16 > self.settings.budget:
             self._seal_largest(live // 2)
         # Not again until a good part more has come in.
         self._shrink_at = self._buffer.entries * 8 + self.settings.budget // 8
 
+    def _weight(self, history: History) -> int:
+        return history.hashed
+
     def _is_pressed(self, now: int) -> bool:
-        return self._buffer.entries * 8 > self.settings.budget
+        # A job hashes what waits as runs.
+        in_runs = sum(history.runs.ids for history in self._sealed if history.runs is not None)
+        return (self._buffer.entries + in_runs) * 8 > self.settings.budget
 
     def _hand_over_sealed(self, number: int, histories: list[History], now: int) -> Callable[[], list[Segment]]:
         extract, settings = self._buffer.extract(), self.settings
         self._handed[number] = (extract, histories)
-        live = {history.slot: history.entries for history in self._open.values()}
+        live = {history.slot: history.hashed for history in self._open.values() if history.hashed}
         # Copying what lives costs no more than what is forgotten: each key is copied about once.
         if 2 * sum(live.values()) <= self._buffer.entries:
             self._buffer.keep_only(live)
         self._shrink_at = max(settings.budget, self._buffer.entries * 8)
 
         def make() -> list[Segment]:
-            keys = extract.grouped({history.slot: history.entries for history in histories})
-            return [seal_history(history, keys[history.slot], settings, now) for history in histories]
+            hashed = extract.grouped({history.slot: history.hashed for history in histories})
+            return [seal_history(one, _keys(one, hashed[one.slot]), settings, now) for one in histories]
 
         return make
 
@@ -114,7 +127,11 @@ class SealedRecorder(HistoryRecorder):
         opened = [*self._open.values(), *self._sealed]
         for extract, histories in [(self._buffer.extract(), opened), *self._handed.values()]:
             by_slot = {history.slot: history for history in histories}
-            for slot, key in extract.search(wanted, _MOST_HITS):
+            found = extract.search(wanted, _MOST_HITS)
+            for one in histories:
+                if one.runs is not None:
+                    found += [(one.slot, key) for key in one.runs.keys_of(identity.head, identity.tail)]
+            for slot, key in found:
                 history = by_slot.get(slot)
                 if history is None or history.name.origin != identity.broker:
                     continue

@@ -1,0 +1,121 @@
+"""Ids that follow each other, as a busy publisher's do, kept in a history as their first and how many there are.
+
+On the loop that is a step for a batch, not for a message; hashing waits for the thread that makes filters.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.filters import hash_ids, mix64
+from postroad.filters.bloom import add_words
+from postroad.filters.hashing import id_word, mix_word
+from postroad.kernels import Int, Truth, device, kernel
+from postroad.tracking.intake import PIECE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from postroad.tracking.contract import Rows
+
+    Words = NDArray[np.uint64]
+
+__all__ = ["LEAST_RUN", "IdRuns", "is_run"]
+
+# A shorter one is hashed at once for less than it costs to keep.
+LEAST_RUN = 16
+_FIELDS = 4  # head, first tail, how many, mixed number
+
+
+@kernel("boolean(uint64[:, ::1], int32[::1])", "boolean(uint64[:, ::1], int64[::1])", allocates=False)
+def is_run(ids: Words, rows: Rows) -> Truth:
+    """Whether the id of each row is the next of the one before."""
+    head, tail = ids[rows[0], 0], ids[rows[0], 1]
+    apart = np.uint64(0)
+    for row in range(len(rows)):
+        apart |= (ids[rows[row], 0] ^ head) | (ids[rows[row], 1] ^ (tail + np.uint64(row)))
+    return apart == np.uint64(0)
+
+
+@device
+def _hash(head: Int, tail: Int, count: Int, derived: Truth, mixed: Int, keys: Words, out: Int) -> None:
+    """Put the keys of a run into `keys` from `out` on."""
+    for step in range(count):
+        keys[out + step] = id_word(head, tail + np.uint64(step))
+    if derived:
+        for at in range(out, out + count):
+            keys[at] = mix_word(keys[at] ^ mixed)
+
+
+@kernel("void(uint64[:, ::1], boolean, uint64[::1])", allocates=False)
+def _keys(runs: Words, derived: Truth, out: Words) -> None:
+    at = np.int64(0)
+    for run in range(len(runs)):
+        count = np.int64(runs[run, 2])
+        _hash(runs[run, 0], runs[run, 1], count, derived, runs[run, 3], out, at)
+        at += count
+
+
+@kernel("void(uint64[:, ::1], boolean, uint64[::1], uint64, int64, uint64[::1])", allocates=False)
+def _bits(runs: Words, derived: Truth, words: Words, m: Int, k: Int, scratch: Words) -> None:
+    for run in range(len(runs)):
+        tail, left = runs[run, 1], np.int64(runs[run, 2])
+        while left > 0:
+            count = min(left, np.int64(PIECE))
+            _hash(runs[run, 0], tail, count, derived, runs[run, 3], scratch, np.int64(0))
+            add_words(words, m, k, scratch, count)
+            tail += np.uint64(count)
+            left -= count
+
+
+class IdRuns:
+    """The runs of one history.
+
+    Args:
+        derived: whether its keys are of pairs, (id, number); else they are of ids alone.
+    """
+
+    __slots__ = ("_derived", "_fields", "ids")
+
+    def __init__(self, derived: bool) -> None:
+        self._derived = derived
+        self._fields = array("Q")
+        self.ids = 0
+
+    def add(self, head: int, tail: int, count: int, mixed: int) -> None:
+        """So many ids from one on; `mixed` is of the number in their keys."""
+        self._fields.extend((head, tail, count, mixed))
+        self.ids += count
+
+    def copy(self) -> IdRuns:
+        """As they are now."""
+        copied = IdRuns(self._derived)
+        copied._fields, copied.ids = self._fields[:], self.ids
+        return copied
+
+    def keys(self) -> Words:
+        """The keys of all ids."""
+        out = np.empty(self.ids, np.uint64)
+        _keys(self._table(), self._derived, out)
+        return out
+
+    def set_bits(self, words: Words, m: int, k: int) -> None:
+        """Add the keys of all ids to a Bloom filter."""
+        _bits(self._table(), self._derived, words, m, k, np.empty(PIECE, np.uint64))
+
+    def keys_of(self, head: int, tail: int) -> Iterator[int]:
+        """The keys that one id has here."""
+        word = int(hash_ids(np.array([[head, tail]], np.uint64))[0])
+        runs = self._table()
+        inside = (runs[:, 0] == np.uint64(head)) & (np.uint64(tail) - runs[:, 1] < runs[:, 2])
+        for mixed in runs[inside, 3].tolist():
+            yield mix64(word ^ mixed) if self._derived else word
+
+    def _table(self) -> Words:
+        # A copy: an array that lends its memory could not grow.
+        return np.array(self._fields, np.uint64).reshape(-1, _FIELDS)
