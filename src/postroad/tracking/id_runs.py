@@ -92,6 +92,11 @@ class IdRuns:
         self._fields.extend((head, tail, count, mixed))
         self.ids += count
 
+    @property
+    def bytes(self) -> int:
+        """Memory it holds."""
+        return 8 * len(self._fields)
+
     def copy(self) -> IdRuns:
         """As they are now."""
         copied = IdRuns(self._derived)

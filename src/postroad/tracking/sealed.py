@@ -109,7 +109,9 @@ class SealedRecorder(HistoryRecorder):
 
     def _holdings(self) -> tuple[int, int, int, int, int]:
         entries = sum(history.entries for history in self._open.values())
-        held = self._buffer.bytes + total(extract for extract, _ in self._handed.values())
+        handed = [history for _, histories in self._handed.values() for history in histories]
+        runs = sum(one.runs.bytes for one in [*self._open.values(), *self._sealed, *handed] if one.runs is not None)
+        held = self._buffer.bytes + total(extract for extract, _ in self._handed.values()) + runs
         return len(self._open), entries, held, self._singles, self._early_seals
 
     def _evidence(
