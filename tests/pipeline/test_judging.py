@@ -13,6 +13,7 @@ from postroad.lab.trails import read_truth
 from postroad.messages import MessageId
 from postroad.pipeline import judging
 from postroad.pipeline.context import Context, read_context
+from postroad.pipeline.ids import id_texts
 from postroad.pipeline.judging import Judge, judged
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
@@ -147,3 +148,16 @@ def test_who_a_crashed_run_left_behind_is_not_asked_about(tmp_path: Path) -> Non
 
 def attached(number: int, at: int) -> Attachments:
     return Attachments(np.array([number]), np.array([at]), np.ones(1, np.int32), ["p"], ["t"], [""])
+
+
+def test_texts_of_many_ids_are_those_of_each() -> None:
+    ids = [
+        MessageId(publisher, broker, time, counter)
+        for publisher in (1, 2**32 - 1)
+        for broker in (1, 0x89ABCDEF)
+        for time in (0, 2**48 - 1, 1_700_000_000_000)
+        for counter in (0, 0x7FFF, 0xFFFF)
+    ]
+    numbers = np.array([(one.broker, one.time, one.publisher, one.counter) for one in ids], np.int64)
+    assert id_texts(*numbers.T).to_pylist() == [str(one) for one in ids]
+    assert id_texts(*numbers[:0].T).to_pylist() == []

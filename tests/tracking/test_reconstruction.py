@@ -11,6 +11,7 @@ from postroad.messages import MessageId
 from postroad.topology import Graph, ring, waxman
 from postroad.tracking import Drop, Gap, Journey, Reconstruction, Verdict
 from postroad.tracking.reasons import HELD, SENT_ON
+from postroad.tracking.surroundings import Surroundings
 from tests.tracking.worlds import TIME, Truth, World
 
 Exploration = st.sampled_from(["next-hops", "neighbours"])
@@ -210,3 +211,21 @@ def test_acknowledged_means_by_every_subscriber_that_got_it() -> None:
     assert reconstructed(world, truth).verdict is Verdict.DELIVERED
     world.acknowledged = {(1, 10), (1, 11)}
     assert reconstructed(world, truth).verdict is Verdict.ACKNOWLEDGED
+
+
+def test_links_that_others_recorded_are_not_looked_at_where_every_record_is_whole() -> None:
+    """To read the links of all brokers takes as long as all the rest of a trace."""
+    looked: list[int] = []
+
+    def links(broker: int) -> set[int]:
+        looked.append(broker)
+        return set()
+
+    world, truth = World(line(3), Random(1)), along(1, 2, 3, deliveries={(3, 5)})
+    for silent in (frozenset[int](), frozenset({2})):
+        work = Reconstruction(truth.id, "next-hops", Surroundings([1, 2, 3], links))
+        while asked := work.to_ask():
+            for broker in asked:
+                work.tell(broker, None if broker in silent else world.findings(broker, truth))
+        work.journey()
+        assert bool(looked) == bool(silent)

@@ -118,5 +118,9 @@ def of_asked(rows: DataFrame, ids: DataFrame) -> DataFrame:
 
 
 def together(evidence: DataFrame, partitions: int) -> DataFrame:
-    """All rows of an id in one place and in a row, the questions first."""
-    return evidence.repartition(partitions, *ID).sortWithinPartitions(*ID, "source", "broker")
+    """All rows of an id in one place and in a row, the questions first.
+
+    By time first: Spark compares the first column by itself, the others only where that is equal.
+    """
+    order = ("time", *(name for name in ID if name != "time"), "source", "broker")
+    return evidence.repartition(partitions, *ID).sortWithinPartitions(*order)

@@ -124,7 +124,8 @@ class Reconstruction:
     ) -> None:
         self.id = id
         self._exploration = exploration
-        self._topology = topology or {}
+        # Not by its truth: to know whether it is empty, one that is read when needed would have to be read.
+        self._topology = {} if topology is None else topology
         self._answers: dict[int, Findings | None] = {}
         self._wanted: list[int] = [id.broker]
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from postroad.pipeline.context import read_context
 from postroad.pipeline.evidence import (
     ASKED,
@@ -24,7 +27,7 @@ from postroad.pipeline.evidence import (
     of_asked,
     together,
 )
-from postroad.pipeline.ids import id_text, read_asked, with_aliases
+from postroad.pipeline.ids import id_text, id_texts, read_asked, with_aliases
 from postroad.pipeline.judging import VERDICT_SCHEMA, Judge
 from postroad.pipeline.searching import BROADCAST_IDS, Bins, filter_hits, of_asked_by_bins
 from postroad.pipeline.tables import ID, table
@@ -53,6 +56,7 @@ _EXACT: dict[str, tuple[int, dict[str, str]]] = {
 }
 # Spark decodes 4,096 rows at a time, which of filters of a megabyte is more than an executor has.
 MAX_BATCH_ROWS, MIN_BATCH_ROWS, BATCH_BYTES = 4_096, 16, 16 << 20
+_ID_FIELD = pa.field("id", pa.string())
 _RECORDS_OF_MESSAGES = (*_EXACT, "filters")
 
 
@@ -131,17 +135,22 @@ def _read_in_portions(spark: SparkSession, files: list[Source]) -> None:
 
 def judge(evidence: DataFrame, context: Context) -> DataFrame:
     """The verdicts, with the id as text."""
-    from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
     judge_batches = Judge(context)
 
     def run(batches: Iterable[Any]) -> Iterator[Any]:
-        return judge_batches(batches)
+        return map(_with_text, judge_batches(batches))
 
-    found = evidence.mapInArrow(run, from_arrow_schema(VERDICT_SCHEMA))
-    # Who asks by numbers gets the text of the id back.
-    return found.withColumn("id", id_text()).withColumn("asked", f.coalesce("asked", "id"))
+    return evidence.mapInArrow(run, from_arrow_schema(VERDICT_SCHEMA.append(_ID_FIELD)))
+
+
+def _with_text(verdicts: Any) -> Any:
+    """Verdicts with the id as text; who asks by numbers gets that back as what was asked."""
+    text = id_texts(*(verdicts.column(name).to_numpy() for name in ID))
+    place = verdicts.schema.get_field_index("asked")
+    asked = pc.coalesce(verdicts.column(place), text)
+    return verdicts.set_column(place, verdicts.schema.field(place), asked).append_column(_ID_FIELD, text)
 
 
 def _without_answer(ids: DataFrame, why: str) -> DataFrame:
