@@ -73,7 +73,9 @@ def _batches(count: int, size: int) -> list[Batch]:
         ids = np.empty((size, 2), np.uint64)
         ids[:, 0] = PUBLISHER << 32 | BROKER
         ids[:, 1] = ((START + number) << 16) + np.arange(size)
-        found.append(Batch(blank.buffer, blank.spans[none], ids, blank.envelopes[none]))
+        batch = Batch(blank.buffer, blank.spans[none], ids, blank.envelopes[none])
+        batch.run = ids.item(0, 0), ids.item(0, 1)  # as the broker that gives the ids
+        found.append(batch)
     return found
 
 

@@ -313,7 +313,8 @@ class Broker:
             number = self._numbers.take()
             source.publisher = IdGenerator(number, self.number)
             self.recorder.publishes(number, source.principal, now)
-        batch.ids[:] = source.publisher.take(now, len(batch))
+        if len(batch):
+            batch.run = source.publisher.give(batch.ids, now)
 
     # --- flow --------------------------------------------------------------------------------------------------------
 

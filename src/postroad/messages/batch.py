@@ -62,15 +62,18 @@ class Batch:
         spans: int32[n, 10]; topic, typed attributes, header lines, body and metadata, as (start, end) pairs.
         ids: uint64[n, 2]; (publisher << 32 | broker, time << 16 | counter): the big-endian halves of the id.
         envelopes: int64[n, 5]; source broker, hop limit, flags, priority, expiry (Unix ms, 0 = never).
+        run: head and tail of the first id, told by who gave the ids where each is the next of the one before; None
+            says nothing. Who keeps a record need not look at each id then.
     """
 
-    __slots__ = ("buffer", "envelopes", "ids", "spans")
+    __slots__ = ("buffer", "envelopes", "ids", "run", "spans")
 
     def __init__(self, buffer: Bytes, spans: Spans, ids: Ids, envelopes: Envelopes) -> None:
         self.buffer = buffer
         self.spans = spans
         self.ids = ids
         self.envelopes = envelopes
+        self.run: tuple[int, int] | None = None
 
     @classmethod
     def build(cls, rows: Iterable[Draft | tuple[Any, ...]]) -> Batch:

@@ -155,8 +155,14 @@ class IdGenerator:
             raise MessageError(f"cannot take {count} ids; ask for 0 or more")
         ids = np.empty((count, 2), dtype=np.uint64)
         if count:
-            put_ids(ids, self._head, self._advance(now, count))
+            self.give(ids, now)
         return ids
+
+    def give(self, ids: Ids, now: int) -> tuple[int, int]:
+        """Write the next ids into all rows, of which there are some; head and tail of the first. They are a run."""
+        head, first = self._head, self._advance(now, len(ids))
+        put_ids(ids, head, first)
+        return head, first
 
     def observe(self, last: MessageId) -> None:
         """Never give out `last` or an id before it: what a restart has read from its record of the past."""

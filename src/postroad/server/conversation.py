@@ -234,7 +234,9 @@ class Conversation:
         try:
             if session.assigning is not None:
                 self._publish_identified(part, found.receipts[first:last], found.message_ids[first:last])
-            elif self._accept(part, found.message_ids[first:last]) and found.asks_receipts:
+                return
+            named = found.message_ids[first:last] if found.has_message_ids else None
+            if self._accept(part, named) and found.asks_receipts:
                 self._receipts.messages(part, found.receipts[first:last], self.version)
         except (BrokerError, NumbersExhaustedError, ReservationError) as error:
             # No defect: without a number of its own on disk, a publisher's ids could be another one's.
@@ -279,14 +281,14 @@ class Conversation:
             headers = {SERVER_TIME_HEADER: str(now), MESSAGE_ID_HEADER: str(skewed)}
             self._send(stomp.receipt_frame(CLOCK_RECEIPT.encode(), self.version, headers))
 
-    def _accept(self, batch: Batch, message_ids: Columns) -> bool:
+    def _accept(self, batch: Batch, message_ids: Columns | None) -> bool:
         session = self._session
         assert session is not None
         station = self._station
         began = station.sampler.begin() if station.sampler is not None else 0
         now = station.clock()
         outbox = station.core.receive(batch, session, now)
-        if station.tracking is not None:
+        if message_ids is not None and station.tracking is not None:
             # The broker gave the ids: what the sender calls its messages are other names of them.
             station.core.note_aliases(batch, stomp.foreign_ids(batch, message_ids, self.version), now)
         station.carry_out(outbox)

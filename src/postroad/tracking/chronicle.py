@@ -197,7 +197,10 @@ class Chronicle:
 
     def delayed(self, batch: Batch, rows: Rows, now: int) -> None:
         """Count the latencies of rows that were handed to a socket."""
-        self._sketch.add(batch.ids, rows, now)
+        if batch.run is not None and len(rows) == len(batch.ids):
+            self._sketch.add_run(batch.run[1], len(rows), now)
+        else:
+            self._sketch.add(batch.ids, rows, now)
 
     def close(self, job: int, now: int) -> Chapter:
         """Hand the open chapter over to a job, and begin the next."""

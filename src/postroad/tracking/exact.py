@@ -69,23 +69,23 @@ class ExactRecorder:
 
     def accepted(self, batch: Batch, now: int) -> None:
         """The rows entered the network here."""
-        self._book.take(batch.ids, HERE)
+        self._book.take(batch.ids, HERE, batch.run)
 
     def arrived(self, batch: Batch, link: int, now: int) -> None:
         """The rows came from a neighbour."""
-        self._book.take(batch.ids, link)
+        self._book.take(batch.ids, link, batch.run)
 
     def relayed(self, batch: Batch, rows: Rows, link: int, now: int) -> None:
         """The rows were handed to a link."""
-        self._book.enter(batch.ids, rows, RELAYED, link)
+        self._book.enter(batch.ids, rows, RELAYED, link, batch.run)
 
     def queued(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
         """The rows wait for a subscription."""
-        self._book.enter(batch.ids, rows, QUEUED, subscription)
+        self._book.enter(batch.ids, rows, QUEUED, subscription, batch.run)
 
     def delivered(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
         """The rows were handed to the socket of a subscription."""
-        self._book.enter(batch.ids, rows, DELIVERED, subscription)
+        self._book.enter(batch.ids, rows, DELIVERED, subscription, batch.run)
         self.chronicle.delayed(batch, rows, now)
 
     def acknowledged(self, head: int, tail: int, subscription: int, positive: bool, now: int) -> None:

@@ -8,6 +8,8 @@ all. Rows are put in order and lists are filled in when the book is sealed.
 from __future__ import annotations
 
 from array import array
+from itertools import islice
+from struct import Struct
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,8 +56,12 @@ _CHUNK_ROWS = 1 << 16  # 1 MiB of ids: few enough chunks, and a book of one mess
 _ROWS_AT_FIRST = 1 << 12
 _LEAST_RUN = 8  # below this a copy is as small
 # A queue gives the rows of a batch out in portions, while other batches come in. Batches in flight are few: what is
-# older than these is still recorded, with the ids copied a second time.
+# older than these is still recorded, with the ids copied a second time. Twice as many are kept before the older half
+# is let go of, all at once.
 _RECENT_BATCHES = 64
+
+# An array takes packed bytes in half the time of numbers one by one.
+_pack_block, _pack_entry, _pack_run = Struct("3q").pack, Struct("5q").pack, Struct("4Q").pack
 
 
 @kernel("boolean(uint64[:, ::1])", allocates=False)
@@ -87,6 +93,11 @@ def _expand(copied: Words, runs: Words, out: Words) -> None:
                 at += 1
 
 
+def _anonymous(ids: Words) -> tuple[int, int, int]:
+    """What stands for a batch that is not known as a run; no run has a size below 0."""
+    return id(ids), 0, -1
+
+
 class Book:
     """Blocks of ids, entries about their rows, and notes about single messages.
 
@@ -112,28 +123,35 @@ class Book:
         self._capacity = _CHUNK_ROWS
         self._rows = np.empty(_ROWS_AT_FIRST, np.int32)
         self._rows_used = 0
-        # Batches by the identity of their ids, which are held so that the identity stays theirs.
-        self._recent: dict[int, tuple[NDArray[np.uint64], int]] = {}
+        # Where the blocks of batches start. A run is known by its first id and its size. Other batches are known by the
+        # identity of their ids, which are held so that it stays theirs; of runs nothing is held, as memory between that
+        # of other messages would keep the next batch from being put where the last one was, in the cache.
+        self._recent: dict[tuple[int, int, int], tuple[NDArray[np.uint64] | None, int]] = {}
 
-    def take(self, ids: NDArray[np.uint64], came_from: int) -> None:
-        """The ids of a batch that came in."""
+    def take(self, ids: NDArray[np.uint64], came_from: int, run: tuple[int, int] | None = None) -> None:
+        """The ids of a batch that came in; with the first, where each is known to be the next of the one before."""
         recent = self._recent
-        if len(recent) >= _RECENT_BATCHES:
-            del recent[next(iter(recent))]
-        key = id(ids)
-        recent.pop(key, None)
-        recent[key] = (ids, self._copy(ids, came_from))
+        if len(recent) >= 2 * _RECENT_BATCHES:
+            recent = self._recent = dict(islice(recent.items(), _RECENT_BATCHES, None))
+        start = self._copy(ids, came_from, run)
+        if run is None:
+            recent[_anonymous(ids)] = (ids, start)
+        else:
+            recent[(*run, len(ids))] = (None, start)
         self.records += len(ids)
 
-    def _copy(self, ids: NDArray[np.uint64], came_from: int) -> int:
+    def _copy(self, ids: NDArray[np.uint64], came_from: int, run: tuple[int, int] | None = None) -> int:
         size = len(ids)
         start = self.count
-        self.count += size
-        self.blocks.extend((start, size, came_from))
+        self.count = start + size
+        self.blocks.frombytes(_pack_block(start, size, came_from))
         # As long as nothing is copied, short runs are kept as such too: a book of runs alone is sealed the short way.
-        if (size >= _LEAST_RUN or not self._copied) and size and _is_run(ids):
-            self._runs.extend((start, size, ids.item(0, 0), ids.item(0, 1)))
-            return start
+        if size >= _LEAST_RUN or (size and not self._copied):
+            if run is None and _is_run(ids):
+                run = ids.item(0, 0), ids.item(0, 1)
+            if run is not None:
+                self._runs.frombytes(_pack_run(start, size, *run))
+                return start
         chunk = self._chunks[-1]
         if self._used + size > len(chunk):
             self._filled.append(self._used)
@@ -155,25 +173,27 @@ class Book:
         """Those that another book can use, once this one is done with."""
         return [chunk for chunk in self._chunks if len(chunk) == _CHUNK_ROWS]
 
-    def enter(self, ids: NDArray[np.uint64], rows: Rows, kind: int, number: int) -> None:
-        """Something happened to rows of a batch."""
+    def enter(
+        self, ids: NDArray[np.uint64], rows: Rows, kind: int, number: int, run: tuple[int, int] | None = None
+    ) -> None:
+        """Something happened to rows of a batch, of which the same is known as when it was taken."""
         size = len(rows)
         if not size:
             return
         self.records += size
-        known = self._recent.get(id(ids))
+        known = self._recent.get(_anonymous(ids) if run is None else (*run, len(ids)))
         if known is None:
             start = self._copy(ids[rows], ADDENDUM)
-            self.entries.extend((kind, number, start, WHOLE, size))
+            self.entries.frombytes(_pack_entry(kind, number, start, WHOLE, size))
         elif size == len(ids):
-            self.entries.extend((kind, number, known[1], WHOLE, size))
+            self.entries.frombytes(_pack_entry(kind, number, known[1], WHOLE, size))
         else:
             first = self._rows_used
             if first + size > len(self._rows):
                 self._grow(first + size)
             self._rows[first : first + size] = rows
             self._rows_used = first + size
-            self.entries.extend((kind, number, known[1], first, size))
+            self.entries.frombytes(_pack_entry(kind, number, known[1], first, size))
 
     def _grow(self, size: int) -> None:
         larger = np.empty(max(size, 2 * len(self._rows)), np.int32)

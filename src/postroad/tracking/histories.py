@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.filters import mix64
-from postroad.tracking.history import MAX_SINGLES, NUMBERED, History, HistoryName
+from postroad.tracking.history import KINDS, MAX_SINGLES, NUMBERED, History, HistoryName
 from postroad.tracking.id_runs import LEAST_RUN, is_run
 from postroad.tracking.intake import REPORT, TAKEN
 from postroad.tracking.keeping import KeepingRecorder
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HistoryRecorder"]
 
+_NOTHING = np.uint64(0)
 _LOW_WORD = 0xFFFFFFFF
 _COUNTER_BITS = 16
 # A job costs several ms of the processor, however little is in it. At full speed, with histories full all the time, a
@@ -52,18 +53,28 @@ class HistoryRecorder(KeepingRecorder):
         self._relays: list[tuple[NDArray[np.uint64], np.uint64]] = []
         self._report = np.zeros(REPORT, np.int64)
         self._late = np.zeros(1024, np.int64)
+        self._ways = {kind: self._way(kind) for kind in KINDS}
 
-    def _record(self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int) -> None:
-        settings = self.settings
-        apart = settings.layout == "paper" and kind in NUMBERED and kind != HistoryKind.FORWARDED_SET
-        subject = number if apart else 0
-        derived = number if not apart and kind in NUMBERED else None
+    def _way(self, kind: int) -> tuple[bool, bool, int]:
+        """Whether each number has a history of its own, else whether keys are of pairs; and what counts as in time."""
+        settings, numbered = self.settings, kind in NUMBERED
+        apart = settings.layout == "paper" and numbered and kind != HistoryKind.FORWARDED_SET
         # On its way a message is delayed; at its entry its id is new.
         tolerance = settings.tolerance + (settings.jitter if kind != HistoryKind.PUBLISHED else 0)
-        if len(rows) >= LEAST_RUN and self._record_run(
-            HistoryName(kind, 0, subject), derived, ids, rows, now, tolerance
-        ):
-            return
+        return apart, numbered and not apart, tolerance
+
+    def _record(
+        self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int, run: tuple[int, int] | None
+    ) -> None:
+        apart, numbered, tolerance = self._ways[kind]
+        subject = number if apart else 0
+        derived = number if numbered else None
+        if len(rows) >= LEAST_RUN:
+            if run is None and is_run(ids, rows):
+                first = rows.item(0)
+                run = ids.item(first, 0), ids.item(first, 1)
+            if run is not None and self._record_run(kind, subject, derived, run, len(rows), now, tolerance):
+                return
         if len(rows) > len(self._late):
             self._late = np.zeros(2 * len(rows), np.int64)
         first, ordered = 0, False
@@ -83,28 +94,28 @@ class HistoryRecorder(KeepingRecorder):
 
     def _record_run(
         self,
-        about: HistoryName,
+        kind: int,
+        subject: int,
         derived: int | None,
-        ids: NDArray[np.uint64],
-        rows: Rows,
+        run: tuple[int, int],
+        left: int,
         now: int,
         tolerance: int,
     ) -> bool:
-        """Record ids that follow each other and are all in time; False if they do not or are not."""
-        first, left = rows.item(0), len(rows)
-        head, tail = ids.item(first, 0), ids.item(first, 1)
-        begins, ends = tail >> _COUNTER_BITS, (tail + left - 1) >> _COUNTER_BITS
-        if now - begins > tolerance or ends - now > tolerance or not is_run(ids, rows):
+        """Record so many ids that follow each other, from the first on, if all are in time; whether they are."""
+        head, tail = run
+        if now - (tail >> _COUNTER_BITS) > tolerance or ((tail + left - 1) >> _COUNTER_BITS) - now > tolerance:
             return False
-        name = about._replace(origin=head & _LOW_WORD)
-        mixed = 0 if derived is None else int(self._mixed_number(derived))
+        name = (kind, head & _LOW_WORD, subject)
+        mixed = _NOTHING if derived is None else self._mixed_number(derived)
+        capacity = self._capacity
         while left:
             history = self._open.get(name)
             if history is None:
-                history = self._begin(name, now)
-            count = min(left, self._capacity - history.entries)
+                history = self._begin(HistoryName(*name), now)
+            count = min(left, capacity - history.entries)
             history.add_run(head, tail, count, mixed)
-            if history.entries >= self._capacity:
+            if history.entries >= capacity:
                 self._seal(history)
             tail += count
             left -= count

@@ -13,7 +13,7 @@ from postroad.tracking.segments import HistoryKind
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MAX_SINGLES", "NUMBERED", "History", "HistoryName"]
+__all__ = ["KINDS", "MAX_SINGLES", "NUMBERED", "History", "HistoryName"]
 
 # Single times in one history before it is sealed: half a megabyte. Repeats within a batch count once.
 MAX_SINGLES = 65_536
@@ -33,6 +33,7 @@ NUMBERED = frozenset(
         HistoryKind.QUEUED,
     }
 )
+KINDS = NUMBERED | {HistoryKind.PUBLISHED, HistoryKind.ROUTED}
 
 
 class HistoryName(NamedTuple):
@@ -69,14 +70,17 @@ class History:
         """Entries that are not runs."""
         return self.entries if self.runs is None else self.entries - self.runs.ids
 
-    def add_run(self, head: int, tail: int, count: int, mixed: int) -> None:
-        """Ids that follow each other, all of them in time."""
+    def add_run(self, head: int, tail: int, count: int, mixed: np.uint64) -> None:
+        """Ids that follow each other, all of them in time; `mixed` is of the number in their keys."""
         if self.runs is None:
             self.runs = IdRuns(self.is_derived)
         self.runs.add(head, tail, count, mixed)
         self.entries += count
-        self.time_from = min(self.time_from, tail >> _COUNTER_BITS)
-        self.time_to = max(self.time_to, (tail + count - 1) >> _COUNTER_BITS)
+        begins, ends = tail >> _COUNTER_BITS, (tail + count - 1) >> _COUNTER_BITS
+        if begins < self.time_from:
+            self.time_from = begins
+        if ends > self.time_to:
+            self.time_to = ends
 
     def singles(self) -> NDArray[np.int64]:
         """The times outside the range, once each, ascending."""

@@ -6,6 +6,7 @@ On the loop that is a step for a batch, not for a message; hashing waits for the
 from __future__ import annotations
 
 from array import array
+from struct import Struct
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +31,8 @@ __all__ = ["LEAST_RUN", "IdRuns", "is_run"]
 # A shorter one is hashed at once for less than it costs to keep.
 LEAST_RUN = 16
 _FIELDS = 4  # head, first tail, how many, mixed number
+# An array takes packed bytes in half the time of numbers one by one.
+_pack = Struct(f"{_FIELDS}Q").pack
 
 
 @kernel("boolean(uint64[:, ::1], int32[::1])", "boolean(uint64[:, ::1], int64[::1])", allocates=False)
@@ -87,9 +90,9 @@ class IdRuns:
         self._fields = array("Q")
         self.ids = 0
 
-    def add(self, head: int, tail: int, count: int, mixed: int) -> None:
+    def add(self, head: int, tail: int, count: int, mixed: np.uint64) -> None:
         """So many ids from one on; `mixed` is of the number in their keys."""
-        self._fields.extend((head, tail, count, mixed))
+        self._fields.frombytes(_pack(head, tail, count, mixed))
         self.ids += count
 
     @property

@@ -30,6 +30,11 @@ _ACKNOWLEDGEMENTS = 512
 _CHRONICLE_SHARE = 4
 
 
+def _run_of(batch: Batch, rows: Rows) -> tuple[int, int] | None:
+    """The first id of rows that are known to be a run: all of one."""
+    return batch.run if len(rows) == len(batch.ids) else None
+
+
 class KeepingRecorder(ABC):
     """Turns what the broker reports into (kind, number, ids), and what is ready into jobs."""
 
@@ -57,25 +62,25 @@ class KeepingRecorder(ABC):
 
     def accepted(self, batch: Batch, now: int) -> None:
         """The rows entered the network here."""
-        self._note(HistoryKind.PUBLISHED, 0, batch.ids, self._rows(len(batch)), now)
+        self._note(HistoryKind.PUBLISHED, 0, batch.ids, self._rows(len(batch)), now, batch.run)
 
     def arrived(self, batch: Batch, link: int, now: int) -> None:
         """The rows came from a neighbour."""
         rows = self._rows(len(batch))
-        self._note(HistoryKind.ROUTED, 0, batch.ids, rows, now)
-        self._note(HistoryKind.ARRIVED, link, batch.ids, rows, now)
+        self._note(HistoryKind.ROUTED, 0, batch.ids, rows, now, batch.run)
+        self._note(HistoryKind.ARRIVED, link, batch.ids, rows, now, batch.run)
 
     def relayed(self, batch: Batch, rows: Rows, link: int, now: int) -> None:
         """The rows were handed to a link."""
-        self._note(HistoryKind.FORWARDED, link, batch.ids, rows, now)
+        self._note(HistoryKind.FORWARDED, link, batch.ids, rows, now, _run_of(batch, rows))
 
     def queued(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
         """The rows wait for a subscription."""
-        self._note(HistoryKind.QUEUED, subscription, batch.ids, rows, now)
+        self._note(HistoryKind.QUEUED, subscription, batch.ids, rows, now, _run_of(batch, rows))
 
     def delivered(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
         """The rows were handed to the socket of a subscription."""
-        self._note(HistoryKind.DELIVERED, subscription, batch.ids, rows, now)
+        self._note(HistoryKind.DELIVERED, subscription, batch.ids, rows, now, _run_of(batch, rows))
         self.chronicle.delayed(batch, rows, now)
 
     def acknowledged(self, head: int, tail: int, subscription: int, positive: bool, now: int) -> None:
@@ -101,10 +106,12 @@ class KeepingRecorder(ABC):
             self._every = np.arange(2 * count)
         return self._every[:count]
 
-    def _note(self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int) -> None:
+    def _note(
+        self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int, run: tuple[int, int] | None = None
+    ) -> None:
         self._recorded += len(rows)
         if len(rows):
-            self._record(kind, number, ids, rows, now)
+            self._record(kind, number, ids, rows, now, run)
 
     def due(self, now: int, force: bool = False) -> list[Job]:
         """What is ready to be stored: at least one job each `interval`, so that what is covered moves on in silence."""
@@ -148,8 +155,10 @@ class KeepingRecorder(ABC):
         """What is known of an id from what is not released."""
 
     @abstractmethod
-    def _record(self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int) -> None:
-        """Keep that this happened to the rows; there is at least one."""
+    def _record(
+        self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int, run: tuple[int, int] | None
+    ) -> None:
+        """Keep that this happened to the rows; there is at least one. `run` is the first id of those known as a run."""
 
     @abstractmethod
     def _ready(self, now: int, force: bool) -> bool:

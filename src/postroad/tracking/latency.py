@@ -6,6 +6,7 @@ its broker, so a latency across brokers contains their skew; what comes out nega
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ __all__ = ["LATENCY_BUCKETS", "LATENCY_GROWTH", "LatencySketch", "bucket_limits"
 LATENCY_GROWTH = 1.1
 # 1.1 ** 255 ms is about a year: anything slower counts as that.
 LATENCY_BUCKETS = 256
+_COUNTER_BITS = 16
 
 
 def bucket_limits() -> NDArray[np.int64]:
@@ -57,13 +59,27 @@ class LatencySketch:
 
     def __init__(self) -> None:
         self._limits = bucket_limits()
+        self._limit_list = self._limits.tolist()
         self._counts = np.zeros(LATENCY_BUCKETS, np.int64)
+        # The same for runs: a list is quicker where one number changes.
+        self._run_counts = [0] * LATENCY_BUCKETS
 
     def add(self, ids: NDArray[np.uint64], rows: Rows, now: int) -> None:
         """Count rows of a batch that were handed to a socket now."""
         _count(ids, rows, now, self._limits, self._counts)
 
+    def add_run(self, tail: int, count: int, now: int) -> None:
+        """The same for so many ids that follow each other, by the tail of the first."""
+        while count > 0:
+            time = tail >> _COUNTER_BITS
+            # Those that bear the same time.
+            alike = min(count, ((time + 1) << _COUNTER_BITS) - tail)
+            self._run_counts[min(bisect_left(self._limit_list, now - time), LATENCY_BUCKETS - 1)] += alike
+            tail += alike
+            count -= alike
+
     def take(self) -> NDArray[np.int64]:
         """The counts by bucket; they begin again at zero."""
-        counts, self._counts = self._counts, np.zeros(LATENCY_BUCKETS, np.int64)
+        counts = self._counts + np.array(self._run_counts, np.int64)
+        self._counts, self._run_counts = np.zeros(LATENCY_BUCKETS, np.int64), [0] * LATENCY_BUCKETS
         return counts

@@ -75,10 +75,12 @@ SETTINGS = 7
 #   NEEDED      how many bytes from AT on make a further scan worthwhile
 #   AWAITED     the byte that makes it so earlier, or NOTHING
 #   RECEIPTS    the rows that ask for a receipt
+#   NAMED       the rows that bear a message-id
 #   LAST        where in the data the destination of the last row stands
 #   LAST_END    its end; 0 when there is none, or it must not be used
-AT, FILLED, ROWS, CONTROLS, LINE_ENDS, FAULT, START, REACHED, NEEDED, AWAITED, RECEIPTS, LAST, LAST_END = range(13)
-STATE = 13
+AT, FILLED, ROWS, CONTROLS, LINE_ENDS, FAULT, START, REACHED, NEEDED, AWAITED, RECEIPTS = range(11)
+NAMED, LAST, LAST_END = range(11, 14)
+STATE = 14
 NOTHING = -1
 
 # Slots of the frame being read. From `FOUND` on: (start, end) of the value of each own header, -1 without.

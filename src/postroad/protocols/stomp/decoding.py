@@ -68,15 +68,23 @@ class Received:
         events: what else there was, in order; each says how many rows came before it.
         line_ends: line ends between frames; each is a heart-beat.
         asks_receipts: whether any row may ask for a receipt; if not, there is no need to look.
+        has_message_ids: the same for `message-id` headers.
     """
 
-    __slots__ = ("asks_receipts", "batch", "events", "line_ends", "message_ids", "receipts")
+    __slots__ = ("asks_receipts", "batch", "events", "has_message_ids", "line_ends", "message_ids", "receipts")
 
     def __init__(
-        self, batch: Batch | None, extras: Columns, events: list[Event], line_ends: int, asks_receipts: bool = False
+        self,
+        batch: Batch | None,
+        extras: Columns,
+        events: list[Event],
+        line_ends: int,
+        asks_receipts: bool = False,
+        has_message_ids: bool = False,
     ) -> None:
         self.batch = batch
         self.asks_receipts = asks_receipts
+        self.has_message_ids = has_message_ids
         self.receipts = extras[:, c.RECEIPT : c.RECEIPT + 2]
         self.message_ids = extras[:, c.MESSAGE_ID : c.MESSAGE_ID + 2]
         self.events = events
@@ -217,11 +225,12 @@ class StompDecoder:
                 rows = self._scan_through(array, rows, size, events)
         else:
             rows = self._scan_through(array, rows, size, events)
-        at, filled, count, _, line_ends, _, _, _, needed, awaited, receipts, _, _ = state.tolist()
+        at, filled, count, _, line_ends, _, _, _, needed, awaited, receipts, named, _, _ = state.tolist()
         if self.state is not State.CLOSED and at < len(array):
             self._rest = bytearray(array[at:])
             self._needed, self._awaited = needed, awaited
-        return Received(rows.batch(count, filled), _cut(rows.extras, count), events, line_ends, receipts > 0)
+        extras = _cut(rows.extras, count)
+        return Received(rows.batch(count, filled), extras, events, line_ends, receipts > 0, named > 0)
 
     def _scan_through(self, array: Bytes, rows: _Rows, size: int, events: list[Event]) -> _Rows:
         """Scan an array to its end or to a fault; the rows, which are others from CONNECT on.

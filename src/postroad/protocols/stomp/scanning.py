@@ -352,6 +352,7 @@ def _put_row(
     state[c.FILLED] = at
     state[c.ROWS] = row + 1
     state[c.RECEIPTS] += extras[row, c.RECEIPT] >= 0
+    state[c.NAMED] += extras[row, c.MESSAGE_ID] >= 0
     return faults.FINE
 
 
@@ -408,10 +409,10 @@ def scan(
             is_row = _is_row(frame, settings)
             # A SEND in a transaction is checked like any other, so that nothing can go wrong when it is committed.
             if frame[c.F_COMMAND] == c.SEND and settings[c.TAKES_SENDS] != 0:
-                rows, filled, receipts = state[c.ROWS], state[c.FILLED], state[c.RECEIPTS]
+                rows, filled, receipts, named = state[c.ROWS], state[c.FILLED], state[c.RECEIPTS], state[c.NAMED]
                 fault = _put_row(data, frame, settings[c.MODE], state, out, spans, envelopes, extras)
                 if not is_row:
-                    state[c.ROWS], state[c.FILLED], state[c.RECEIPTS] = rows, filled, receipts
+                    state[c.ROWS], state[c.FILLED], state[c.RECEIPTS], state[c.NAMED] = rows, filled, receipts, named
                     state[c.LAST], state[c.LAST_END] = 0, 0
             if fault == faults.FINE and not is_row:
                 _put_control(frame, at, state, controls)
