@@ -47,7 +47,7 @@ def segment(method: str, keys: np.ndarray, since: int, singles: list[int], keep:
         return FilterSegment(*common, SHAPE.n, "bloom", SHAPE.m, SHAPE.k, 0, bloom.ones, bytes(bloom))
     made = RibbonFilter.build(keys, 1e-4)
     own = keys if keep else None
-    return FilterSegment(*common, len(keys), "ribbon", made.bits, made.columns, made.seed, 0, bytes(made), own)
+    return FilterSegment(*common, len(keys), "ribbon", made.bits, made.columns, 0, 0, bytes(made), own)
 
 
 @given(

@@ -1,12 +1,16 @@
 """Ribbon filters: static filters near the limit of log2(1 / rate) bits per key.
 
 After Dillinger and Walzer, "Ribbon filter: practically smaller than Bloom and Xor" (2021). Every key gives one linear
-equation over bits: the exclusive or of the solution's rows, picked by 128 random coefficients from a random start on,
+equation over bits: the exclusive or of the solution's rows, picked by 64 random coefficients from a random start on,
 equals the key's fingerprint. The equations are solved once, when all keys are known; a key is in the filter when its
 equation holds. Other keys fit by chance, once in 2^columns. Duplicates are harmless: their equations agree.
 
 Whole columns would waste up to a bit per key, so the upper blocks have one column more than the lower ones, as many as
 bring the average error rate to what was asked for.
+
+The more keys, the more rows must be to spare. So a large filter consists of *parts*, each solved by itself: as small as
+one of few keys, and solved within the cache of a processor. Twice the coefficients would need half the spare rows, a
+fortieth less in all, for nearly twice the time (docs/decisions/0011-narrow-ribbons-in-parts.md).
 """
 
 from __future__ import annotations
@@ -18,9 +22,19 @@ import numpy as np
 
 from postroad.errors import LimitError
 from postroad.filters.errors import FilterError
-from postroad.filters.hashing import mix64, mix_word
+from postroad.filters.hashing import mix_word
 from postroad.filters.sizing import limit_bits
-from postroad.filters.solving import WIDTH, eliminated, equation, mixed_keys, solved
+from postroad.filters.solving import (
+    BLOCKS,
+    PART_FIELDS,
+    SEED,
+    SHORT,
+    WIDTH,
+    dealt_keys,
+    equation,
+    part_of,
+    solved_parts,
+)
 from postroad.kernels import Int, Truth, count_bits, device, kernel
 
 if TYPE_CHECKING:
@@ -28,99 +42,76 @@ if TYPE_CHECKING:
 
     Words = NDArray[np.uint64]
     Keys = NDArray[np.uint64]
+    Parts = NDArray[np.uint32]
 
 __all__ = ["MAX_RIBBON_COLUMNS", "MAX_RIBBON_KEYS", "WIDTH", "RibbonFilter", "ribbon_bits"]
 
 MAX_RIBBON_COLUMNS = 32  # the fingerprint is half a word
-MAX_RIBBON_KEYS = 1 << 24  # half a gigabyte while it is solved; larger histories are cut before
+MAX_RIBBON_KEYS = 1 << 24  # a quarter of a gigabyte while it is solved; larger histories are cut before
 _HEADER = np.dtype("<u4")
-_HEADER_WORDS = 2
+
+# Keys in a part: its rows, 12 bytes each, are well within the second cache, and little is wasted at its end.
+_PART_KEYS = 1 << 13
 
 # Rows beyond the keys: around this share the chance that all equations can be solved rises steeply from none to nearly
-# all, and the share grows with the logarithm of the number of keys. Measured from 2,500 to 1,000,000 keys: nine of ten
+# all, and the share grows with the logarithm of the number of keys. Measured from 4,000 to 130,000 keys: nine of ten
 # first attempts succeed, and what an attempt costs no longer falls with more rows.
-_SPARE_AT_ONE, _SPARE_PER_DOUBLING, _LEAST_SPARE = -0.03, 0.004, 0.005
-_ATTEMPTS_PER_SIZE = 2  # seeds that are tried before rows are added
-_GROWTH = 200  # one part of so many, or a block at least
-_MAX_ATTEMPTS = 300
+_SPARE_AT_ONE, _SPARE_PER_DOUBLING, _LEAST_SPARE = -0.031, 0.00625, 0.005
 
-_ZERO, _ONE = np.uint64(0), np.uint64(1)
-_WORD, _SHIFT = np.uint64(64), np.uint64(7)
-_INSIDE = np.uint64(WIDTH - 1)
+_ZERO, _ONE, _WORD = np.uint64(0), np.uint64(1), np.uint64(64)
+_SHIFT, _INSIDE = np.uint64(6), np.uint64(WIDTH - 1)
 
 
 @device
-def _left(low: Int, high: Int, by: Int) -> tuple[Int, Int]:
-    """128 bits shifted left by 0 to 127."""
-    if by >= _WORD:
-        return _ZERO, low << (by - _WORD)
-    if by == _ZERO:
-        return low, high
-    return low << by, (high << by) | (low >> (_WORD - by))
-
-
-@device
-def _right(low: Int, high: Int, by: Int) -> tuple[Int, Int]:
-    """128 bits shifted right by 0 to 127."""
-    if by >= _WORD:
-        return high >> (by - _WORD), _ZERO
-    if by == _ZERO:
-        return low, high
-    return (low >> by) | (high << (_WORD - by)), high >> by
-
-
-@device
-def _holds(words: Words, columns: Int, short: Int, seed: Int, starts: Int, key: Int) -> Truth:
-    start, low, high, own = equation(mix_word(key ^ seed), starts)
+def _holds(words: Words, at: Int, columns: Int, blocks: Int, short: Int, seed: Int, key: Int) -> Truth:
+    """Whether the equation of a key holds in a part whose words begin at a place."""
+    start, low, own = equation(mix_word(key ^ mix_word(seed)), np.uint64((blocks - 1) * WIDTH + 1))
     block = np.int64(start >> _SHIFT)
     shift = start & _INSIDE
-    one, two = _left(low, high, shift)
-    three, four = _ZERO, _ZERO
+    one, two = low << shift, _ZERO
     if shift != _ZERO:
-        three, four = _right(low, high, np.uint64(WIDTH) - shift)
+        two = low >> (_WORD - shift)
     wide = columns if block < short else columns + 1
-    at = 2 * (block * (columns + 1) - min(block, short))
+    at += block * (columns + 1) - min(block, short)
     # With nothing to read in the next block, read this one again: there may be no next one.
-    after = at + 2 * wide if shift != _ZERO else at
+    after = at + wide if shift != _ZERO else at
     for column in range(wide):
-        near, far = at + 2 * column, after + 2 * column
-        mixed = (one & words[near]) ^ (two & words[near + 1]) ^ (three & words[far]) ^ (four & words[far + 1])
+        mixed = (one & words[at + column]) ^ (two & words[after + column])
         if (count_bits(mixed) ^ (own >> np.uint64(column))) & _ONE != _ZERO:
             return False
     return True
 
 
 @kernel(
-    "void(Array(uint64, 1, 'C', readonly=True), int64, int64, uint64, uint64,"
+    "void(Array(uint64, 1, 'C', readonly=True), int64, uint32[:, ::1], int64[::1],"
     " Array(uint64, 1, 'C', readonly=True), boolean[::1])",
     allocates=False,
 )
 def _contains(
-    words: Words, columns: Int, short: Int, seed: Int, starts: Int, keys: Keys, found: NDArray[np.bool_]
+    words: Words, columns: Int, parts: Parts, begins: NDArray[np.int64], keys: Keys, found: NDArray[np.bool_]
 ) -> None:
     for row in range(len(keys)):
-        found[row] = _holds(words, columns, short, seed, starts, keys[row])
+        part = part_of(keys[row], np.uint64(len(parts)))
+        blocks, short = np.int64(parts[part, BLOCKS]), np.int64(parts[part, SHORT])
+        found[row] = _holds(words, begins[part], columns, blocks, short, np.uint64(parts[part, SEED]), keys[row])
 
 
 class RibbonFilter:
-    """A static filter of 64-bit keys.
+    """A static filter of 64-bit keys, which are hashes: parts go by their upper halves.
 
     Attributes:
-        words: the solution, block by block, in each block column by column, two words each.
-        columns: of the lower blocks; the upper ones have one more.
-        blocks: of 128 rows each.
-        short: how many of them have no column more.
-        seed: the one that made the equations solvable.
+        words: the solution, part by part, in each block by block, in each block column by column.
+        columns: of the lower blocks of a part; the upper ones have one more.
+        parts: uint32[n, 3]; of each part its blocks of 64 rows, how many of them have no column more, and the seed that
+            made the equations solvable.
     """
 
-    __slots__ = ("blocks", "columns", "seed", "short", "words")
+    __slots__ = ("columns", "parts", "words")
 
-    def __init__(self, words: Words, columns: int, blocks: int, short: int, seed: int) -> None:
+    def __init__(self, words: Words, columns: int, parts: Parts) -> None:
         self.words = words
         self.columns = columns
-        self.blocks = blocks
-        self.short = short
-        self.seed = seed
+        self.parts = parts
 
     @classmethod
     def build(cls, keys: Keys, rate: float) -> RibbonFilter:
@@ -135,83 +126,99 @@ class RibbonFilter:
         if not 2.0 ** (1 - MAX_RIBBON_COLUMNS) < rate < 1:
             raise FilterError(f"a static filter of error rate {rate}: want one between 2^-31 and 1")
         columns = math.floor(limit_bits(rate))
-        blocks = _blocks(len(keys))
-        for attempt in range(_MAX_ATTEMPTS):
-            if attempt and attempt % _ATTEMPTS_PER_SIZE == 0:
-                blocks += max(1, blocks // _GROWTH)
-            built = cls._attempt(keys, rate, columns, blocks, attempt)
-            if built is not None:
-                return built
-        raise FilterError(f"no seed of {_MAX_ATTEMPTS} makes a static filter of these {len(keys)} keys")
-
-    @classmethod
-    def _attempt(cls, keys: Keys, rate: float, columns: int, blocks: int, seed: int) -> RibbonFilter | None:
-        starts = _starts(blocks)
-        system = eliminated(mixed_keys(keys, mix64(seed), starts), starts, blocks * WIDTH, columns + 1)
-        if system is None:
-            return None
         # rate = share * 2^-columns + (1 - share) * 2^-(columns + 1), for the share of starts in short blocks.
         share = rate * 2.0 ** (columns + 1) - 1
-        short = min(blocks, math.floor(share * starts / WIDTH))
-        words = solved(system, columns, short, _size(columns, blocks, short))
-        return cls(words, columns, blocks, short, seed)
+        dealt, ends = dealt_keys(keys, _parts(len(keys)))
+        solved = solved_parts(dealt, ends, _blocks(np.diff(ends)), columns, share)
+        if isinstance(solved, int):
+            raise FilterError(f"no seed makes a static filter of these {len(keys)} keys")
+        return cls(solved[0], columns, solved[1])
 
     def contains(self, keys: Keys) -> NDArray[np.bool_]:
         """Which keys it says yes to: all it was built of, and a few others."""
         found = np.empty(len(keys), np.bool_)
-        starts = np.uint64(_starts(self.blocks))
-        _contains(self.words, self.columns, self.short, np.uint64(mix64(self.seed)), starts, keys, found)
+        sizes = _sizes(self.columns, self.parts)
+        _contains(self.words, self.columns, self.parts, np.cumsum(sizes) - sizes, keys, found)
         return found
 
     @property
     def rate(self) -> float:
         """The rate at which it says yes to a key it was not built of."""
-        share = min(1.0, self.short * WIDTH / _starts(self.blocks))
-        return (1 + share) * 2.0 ** -(self.columns + 1)
+        starts = (self.parts[:, BLOCKS].astype(np.int64) - 1) * WIDTH + 1
+        shares = np.minimum(1.0, self.parts[:, SHORT] * float(WIDTH) / starts)
+        return (1 + float(shares.mean())) * 2.0 ** -(self.columns + 1)
 
     @property
     def bits(self) -> int:
         """Its size, the header included."""
-        return 64 * len(self.words) + 8 * _HEADER.itemsize * _HEADER_WORDS
+        return 64 * len(self.words) + 8 * _HEADER.itemsize * _header_fields(len(self.parts))
 
     def __bytes__(self) -> bytes:
-        header = np.array([self.blocks, self.short], _HEADER)
+        header = np.zeros(_header_fields(len(self.parts)), _HEADER)
+        header[0] = len(self.parts)
+        header[1 : 1 + self.parts.size] = self.parts.ravel()
         return b"".join((header.tobytes(), self.words.astype("<u8", copy=False).data))
 
     @classmethod
-    def from_bytes(cls, data: bytes, seed: int) -> RibbonFilter:
+    def from_bytes(cls, data: bytes) -> RibbonFilter:
         """Read the canonical bytes.
 
         Raises:
             FilterError: they are not those of a ribbon filter.
         """
-        header = _HEADER.itemsize * _HEADER_WORDS
-        if len(data) % 8 or len(data) <= header:
-            raise FilterError(f"{len(data)} bytes are no ribbon filter: want a header of {header} and words of 8")
-        blocks, short = (int(number) for number in np.frombuffer(data, _HEADER, _HEADER_WORDS))
+        parts = _read_parts(data)
+        header = _HEADER.itemsize * _header_fields(len(parts))
         words = np.frombuffer(data, "<u8", offset=header).astype(np.uint64, copy=False)
-        columns = (len(words) // 2 + short) // blocks - 1 if blocks else -1
-        if not 0 <= columns < MAX_RIBBON_COLUMNS or short > blocks or len(words) != _size(columns, blocks, short):
+        blocks, short = (int(parts[:, field].sum(dtype=np.int64)) for field in (BLOCKS, SHORT))
+        columns = (len(words) + short) // blocks - 1 if blocks else -1
+        if (
+            not 0 <= columns < MAX_RIBBON_COLUMNS
+            or not parts[:, BLOCKS].all()
+            or (parts[:, SHORT] > parts[:, BLOCKS]).any()
+            or len(words) != _sizes(columns, parts).sum()
+        ):
             raise FilterError(f"{len(words)} words are no ribbon filter of {blocks} blocks, {short} of them short")
-        return cls(words, columns, blocks, short, seed)
+        return cls(words, columns, parts)
 
 
-def _blocks(keys: int) -> int:
-    spare = max(_LEAST_SPARE, _SPARE_AT_ONE + _SPARE_PER_DOUBLING * math.log2(max(2, keys)))
-    # The last start is 127 rows before the end: these rows carry less than their share.
-    return max(1, math.ceil((keys * (1 + spare) + WIDTH / 4) / WIDTH))
+def _read_parts(data: bytes) -> Parts:
+    """The parts that a header names."""
+    named = int.from_bytes(data[: _HEADER.itemsize], "little")
+    header = _HEADER.itemsize * _header_fields(named)
+    if len(data) % 8 or not named or len(data) <= header:
+        raise FilterError(f"{len(data)} bytes are no ribbon filter of {named} parts: want a header and words of 8")
+    fields = np.frombuffer(data, _HEADER, PART_FIELDS * named, _HEADER.itemsize)
+    return fields.astype(np.uint32).reshape(named, PART_FIELDS)
+
+
+def _header_fields(parts: int) -> int:
+    """The number of parts, and what is known of each; words behind it begin at a multiple of 8 bytes."""
+    fields = 1 + PART_FIELDS * parts
+    return fields + fields % 2
+
+
+def _parts(keys: int) -> int:
+    return max(1, round(keys / _PART_KEYS))
+
+
+def _blocks(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The blocks of parts with so many keys each."""
+    spare = np.maximum(_LEAST_SPARE, _SPARE_AT_ONE + _SPARE_PER_DOUBLING * np.log2(np.maximum(2, keys)))
+    # The last start is 63 rows before the end: these rows carry less than their share.
+    blocks: NDArray[np.int64] = np.maximum(1, np.ceil((keys * (1 + spare) + WIDTH / 4) / WIDTH)).astype(np.int64)
+    return blocks
 
 
 def ribbon_bits(keys: int, rate: float) -> float:
     """The size that a ribbon filter of so many keys will mostly have."""
-    columns = math.floor(limit_bits(rate))
-    return _blocks(keys) * WIDTH * (columns + 2 - rate * 2.0 ** (columns + 1)) + 64
+    columns, parts = math.floor(limit_bits(rate)), _parts(keys)
+    blocks = parts * int(_blocks(np.array([keys / parts]))[0])
+    header = 8 * _HEADER.itemsize * _header_fields(parts)
+    return blocks * WIDTH * (columns + 2 - rate * 2.0 ** (columns + 1)) + header
 
 
-def _starts(blocks: int) -> int:
-    return (blocks - 1) * WIDTH + 1
-
-
-def _size(columns: int, blocks: int, short: int) -> int:
-    """Words of the solution."""
-    return 2 * (blocks * (columns + 1) - short)
+def _sizes(columns: int, parts: Parts) -> NDArray[np.int64]:
+    """Words of the solution of each part."""
+    fields = parts.astype(np.int64)
+    sizes: NDArray[np.int64] = fields[:, BLOCKS] * (columns + 1) - fields[:, SHORT]
+    return sizes

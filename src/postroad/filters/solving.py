@@ -1,8 +1,11 @@
 """The equations of a ribbon filter, and their solution.
 
-`mixed_keys` puts keys in an order that keeps the rows at work in the cache, `eliminated` brings their equations into
-the form where each row begins with a one of its own, and `solved` reads the solution off, from the last row up. The
-solution is the same whatever the order of the keys: rows that no equation needs are zero.
+Keys are dealt out to parts. In each part the equations are brought into the form where each row begins with a one of
+its own, and the solution is read off, from the last row up. The solution is the same whatever the order of the keys:
+rows that no equation needs are zero.
+
+All parts are solved in one call: the thread that makes filters shares the interpreter with the one that moves messages,
+and must not ask for it more often than it has to.
 """
 
 from __future__ import annotations
@@ -20,262 +23,315 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint64]
     Keys = NDArray[np.uint64]
     Prints = NDArray[np.uint32]
+    Ints = NDArray[np.int64]
 
-__all__ = ["WIDTH", "System", "eliminated", "equation", "mixed_keys", "solved"]
+__all__ = ["BLOCKS", "NO_ROOM", "NO_SEED", "PART_FIELDS", "SEED", "SHORT", "WIDTH", "dealt_keys", "equation", "part_of"]
+__all__ += ["solve_parts", "solved_parts"]
 
-WIDTH = 128  # coefficients per equation, and rows per block: two words
+WIDTH = 64  # coefficients per equation, and rows per block: one word
+
+# What is known of a part: its blocks, how many of them have no column more, and the seed that made it solvable.
+BLOCKS, SHORT, SEED = range(3)
+PART_FIELDS = 3
+
+# What `solve_parts` answers instead of the size of the solution.
+NO_ROOM, NO_SEED = -1, -2
+
+_ATTEMPTS_PER_SIZE = 2  # seeds that are tried before rows are added
+_GROWTH = 200  # one part of so many, or a block at least
+_MAX_ATTEMPTS = 300
 
 _K1 = np.uint64(0x9E3779B97F4A7C15)
-_K2 = np.uint64(0xD6E8FEB86659FD93)
 _K3 = np.uint64(0xC2B2AE3D27D4EB4F)
 _ZERO, _ONE, _TWO, _THREE = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3)
 _HALF, _WORD = np.uint64(32), np.uint64(64)
-# From so many keys on the rows outgrow the fastest cache, and keys are taken by stretches of 2^10 rows, 20 KiB, which
-# do not. At half a million keys that takes a fifth of the time away.
-_MANY_KEYS = 1 << 11
-_STRETCH = np.uint64(10)
 _CONTRADICTION = np.uint64(1 << 63)  # what `_turn` tells instead of the next word
 # Columns that are solved at once: an error rate down to 2^-23 needs no more than the lesser number, and no rate more
 # than the larger one.
 _LANES, _MOST_LANES = np.uint64(24), np.uint64(32)
 
 
-class System(NamedTuple):
-    """Equations in the form where each row begins with a one of its own; a row without an equation is zero.
-
-    Attributes:
-        rows: two words of coefficients for each, from the row on.
-        prints: what the picked rows of the solution give, a bit for each column.
-    """
-
-    rows: Words
-    prints: Prints
+@device
+def part_of(key: Int, parts: Int) -> Int:
+    """Which part a key belongs to: by its upper half."""
+    return ((key >> _HALF) * parts) >> _HALF
 
 
 @device
-def _start(word: Int, starts: Int) -> Int:
-    return ((word >> _HALF) * starts) >> _HALF
+def equation(word: Int, starts: Int) -> tuple[Int, Int, Int]:
+    """Start, coefficients (the first is always 1), and fingerprint of a mixed key."""
+    low = word * _K1
+    return ((word >> _HALF) * starts) >> _HALF, (low ^ (low >> _HALF)) | _ONE, (word * _K3) >> _HALF
 
 
-@device
-def equation(word: Int, starts: Int) -> tuple[Int, Int, Int, Int]:
-    """Start, low and high coefficients (the first is always 1), and fingerprint of a mixed key."""
-    low, high = word * _K1, word * _K2
-    return _start(word, starts), (low ^ (low >> _HALF)) | _ONE, high ^ (high >> _HALF), (word * _K3) >> _HALF
-
-
-@kernel("void(Array(uint64, 1, 'C', readonly=True), uint64, uint64[::1])", allocates=False)
-def _mix(keys: Keys, seed: Int, out: Keys) -> None:
+@kernel("void(Array(uint64, 1, 'C', readonly=True), uint64, int64[::1], uint64[::1])", allocates=False)
+def _deal(keys: Keys, parts: Int, ends: Ints, out: Keys) -> None:
     for index in range(len(keys)):
-        out[index] = mix_word(keys[index] ^ seed)
+        ends[part_of(keys[index], parts) + _ONE] += 1
+    for part in range(1, len(ends)):
+        ends[part] += ends[part - 1]
+    for index in range(len(keys)):
+        part = part_of(keys[index], parts)
+        out[ends[part]] = keys[index]
+        ends[part] += 1
 
 
-@kernel("void(uint64[::1], uint64, int64[::1], uint64[::1])", allocates=False)
-def _by_stretch(words: Keys, starts: Int, ends: NDArray[np.int64], out: Keys) -> None:
-    """Put words whose equations begin in the same stretch of rows next to each other; `ends` is zeros."""
-    for word in words:
-        ends[(_start(word, starts) >> _STRETCH) + _ONE] += 1
-    for stretch in range(1, len(ends)):
-        ends[stretch] += ends[stretch - 1]
-    for word in words:
-        stretch = _start(word, starts) >> _STRETCH
-        out[ends[stretch]] = word
-        ends[stretch] += 1
-
-
-def mixed_keys(keys: Keys, seed: int, starts: int) -> Keys:
-    """The keys, each mixed with the seed; many of them stretch by stretch of the rows where their equations start."""
-    words = np.empty(len(keys), np.uint64)
-    _mix(keys, np.uint64(seed), words)
-    if len(keys) < _MANY_KEYS:
-        return words
+def dealt_keys(keys: Keys, parts: int) -> tuple[Keys, Ints]:
+    """The keys part by part, and where each part begins and the last one ends."""
+    ends = np.zeros(parts + 1, np.int64)
+    if parts == 1:
+        ends[1] = len(keys)
+        return keys, ends
     out = np.empty(len(keys), np.uint64)
-    _by_stretch(words, np.uint64(starts), np.zeros((starts >> int(_STRETCH)) + 2, np.int64), out)
-    return out
-
-
-@inlined
-def _reduced(rows: Words, prints: Prints, at: Int, low: Int, high: Int, own: Int) -> tuple[Int, Int, Int, Int]:
-    """An equation less that of the row where it begins, from its next coefficient on; `low` is 0 if none is left."""
-    low ^= rows[_TWO * at]
-    high ^= rows[_TWO * at + _ONE]
-    own ^= np.uint64(prints[at])
-    if low == _ZERO:
-        low, high = high, _ZERO
-        at += _WORD
-        if low == _ZERO:
-            return at, low, high, own
-        skip = np.uint64(lowest_bit(low))
-        return at + skip, low >> skip, high, own
-    # Both began with a one: it is gone, and there is at least one place to skip.
-    skip = np.uint64(lowest_bit(low))
-    return at + skip, (low >> skip) | (high << (_WORD - skip)), high >> skip, own
-
-
-@inlined
-def _put(rows: Words, prints: Prints, at: Int, low: Int, high: Int, own: Int) -> None:
-    rows[_TWO * at] = low
-    rows[_TWO * at + _ONE] = high
-    prints[at] = np.uint32(own)
+    _deal(keys, np.uint64(parts), ends, out)
+    # Each end has moved on to the next one.
+    ends[1:] = ends[:-1]
+    ends[0] = 0
+    return out, ends
 
 
 @inlined
 def _turn(
-    words: Keys, after: Int, starts: Int, mask: Int, rows: Words, prints: Prints, at: Int, low: Int, high: Int, own: Int
-) -> tuple[Int, Int, Int, Int, Int]:
+    words: Keys, after: Int, starts: Int, mask: Int, rows: Words, prints: Prints, at: Int, low: Int, own: Int
+) -> tuple[Int, Int, Int, Int]:
     """One step for an equation; the one of word `after` takes its place when it is done with. Tells the word after."""
-    if rows[_TWO * at] == _ZERO:
-        _put(rows, prints, at, low, high, own)
+    row = rows[at]
+    if row == _ZERO:
+        rows[at] = low
+        prints[at] = np.uint32(own)
     else:
-        at, low, high, own = _reduced(rows, prints, at, low, high, own)
+        low ^= row
+        own ^= np.uint64(prints[at])
         if low != _ZERO:
-            return after, at, low, high, own
+            # Both began with a one: it is gone, and there is at least one place to skip.
+            skip = np.uint64(lowest_bit(low))
+            return after, at + skip, low >> skip, own
         if own != _ZERO:
-            return _CONTRADICTION, at, low, high, own
-    at, low, high, own = equation(words[after], starts)
-    return after + _ONE, at, low, high, own & mask
+            return _CONTRADICTION, at, low, own
+    at, low, own = equation(words[after], starts)
+    return after + _ONE, at, low, own & mask
 
 
 @inlined
-def _fits(rows: Words, prints: Prints, at: Int, low: Int, high: Int, own: Int) -> Truth:
+def _fits(rows: Words, prints: Prints, at: Int, low: Int, own: Int) -> Truth:
     """Add one equation; False if it contradicts the others."""
-    while rows[_TWO * at] != _ZERO:
-        at, low, high, own = _reduced(rows, prints, at, low, high, own)
+    while rows[at] != _ZERO:
+        low ^= rows[at]
+        own ^= np.uint64(prints[at])
         if low == _ZERO:
             return own == _ZERO
-    _put(rows, prints, at, low, high, own)
+        skip = np.uint64(lowest_bit(low))
+        at += skip
+        low >>= skip
+    rows[at] = low
+    prints[at] = np.uint32(own)
     return True
 
 
-@kernel("boolean(uint64[::1], uint64, uint64, uint64[::1], uint32[::1])", allocates=False)
-def _eliminate(words: Keys, starts: Int, mask: Int, rows: Words, prints: Prints) -> Truth:
-    """Add the equations of words to rows that are zero; False if they contradict each other.
+@device
+def _eliminate(words: Keys, count: Int, starts: Int, mask: Int, rows: Words, prints: Prints) -> Truth:
+    """Add the equations of so many words to rows that are zero; False if they contradict each other.
 
     Two equations take turns. Each step of one waits for a row from the cache, and is foreseen by no processor where it
     is the last: with another one in between, three quarters of the time are left. A third gains nothing.
     """
-    count, after = np.uint64(len(words)), _ZERO
+    after = _ZERO
     if count >= _TWO:
-        at, low, high, own = equation(words[0], starts)
-        other_at, other_low, other_high, other_own = equation(words[1], starts)
+        at, low, own = equation(words[0], starts)
+        other_at, other_low, other_own = equation(words[1], starts)
         own, other_own, after = own & mask, other_own & mask, _TWO
         while after + _TWO <= count:
-            after, at, low, high, own = _turn(words, after, starts, mask, rows, prints, at, low, high, own)
+            after, at, low, own = _turn(words, after, starts, mask, rows, prints, at, low, own)
             if after == _CONTRADICTION:
                 return False
-            after, other_at, other_low, other_high, other_own = _turn(
-                words, after, starts, mask, rows, prints, other_at, other_low, other_high, other_own
+            after, other_at, other_low, other_own = _turn(
+                words, after, starts, mask, rows, prints, other_at, other_low, other_own
             )
         if (
             after == _CONTRADICTION
-            or not _fits(rows, prints, at, low, high, own)
-            or not _fits(rows, prints, other_at, other_low, other_high, other_own)
+            or not _fits(rows, prints, at, low, own)
+            or not _fits(rows, prints, other_at, other_low, other_own)
         ):
             return False
     for index in range(after, count):
-        at, low, high, own = equation(words[index], starts)
-        if not _fits(rows, prints, at, low, high, own & mask):
+        at, low, own = equation(words[index], starts)
+        if not _fits(rows, prints, at, low, own & mask):
             return False
     return True
 
 
-def eliminated(words: Keys, starts: int, rows: int, columns: int) -> System | None:
-    """The equations of mixed keys brought into form; None if they contradict each other."""
-    system = System(np.zeros(2 * rows, np.uint64), np.zeros(rows, np.uint32))
-    mask = np.uint64((1 << columns) - 1)
-    return system if _eliminate(words, np.uint64(starts), mask, *system) else None
-
-
 @inlined
-def _solved_bit(own: Int, other: Int, near: Int, far: Int, print_: Int, bit: Int) -> Int:
+def _solved_bit(own: Int, picks: Int, print_: Int, bit: Int) -> Int:
     """`own` with the bit of one row: the parity of what its equation picks, and of its fingerprint."""
     # What stands there is of the row WIDTH further up.
     own &= ~(_ONE << bit)
-    return own | ((count_bits((near & own) ^ (far & other)) ^ print_) & _ONE) << bit
+    return own | ((count_bits(picks & own) ^ print_) & _ONE) << bit
 
 
 @device
-def _turned(rows: Words, row: Int, bit: Int) -> tuple[Int, Int]:
-    """The coefficients of a row: the word with that row's own bit, and the other word of the turning window."""
-    low, high = rows[_TWO * row], rows[_TWO * row + _ONE]
-    if bit == _ZERO:
-        return low, high
-    return (low << bit) | (high >> (_WORD - bit)), (high << bit) | (low >> (_WORD - bit))
+def _turned(low: Int, bit: Int) -> Int:
+    """The coefficients of a row, as they lie on the turning window."""
+    return low if bit == _ZERO else (low << bit) | (low >> (_WORD - bit))
 
 
 @inlined
-def _solve_four(
-    rows: Words,
-    prints: Prints,
-    row: Int,
-    lanes: Int,
-    own_at: Int,
-    other_at: Int,
-    state: Words,
-) -> None:
+def _solve_four(rows: Words, prints: Prints, row: Int, lanes: Int, state: Words) -> None:
     """Solve a row and the three below: together, so that what one gives to the next need not go through memory."""
     a, b, c, d = row % _WORD, (row - _ONE) % _WORD, (row - _TWO) % _WORD, (row - _THREE) % _WORD
-    a_near, a_far = _turned(rows, row, a)
-    b_near, b_far = _turned(rows, row - _ONE, b)
-    c_near, c_far = _turned(rows, row - _TWO, c)
-    d_near, d_far = _turned(rows, row - _THREE, d)
+    a_picks, b_picks = _turned(rows[row], a), _turned(rows[row - _ONE], b)
+    c_picks, d_picks = _turned(rows[row - _TWO], c), _turned(rows[row - _THREE], d)
     a_print, b_print = np.uint64(prints[row]), np.uint64(prints[row - _ONE])
     c_print, d_print = np.uint64(prints[row - _TWO]), np.uint64(prints[row - _THREE])
     for column in range(lanes):
-        own, other = state[own_at + column], state[other_at + column]
-        own = _solved_bit(own, other, a_near, a_far, a_print >> column, a)
-        own = _solved_bit(own, other, b_near, b_far, b_print >> column, b)
-        own = _solved_bit(own, other, c_near, c_far, c_print >> column, c)
-        state[own_at + column] = _solved_bit(own, other, d_near, d_far, d_print >> column, d)
+        own = _solved_bit(state[column], a_picks, a_print >> column, a)
+        own = _solved_bit(own, b_picks, b_print >> column, b)
+        own = _solved_bit(own, c_picks, c_print >> column, c)
+        state[column] = _solved_bit(own, d_picks, d_print >> column, d)
 
 
 @inlined
 def _substitute(
-    rows: Words,
-    prints: Prints,
-    columns: Int,
-    short: Int,
-    lanes: Int,
-    state: Words,
-    words: Words,
+    rows: Words, prints: Prints, blocks: Int, columns: Int, short: Int, lanes: Int, state: Words, words: Words, end: Int
 ) -> None:
-    """Solve from the last row up, for as many columns as there are lanes.
+    """Solve from the last row up, for as many columns as there are lanes, into words up to `end`.
 
-    For each column `state` keeps 128 bits of the solution, those above the current row, in a window that turns: the bit
+    For each column `state` keeps 64 bits of the solution, those above the current row, in a window that turns: the bit
     of a row is always at its place in the block. So nothing is shifted, and a finished block is ready to be stored.
     """
-    end = np.uint64(len(words))
-    for block in range(len(prints) // WIDTH - 1, -1, -1):
+    for column in range(lanes):
+        state[column] = _ZERO
+    for block in range(blocks - 1, -1, -1):
         top = (block + 1) * WIDTH - 1
-        for row in range(top, top - 64, -4):
-            _solve_four(rows, prints, np.uint64(row), lanes, _MOST_LANES, _ZERO, state)
-        for row in range(top - 64, top - 128, -4):
-            _solve_four(rows, prints, np.uint64(row), lanes, _ZERO, _MOST_LANES, state)
-        wide = columns if block < short else columns + _ONE
-        end -= _TWO * wide
+        for row in range(top, top - WIDTH, -4):
+            _solve_four(rows, prints, np.uint64(row), lanes, state)
+        wide = columns if block < short else columns + 1
+        end -= wide
         for column in range(wide):
-            words[end + _TWO * column] = state[column]
-            words[end + _TWO * column + _ONE] = state[_MOST_LANES + column]
+            words[end + column] = state[column]
 
 
-@kernel("void(uint64[::1], uint32[::1], uint64, int64, uint64[::1], uint64[::1])", allocates=False)
-def _solve(rows: Words, prints: Prints, columns: Int, short: Int, state: Words, words: Words) -> None:
+@device
+def _solve(
+    rows: Words, prints: Prints, blocks: Int, columns: Int, short: Int, state: Words, words: Words, end: Int
+) -> None:
     # A number of lanes that the compiler knows becomes whole vectors: a quarter of the time.
     if columns < _LANES:
-        _substitute(rows, prints, columns, short, _LANES, state, words)
+        _substitute(rows, prints, blocks, columns, short, _LANES, state, words, end)
     else:
-        _substitute(rows, prints, columns, short, _MOST_LANES, state, words)
+        _substitute(rows, prints, blocks, columns, short, _MOST_LANES, state, words, end)
 
 
-def solved(system: System, columns: int, short: int, size: int) -> Words:
-    """The solution, of so many words: block by block, in each block column by column, two words each.
+class Scratch(NamedTuple):
+    """Memory to solve a part in.
+
+    Attributes:
+        words: mixed keys.
+        rows: the coefficients of an equation for each row, from the row on; zero without an equation.
+        prints: what the picked rows of the solution give, a bit for each column.
+        state: of the solution, a word for each column.
+    """
+
+    words: Words
+    rows: Words
+    prints: Prints
+    state: Words
+
+
+@device
+def _attempt(
+    keys: Keys, first: Int, count: Int, blocks: Int, seed: Int, mask: Int, words: Words, rows: Words, prints: Prints
+) -> Truth:
+    """Bring the equations of some keys into form; False if they contradict each other."""
+    mixed = mix_word(np.uint64(seed))
+    for index in range(count):
+        words[index] = mix_word(keys[first + index] ^ mixed)
+    for row in range(blocks * WIDTH):
+        rows[row] = _ZERO
+        prints[row] = np.uint32(0)
+    return _eliminate(words, np.uint64(count), np.uint64((blocks - 1) * WIDTH + 1), mask, rows, prints)
+
+
+@kernel(
+    "int64(Array(uint64, 1, 'C', readonly=True), int64[::1], uint32[:, ::1], int64, float64, "
+    "uint64[::1], uint64[::1], uint32[::1], uint64[::1], uint64[::1])",
+    allocates=False,
+)
+def solve_parts(
+    keys: Keys,
+    ends: Ints,
+    parts: NDArray[np.uint32],
+    columns: Int,
+    share: float,
+    words: Words,
+    rows: Words,
+    prints: Prints,
+    state: Words,
+    out: Words,
+) -> Int:
+    """Solve the equations of each part; the size of the solution, or why there is none.
 
     Args:
-        system: the equations.
-        columns: of the first blocks; the others have one more.
-        short: how many blocks have no column more.
-        size: of the answer.
+        keys: part by part.
+        ends: where each part begins, and the last one ends.
+        parts: the blocks to begin with, of each; takes the rest.
+        columns: of the first blocks of a part; the others have one more.
+        share: of the starts that lie in the first blocks.
+        words, rows, prints, state: a `Scratch`.
+        out: takes the solution, part by part: block by block, in each block column by column.
     """
-    words = np.empty(size, np.uint64)
-    _solve(*system, np.uint64(columns), short, np.zeros(2 * int(_MOST_LANES), np.uint64), words)
-    return words
+    mask = (_TWO << np.uint64(columns)) - _ONE
+    at = np.int64(0)
+    for part in range(len(parts)):
+        first, count = ends[part], ends[part + 1] - ends[part]
+        blocks = np.int64(parts[part, BLOCKS])
+        seed = np.int64(0)
+        while True:
+            if blocks * WIDTH > len(rows):
+                return NO_ROOM
+            if _attempt(keys, first, count, blocks, seed, mask, words, rows, prints):
+                break
+            seed += 1
+            if seed == _MAX_ATTEMPTS:
+                return NO_SEED
+            if seed % _ATTEMPTS_PER_SIZE == 0:
+                blocks += max(np.int64(1), blocks // _GROWTH)
+        short = min(blocks, np.int64(share * ((blocks - 1) * WIDTH + 1) / WIDTH))
+        end = at + blocks * (columns + 1) - short
+        if end > len(out):
+            return NO_ROOM
+        _solve(rows, prints, blocks, columns, short, state, out, end)
+        parts[part, BLOCKS], parts[part, SHORT], parts[part, SEED] = blocks, short, seed
+        at = end
+    return at
+
+
+def solved_parts(
+    keys: Keys, ends: Ints, blocks: NDArray[np.int64], columns: int, share: float
+) -> tuple[Words, NDArray[np.uint32]] | int:
+    """The solution, and what is known of each part; or why there is none.
+
+    Args:
+        keys: part by part.
+        ends: where each part begins, and the last one ends.
+        blocks: to begin with, of each part.
+        columns: of the first blocks of a part; the others have one more.
+        share: of the starts that lie in the first blocks.
+    """
+    parts = np.zeros((len(blocks), PART_FIELDS), np.uint32)
+    parts[:, BLOCKS] = blocks
+    most = int(np.diff(ends).max())
+    # Parts seldom grow, and by a block or two.
+    room = np.int64(8)
+    while True:
+        rows = int(blocks.max() + room) * WIDTH
+        scratch = Scratch(
+            np.empty(most, np.uint64),
+            np.empty(rows, np.uint64),
+            np.empty(rows, np.uint32),
+            np.zeros(int(_MOST_LANES), np.uint64),
+        )
+        out = np.empty(int(blocks.sum() + len(blocks) * room) * (columns + 1), np.uint64)
+        size = solve_parts(keys, ends, parts, columns, share, *scratch, out)
+        if size != NO_ROOM:
+            return size if size < 0 else (out[:size], parts)
+        room *= 4

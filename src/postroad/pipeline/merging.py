@@ -91,12 +91,12 @@ def _rebuilt(part: Sequence[FilterSegment]) -> FilterSegment:
         return part[0]
     keys = np.unique(np.concatenate([one.keys for one in part if one.keys is not None]))
     # The strictest of the parts: the matching set only shrinks, and the promise of each is kept.
-    rate = min(RibbonFilter.from_bytes(one.data, one.seed).rate for one in part)
+    rate = min(RibbonFilter.from_bytes(one.data).rate for one in part)
     whole = RibbonFilter.build(keys, rate)
     if not whole.contains(keys).all():
         raise PipelineError("a filter that was built anew lost keys; nothing was committed")
     return _covering(part)._replace(
-        data=bytes(whole), bits=whole.bits, hashes=whole.columns, seed=whole.seed, capacity=len(keys), keys=keys
+        data=bytes(whole), bits=whole.bits, hashes=whole.columns, capacity=len(keys), keys=keys
     )
 
 

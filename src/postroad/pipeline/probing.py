@@ -66,7 +66,7 @@ def loaded(segment: FilterSegment) -> BloomFilter | RibbonFilter:
     if segment.method == "bloom":
         return BloomFilter.from_bytes(segment.data, segment.bits, segment.hashes)
     if segment.method == "ribbon":
-        return RibbonFilter.from_bytes(segment.data, segment.seed)
+        return RibbonFilter.from_bytes(segment.data)
     raise FilterError(f"a filter of method {segment.method!r} cannot be asked here")
 
 

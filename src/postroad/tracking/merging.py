@@ -87,7 +87,6 @@ def _rebuilt(parts: list[FilterSegment]) -> FilterSegment:
         capacity=joined.entries,
         bits=static.bits,
         hashes=static.columns,
-        seed=static.seed,
         data=bytes(static),
         keys=keys,
     )

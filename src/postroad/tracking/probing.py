@@ -57,7 +57,7 @@ def _loaded(segment: FilterSegment) -> BloomFilter | RibbonFilter:
     if segment.method == "bloom":
         return BloomFilter.from_bytes(segment.data, segment.bits, segment.hashes)
     if segment.method == "ribbon":
-        return RibbonFilter.from_bytes(segment.data, segment.seed)
+        return RibbonFilter.from_bytes(segment.data)
     raise FilterError(f"a filter of method {segment.method!r}: this version reads 'bloom' and 'ribbon'")
 
 

@@ -35,7 +35,7 @@ def seal_history(history: History, keys: NDArray[np.uint64], settings: HistorySe
     ribbon = settings.method == "ribbon" or (settings.method == "smallest" and ribbon_bits(n, rate) < shape.m)
     if ribbon:
         static = RibbonFilter.build(keys, rate)
-        made = Made("ribbon", static.bits, static.columns, static.seed, 0, bytes(static))
+        made = Made("ribbon", static.bits, static.columns, 0, 0, bytes(static))
     else:
         bloom = BloomFilter(shape.m, shape.k)
         bloom.add(keys)

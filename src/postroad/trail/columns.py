@@ -42,6 +42,7 @@ DAY_MS = 86_400_000
 # Files that one commit makes of a table. Around midnight there are two dates, and a few more where clocks are off; a
 # publisher whose ids have wild times would make a file for each, and every file costs milliseconds and a disk force.
 MAX_DATES = 8
+_LARGEST_BINARY = 2**31 - 1  # the offsets of an Arrow binary column are 32 bits wide
 
 # Everything but filters has one NamedTuple of columns for many rows.
 _COLUMNAR: dict[type[Any], str] = {
@@ -110,15 +111,26 @@ def _filter_columns(filters: Sequence[FilterSegment]) -> Any:
             arrays.append(pa.array([zlib.crc32(one.data) for one in filters], field.type))
         elif field.name in ("singles", "keys"):
             arrays.append(pack_words(getattr(one, field.name) for one in filters))
+        elif field.name == "data":
+            arrays.append(pa.chunked_array([_alone(one.data) for one in filters], field.type))
         else:
             arrays.append(pa.array([getattr(one, field.name) for one in filters], field.type))
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
+def _alone(data: bytes) -> Any:
+    """A column of one value, which is not copied."""
+    if len(data) > _LARGEST_BINARY:
+        raise TrailError(f"a filter of {len(data):,} bytes does not fit a row; seal earlier")
+    offsets = np.array([0, len(data)], np.int32)
+    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
 def _sorted(name: str, table: Any) -> Any:
     keys = table_named(name).sort
     if table.num_rows < 2 or _is_sorted(table, keys):
-        return table.combine_chunks()
+        # Filters stay where they are: putting them together would copy them.
+        return table if name == "filters" else table.combine_chunks()
     order = pc.sort_indices(table, sort_keys=[(key, "ascending") for key in keys])
     return table.take(order).combine_chunks()
 

@@ -10,12 +10,26 @@ from typing import TYPE_CHECKING
 from postroad.trail.errors import TrailWriteError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["TEMPORARY", "create_once", "make_directory", "replace_file", "sync_directory"]
+__all__ = [
+    "LARGE_BYTES",
+    "TEMPORARY",
+    "create_once",
+    "make_directory",
+    "replace_file",
+    "replace_file_by",
+    "sync_directory",
+]
 
 # Readers and retention know from this ending that a file is not finished.
 TEMPORARY = ".tmp"
+
+# The record is read seldom and late. A broker that writes tens of megabytes a second would in the end fill all memory
+# of the machine with it, and memory that is used for the first time costs most: on a virtual machine, where the host
+# has to provide it, ten times as much as memory that was in use before. Small files may stay.
+LARGE_BYTES = 1 << 20
 
 
 def replace_file(path: Path, data: bytes | memoryview) -> None:
@@ -24,7 +38,16 @@ def replace_file(path: Path, data: bytes | memoryview) -> None:
     Raises:
         TrailWriteError: it could not be written; what was there before is unchanged.
     """
-    temporary = _written(path, data)
+    replace_file_by(path, lambda temporary: _write(temporary, data))
+
+
+def replace_file_by(path: Path, fill: Callable[[Path], None]) -> None:
+    """Put a file in place, whole, that `fill` writes under another name; one of the same name goes.
+
+    Raises:
+        TrailWriteError: it could not be written; what was there before is unchanged.
+    """
+    temporary = _written(path, fill)
     try:
         os.replace(temporary, path)
         sync_directory(path.parent)
@@ -39,7 +62,7 @@ def create_once(path: Path, data: bytes) -> bool:
     Raises:
         TrailWriteError: it could not be written.
     """
-    temporary = _written(path, data)
+    temporary = _written(path, lambda temporary: _write(temporary, data))
     try:
         # A link to an existing name fails, where a rename would replace it.
         os.link(temporary, path)
@@ -58,23 +81,39 @@ def create_once(path: Path, data: bytes) -> bool:
     return True
 
 
-def _written(path: Path, data: bytes | memoryview) -> Path:
+def _write(path: Path, data: bytes | memoryview) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(descriptor, left) :]
+    finally:
+        os.close(descriptor)
+
+
+def _written(path: Path, fill: Callable[[Path], None]) -> Path:
     # Two writers that want the same name have temporary names of their own.
     temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}")
     try:
         make_directory(path.parent)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(descriptor, left) :]
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        fill(temporary)
+        _force(temporary)
     except OSError as error:
         _remove(temporary)
         raise TrailWriteError(path, error.strerror or error) from error
     return temporary
+
+
+def _force(path: Path) -> None:
+    """Force a file to disk; a large one is not kept in memory any longer."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+        if os.fstat(descriptor).st_size >= LARGE_BYTES and hasattr(os, "posix_fadvise"):
+            with suppress(OSError):
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
 
 
 def make_directory(directory: Path) -> None:

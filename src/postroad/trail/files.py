@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from postroad.trail.columns import DAY_MS, date_text
-from postroad.trail.durable import replace_file
+from postroad.trail.durable import LARGE_BYTES, replace_file, replace_file_by
 from postroad.trail.errors import TrailDamageError
 from postroad.trail.run_files import render_runs
 from postroad.trail.runs import RunTable
@@ -29,8 +30,10 @@ __all__ = ["FileEntry", "Group", "describe_file", "file_path", "footer_checksum"
 # Measured on passages: 0.5 % smaller than zstd's default of 3 for 15 % more time; higher levels gain nothing more.
 COMPRESSION_LEVEL = 5
 # Filters are nearly random bits, where a search for repeats is lost: measured on Bloom filters a tenth, half and wholly
-# full, the lowest level is as small or smaller, in 12 to 70 % of the time; on ribbons it is as small, in 80 %.
+# full, the lowest level is as small or smaller, in 12 to 70 % of the time.
 FILTER_COMPRESSION_LEVEL = 1
+# Filters of which less than this share could be saved are not compressed at all: it takes as long as writing them.
+WORTH_COMPRESSING = 0.05
 # Pages of version 2 leave the bits that tell null from not null uncompressed: 1 % more for columns of lists.
 PAGE_VERSION = "1.0"
 _MAGIC = b"PAR1"
@@ -86,27 +89,53 @@ def write_file(root: Path, table: str, broker: int, day: int, name: str, rows: A
     path = file_path(table, broker, day, name)
     size = table_named(table).group_rows
     if isinstance(rows, RunTable):
-        data = render_runs(broker, rows)
         groups = tuple(_run_groups(rows, size))
     else:
-        data = render(table, broker, rows)
         groups = tuple(_groups(table, rows, [min(size, rows.num_rows - at) for at in range(0, rows.num_rows, size)]))
+    if isinstance(rows, RunTable):
+        data = render_runs(broker, rows)
+    elif rows.nbytes < LARGE_BYTES:
+        data = render(table, broker, rows)
+    else:
+        replace_file_by(root / path, lambda temporary: _render_to(temporary, table, broker, rows))
+        return _entry(root, path, table, day, rows.num_rows, groups)
     replace_file(root / path, data)
     return FileEntry(path, table, day, rows.num_rows, len(data), footer_checksum(data, path), groups)
 
 
+def _entry(root: Path, path: str, table: str, day: int, rows: int, groups: tuple[Group, ...]) -> FileEntry:
+    """The entry of a file that is in place, from its end."""
+    with (root / path).open("rb") as file:
+        size = file.seek(-_TAIL, io.SEEK_END) + _TAIL
+        length = int.from_bytes(file.read(_TAIL - len(_MAGIC)), "little")
+        file.seek(-_TAIL - length, io.SEEK_END)
+        return FileEntry(path, table, day, rows, size, footer_checksum(file.read(), path), groups)
+
+
 def render(table: str, broker: int, rows: Any) -> memoryview:
     """The bytes of a file."""
-    layout = table_named(table)
     sink = pa.BufferOutputStream()
+    _render(sink, table, broker, rows)
+    return memoryview(sink.getvalue())
+
+
+def _render_to(path: Path, table: str, broker: int, rows: Any) -> None:
+    """Write a file as it is made: a large one is never in memory as a whole."""
+    with pa.OSFile(str(path), "wb") as sink:
+        _render(sink, table, broker, rows)
+
+
+def _render(sink: Any, table: str, broker: int, rows: Any) -> None:
+    layout = table_named(table)
     plain = set(layout.delta)
+    bare = {"data"} if table == "filters" and _is_dense(rows) else set()
     with pq.ParquetWriter(
         sink,
         layout.schema,
         version="2.6",
         data_page_version=PAGE_VERSION,
-        compression="zstd",
-        compression_level={name: _level(name) for name in layout.schema.names},
+        compression={name: "none" if name in bare else "zstd" for name in layout.schema.names},
+        compression_level={name: _level(name) for name in layout.schema.names if name not in bare},
         use_dictionary=[field.name for field in layout.schema if field.name not in plain | {"data", "keys", "alias"}],
         column_encoding=dict.fromkeys(layout.delta, "DELTA_BINARY_PACKED"),
         # Footers are one part in a hundred of small files: only what readers choose row groups by.
@@ -117,7 +146,15 @@ def render(table: str, broker: int, rows: Any) -> memoryview:
     ) as writer:
         writer.write_table(rows, row_group_size=layout.group_rows)
         writer.add_key_value_metadata(metadata(table, broker))
-    return memoryview(sink.getvalue())
+
+
+def _is_dense(filters: Any) -> bool:
+    """Whether filters are not worth compressing: ribbons, and Bloom filters with about as many ones as zeros."""
+    ones, bits = (filters.column(name).to_numpy().astype(np.float64) for name in ("ones", "bits"))
+    ribbons = pc.equal(filters.column("method"), "ribbon").to_numpy()
+    share = np.where(ribbons, 0.5, np.clip(ones / np.maximum(bits, 1), 1e-9, 1 - 1e-9))
+    information = -share * np.log2(share) - (1 - share) * np.log2(1 - share)
+    return bool((bits * information).sum() > (1 - WORTH_COMPRESSING) * bits.sum())
 
 
 def _level(column: str) -> int:
