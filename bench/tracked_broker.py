@@ -48,20 +48,31 @@ WARM_UP_SECONDS = 2.0
 FLOOD = Case("1_1")
 PACED = Case("latency", rate=OFFERED_RATE)
 LATENCY_ROUNDS = 3
+PACED_SECONDS = 1.0
+# Brokers alike differ by some percent for as long as they run, by where their memory happens to lie: each set has new
+# ones.
+SETS, ROUNDS, SECONDS = 3, 4, 1.5
 
 Turns = list[tuple[str, "Outcome"]]
 
 
-def recorders_compared(rounds: int = 5, seconds: float = 2.0, recorders: Sequence[str] = RECORDERS) -> dict[str, Any]:
+def recorders_compared(
+    sets: int = SETS, rounds: int = ROUNDS, seconds: float = SECONDS, recorders: Sequence[str] = RECORDERS
+) -> dict[str, Any]:
     """Each recorder in a broker of its own, each turn between two of `none`; each round begins with another."""
-    with ExitStack() as stack:
-        contenders = [recording(name, recorder=name, persist_seconds=PERSIST_SECONDS) for name in recorders]
-        running = {each.name: stack.enter_context(started(each)) for each in contenders}
-        for each in running.values():
-            measure(each, FLOOD, WARM_UP_SECONDS)
-        others = [name for name in recorders if name != BASE]
-        floods = _turns(running, FLOOD, seconds, [BASE, *_alternating(others, rounds)])
-        paced = _turns(running, PACED, seconds / 2, [*others, BASE] * min(rounds, LATENCY_ROUNDS))
+    floods: Turns = []
+    paced: Turns = []
+    others = [name for name in recorders if name != BASE]
+    for number in range(sets):
+        tell(f"set {number + 1} of {sets}")
+        with ExitStack() as stack:
+            contenders = [recording(name, recorder=name, persist_seconds=PERSIST_SECONDS) for name in recorders]
+            running = {each.name: stack.enter_context(started(each)) for each in contenders}
+            for each in running.values():
+                measure(each, FLOOD, WARM_UP_SECONDS)
+            floods += _turns(running, FLOOD, seconds, [BASE, *_alternating(others, rounds)])
+            if number == sets - 1:
+                paced += _turns(running, PACED, PACED_SECONDS, [*others, BASE] * LATENCY_ROUNDS)
     tell("")
     return _summary(floods, paced)
 
@@ -138,15 +149,16 @@ def _of(turns: Turns, key: str) -> dict[str, list[float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each recorder (default %(default)s)")
-    parser.add_argument("--seconds", type=float, default=2.0, help="of a turn (default %(default)s)")
+    parser.add_argument("--sets", type=int, default=SETS, help="times that brokers are started (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="turns of each in a set (default %(default)s)")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of a turn (default %(default)s)")
     parser.add_argument("--recorders", nargs="+", default=list(RECORDERS), help="none among them")
     chosen = parser.parse_args()
     if BASE not in chosen.recorders or len(chosen.recorders) < 2:
         parser.error(f"a comparison needs {BASE} and another recorder, as in: --recorders {BASE} exact")
     # Told to end, it ends as after Ctrl-C: every broker is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    print(json.dumps(recorders_compared(chosen.rounds, chosen.seconds, chosen.recorders)))
+    print(json.dumps(recorders_compared(chosen.sets, chosen.rounds, chosen.seconds, chosen.recorders)))
 
 
 if __name__ == "__main__":

@@ -70,6 +70,18 @@ def test_subscribers_get_what_their_selectors_want_in_order() -> None:
     assert (counts.accepted, counts.delivered, counts.matched_nobody) == (6, 7, 1)
 
 
+def test_a_batch_that_gets_its_ids_here_is_known_as_a_run() -> None:
+    core = broker()
+    publisher = core.attached("p")
+    for now in (5, 5, 9, 3):
+        batch = quotes(1, 2, 3)
+        core.receive(batch, publisher, now)
+        head, tail = batch.ids[0].tolist()
+        assert batch.run == (head, tail)
+        assert batch.ids.tolist() == [[head, tail + row] for row in range(3)]
+    assert batch.take([0, 2]).run is None
+
+
 def test_every_message_gets_an_id_of_its_publisher_and_this_broker() -> None:
     core = broker()
     first, second = core.attached("a"), core.attached("b")

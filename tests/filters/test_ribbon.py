@@ -12,88 +12,130 @@ from hypothesis import strategies as st
 from postroad.errors import LimitError
 from postroad.filters import FilterError, RibbonFilter, limit_bits, mix64, rate_for, ribbon_bits
 from postroad.filters.ribbon import MAX_RIBBON_KEYS
-from postroad.filters.solving import WIDTH, eliminated, mixed_keys, solved
+from postroad.filters.solving import WIDTH, solved_parts
 
 words = st.integers(0, 2**64 - 1)
 key_lists = st.lists(words, max_size=300).map(lambda keys: np.array(keys, np.uint64))
 rates = st.floats(2.0**-30, 0.99)
-K1, K2, K3 = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93, 0xC2B2AE3D27D4EB4F
+K1, K3 = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 MASK = 2**64 - 1
+
+
+def part_number(made: RibbonFilter, key: int) -> int:
+    return (key >> 32) * len(made.parts) >> 32
+
+
+def part_words(made: RibbonFilter, number: int) -> list[int]:
+    sizes = [int(blocks) * (made.columns + 1) - int(short) for blocks, short, _ in made.parts]
+    begin = sum(sizes[:number])
+    return made.words[begin : begin + sizes[number]].tolist()
+
+
+def slow_equation(key: int, blocks: int, seed: int) -> tuple[int, int, int]:
+    """Start, coefficients and fingerprint, from the rule of the format."""
+    word = mix64(key ^ mix64(seed))
+    low = word * K1 & MASK
+    return (word >> 32) * ((blocks - 1) * WIDTH + 1) >> 32, (low ^ low >> 32) | 1, (word * K3 & MASK) >> 32
 
 
 def slow_contains(made: RibbonFilter, key: int) -> bool:
     """Straight from the rule of the format, bit by bit."""
-    word = mix64(key ^ mix64(made.seed))
-    start = ((word >> 32) * ((made.blocks - 1) * WIDTH + 1)) >> 32
-    low, high = word * K1 & MASK, word * K2 & MASK
-    coefficients = ((high ^ high >> 32) << 64 | (low ^ low >> 32)) | 1
-    print_ = (word * K3 & MASK) >> 32
-    wide = made.columns + (start // WIDTH >= made.short)
+    number = part_number(made, key)
+    blocks, short, seed = made.parts[number].tolist()
+    solution = part_words(made, number)
+    start, coefficients, print_ = slow_equation(key, blocks, seed)
+    wide = made.columns + (start // WIDTH >= short)
     total = 0
     for index in range(WIDTH):
         if coefficients >> index & 1:
-            row = start + index
-            block, inside = divmod(row, WIDTH)
-            base = 2 * (block * (made.columns + 1) - min(block, made.short))
+            block, inside = divmod(start + index, WIDTH)
+            base = block * (made.columns + 1) - min(block, short)
             for column in range(wide):
-                word_at = int(made.words[base + 2 * column + inside // 64])
-                total ^= (word_at >> inside % 64 & 1) << column
+                total ^= (solution[base + column] >> inside & 1) << column
     return total == print_ & ((1 << wide) - 1)
 
 
-def slow_solution(made: RibbonFilter, keys: list[int]) -> list[int] | None:
+def slow_solution(keys: list[int], blocks: int, short: int, seed: int, columns: int) -> list[int] | None:
     """The words by plain elimination over whole numbers; what no equation needs is 0. None if they contradict."""
     rows: dict[int, tuple[int, int]] = {}
     for key in keys:
-        word = mix64(key ^ mix64(made.seed))
-        low, high = word * K1 & MASK, word * K2 & MASK
-        picks = ((high ^ high >> 32) << 64 | (low ^ low >> 32) | 1) << (
-            (word >> 32) * (made.blocks * WIDTH - 127) >> 32
-        )
-        print_ = ((word * K3 & MASK) >> 32) & ((2 << made.columns) - 1)
+        start, coefficients, print_ = slow_equation(key, blocks, seed)
+        picks, print_ = coefficients << start, print_ & ((2 << columns) - 1)
         while picks and (row := (picks & -picks).bit_length() - 1) in rows:
             picks, print_ = picks ^ rows[row][0], print_ ^ rows[row][1]
         if picks:
             rows[row] = (picks, print_)
         elif print_:
             return None
-    solution = [0] * (made.blocks * WIDTH)
+    solution = [0] * (blocks * WIDTH)
     for row in sorted(rows, reverse=True):
         picks, solution[row] = rows[row]
         for index in range(row + 1, min(row + WIDTH, len(solution))):
             solution[row] ^= solution[index] * (picks >> index & 1)
     return [
-        sum((solution[first + bit] >> column & 1) << bit for bit in range(64))
-        for block in range(made.blocks)
-        for column in range(made.columns + (block >= made.short))
-        for first in (block * WIDTH, block * WIDTH + 64)
+        sum((solution[block * WIDTH + bit] >> column & 1) << bit for bit in range(WIDTH))
+        for block in range(blocks)
+        for column in range(columns + (block >= short))
     ]
+
+
+def assert_solved(made: RibbonFilter, keys: list[int]) -> None:
+    """Each part is what plain elimination finds, and no seed before the one it has would have done."""
+    for number, (blocks, short, seed) in enumerate(made.parts.tolist()):
+        own = [key for key in keys if part_number(made, key) == number]
+        assert part_words(made, number) == slow_solution(own, blocks, short, seed, made.columns)
+        if seed % 2:
+            assert slow_solution(own, blocks, short, seed - 1, made.columns) is None
 
 
 @given(key_lists, rates)
 @settings(max_examples=30)
 def test_filter_is_the_solution_that_plain_elimination_finds(keys: np.ndarray, rate: float) -> None:
-    made = RibbonFilter.build(keys, rate)
-    assert made.words.tolist() == slow_solution(made, keys.tolist())
+    assert_solved(RibbonFilter.build(keys, rate), keys.tolist())
 
 
 @pytest.mark.parametrize(("n", "rate"), [(2_500, 5e-6), (2_500, 2.0**-29), (1_800, 0.4)])
 def test_thousands_of_keys_give_the_solution_that_plain_elimination_finds(n: int, rate: float) -> None:
     keys = np.random.default_rng(n).integers(0, 2**64, n, np.uint64)
-    made = RibbonFilter.build(keys, rate)
-    assert made.words.tolist() == slow_solution(made, keys.tolist())
+    assert_solved(RibbonFilter.build(keys, rate), keys.tolist())
 
 
-def test_equations_that_contradict_each_other_are_found_out() -> None:
-    outcomes = set()
-    for n in range(100, 140):
+def test_a_filter_of_parts_is_made_of_the_solutions_of_each() -> None:
+    keys = np.random.default_rng(9).integers(0, 2**64, 20_000, np.uint64)
+    made = RibbonFilter.build(keys, 0.1)
+    assert len(made.parts) == 2
+    assert_solved(made, keys.tolist())
+
+
+def test_equations_that_contradict_each_other_get_another_seed_or_more_rows() -> None:
+    grown, reseeded = 0, 0
+    for n in range(58, 72):
         keys = np.random.default_rng(n).integers(0, 2**64, n, np.uint64)
-        made = RibbonFilter(np.zeros(0, np.uint64), columns=9, blocks=1, short=0, seed=3)
-        system = eliminated(mixed_keys(keys, mix64(3), 1), 1, WIDTH, 10)
-        wanted = slow_solution(made, keys.tolist())
-        outcomes.add(wanted is None)
-        assert wanted == (None if system is None else solved(system, 9, 0, 20).tolist())
-    assert outcomes == {True, False}
+        found = solved_parts(keys, np.array([0, n]), np.array([1]), 9, 0.5)
+        assert not isinstance(found, int)
+        made = RibbonFilter(found[0], 9, found[1])
+        assert_solved(made, keys.tolist())
+        assert made.contains(keys).all()
+        grown += int(made.parts[0, 0]) > 1
+        reseeded += int(made.parts[0, 2]) > 0
+    assert grown
+    assert reseeded > grown
+
+
+def test_a_part_that_grows_beyond_its_room_is_solved_all_the_same() -> None:
+    keys = np.random.default_rng(4).integers(0, 2**64, 4_000, np.uint64)
+    found = solved_parts(keys, np.array([0, 4_000]), np.array([50]), 9, 0.5)
+    assert not isinstance(found, int)
+    assert RibbonFilter(found[0], 9, found[1]).contains(keys).all()
+    assert found[1][0, 0] > 58
+
+
+def test_keys_that_are_no_hashes_make_one_large_part() -> None:
+    keys = np.arange(20_000, dtype=np.uint64)
+    made = RibbonFilter.build(keys, 1e-3)
+    assert made.contains(keys).all()
+    assert made.parts[0, 0] * WIDTH > 20_000
+    assert made.parts[1:, 0].tolist() == [1] * (len(made.parts) - 1)
 
 
 @given(key_lists, rates)
@@ -146,8 +188,9 @@ def test_same_keys_give_the_same_filter() -> None:
 @given(key_lists, rates)
 def test_bytes_round_trip(keys: np.ndarray, rate: float) -> None:
     made = RibbonFilter.build(keys, rate)
-    back = RibbonFilter.from_bytes(bytes(made), made.seed)
-    assert (back.columns, back.blocks, back.short) == (made.columns, made.blocks, made.short)
+    back = RibbonFilter.from_bytes(bytes(made))
+    assert back.columns == made.columns
+    assert back.parts.tolist() == made.parts.tolist()
     assert back.contains(keys).all()
     assert back.rate == made.rate
 
@@ -157,7 +200,7 @@ def test_other_bytes_are_refused_or_answer_without_harm(keys: np.ndarray, rate: 
     data = bytes(RibbonFilter.build(keys, rate))
     for damaged in (data[: len(data) - cut], random, bytes(4) + data[4:]):
         try:
-            RibbonFilter.from_bytes(damaged, 0).contains(keys)
+            RibbonFilter.from_bytes(damaged).contains(keys)
         except FilterError:
             continue
         assert len(damaged) % 8 == 0
@@ -166,9 +209,9 @@ def test_other_bytes_are_refused_or_answer_without_harm(keys: np.ndarray, rate: 
 def test_truncated_bytes_are_refused() -> None:
     made = RibbonFilter.build(np.arange(1_000, dtype=np.uint64), 1e-3)
     with pytest.raises(FilterError, match="words are no ribbon filter"):
-        RibbonFilter.from_bytes(bytes(made)[:-8], made.seed)
+        RibbonFilter.from_bytes(bytes(made)[:-8])
     with pytest.raises(FilterError, match="no ribbon filter"):
-        RibbonFilter.from_bytes(b"", made.seed)
+        RibbonFilter.from_bytes(b"")
 
 
 def test_impossible_requests_are_refused() -> None:

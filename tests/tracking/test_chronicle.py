@@ -142,3 +142,15 @@ def test_latencies_fall_into_the_buckets_their_limits_promise(delays: list[int])
         expected[bucket] += 1
     assert sketch.take().tolist() == expected.tolist()
     assert not sketch.take().any()
+
+
+@given(st.integers(0, 10**6), st.integers(0, 65_535), st.integers(1, 200_000), st.integers(-5, 10**6))
+def test_latencies_of_a_run_are_those_of_its_ids(time: int, counter: int, size: int, delay: int) -> None:
+    tail = time << 16 | counter
+    ids = np.ones((size, 2), np.uint64)
+    ids[:, 1] = np.uint64(tail) + np.arange(size, dtype=np.uint64)
+    one_by_one, together = LatencySketch(), LatencySketch()
+    one_by_one.add(ids, np.arange(size), time + delay)
+    together.add_run(tail, size, time + delay)
+    assert together.take().tolist() == one_by_one.take().tolist()
+    assert not together.take().any()

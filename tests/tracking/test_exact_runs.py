@@ -79,8 +79,10 @@ blocks = st.lists(
 )
 
 
-@given(blocks)
-def test_runs_say_what_rows_say(told: list[tuple[int, int, int, int, list[tuple[int, int, tuple[int, int]]]]]) -> None:
+@given(blocks, st.booleans())
+def test_runs_say_what_rows_say(
+    told: list[tuple[int, int, int, int, list[tuple[int, int, tuple[int, int]]]]], known: bool
+) -> None:
     book = Book(NOW)
     time = NOW
     counters: dict[tuple[int, int, int], int] = {}
@@ -89,9 +91,10 @@ def test_runs_say_what_rows_say(told: list[tuple[int, int, int, int, list[tuple[
         counter = counters.get((broker, time, publisher), 0)
         counters[broker, time, publisher] = counter + 100
         ids = run(publisher, time, counter, 100, broker)
-        book.take(ids, came_from)
+        first = (ids.item(0, 0), ids.item(0, 1)) if known else None
+        book.take(ids, came_from, first)
         for kind, number, (begin, end) in entries:
-            book.enter(ids, np.arange(begin, end, dtype=np.int32), kind, number)
+            book.enter(ids, np.arange(begin, end, dtype=np.int32), kind, number, first)
     book.close()
     found, whole = runs_of(book, least_rows=1), seal(book)
     assert found is not None
@@ -142,3 +145,35 @@ def test_a_batch_without_rows_does_not_shift_what_is_told_of_others() -> None:
     whole = seal(book)
     assert whole is not None
     assert [row[-1] for row in rows_of(whole)] == [[[], [3], [], [], []]] * 50
+
+
+def test_a_run_that_came_again_in_part_is_not_taken_for_the_whole() -> None:
+    whole, part = run(9, NOW, 0, 50), run(9, NOW, 0, 20)
+    first = whole.item(0, 0), whole.item(0, 1)
+    book = Book(NOW)
+    book.take(whole, HERE, first)
+    book.take(part, 7, first)
+    book.enter(whole, np.arange(50, dtype=np.int32), 1, 3, first)
+    book.enter(part, np.arange(20, dtype=np.int32), 1, 4, first)
+    sealed = seal(book)
+    assert sealed is not None
+    by_subscriber: dict[int, set[int]] = {3: set(), 4: set()}
+    for row, counter in enumerate(sealed.counter.tolist()):
+        begin, end = sealed.subscribers.offsets[row : row + 2]
+        for number in sealed.subscribers.numbers[begin:end].tolist():
+            by_subscriber[number].add(counter)
+    assert by_subscriber == {3: set(range(50)), 4: set(range(20))}
+
+
+def test_batches_that_left_the_book_s_memory_are_recorded_all_the_same() -> None:
+    batches = [run(9, NOW + at, 0, 10) for at in range(300)]
+    book = Book(NOW)
+    for at, ids in enumerate(batches):
+        book.take(ids, HERE, (ids.item(0, 0), ids.item(0, 1)) if at % 2 else None)
+    for at, ids in enumerate(batches):
+        known = (ids.item(0, 0), ids.item(0, 1)) if at % 2 else None
+        book.enter(ids, np.arange(10, dtype=np.int32), 1, 3, known)
+    sealed = seal(book)
+    assert sealed is not None
+    assert len(sealed.counter) == 3_000
+    assert sealed.subscribers.numbers.tolist() == [3] * 3_000

@@ -33,9 +33,11 @@ def run(time: int, counter: int, size: int) -> NDArray[np.uint64]:
     return ids
 
 
-def batch_of(ids: NDArray[np.uint64]) -> Batch:
+def batch_of(ids: NDArray[np.uint64], known: bool = False) -> Batch:
     batch = Batch.build([("t",)] * len(ids))
     batch.ids[:] = ids
+    if known:
+        batch.run = ids.item(0, 0), ids.item(0, 1)
     return batch
 
 
@@ -53,15 +55,14 @@ def filters_of(recorder: HistoryRecorder) -> list[FilterSegment]:
     return [one for one in made if isinstance(one, FilterSegment)]
 
 
-def tell(recorder: HistoryRecorder, pieces: list[NDArray[np.uint64]], together: bool) -> None:
-    """The same ids in the same order, as whole batches or in parts too short to be runs."""
+def tell(recorder: HistoryRecorder, pieces: list[NDArray[np.uint64]], together: bool, known: bool = False) -> None:
+    """The same ids in the same order, as whole batches, perhaps known as runs, or in parts too short to be runs."""
     for ids in pieces:
         parts = [ids] if together else np.array_split(ids, range(LEAST_RUN - 1, len(ids), LEAST_RUN - 1))
         for part in parts:
-            batch = batch_of(part)
-            recorder.accepted(batch, START)
+            recorder.accepted(batch_of(part, known), START)
         for part in parts:
-            recorder.delivered(batch_of(part), np.arange(len(part), dtype=np.int32), SUBSCRIBER, START)
+            recorder.delivered(batch_of(part, known), np.arange(len(part), dtype=np.int32), SUBSCRIBER, START)
 
 
 pieces = st.lists(
@@ -70,12 +71,12 @@ pieces = st.lists(
 
 
 @pytest.mark.parametrize("name", RECORDERS)
-@given(pieces)
+@given(pieces, st.booleans())
 def test_filters_are_the_same_whether_ids_come_as_runs_or_in_small_parts(
-    name: str, given_ids: list[NDArray[np.uint64]]
+    name: str, given_ids: list[NDArray[np.uint64]], known: bool
 ) -> None:
     as_runs, in_parts = recorder_of(name), recorder_of(name)
-    tell(as_runs, given_ids, together=True)
+    tell(as_runs, given_ids, together=True, known=known)
     tell(in_parts, given_ids, together=False)
     for ids in given_ids:
         for head, tail in (ids[0].tolist(), ids[-1].tolist()):
@@ -83,6 +84,7 @@ def test_filters_are_the_same_whether_ids_come_as_runs_or_in_small_parts(
             found = as_runs.findings(identity, START)
             assert found.published is not None
             assert SUBSCRIBER in {hit.number for hit in found.delivered}
+    assert as_runs.statistics().recorded == in_parts.statistics().recorded == 2 * sum(map(len, given_ids))
     filters, expected = filters_of(as_runs), filters_of(in_parts)
 
     def facts(one: FilterSegment) -> tuple[object, ...]:

@@ -114,6 +114,51 @@ def test_ids_with_wild_times_make_few_files_and_are_found_all_the_same(
     assert trail.findings(1, MessageId(7, 1, NOON + 20, 0)).published is None
 
 
+@pytest.mark.parametrize(
+    ("ones", "method", "codec"),
+    [(0.5, "bloom", "UNCOMPRESSED"), (0.05, "bloom", "ZSTD"), (0, "ribbon", "UNCOMPRESSED")],
+)
+def test_large_filters_are_written_as_they_are_made_and_compressed_where_it_is_of_use(
+    tmp_path: Path, ones: float, method: str, codec: str
+) -> None:
+    random, bits = np.random.default_rng(3), 1 << 20
+    made = [
+        a_filter(time_from=NOON + at, time_to=NOON + at + 5)._replace(
+            data=np.packbits(random.random(bits) < (ones or 0.5)).tobytes(),
+            method=method,
+            bits=bits,
+            ones=int(ones * bits),
+        )
+        for at in range(20)
+    ]
+    (entry,) = TrailWriter(tmp_path, 4, NOON).write(made, NOON + HOUR)
+    assert sum(len(one.data) for one in made) > durable.LARGE_BYTES
+    file = pq.ParquetFile(tmp_path / entry.path, page_checksum_verification=True)
+    assert file.read().column("data").to_pylist() == [one.data for one in made]
+    assert entry.size == (tmp_path / entry.path).stat().st_size
+    assert entry == describe_file(tmp_path, entry.path, "filters", entry.day)
+    column = file.schema_arrow.names.index("data")
+    assert {file.metadata.row_group(at).column(column).compression for at in range(2)} == {codec}
+    assert not list(tmp_path.rglob(f"*{durable.TEMPORARY}"))
+
+
+def test_a_large_file_that_the_disk_does_not_take_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = TrailWriter(tmp_path, 4, NOON)
+    large = a_filter()._replace(data=bytes(2 * durable.LARGE_BYTES))
+
+    def fails(path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(durable, "_force", fails)
+    with pytest.raises(TrailWriteError, match="make room"):
+        writer.write([large], NOON + 1)
+    monkeypatch.undo()
+    assert not list(tmp_path.rglob(f"*{durable.TEMPORARY}"))
+    assert not list(tmp_path.glob("filters/**/*.parquet"))
+
+
 def test_a_filter_of_late_ids_alone_belongs_to_the_date_of_the_first(tmp_path: Path) -> None:
     alone = a_filter(time_from=1, time_to=0, singles=[NOON - DAY_MS])
     (file,) = TrailWriter(tmp_path, 4, NOON).write([alone], NOON)

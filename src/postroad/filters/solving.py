@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     Prints = NDArray[np.uint32]
     Ints = NDArray[np.int64]
 
-__all__ = ["BLOCKS", "NO_ROOM", "NO_SEED", "PART_FIELDS", "SEED", "SHORT", "WIDTH", "dealt_keys", "equation", "part_of"]
-__all__ += ["solve_parts", "solved_parts"]
+__all__ = ["BLOCKS", "PART_FIELDS", "SEED", "SHORT", "WIDTH", "dealt_keys", "equation", "part_of", "solved_parts"]
 
 WIDTH = 64  # coefficients per equation, and rows per block: one word
 
@@ -34,8 +33,8 @@ WIDTH = 64  # coefficients per equation, and rows per block: one word
 BLOCKS, SHORT, SEED = range(3)
 PART_FIELDS = 3
 
-# What `solve_parts` answers instead of the size of the solution.
-NO_ROOM, NO_SEED = -1, -2
+# What `_solve_parts` answers instead of the size of the solution.
+_NO_ROOM, _NO_SEED = -1, -2
 
 _ATTEMPTS_PER_SIZE = 2  # seeds that are tried before rows are added
 _GROWTH = 200  # one part of so many, or a block at least
@@ -221,7 +220,7 @@ def _solve(
         _substitute(rows, prints, blocks, columns, short, _MOST_LANES, state, words, end)
 
 
-class Scratch(NamedTuple):
+class _Scratch(NamedTuple):
     """Memory to solve a part in.
 
     Attributes:
@@ -256,7 +255,7 @@ def _attempt(
     "uint64[::1], uint64[::1], uint32[::1], uint64[::1], uint64[::1])",
     allocates=False,
 )
-def solve_parts(
+def _solve_parts(
     keys: Keys,
     ends: Ints,
     parts: NDArray[np.uint32],
@@ -276,7 +275,7 @@ def solve_parts(
         parts: the blocks to begin with, of each; takes the rest.
         columns: of the first blocks of a part; the others have one more.
         share: of the starts that lie in the first blocks.
-        words, rows, prints, state: a `Scratch`.
+        words, rows, prints, state: a `_Scratch`.
         out: takes the solution, part by part: block by block, in each block column by column.
     """
     mask = (_TWO << np.uint64(columns)) - _ONE
@@ -287,18 +286,18 @@ def solve_parts(
         seed = np.int64(0)
         while True:
             if blocks * WIDTH > len(rows):
-                return NO_ROOM
+                return _NO_ROOM
             if _attempt(keys, first, count, blocks, seed, mask, words, rows, prints):
                 break
             seed += 1
             if seed == _MAX_ATTEMPTS:
-                return NO_SEED
+                return _NO_SEED
             if seed % _ATTEMPTS_PER_SIZE == 0:
                 blocks += max(np.int64(1), blocks // _GROWTH)
         short = min(blocks, np.int64(share * ((blocks - 1) * WIDTH + 1) / WIDTH))
         end = at + blocks * (columns + 1) - short
         if end > len(out):
-            return NO_ROOM
+            return _NO_ROOM
         _solve(rows, prints, blocks, columns, short, state, out, end)
         parts[part, BLOCKS], parts[part, SHORT], parts[part, SEED] = blocks, short, seed
         at = end
@@ -324,14 +323,14 @@ def solved_parts(
     room = np.int64(8)
     while True:
         rows = int(blocks.max() + room) * WIDTH
-        scratch = Scratch(
+        scratch = _Scratch(
             np.empty(most, np.uint64),
             np.empty(rows, np.uint64),
             np.empty(rows, np.uint32),
             np.zeros(int(_MOST_LANES), np.uint64),
         )
         out = np.empty(int(blocks.sum() + len(blocks) * room) * (columns + 1), np.uint64)
-        size = solve_parts(keys, ends, parts, columns, share, *scratch, out)
-        if size != NO_ROOM:
+        size = _solve_parts(keys, ends, parts, columns, share, *scratch, out)
+        if size != _NO_ROOM:
             return size if size < 0 else (out[:size], parts)
         room *= 4

@@ -54,6 +54,7 @@ class HistoryRecorder(KeepingRecorder):
         self._report = np.zeros(REPORT, np.int64)
         self._late = np.zeros(1024, np.int64)
         self._ways = {kind: self._way(kind) for kind in KINDS}
+        self._most = self._capacity
 
     def _way(self, kind: int) -> tuple[bool, bool, int]:
         """Whether each number has a history of its own, else whether keys are of pairs; and what counts as in time."""
@@ -63,17 +64,22 @@ class HistoryRecorder(KeepingRecorder):
         tolerance = settings.tolerance + (settings.jitter if kind != HistoryKind.PUBLISHED else 0)
         return apart, numbered and not apart, tolerance
 
-    def _record(
-        self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int, run: tuple[int, int] | None
+    def _note(
+        self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int, run: tuple[int, int] | None = None
     ) -> None:
+        count = len(rows)
+        if run is not None and count >= LEAST_RUN and self._record_run(kind, number, run, count, now):
+            self._recorded += count
+        else:
+            super()._note(kind, number, ids, rows, now)
+
+    def _record(self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int) -> None:
         apart, numbered, tolerance = self._ways[kind]
         subject = number if apart else 0
         derived = number if numbered else None
-        if len(rows) >= LEAST_RUN:
-            if run is None and is_run(ids, rows):
-                first = rows.item(0)
-                run = ids.item(first, 0), ids.item(first, 1)
-            if run is not None and self._record_run(kind, subject, derived, run, len(rows), now, tolerance):
+        if len(rows) >= LEAST_RUN and is_run(ids, rows):
+            first = rows.item(0)
+            if self._record_run(kind, number, (ids.item(first, 0), ids.item(first, 1)), len(rows), now):
                 return
         if len(rows) > len(self._late):
             self._late = np.zeros(2 * len(rows), np.int64)
@@ -92,34 +98,28 @@ class HistoryRecorder(KeepingRecorder):
                 rows, first, ordered = rest[np.argsort(ids[rest, 0] & np.uint64(_LOW_WORD), kind="stable")], 0, True
         self._make_room()
 
-    def _record_run(
-        self,
-        kind: int,
-        subject: int,
-        derived: int | None,
-        run: tuple[int, int],
-        left: int,
-        now: int,
-        tolerance: int,
-    ) -> bool:
+    def _record_run(self, kind: int, number: int, run: tuple[int, int], left: int, now: int) -> bool:
         """Record so many ids that follow each other, from the first on, if all are in time; whether they are."""
+        apart, numbered, tolerance = self._ways[kind]
         head, tail = run
         if now - (tail >> _COUNTER_BITS) > tolerance or ((tail + left - 1) >> _COUNTER_BITS) - now > tolerance:
             return False
-        name = (kind, head & _LOW_WORD, subject)
-        mixed = _NOTHING if derived is None else self._mixed_number(derived)
-        capacity = self._capacity
+        name = (kind, head & _LOW_WORD, number if apart else 0)
+        mixed = self._mixed_number(number) if numbered else _NOTHING
+        capacity, begun = self._most, False
         while left:
             history = self._open.get(name)
             if history is None:
-                history = self._begin(HistoryName(*name), now)
+                history, begun = self._begin(HistoryName(*name), now), True
             count = min(left, capacity - history.entries)
             history.add_run(head, tail, count, mixed)
             if history.entries >= capacity:
                 self._seal(history)
             tail += count
             left -= count
-        self._make_room()
+        # A run takes no memory to speak of, but a history may.
+        if begun:
+            self._make_room()
         return True
 
     def accepted(self, batch: Batch, now: int) -> None:

@@ -109,9 +109,10 @@ class KeepingRecorder(ABC):
     def _note(
         self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int, run: tuple[int, int] | None = None
     ) -> None:
+        """Something happened to rows; `run` is the first id of rows that are known as a run."""
         self._recorded += len(rows)
         if len(rows):
-            self._record(kind, number, ids, rows, now, run)
+            self._record(kind, number, ids, rows, now)
 
     def due(self, now: int, force: bool = False) -> list[Job]:
         """What is ready to be stored: at least one job each `interval`, so that what is covered moves on in silence."""
@@ -155,10 +156,8 @@ class KeepingRecorder(ABC):
         """What is known of an id from what is not released."""
 
     @abstractmethod
-    def _record(
-        self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int, run: tuple[int, int] | None
-    ) -> None:
-        """Keep that this happened to the rows; there is at least one. `run` is the first id of those known as a run."""
+    def _record(self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int) -> None:
+        """Keep that this happened to the rows; there is at least one."""
 
     @abstractmethod
     def _ready(self, now: int, force: bool) -> bool:

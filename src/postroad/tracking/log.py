@@ -50,9 +50,7 @@ class LogRecorder(KeepingRecorder):
         self._since: int | None = None
         self._handed: dict[int, list[Part]] = {}
 
-    def _record(
-        self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int, run: tuple[int, int] | None
-    ) -> None:
+    def _record(self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int) -> None:
         self._parts.append((kind, number, ids[rows]))
         self._entries += len(rows)
         if self._since is None:

@@ -42,6 +42,16 @@ def test_decoder_puts_sends_in_one_batch_and_says_where_events_stand() -> None:
     assert received.line_ends == 4
 
 
+def test_decoder_says_whether_any_row_bears_a_message_id() -> None:
+    named, plain = b"SEND\ndestination:/topic/a\nmessage-id:m1\n\nx\0", b"SEND\ndestination:/topic/a\n\nx\0"
+    in_transaction = b"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/topic/a\nmessage-id:m1\ntransaction:t\n\nx\0"
+    decoder = connected("1.2")
+    for frames, expected in ((plain, False), (named, True), (plain + named, True), (in_transaction + plain, False)):
+        received = decoder.receive(frames)
+        assert received.has_message_ids is expected
+        assert bool((received.message_ids[:, 0] >= 0).any()) is expected
+
+
 def test_decoder_keeps_a_send_of_a_transaction_until_it_is_committed() -> None:
     decoder = connected()
     received = decoder.receive(b"SEND\ndestination:/topic/a\ntransaction:t\nk:v\n\nbody\0")
