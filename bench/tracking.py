@@ -66,7 +66,9 @@ def steps(quick: bool, seconds: int) -> dict[str, Callable[[], Figures]]:
         "the paper's scenario in virtual time": lambda: storage(seconds),
         "the exact record of twenty brokers": lambda: exact_size(100_000 if quick else 1_000_000),
         "the paper's scenario live": lambda: show_scene(live_scene(quick)),
-        "brokers at saturation": lambda: recorders_compared(1, 1, 1.0, QUICK_RECORDERS) if quick else recorders_compared(),
+        "brokers at saturation": lambda: (
+            recorders_compared(1, 1, 1.0, QUICK_RECORDERS) if quick else recorders_compared()
+        ),
     }
 
 
