@@ -27,7 +27,7 @@ from postroad.tracking import (
     Timings,
 )
 from postroad.trail.errors import TrailError
-from postroad.trail.packing import pack_lists, pack_words
+from postroad.trail.packing import LARGEST_BINARY, pack_lists, pack_words
 from postroad.trail.runs import RunTable
 from postroad.trail.schemas import SCHEMAS, table_named
 
@@ -42,7 +42,6 @@ DAY_MS = 86_400_000
 # Files that one commit makes of a table. Around midnight there are two dates, and a few more where clocks are off; a
 # publisher whose ids have wild times would make a file for each, and every file costs milliseconds and a disk force.
 MAX_DATES = 8
-_LARGEST_BINARY = 2**31 - 1  # the offsets of an Arrow binary column are 32 bits wide
 
 # Everything but filters has one NamedTuple of columns for many rows.
 _COLUMNAR: dict[type[Any], str] = {
@@ -120,7 +119,7 @@ def _filter_columns(filters: Sequence[FilterSegment]) -> Any:
 
 def _alone(data: bytes) -> Any:
     """A column of one value, which is not copied."""
-    if len(data) > _LARGEST_BINARY:
+    if len(data) > LARGEST_BINARY:
         raise TrailError(f"a filter of {len(data):,} bytes does not fit a row; seal earlier")
     offsets = np.array([0, len(data)], np.int32)
     return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from postroad.tracking import Lists
 
-__all__ = ["NUMBER_BYTES", "pack_lists", "pack_words", "unpack", "unpack_lists"]
+__all__ = ["LARGEST_BINARY", "NUMBER_BYTES", "pack_lists", "pack_words", "unpack", "unpack_lists"]
 
 NUMBER_BYTES = 4
-_LARGEST_BINARY = 2**31 - 1  # the offsets of an Arrow binary column are 32 bits wide
+LARGEST_BINARY = 2**31 - 1  # the offsets of an Arrow binary column are 32 bits wide
 
 
 def pack_lists(lists: Lists) -> Any:
@@ -41,7 +41,7 @@ def pack_words(words: Iterable[NDArray[np.int64] | NDArray[np.uint64] | None]) -
 def _binary(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> Any:
     rows = len(offsets) - 1
     first, last = int(offsets[0]), int(offsets[-1])
-    if last - first > _LARGEST_BINARY:
+    if last - first > LARGEST_BINARY:
         raise TrailError(f"the lists of {rows:,} rows have {last - first:,} bytes; write fewer rows at once")
     filled = offsets[1:] > offsets[:-1]
     validity = None if filled.all() else pa.py_buffer(np.packbits(filled, bitorder="little").tobytes())
