@@ -152,14 +152,14 @@ def demonstrate(folder: Path, messages: int) -> dict[str, Any]:
         traffic = asyncio.run(exchange(state["directory"], messages))
         one = examples(traffic)
         say("\nAsked while the network runs:")
-        print(command("trace", one["delivered"], "--network", network))
+        print(command("trace", one["delivered"], "--network", network), flush=True)
     finally:
         say(f"\n$ postroad network stop {network}")
         say(command("network", "stop", network, show=False).strip())
     say("\nAsked after the fact, from the trail on disk:")
     for kind in ("delivered", "matched nobody", "never existed"):
         say(f"\nA message that {'was ' if kind == 'delivered' else ''}{kind}:")
-        print(command("trace", one[kind], "--trail", network / "trail", allowed=(0, 1)).rstrip())
+        print(command("trace", one[kind], "--trail", network / "trail", allowed=(0, 1)).rstrip(), flush=True)
     return {**reports(network / "trail", out, traffic), "examples": one}
 
 
