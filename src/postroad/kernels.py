@@ -26,7 +26,7 @@ import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import extending
-from numba.core import caching
+from numba.core import caching, cgutils
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +42,7 @@ __all__ = [
     "copy_bytes",
     "count_bits",
     "device",
+    "give_way",
     "inlined",
     "kernel",
     "lowest_bit",
@@ -223,8 +224,10 @@ def inlined(function: Function) -> Function:
 # Bytes that `bytes_equal` looks at: one bit of a word each.
 WINDOW = 64
 
+_YIELDS = hasattr(os, "sched_yield")
 _CHECKED = bool(_settings.BOUNDSCHECK)
 _BYTE, _WORD = ir.IntType(8), ir.IntType(64)
+_declared: Any = cgutils.get_or_insert_function
 _intrinsic = cast("Callable[[Callable[..., Any]], Callable[..., Any]]", extending.intrinsic)
 
 
@@ -278,6 +281,17 @@ def _population(typing: Any, word: Any) -> Any:
     return _numba_types.uint64(_numba_types.uint64), generate
 
 
+@_intrinsic
+def _yield(typing: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        # By its name: an address would be of this process, and not for the cache.
+        function = _declared(builder.module, ir.FunctionType(ir.IntType(32), []), "sched_yield")
+        builder.call(function, [])
+        return context.get_dummy_value()
+
+    return _numba_types.void(), generate
+
+
 @inlined
 def count_bits(word: Int) -> Int:
     """How many bits of a word are set."""
@@ -288,6 +302,17 @@ def count_bits(word: Int) -> Int:
 def lowest_bit(word: Int) -> Int:
     """The place of the lowest bit that is set in a word that is not 0."""
     return _trailing_zeros(word)
+
+
+@inlined
+def give_way() -> None:
+    """Let those go first who wait for this processor: for long kernels on threads that have time.
+
+    Where there are more threads than processors, who just woke up otherwise waits for milliseconds until a long kernel
+    has used up its time, or takes the processor of a thread that has none to lose. Nothing happens when nobody waits.
+    """
+    if _YIELDS:
+        _yield()
 
 
 @inlined

@@ -1,4 +1,4 @@
-"""A broker keeps what it freed for the next read, and still gives the system no more than it says."""
+"""A broker keeps what it freed for the next read, and its collector looks at no more than it has to."""
 
 from __future__ import annotations
 
@@ -42,3 +42,24 @@ def kept(call: str) -> int:
 def test_a_freed_block_is_kept_after_the_call_and_given_back_without_it() -> None:
     assert kept("assert keep_freed_memory()") > 20 * 2**20
     assert kept("") < 4 * 2**20
+
+
+COLLECTION = """
+import gc, runpy
+set_apart = runpy.run_path({path!r})["set_apart_what_stays"]
+code = [[] for _ in range(50_000)]
+set_apart()
+looked_at = len(gc.get_objects())
+loop = []
+loop.append(loop)
+del loop
+print(looked_at, gc.collect())
+"""
+
+
+def test_what_was_loaded_is_not_looked_at_again_and_new_garbage_is_collected() -> None:
+    program = COLLECTION.format(path=str(MODULE))
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    looked_at, collected = map(int, run.stdout.split())
+    assert looked_at < 1_000
+    assert collected == 1

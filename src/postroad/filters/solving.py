@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from postroad.filters.hashing import mix_word
-from postroad.kernels import Int, Truth, count_bits, device, inlined, kernel, lowest_bit
+from postroad.kernels import Int, Truth, count_bits, device, give_way, inlined, kernel, lowest_bit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -301,6 +301,7 @@ def _solve_parts(
         _solve(rows, prints, blocks, columns, short, state, out, end)
         parts[part, BLOCKS], parts[part, SHORT], parts[part, SEED] = blocks, short, seed
         at = end
+        give_way()
     return at
 
 

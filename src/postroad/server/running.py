@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from postroad.server.extras import check_extras, loop_factory
 from postroad.server.logs import log_to_stderr
-from postroad.server.memory import keep_freed_memory
+from postroad.server.memory import keep_freed_memory, set_apart_what_stays
 from postroad.server.service import Service
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ SWITCH_SECONDS = 0.0005
 def tune_process() -> None:
     """What suits a process that runs a broker, however it was started: for memory, and for its threads."""
     keep_freed_memory()
+    set_apart_what_stays()
     sys.setswitchinterval(SWITCH_SECONDS)
 
 

@@ -38,8 +38,9 @@ _NOTHING = np.uint64(0)
 def _segment(history: History, shape: Shape, now: int) -> FilterSegment:
     words = np.zeros((shape.m + 63) // 64, np.uint64) if history.words is None else history.words
     if history.runs is not None:
-        # Of a copy: the loop may look into the history while a job is made of it.
-        words = words.copy()
+        if history.words is not None:
+            # The loop may look into the history while a job is made of it.
+            words = words.copy()
         history.runs.set_bits(words, shape.m, shape.k)
     data = words.astype("<u8", copy=False).tobytes()
     return segment_of(history, shape.n, Made("bloom", shape.m, shape.k, 0, count_ones(words), data), now)

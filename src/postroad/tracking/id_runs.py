@@ -14,7 +14,7 @@ import numpy as np
 from postroad.filters import hash_ids, mix64
 from postroad.filters.bloom import add_words
 from postroad.filters.hashing import id_word, mix_word
-from postroad.kernels import Int, Truth, device, kernel
+from postroad.kernels import Int, Truth, device, give_way, kernel
 from postroad.tracking.intake import PIECE
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ __all__ = ["LEAST_RUN", "IdRuns", "is_run"]
 
 # A shorter one is hashed at once for less than it costs to keep.
 LEAST_RUN = 16
+# Runs between two looks at who else waits for the processor: some tens of microseconds.
+_RUNS_AT_ONCE = 16
+_NONE = np.uint64(0)
 _FIELDS = 4  # head, first tail, how many, mixed number
 # An array takes packed bytes in half the time of numbers one by one.
 _pack = Struct(f"{_FIELDS}Q").pack
@@ -47,33 +50,36 @@ def is_run(ids: Words, rows: Rows) -> Truth:
 
 @device
 def _hash(head: Int, tail: Int, count: Int, derived: Truth, mixed: Int, keys: Words, out: Int) -> None:
-    """Put the keys of a run into `keys` from `out` on."""
-    for step in range(count):
-        keys[out + step] = id_word(head, tail + np.uint64(step))
+    """Put the keys of a run into `keys` from `out` on; all numbers are unsigned, or the loops would not be vectors."""
     if derived:
-        for at in range(out, out + count):
-            keys[at] = mix_word(keys[at] ^ mixed)
+        for step in range(count):
+            keys[out + step] = mix_word(id_word(head, tail + step) ^ mixed)
+    else:
+        for step in range(count):
+            keys[out + step] = id_word(head, tail + step)
 
 
 @kernel("void(uint64[:, ::1], boolean, uint64[::1])", allocates=False)
 def _keys(runs: Words, derived: Truth, out: Words) -> None:
-    at = np.int64(0)
+    at = np.uint64(0)
     for run in range(len(runs)):
-        count = np.int64(runs[run, 2])
-        _hash(runs[run, 0], runs[run, 1], count, derived, runs[run, 3], out, at)
-        at += count
+        _hash(runs[run, 0], runs[run, 1], runs[run, 2], derived, runs[run, 3], out, at)
+        at += runs[run, 2]
+        if run % _RUNS_AT_ONCE == 0:
+            give_way()
 
 
 @kernel("void(uint64[:, ::1], boolean, uint64[::1], uint64, int64, uint64[::1])", allocates=False)
 def _bits(runs: Words, derived: Truth, words: Words, m: Int, k: Int, scratch: Words) -> None:
     for run in range(len(runs)):
-        tail, left = runs[run, 1], np.int64(runs[run, 2])
-        while left > 0:
-            count = min(left, np.int64(PIECE))
-            _hash(runs[run, 0], tail, count, derived, runs[run, 3], scratch, np.int64(0))
-            add_words(words, m, k, scratch, count)
-            tail += np.uint64(count)
+        tail, left = runs[run, 1], runs[run, 2]
+        while left > _NONE:
+            count = min(left, np.uint64(PIECE))
+            _hash(runs[run, 0], tail, count, derived, runs[run, 3], scratch, _NONE)
+            add_words(words, m, k, scratch, np.int64(count))
+            tail += count
             left -= count
+        give_way()
 
 
 class IdRuns:

@@ -32,8 +32,9 @@ COMPRESSION_LEVEL = 5
 # Filters are nearly random bits, where a search for repeats is lost: measured on Bloom filters a tenth, half and wholly
 # full, the lowest level is as small or smaller, in 12 to 70 % of the time.
 FILTER_COMPRESSION_LEVEL = 1
-# Filters of which less than this share could be saved are not compressed at all: it takes as long as writing them.
-WORTH_COMPRESSING = 0.05
+# Filters of which less than this share could be saved are not compressed at all. A full Bloom filter of the paper would
+# save 5.5 %, for more time than all else takes that makes a file of it.
+WORTH_COMPRESSING = 0.1
 # Pages of version 2 leave the bits that tell null from not null uncompressed: 1 % more for columns of lists.
 PAGE_VERSION = "1.0"
 _MAGIC = b"PAR1"
