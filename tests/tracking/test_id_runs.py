@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -11,7 +12,16 @@ from hypothesis import strategies as st
 
 from postroad.filters import Shape, derived_keys, hash_ids, mix64
 from postroad.messages import Batch, MessageId
-from postroad.tracking import BloomRecorder, FilterSegment, HistoryKind, HistorySettings, SealedRecorder, probe
+from postroad.tracking import (
+    BloomRecorder,
+    FilterSegment,
+    HistoryKind,
+    HistorySettings,
+    SealedRecorder,
+    histories,
+    probe,
+)
+from postroad.tracking.buffer import CHUNK_KEYS
 from postroad.tracking.id_runs import LEAST_RUN, IdRuns, is_run
 
 if TYPE_CHECKING:
@@ -55,10 +65,16 @@ def filters_of(recorder: HistoryRecorder) -> list[FilterSegment]:
     return [one for one in made if isinstance(one, FilterSegment)]
 
 
-def tell(recorder: HistoryRecorder, pieces: list[NDArray[np.uint64]], together: bool, known: bool = False) -> None:
-    """The same ids in the same order, as whole batches, perhaps known as runs, or in parts too short to be runs."""
+def tell(
+    recorder: HistoryRecorder,
+    pieces: list[NDArray[np.uint64]],
+    together: bool,
+    known: bool = False,
+    size: int = LEAST_RUN - 1,
+) -> None:
+    """The same ids in the same order, as whole batches, perhaps known as runs, or in parts of a size."""
     for ids in pieces:
-        parts = [ids] if together else np.array_split(ids, range(LEAST_RUN - 1, len(ids), LEAST_RUN - 1))
+        parts = [ids] if together else np.array_split(ids, range(size, len(ids), size))
         for part in parts:
             recorder.accepted(batch_of(part, known), START)
         for part in parts:
@@ -99,6 +115,39 @@ def test_filters_are_the_same_whether_ids_come_as_runs_or_in_small_parts(
     for kind in (HistoryKind.PUBLISHED, HistoryKind.DELIVERED):
         hits = [probe(one, hash_ids(told), times, SUBSCRIBER) for one in filters if one.kind == kind]
         assert np.any(hits, axis=0).all()
+
+
+@pytest.mark.parametrize("name", RECORDERS)
+@given(pieces, st.integers(1, 3), st.integers(1, 40))
+def test_filters_are_the_same_whether_ids_come_in_ones_and_twos_or_in_small_parts(
+    name: str, given_ids: list[NDArray[np.uint64]], size: int, hashed_after: int
+) -> None:
+    one_by_one, in_parts = recorder_of(name), recorder_of(name)
+    with patch.object(histories, "_MANY_RUNS", hashed_after):
+        tell(one_by_one, given_ids, together=False, known=True, size=size)
+    tell(in_parts, given_ids, together=False)
+    for head, tail in (ids[-1].tolist() for ids in given_ids):
+        found = one_by_one.findings(MessageId.from_bytes((head << 64 | tail).to_bytes(16, "big")), START)
+        assert found.published is not None
+        assert SUBSCRIBER in {hit.number for hit in found.delivered}
+    filters, expected = filters_of(one_by_one), filters_of(in_parts)
+    assert [(one.kind, one.entries, one.bits, one.ones) for one in filters] == [
+        (one.kind, one.entries, one.bits, one.ones) for one in expected
+    ]
+    told = np.concatenate(given_ids)
+    times = (told[:, 1] >> np.uint64(16)).astype(np.int64)
+    for kind in (HistoryKind.PUBLISHED, HistoryKind.DELIVERED):
+        hits = [probe(one, hash_ids(told), times, SUBSCRIBER) for one in filters if one.kind == kind]
+        assert np.any(hits, axis=0).all()
+
+
+def test_messages_one_by_one_take_the_memory_of_their_hashes() -> None:
+    recorder, many = recorder_of("sealed", capacity=1 << 20, budget=1 << 30), 20_000
+    ids = run(START, 0, many)
+    ids[:, 1] = ids[::-1, 1].copy()
+    tell(recorder, [ids], together=False, size=1)
+    hashes = 2 * 8 * many
+    assert recorder.statistics().held_bytes < hashes + 8 * CHUNK_KEYS + 50_000, "some runs, and the end of a chunk"
 
 
 def test_an_id_is_found_in_runs_until_their_job_is_released() -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from postroad.messages import MessageId
     from postroad.tracking.contract import Rows
     from postroad.tracking.history import History
+    from postroad.tracking.id_runs import IdRuns
     from postroad.tracking.probing import Evidence
     from postroad.tracking.segments import FilterSegment, Segment
     from postroad.tracking.settings import HistorySettings
@@ -69,14 +70,20 @@ class BloomRecorder(HistoryRecorder):
         now: int,
         tolerance: int,
     ) -> None:
-        words = history.words
-        if words is None:
-            words = history.words = np.zeros(self._words, np.uint64)
+        words = self._words_of(history)
         shape, room = self.settings.shape, self._capacity - history.entries
         mixed = _NOTHING if derived is None else self._mixed_number(derived)
         is_derived, report, late = derived is not None, self._report, self._late
         taking = (ids, rows, first, is_derived, mixed, now, tolerance, words, shape.m, shape.k, room)
         take_bits(*taking, self._scratch, report, late)
+
+    def _words_of(self, history: History) -> NDArray[np.uint64]:
+        if history.words is None:
+            history.words = np.zeros(self._words, np.uint64)
+        return history.words
+
+    def _hash_runs(self, history: History, runs: IdRuns) -> None:
+        runs.set_bits(self._words_of(history), self.settings.shape.m, self.settings.shape.k)
 
     def _make_room(self) -> None:
         """Each open history costs its whole filter: with too many, the fullest are sealed first."""

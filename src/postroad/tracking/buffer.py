@@ -168,6 +168,14 @@ class KeyBuffer:
         else:
             last.runs.append(run)
 
+    def append(self, slot: int, keys: Keys) -> None:
+        """Keys of a history that are there already."""
+        while len(keys):
+            room = self.room(len(keys))
+            room[:] = keys[: len(room)]
+            self.filled(slot, len(room))
+            keys = keys[len(room) :]
+
     def extract(self) -> Extract:
         """All there is, for a job."""
         return Extract(tuple((chunk.keys, chunk.runs[:]) for chunk in self._chunks if chunk.used))
@@ -180,14 +188,7 @@ class KeyBuffer:
         self._chunks = [self._chunk()]
         self.entries = 0
         for slot, keys in kept.items():
-            self._append(slot, keys)
-
-    def _append(self, slot: int, keys: Keys) -> None:
-        while len(keys):
-            room = self.room(len(keys))
-            room[:] = keys[: len(room)]
-            self.filled(slot, len(room))
-            keys = keys[len(room) :]
+            self.append(slot, keys)
 
     @property
     def bytes(self) -> int:

@@ -199,6 +199,8 @@ class Chronicle:
         """Count the latencies of rows that were handed to a socket."""
         if batch.run is not None and len(rows) == len(batch.ids):
             self._sketch.add_run(batch.run[1], len(rows), now)
+        elif len(rows) == 1:
+            self._sketch.add_run(batch.ids.item(rows.item(0), 1), 1, now)
         else:
             self._sketch.add(batch.ids, rows, now)
 

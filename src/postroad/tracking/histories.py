@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from postroad.messages import Batch, MessageId
     from postroad.tracking.contract import Rows
     from postroad.tracking.findings import Findings
+    from postroad.tracking.id_runs import IdRuns
     from postroad.tracking.probing import Evidence
     from postroad.tracking.segments import Segment
     from postroad.tracking.settings import HistorySettings
@@ -34,6 +35,9 @@ _COUNTER_BITS = 16
 # A job costs several ms of the processor, however little is in it. At full speed, with histories full all the time, a
 # short `linger` would make one of every look; nothing that is younger than `interval` is in such a hurry.
 _BETWEEN_JOBS = 1_000  # ms
+# Runs before short ones are hashed: 32 KiB of them. More would make a longer pause of it, where each is in a history of
+# its own; fewer would share the cost of a call among fewer.
+_MANY_RUNS = 1_024
 _MANY_NUMBERS = 100_000  # mixed numbers that are remembered, some 10 MB
 
 
@@ -48,6 +52,7 @@ class HistoryRecorder(KeepingRecorder):
         self._slots = 0
         self._singles = 0
         self._early_seals = 0
+        self._runs = 0
         self._mixed: dict[int, np.uint64] = {}
         # What was handed to links since messages last came in: ids, and the mixed number of the link.
         self._relays: list[tuple[NDArray[np.uint64], np.uint64]] = []
@@ -68,7 +73,10 @@ class HistoryRecorder(KeepingRecorder):
         self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int, run: tuple[int, int] | None = None
     ) -> None:
         count = len(rows)
-        if run is not None and count >= LEAST_RUN and self._record_run(kind, number, run, count, now):
+        if run is None and count == 1:
+            row = rows.item(0)
+            run = ids.item(row, 0), ids.item(row, 1)
+        if run is not None and count and self._record_run(kind, number, run, count, now):
             self._recorded += count
         else:
             super()._note(kind, number, ids, rows, now)
@@ -117,10 +125,22 @@ class HistoryRecorder(KeepingRecorder):
                 self._seal(history)
             tail += count
             left -= count
+        self._runs += 1
+        if self._runs >= _MANY_RUNS:
+            self._hash_short_runs()
         # A run takes no memory to speak of, but a history may.
-        if begun:
+        elif begun:
             self._make_room()
         return True
+
+    def _hash_short_runs(self) -> None:
+        """Those of single messages, say, which take more memory than their hashes."""
+        self._runs = 0
+        for history in self._open.values():
+            if history.runs is not None and history.runs.is_wasteful:
+                self._hash_runs(history, history.runs)
+                history.runs = None
+        self._make_room()
 
     def accepted(self, batch: Batch, now: int) -> None:
         """The rows entered the network here."""
@@ -285,6 +305,10 @@ class HistoryRecorder(KeepingRecorder):
         tolerance: int,
     ) -> None:
         """Put rows from `first` on into a history, and report how many and their times."""
+
+    @abstractmethod
+    def _hash_runs(self, history: History, runs: IdRuns) -> None:
+        """Put the keys of runs into a history that is open."""
 
     @abstractmethod
     def _make_room(self) -> None:

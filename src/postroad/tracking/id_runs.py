@@ -1,6 +1,8 @@
 """Ids that follow each other, as a busy publisher's do, kept in a history as their first and how many there are.
 
-On the loop that is a step for a batch, not for a message; hashing waits for the thread that makes filters.
+On the loop that is a step for a batch, not for a message; hashing waits for the thread that makes filters. Runs so
+short that their hashes would be smaller are hashed on the loop, but many at once: a kernel's call costs more than the
+work it does for one id.
 """
 
 from __future__ import annotations
@@ -28,10 +30,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LEAST_RUN", "IdRuns", "is_run"]
 
-# A shorter one is hashed at once for less than it costs to keep.
+# Rows that are not known as a run are looked at when there are so many; fewer are hashed for less than that costs.
 LEAST_RUN = 16
-# Runs between two looks at who else waits for the processor: some tens of microseconds.
-_RUNS_AT_ONCE = 16
+# Keys between two looks at who else waits for the processor: up to a tenth of a millisecond. What is hashed on the loop
+# is less.
+_AT_ONCE = np.uint64(1 << 13)
 _NONE = np.uint64(0)
 _FIELDS = 4  # head, first tail, how many, mixed number
 # An array takes packed bytes in half the time of numbers one by one.
@@ -61,16 +64,18 @@ def _hash(head: Int, tail: Int, count: Int, derived: Truth, mixed: Int, keys: Wo
 
 @kernel("void(uint64[:, ::1], boolean, uint64[::1])", allocates=False)
 def _keys(runs: Words, derived: Truth, out: Words) -> None:
-    at = np.uint64(0)
+    at, looked = _NONE, _NONE
     for run in range(len(runs)):
         _hash(runs[run, 0], runs[run, 1], runs[run, 2], derived, runs[run, 3], out, at)
         at += runs[run, 2]
-        if run % _RUNS_AT_ONCE == 0:
+        if at - looked >= _AT_ONCE:
             give_way()
+            looked = at
 
 
 @kernel("void(uint64[:, ::1], boolean, uint64[::1], uint64, int64, uint64[::1])", allocates=False)
 def _bits(runs: Words, derived: Truth, words: Words, m: Int, k: Int, scratch: Words) -> None:
+    since = _NONE
     for run in range(len(runs)):
         tail, left = runs[run, 1], runs[run, 2]
         while left > _NONE:
@@ -79,7 +84,10 @@ def _bits(runs: Words, derived: Truth, words: Words, m: Int, k: Int, scratch: Wo
             add_words(words, m, k, scratch, np.int64(count))
             tail += count
             left -= count
-        give_way()
+            since += count
+        if since >= _AT_ONCE:
+            give_way()
+            since = _NONE
 
 
 class IdRuns:
@@ -105,6 +113,11 @@ class IdRuns:
     def bytes(self) -> int:
         """Memory it holds."""
         return 8 * len(self._fields)
+
+    @property
+    def is_wasteful(self) -> bool:
+        """Whether hashes would take less memory."""
+        return self.bytes > 8 * self.ids
 
     def copy(self) -> IdRuns:
         """As they are now."""

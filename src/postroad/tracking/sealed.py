@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from postroad.tracking.buffer import Extract
     from postroad.tracking.contract import Rows
     from postroad.tracking.history import History
+    from postroad.tracking.id_runs import IdRuns
     from postroad.tracking.segments import Segment
     from postroad.tracking.settings import HistorySettings
 
@@ -68,6 +69,9 @@ class SealedRecorder(HistoryRecorder):
         mixed = _NOTHING if derived is None else self._mixed_number(derived)
         take_keys(ids, rows, first, derived is not None, mixed, now, tolerance, room, self._report, self._late)
         self._buffer.filled(history.slot, self._report.item(TAKEN))
+
+    def _hash_runs(self, history: History, runs: IdRuns) -> None:
+        self._buffer.append(history.slot, runs.keys())
 
     def _make_room(self) -> None:
         """Over the budget: seal the largest, half of all that is open; a job takes them at the next occasion."""
