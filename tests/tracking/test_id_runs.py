@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -148,6 +149,18 @@ def test_messages_one_by_one_take_the_memory_of_their_hashes() -> None:
     tell(recorder, [ids], together=False, size=1)
     hashes = 2 * 8 * many
     assert recorder.statistics().held_bytes < hashes + 8 * CHUNK_KEYS + 50_000, "some runs, and the end of a chunk"
+
+
+def test_a_history_that_is_stored_is_forgotten() -> None:
+    recorder = recorder_of("sealed", capacity=1_000)
+    tell(recorder, [run(START, 0, 20)], together=False, size=1)
+    published, delivered = recorder._open.values()
+    (job,) = recorder.due(START + 200)
+    job.make()
+    recorder.release(job.number)
+    del job
+    unused = 2  # the name here, and the argument
+    assert sys.getrefcount(published) == sys.getrefcount(delivered) == unused
 
 
 def test_an_id_is_found_in_runs_until_their_job_is_released() -> None:

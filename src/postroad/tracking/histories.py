@@ -52,7 +52,9 @@ class HistoryRecorder(KeepingRecorder):
         self._slots = 0
         self._singles = 0
         self._early_seals = 0
+        # How many since short ones were last hashed; and histories that have any, or had.
         self._runs = 0
+        self._with_runs: list[History] = []
         self._mixed: dict[int, np.uint64] = {}
         # What was handed to links since messages last came in: ids, and the mixed number of the link.
         self._relays: list[tuple[NDArray[np.uint64], np.uint64]] = []
@@ -119,6 +121,8 @@ class HistoryRecorder(KeepingRecorder):
             history = self._open.get(name)
             if history is None:
                 history, begun = self._begin(HistoryName(*name), now), True
+            if history.runs is None:
+                self._with_runs.append(history)
             count = min(left, capacity - history.entries)
             history.add_run(head, tail, count, mixed)
             if history.entries >= capacity:
@@ -135,12 +139,19 @@ class HistoryRecorder(KeepingRecorder):
 
     def _hash_short_runs(self) -> None:
         """Those of single messages, say, which take more memory than their hashes."""
-        self._runs = 0
-        for history in self._open.values():
-            if history.runs is not None and history.runs.is_wasteful:
+        looked_at, self._with_runs, self._runs = self._with_runs, [], 0
+        for history in looked_at:
+            if history.runs is None or not self._is_open(history):
+                continue
+            if history.runs.is_wasteful:
                 self._hash_runs(history, history.runs)
                 history.runs = None
+            else:
+                self._with_runs.append(history)
         self._make_room()
+
+    def _is_open(self, history: History) -> bool:
+        return self._open.get(history.name) is history
 
     def accepted(self, batch: Batch, now: int) -> None:
         """The rows entered the network here."""
@@ -242,6 +253,8 @@ class HistoryRecorder(KeepingRecorder):
 
     def _hand_over(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
         histories, self._sealed = self._sealed, []
+        # What is sealed must not stay in memory for the sake of this list.
+        self._with_runs = [history for history in self._with_runs if self._is_open(history)]
         return self._hand_over_sealed(number, histories, now)
 
     def findings(self, identity: MessageId, now: int) -> Findings:

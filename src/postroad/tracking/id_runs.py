@@ -33,7 +33,7 @@ __all__ = ["LEAST_RUN", "IdRuns", "is_run"]
 # Rows that are not known as a run are looked at when there are so many; fewer are hashed for less than that costs.
 LEAST_RUN = 16
 # Keys between two looks at who else waits for the processor: up to a tenth of a millisecond. What is hashed on the loop
-# is less.
+# is less, unless many single messages come to a history of long runs.
 _AT_ONCE = np.uint64(1 << 13)
 _NONE = np.uint64(0)
 _FIELDS = 4  # head, first tail, how many, mixed number
