@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import random
 import signal
 import socket
 import sys
@@ -32,10 +33,13 @@ sys.exit(run_broker(read_config(Path(sys.argv[1])), ready))
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
+    """Ports that nobody listens on now, below those that systems hand out to whoever connects."""
+    held: list[socket.socket] = []
+    while len(held) < count:
+        with contextlib.suppress(OSError):
+            held.append(socket.create_server(("127.0.0.1", random.randrange(12_000, 32_000))))
+    ports = [int(each.getsockname()[1]) for each in held]
+    for each in held:
         each.close()
     return ports
 

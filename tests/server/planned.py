@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
-import socket
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,6 +11,7 @@ import msgspec
 from postroad.routing import Drp
 from postroad.server import Service, broker_config
 from postroad.topology import Graph, Plan, routes
+from tests.server.fleet import free_ports
 from tests.server.scene import Client, until
 
 if TYPE_CHECKING:
@@ -20,18 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from postroad.routing import Strategy
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now, below those that systems hand out to whoever connects."""
-    held: list[socket.socket] = []
-    while len(held) < count:
-        with contextlib.suppress(OSError):
-            held.append(socket.create_server(("127.0.0.1", random.randrange(12_000, 32_000))))
-    ports = [int(each.getsockname()[1]) for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 class End(asyncio.Protocol):
