@@ -2,7 +2,6 @@
 # What the scripts share: an environment made from nothing, and made once. Source this file, then call `set_up`.
 #
 #   set_up EXTRA...    .venv with the pinned packages of the given extras of pyproject.toml
-#   use_kernel_cache   NUMBA_CACHE_DIR for the sources as they are now
 #   need_java          JAVA_HOME of a Java that Spark can run on
 #
 # All messages go to stderr: the output of a command, such as a benchmark's last line, stays clean. Works on Debian and
@@ -149,30 +148,6 @@ set_up() {
         fi
         is_set_up "$@" || install_packages "$@"
     ) 9>.cache/setup.lock
-}
-
-# numba keys its cache by a kernel's own file and would not see a change in a function that the kernel calls from
-# another file. So the cache lives in a folder named after all the sources: any change begins a new one.
-use_kernel_cache() {
-    local digest folder
-    [[ -z "${NUMBA_CACHE_DIR:-}" ]] || return 0
-    digest="$({
-        find src -name '*.py' -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
-        printf '%s\n' .venv/lib/python*/site-packages/numba-*.dist-info
-    } | sha256sum | cut -c 1-16)"
-    # Bounds checks change the machine code, and numba's key does not hold them either.
-    if [[ "${NUMBA_BOUNDSCHECK:-0}" != 0 ]]; then
-        digest="$digest-bounds"
-    fi
-    folder=".cache/numba/$digest"
-    if [[ ! -d "$folder" ]]; then
-        say "compiling kernels, once; this takes about a minute"
-        mkdir -p "$folder"
-    fi
-    touch "$folder"
-    # A run that started before the last change of the sources may still write to its folder: spare the recent ones.
-    find .cache/numba -mindepth 1 -maxdepth 1 -type d -mmin +60 ! -name "$digest" -exec rm -rf -- {} +
-    export NUMBA_CACHE_DIR="$ROOT/$folder"
 }
 
 # Prints "VERSION HOME" of a java command, as that Java itself tells them.

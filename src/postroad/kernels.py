@@ -4,20 +4,22 @@ A *kernel* is a function over flat arrays with a fixed signature: it is compiled
 machine code is kept on disk, so that the first message of a fresh process is as quick as the millionth. A *device*
 function is a piece of a kernel: it has no signature and is compiled into the kernels that call it.
 
-numba keys its disk cache by the source file of the kernel alone: a change in a device function of another module would
-go unseen, and old machine code would answer for new source. So the cache lives in a folder named after a digest of all
-sources of this package; `NUMBA_CACHE_DIR` in the environment names another one.
+Machine code is kept beside the sources, or in the user's cache where those cannot be written; `NUMBA_CACHE_DIR` in the
+environment names another folder. A change of a source recompiles the kernels that depend on it.
 """
 
 from __future__ import annotations
 
 import atexit
 import hashlib
+import logging
 import os
+import re
 import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
@@ -56,54 +58,69 @@ Int: TypeAlias = Any
 Float: TypeAlias = Any
 Truth: TypeAlias = Any
 
-# A process that started before the last change of the sources may still write to its folder: spare recent ones.
+# A process that started before the last change of the sources may still use its folder: spare recent ones.
 _SPARED_SECONDS = 3600
 
-
-def _sources(package: Traversable, folder: str = ".") -> Iterator[tuple[str, str, bytes]]:
-    """(folder, name, source) of all modules, in order; of files on disk, or in a wheel that is imported as it is."""
-    inside = sorted(package.iterdir(), key=lambda one: one.name)
-    for one in inside:
-        if one.name.endswith(".py"):
-            yield folder, one.name, one.read_bytes()
-    for one in inside:
-        if one.is_dir() and one.name != "__pycache__":
-            yield from _sources(one, f"{folder}/{one.name}")
+_settings: Any = numba.config
+_log = logging.getLogger("postroad.kernels")
+_announced: set[str] = set()
 
 
-def _sources_digest(package: Traversable) -> str:
-    """Names the state of all sources in folders that hold kernels: these are what machine code is made from."""
-    digest = hashlib.sha256(numba.__version__.encode())
-    folders: dict[str, list[tuple[str, bytes]]] = {}
-    for folder, name, source in _sources(package):
-        folders.setdefault(folder, []).append((name, source))
-    for folder, files in folders.items():
-        if any(b"postroad.kernels" in source for _, source in files):
-            for name, source in files:
-                digest.update(f"{folder}/{name}:{len(source)}:".encode() + source)
-    # Bounds checks change the machine code, and numba's key does not hold them either.
-    return digest.hexdigest()[:16] + ("-bounds" if os.environ.get("NUMBA_BOUNDSCHECK", "0") != "0" else "")
+# --- where machine code is kept ---------------------------------------------------------------------------------------
+# numba's own key is the source file of a kernel. A device function or a constant may come from another module, so the
+# key here is a digest of the kernel's module and of every module of this package that it imports, directly or not. A
+# change recompiles the kernels that can see it and no others.
+
+_IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+(postroad[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+(postroad[\w.]*))", re.M
+)
 
 
-def _cache_folder() -> Path:
-    """Beside the sources where one may write, else in the user's own cache; folders of older sources are removed."""
-    package = Path(__file__).resolve().parent
-    digest = _sources_digest(resources.files("postroad"))
-    beside = package / "__pycache__"
-    if package.is_dir() and os.access(beside if beside.exists() else package, os.W_OK):
-        base = beside
-    else:
-        base = _cache_of_user()
-    folder = base / f"kernels-{digest}"
-    for other in base.glob("kernels-*"):
-        if other != folder and time.time() - other.stat().st_mtime > _SPARED_SECONDS:
-            shutil.rmtree(other, ignore_errors=True)
-    return folder
+@cache
+def _source_of(module: str) -> bytes | None:
+    """The source of a module of this package: of a file on disk, or in a wheel that is imported as it is."""
+    place: Traversable = resources.files("postroad")
+    for part in module.split(".")[1:-1]:
+        place = place / part
+    last = module.split(".")[1:][-1:]
+    names = [f"{last[0]}.py", f"{last[0]}/__init__.py"] if last else ["__init__.py"]
+    for name in names:
+        found = place.joinpath(*name.split("/"))
+        if found.is_file():
+            return found.read_bytes()
+    return None
 
 
-def _cache_of_user() -> Path:
+def _imports(source: bytes) -> Iterator[str]:
+    """Names of this package that a source imports: modules, and perhaps names inside modules."""
+    for origin, names, plain in _IMPORT.findall(source):
+        module = (origin or plain).decode()
+        yield module
+        for name in re.findall(rb"\w+", names):
+            yield f"{module}.{name.decode()}"
+
+
+@cache
+def _digest(source: bytes) -> str:
+    """Names the state of a source, of all modules of ours behind its imports, and of what compiles them."""
+    pending = list(_imports(source))
+    seen: dict[str, bytes] = {}
+    while pending:
+        module = pending.pop()
+        if module not in seen:
+            seen[module] = _source_of(module) or b""
+            pending += _imports(seen[module])
+    digest = hashlib.sha256(f"{numba.__version__}:{_settings.BOUNDSCHECK}:".encode() + source)
+    for module in sorted(seen):
+        if seen[module]:
+            digest.update(f"{module}:{len(seen[module])}:".encode() + seen[module])
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _user_base() -> Path:
     """The user's cache; where there is no home that can be written, as in many containers, a folder of this process."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "postroad"
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "postroad" / "kernels"
     try:
         base.mkdir(parents=True, exist_ok=True)
         if os.access(base, os.W_OK):
@@ -116,43 +133,75 @@ def _cache_of_user() -> Path:
     return Path(folder)
 
 
-_settings: Any = numba.config
-if not _settings.CACHE_DIR:
-    _settings.CACHE_DIR = str(_cache_folder())
+def _writable(folder: Path) -> bool:
+    """Whether a folder, or the nearest one above it that exists, can be written."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK)
 
 
-class _InWheel(caching._CacheLocator):
-    """Where the machine code of a module goes whose source is in a zip file, which numba would not cache at all.
+def _folder_for(name: str, line: int) -> Path:
+    """`NUMBA_CACHE_DIR` if set; else beside the sources, if the kernel of this line is there or can be written there;
+    else the user's cache. An image may hold compiled kernels in a place that is read-only when it runs."""
+    if _settings.CACHE_DIR:
+        return Path(_settings.CACHE_DIR) / name
+    beside = Path(__file__).resolve().parent / "__pycache__" / "kernels"
+    if _writable(beside) or any((beside / name).glob(f"*-{line}.py*.nbi")):
+        return beside / name
+    return _user_base() / name
 
-    `spark-submit --py-files` brings the wheel so. Each job unpacks it elsewhere: its path must not be in the key, and
-    need not, as the folder is named after the sources.
-    """
 
-    def __init__(self, function: Any) -> None:
-        self._folder = os.path.join(str(_settings.CACHE_DIR), str(function.__module__))
+@cache
+def _prepared(folder: Path, module: str) -> str:
+    """A folder that exists; folders of older states of its module are removed."""
+    if not folder.exists():
+        _announce()
+        folder.mkdir(parents=True, exist_ok=True)
+        for other in folder.parent.glob(f"{module}-*"):
+            if other != folder and time.time() - other.stat().st_mtime > _SPARED_SECONDS:
+                shutil.rmtree(other, ignore_errors=True)
+    return str(folder)
+
+
+def _announce() -> None:
+    """Says once why this start takes long."""
+    if not _announced:
+        _announced.add("compiling")
+        _log.warning("postroad: compiling kernels for this machine, once; this takes about a minute")
+
+
+class _ByImports(caching._CacheLocator):
+    """Tells numba where the machine code of a function goes, and what it was made from."""
+
+    def __init__(self, function: Any, source: bytes) -> None:
+        self._digest = _digest(source)
         self._line = function.__code__.co_firstlineno
+        module = function.__module__
+        self._folder = _prepared(_folder_for(f"{module}-{self._digest}", self._line), module)
 
     def get_cache_path(self) -> str:
         return self._folder
 
-    def get_source_stamp(self) -> int:
-        return 0
+    def get_source_stamp(self) -> str:
+        return self._digest
 
     def get_disambiguator(self) -> str:
         return str(self._line)
 
     @classmethod
-    def from_function(cls, function: Any, path: str) -> _InWheel | None:
-        if not function.__module__.startswith("postroad."):
+    def from_function(cls, function: Any, path: str) -> _ByImports | None:
+        module = str(function.__module__)
+        source = _source_of(module) if module.startswith("postroad.") else None
+        if source is None and Path(path).is_file():
+            source = Path(path).read_bytes()
+        # Kernels of others, who do not import this module, are none of our business.
+        if source is None or (b"postroad" not in source):
             return None
-        found: Any = cls(function)
-        found.ensure_cache_path()
-        return cast("_InWheel", found)
+        return cls(function, source)
 
 
-if not Path(__file__).is_file():
-    _locators: list[Any] = caching.CacheImpl._locator_classes
-    _locators.append(_InWheel)
+_locators: list[Any] = caching.CacheImpl._locator_classes
+_locators.insert(0, _ByImports)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -51,13 +51,41 @@ def ask(root: Path, home: Path | None = None) -> int:
     return int(run.stdout)
 
 
+def compiled(root: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in root.rglob("*.nbc")}
+
+
 def test_a_kernel_follows_a_change_in_a_piece_of_another_module(tmp_path: Path) -> None:
     package = tmp_path / "postroad"
     make_package(package)
     for answer in (41, 42):
         (package / "trial" / "piece.py").write_text(PIECE.format(answer=answer))
         assert ask(tmp_path) == answer
-    assert len(list((package / "__pycache__").glob("kernels-*"))) == 2
+
+
+def test_a_change_that_a_kernel_cannot_see_compiles_nothing(tmp_path: Path) -> None:
+    package = tmp_path / "postroad"
+    make_package(package)
+    (package / "trial" / "piece.py").write_text(PIECE.format(answer=44))
+    assert ask(tmp_path) == 44
+    before = compiled(tmp_path)
+    (package / "trial" / "stranger.py").write_text("NUMBER = 1\n")
+    assert ask(tmp_path) == 44
+    assert compiled(tmp_path) == before != {}
+
+
+def test_kernels_beside_the_sources_are_read_where_nothing_can_be_written(tmp_path: Path) -> None:
+    package = tmp_path / "postroad"
+    make_package(package)
+    (package / "trial" / "piece.py").write_text(PIECE.format(answer=45))
+    assert ask(tmp_path) == 45
+    before = compiled(tmp_path)
+    # A process of root may write anywhere: say that it may not, as a read-only file system would.
+    (package / "trial" / "__init__.py").write_text("import os\nos.access = lambda path, mode: mode != os.W_OK\n")
+    home = tmp_path / "home"
+    home.mkdir()
+    assert ask(tmp_path, home) == 45
+    assert compiled(tmp_path) == before != {}
 
 
 def test_kernels_of_a_wheel_are_compiled_once_wherever_it_lies(tmp_path: Path) -> None:
@@ -73,5 +101,5 @@ def test_kernels_of_a_wheel_are_compiled_once_wherever_it_lies(tmp_path: Path) -
         # The name that a wheel has: Python imports from it, and numba alone would not know it for a zip file.
         wheel = Path(archive).rename(tmp_path / folder / "postroad-0.1.0-py3-none-any.whl")
         assert ask(wheel, home) == 43
-        machine_code.append({path: path.stat().st_mtime_ns for path in home.rglob("*.nbc")})
+        machine_code.append(compiled(home))
     assert machine_code[0] == machine_code[1] != {}
