@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
+import ssl
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from postroad.client import ClientError, ConnectionLost, Reconnect, connect
 from postroad.network import Directory
 from tests.client.serving import address, broker, run, until
+from tests.server.test_tls import Papers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -58,6 +61,64 @@ def test_a_broker_that_refuses_is_passed_over(tmp_path: Path) -> None:
             with pytest.raises(ClientError, match="login"):
                 async with connect(directory=url, login="eve", passcode="e"):
                     pass
+
+    run(talk())
+
+
+@contextlib.asynccontextmanager
+async def https_directory(live: list[str], context: ssl.SSLContext) -> AsyncIterator[str]:
+    """A directory behind TLS, as a proxy would put it."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            body = json.dumps({"brokers": live}).encode()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+    try:
+        yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+def test_client_with_a_tls_context_uses_no_broker_without_tls(tmp_path: Path) -> None:
+    papers = Papers(tmp_path)
+
+    async def talk() -> None:
+        async with (
+            broker(tmp_path / "plain") as plain,
+            broker(tmp_path / "secure", tls=papers.config()) as secure,
+            directory([address(plain)]) as without,
+            directory([address(plain), f"stomps://127.0.0.1:{secure.port}"]) as mixed,
+        ):
+            with pytest.raises(ClientError, match="names only brokers without TLS"):
+                async with connect(directory=without, tls=papers.client_context()):
+                    pass
+            async with connect(directory=mixed, tls=papers.client_context()) as client:
+                assert client.server == f"stomps://127.0.0.1:{secure.port}"
+            assert plain.server_statistics().connections == 0
+
+    run(talk())
+
+
+def test_client_of_an_https_directory_uses_no_broker_without_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    papers = Papers(tmp_path)
+    # The system's authorities, as a client without a context takes them.
+    monkeypatch.setenv("SSL_CERT_FILE", str(papers.ca))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(papers.certificate, papers.key)
+
+    async def talk() -> None:
+        async with broker(tmp_path / "plain") as plain, https_directory([address(plain)], context) as url:
+            with pytest.raises(ClientError, match="names only brokers without TLS"):
+                async with connect(directory=url):
+                    pass
+            assert plain.server_statistics().connections == 0
 
     run(talk())
 

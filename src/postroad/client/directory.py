@@ -54,10 +54,13 @@ class _Answer(msgspec.Struct):
 class DirectoryOfServers:
     """A directory, as `postroad network up` runs one: asked at each connection, so that dead servers drop out.
 
+    A client that asked for TLS, by a context or by an `https` directory, gets TLS or nothing: addresses without it are
+    never used, whatever the directory says.
+
     Args:
         url: `http://host:port`, or `https://…`.
         timeout: seconds that it may take to answer.
-        tls: how to check its certificate.
+        tls: how to check its certificate, and those of the brokers.
 
     Raises:
         ClientError: that is no such address.
@@ -75,6 +78,7 @@ class DirectoryOfServers:
         if parts.scheme not in DEFAULT_PORTS or not parts.hostname or parts.path or parts.query or parts.username:
             raise ClientError(f"directory {url!r}: write it like http://127.0.0.1:8160")
         self._parts: SplitResult = parts
+        self._needs_tls = tls is not None or parts.scheme == "https"
 
     async def addresses(self) -> list[Address]:
         """Ask for some servers that live; each client is given others first."""
@@ -88,7 +92,16 @@ class DirectoryOfServers:
             raise ClientError(f"directory {self._url}: the answer to GET /brokers is no list of brokers") from None
         if not named:
             raise ConnectionLost(f"directory {self._url}: no broker is up")
-        return [parse_address(address) for address in named]
+        found = [parse_address(address) for address in named]
+        if not self._needs_tls:
+            return found
+        secure = [address for address in found if address.tls]
+        if not secure:
+            raise ClientError(
+                f"directory {self._url}: names only brokers without TLS ({found[0]}), and this client was asked to use "
+                "TLS; give the brokers certificates, or connect without a TLS context to an http directory"
+            )
+        return secure
 
     def _ask(self) -> bytes:
         host, port = self._parts.hostname or "", self._parts.port or DEFAULT_PORTS[self._parts.scheme]

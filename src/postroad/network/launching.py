@@ -53,7 +53,7 @@ def prepare(plan: Plan, place: Place, options: RunOptions) -> list[BrokerEntry]:
         entries.append(
             BrokerEntry(
                 number=number,
-                address=f"stomp://{host}:{broker.port}",
+                address=f"{'stomp' if settings.tls is None else 'stomps'}://{host}:{broker.port}",
                 link_port=broker.link_port,
                 admin_port=admin_port,
                 links=len(graph.neighbours(number)),
