@@ -53,7 +53,7 @@ def up(
     ] = None,
     wait: Annotated[float, typer.Option(min=1, help="Seconds that the network may take to come up.")] = 300.0,
     log_level: Annotated[LogLevel, typer.Option(help="What brokers log: this and worse.")] = LogLevel.INFO,
-    recorder: Annotated[str, typer.Option(help="What is kept: none, log, exact, bloom or sealed.")] = "auto",
+    recorder: Annotated[str, typer.Option(help="What is kept: none, log, exact, bloom or sealed.")] = "exact",
     persist: Annotated[float, typer.Option(min=0.1, help="Seconds after which the record is written at least.")] = 60.0,
     journal: Annotated[bool, typer.Option("--journal", help="A crash loses nothing that has a receipt.")] = False,
     alias: Annotated[

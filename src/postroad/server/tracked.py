@@ -10,7 +10,6 @@ from postroad.errors import PostroadError
 from postroad.messages import MessageId
 from postroad.server.config import ConfigError
 from postroad.server.disk import DiskThread, hanging, is_done
-from postroad.server.extras import has
 from postroad.server.journaling import JournalKeeper
 from postroad.server.keeping import Keeper
 from postroad.server.recovering import recover
@@ -311,16 +310,11 @@ def make_tracking(config: BrokerConfig, clock: Callable[[], int]) -> Tracking | 
     """The tracking that the settings ask for; None for none.
 
     Raises:
-        ConfigError: settings contradict each other, or a recorder needs pyarrow, and it is not installed.
+        ConfigError: settings contradict each other.
     """
     settings = config.tracking
-    if settings.recorder == "none" or (settings.recorder == "auto" and not has("pyarrow")):
+    if settings.recorder == "none":
         return None
-    if not has("pyarrow"):
-        raise ConfigError(
-            f'tracking.recorder = "{settings.recorder}" needs the library pyarrow, which is not installed: '
-            "pip install 'postroad[tracking]'"
-        )
     try:
         recorder = _recorder(config, clock())
     except TrackingError as error:
@@ -342,7 +336,7 @@ def make_tracking(config: BrokerConfig, clock: Callable[[], int]) -> Tracking | 
 def _recorder(config: BrokerConfig, now: int) -> TrackingRecorder:
     settings = config.tracking
     persist_ms = int(settings.persist_seconds * 1_000)
-    if settings.recorder in ("auto", "exact"):
+    if settings.recorder == "exact":
         return ExactRecorder(config.number, now, persist_ms, settings.memory_bytes)
     histories = settings.histories()
     if settings.recorder == "log":

@@ -25,7 +25,7 @@ class TrackingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """What a broker keeps of the messages that passed.
 
     Attributes:
-        recorder: "auto" is "exact" where pyarrow is installed, else "none". docs/tracking.md says when to choose which.
+        recorder: docs/tracking.md says when to choose which.
         trail: the directory of the record; by default `trail` in the broker's data directory.
         persist_seconds: the record is written at least so often; a crash loses no more, without a journal.
         memory_bytes: what the recorder may hold; above, it writes sooner. As much again may wait for a disk.
@@ -55,7 +55,7 @@ class TrackingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             "correlation-id"; none without.
     """
 
-    recorder: Literal["auto", "none", "log", "exact", "bloom", "sealed"] = "auto"
+    recorder: Literal["none", "log", "exact", "bloom", "sealed"] = "exact"
     trail: str | None = None
     persist_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=86_400)] = 60.0
     memory_bytes: Annotated[int, msgspec.Meta(ge=1 << 16)] = 64 << 20

@@ -1,0 +1,80 @@
+"""The wheel, installed by pip into an empty environment, without any extra: it publishes, subscribes and traces."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import venv
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.structure.repository import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Compiling is tested elsewhere and takes a minute. The key of compiled kernels is their source: what the tests have
+# compiled is what the installed package would compile.
+KERNELS = ROOT / "src" / "postroad" / "__pycache__" / "kernels"
+PATIENCE_SECONDS = 240
+
+
+def run(command: list[str | Path], **options: object) -> str:
+    finished = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, timeout=PATIENCE_SECONDS, **options
+    )
+    assert finished.returncode == 0, f"{command}:\n{finished.stdout}\n{finished.stderr}"
+    return finished.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` of an environment into which pip has put the wheel and what it declares, and nothing else."""
+    folder = tmp_path_factory.mktemp("install")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    run([*pip, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", folder, ROOT])
+    (wheel,) = folder.glob("postroad-*.whl")
+    environment = folder / "environment"
+    venv.create(environment, with_pip=False, symlinks=True)
+    python = environment / "bin" / "python"
+    run([*pip, "--python", python, "install", "--constraint", ROOT / "constraints.txt", wheel])
+    return environment / "bin"
+
+
+def test_plain_install_publishes_subscribes_and_traces(installed: Path, tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", str(KERNELS)),
+    }
+    environment.pop("PYTHONPATH", None)
+    options = {"cwd": tmp_path, "env": environment}
+    command = installed / "postroad"
+
+    with subprocess.Popen(
+        [command, "broker", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    ) as broker:
+        try:
+            assert broker.stdout is not None
+            ready = broker.stdout.readline()
+            assert "is ready: stomp://" in ready, broker.stderr.read() if broker.stderr else ""
+            address = ready.split("is ready: ")[1].strip()
+            with subprocess.Popen(
+                [command, "subscribe", "greetings", "--server", address, "--count", "1"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                **options,
+            ) as subscriber:
+                assert subscriber.stderr is not None
+                assert "subscribed to" in subscriber.stderr.readline()
+                message = run([command, "publish", "greetings", "hello", "--server", address, "--receipt"], **options)
+                assert "hello" in subscriber.communicate(timeout=PATIENCE_SECONDS)[0]
+        finally:
+            broker.send_signal(signal.SIGTERM)
+            broker.wait(PATIENCE_SECONDS)
+    trace = run([command, "trace", message.strip(), "--trail", "postroad-data/trail"], **options)
+    assert "delivered, certain" in trace
