@@ -22,6 +22,7 @@ from postroad.trail import (
     TrailConflictError,
     TrailError,
     TrailWriter,
+    file_path,
     gaps_within,
     pin,
 )
@@ -32,9 +33,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def where(name: str) -> str:
+    return file_path("passages", 4, 0, name)
+
+
 def entry(name: str, groups: list[tuple[int, int, int]]) -> FileEntry:
     return FileEntry(
-        name,
+        where(name),
         "passages",
         groups[0][1] // DAY_MS,
         7,
@@ -106,25 +111,25 @@ def test_writers_that_compete_lose_no_commit(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     counts = Counter(one.path for one in pin(tmp_path, 4).all_entries()[0])
-    assert counts == {f"{name}-{turn}": 1 for name in "abc" for turn in range(12)}
+    assert counts == {where(f"{name}-{turn}"): 1 for name in "abc" for turn in range(12)}
 
 
 def test_a_file_cannot_be_taken_out_twice(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path, 4)
     ledger.append(NOON, [entry("a", [(1, NOON, NOON)])])
-    ledger.replace(NOON, ["a"], [entry("b", [(1, NOON, NOON)])])
-    with pytest.raises(TrailConflictError, match="a is not in the manifest"):
-        ledger.replace(NOON, ["a"])
-    assert [one.path for one in ledger.pin().all_entries()[0]] == ["b"]
+    ledger.replace(NOON, [where("a")], [entry("b", [(1, NOON, NOON)])])
+    with pytest.raises(TrailConflictError, match=r"a\.parquet is not in the manifest"):
+        ledger.replace(NOON, [where("a")])
+    assert [one.path for one in ledger.pin().all_entries()[0]] == [where("b")]
 
 
 def test_a_pinned_reader_sees_no_later_commit(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path, 4)
     ledger.append(NOON, [entry("a", [(1, NOON, NOON)])])
     pinned = pin(tmp_path, 4)
-    ledger.replace(NOON, ["a"])
+    ledger.replace(NOON, [where("a")])
     ledger.checkpoint(NOON)
-    assert [one.path for one in pinned.all_entries()[0]] == ["a"]
+    assert [one.path for one in pinned.all_entries()[0]] == [where("a")]
 
 
 def test_what_a_reader_of_one_time_reads_does_not_grow_with_the_trail(tmp_path: Path) -> None:
@@ -137,7 +142,7 @@ def test_what_a_reader_of_one_time_reads_does_not_grow_with_the_trail(tmp_path: 
         if day in (4, 40):
             reads = Reads()
             found, _ = pin(tmp_path, 4, reads).entries("passages", 1, 5, 5, reads)
-            assert [one.path for one in found] == ["0-5"]
+            assert [one.path for one in found] == [where("0-5")]
             costs.append((reads.files, reads.bytes))
     assert costs[1][0] == costs[0][0]
     assert costs[1][1] < 3 * costs[0][1]

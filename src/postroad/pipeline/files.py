@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from postroad.trail import DAY_MS, FileEntry, TrailError, table_named, write_file
+from postroad.trail.paths import delete_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -81,17 +82,15 @@ def sweep_unfinished(sources: Sources, named: Iterable[str] = ()) -> int:
     doomed = {one.path for pinned in sources.pins.values() if pinned.checkpoint for one in pinned.checkpoint.doomed}
     doomed |= {path for pinned in sources.pins.values() for path in pinned.removed()}
     now = time.time()
-    found = [sources.root / path for path in named]
+    found = list(named)
     for path in sources.root.glob(f"*/broker=*/date=*/{PREFIX}*"):
         with suppress(OSError):
-            if path.relative_to(sources.root).as_posix() in live | doomed:
+            name = path.relative_to(sources.root).as_posix()
+            if name in live | doomed:
                 continue
-            if now - path.stat().st_mtime > UNFINISHED_SECONDS:
-                found.append(path)
-    for path in found:
-        with suppress(OSError):
-            path.unlink()
-    return len(found)
+            if now - path.lstat().st_mtime > UNFINISHED_SECONDS:
+                found.append(name)
+    return sum(delete_below(sources.root, name) for name in found)
 
 
 def check_writable(root: Path) -> None:

@@ -16,7 +16,8 @@ import msgspec
 
 from postroad.pipeline.errors import PipelineError
 from postroad.trail import FileEntry, Ledger, TrailConflictError
-from postroad.trail.durable import replace_file, sync_directory
+from postroad.trail.durable import make_directory, replace_file, sync_directory
+from postroad.trail.paths import file_fault, refuse_links
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,10 +61,12 @@ def sole_compaction(root: Path) -> Iterator[None]:
 
     Raises:
         PipelineError: another compaction is at work.
+        TrailDamageError: the folder or the lock is a symbolic link.
     """
-    folder = root / FOLDER
-    folder.mkdir(exist_ok=True)
-    with (folder / _LOCK).open("w") as file:
+    # Opening a link to write would empty what it leads to.
+    folder = refuse_links(root, f"{FOLDER}/{_LOCK}").parent
+    make_directory(folder)
+    with (folder / _LOCK).open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -109,13 +112,28 @@ def finish_commits(root: Path) -> int:
     for path in found:
         try:
             note = msgspec.json.decode(path.read_bytes(), type=Note)
-        except (OSError, msgspec.MsgspecError) as error:
+            _refuse_strangers(note)
+        except (OSError, msgspec.MsgspecError, RecursionError, ValueError) as error:
             raise PipelineError(
                 f"{path}: cannot be read ({error}); without it a compaction stays half done: answers are right, "
                 "but some are stored twice. Restore it, or delete it"
             ) from None
         _finish(root, path, note)
     return len(found)
+
+
+def _refuse_strangers(note: Note) -> None:
+    """A note names files to take out, which are deleted later, and files to put in: both below its brokers' tables.
+
+    Raises:
+        ValueError: it names something else.
+    """
+    for named in (note.removed, note.added):
+        for broker, entries in named.items():
+            for entry in entries:
+                fault = file_fault(entry.path, broker, entry.table)
+                if fault:
+                    raise ValueError(f"it {fault}")
 
 
 def _finish(root: Path, path: Path, note: Note) -> None:

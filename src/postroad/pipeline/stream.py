@@ -63,7 +63,7 @@ def _added(root: Path, broker: int, number: int) -> list[FileEntry] | None:
     """What the broker itself added with one manifest; None if that is deleted."""
     path = manifest_folder(root, broker) / change_name(number)
     try:
-        change = decoded(path.read_bytes(), Change, path)
+        change = decoded(path.read_bytes(), Change, path, broker)
     except FileNotFoundError:
         return None
     except TrailDamageError as error:
@@ -100,7 +100,7 @@ def beginning(root: Path, broker: int, through: int) -> tuple[int, int]:
             return 0, 0
         path = folder / checkpoint_name(number)
         try:
-            found = decoded(path.read_bytes(), Checkpoint, path)
+            found = decoded(path.read_bytes(), Checkpoint, path, broker)
         except (OSError, TrailDamageError):
             continue
         return number, max((run.through for run in found.runs), default=found.at)

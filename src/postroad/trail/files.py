@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from postroad.trail.columns import DAY_MS, date_text
 from postroad.trail.durable import LARGE_BYTES, replace_file, replace_file_by
-from postroad.trail.errors import TrailDamageError
+from postroad.trail.errors import TrailDamageError, TrailWriteError
+from postroad.trail.paths import refuse_links
 from postroad.trail.run_files import render_runs
 from postroad.trail.runs import RunTable
 from postroad.trail.schemas import metadata, table_named
@@ -88,6 +89,7 @@ def write_file(root: Path, table: str, broker: int, day: int, name: str, rows: A
         TrailWriteError: the disk does not take it.
     """
     path = file_path(table, broker, day, name)
+    place = _place(root, path)
     size = table_named(table).group_rows
     if isinstance(rows, RunTable):
         groups = tuple(_run_groups(rows, size))
@@ -98,10 +100,17 @@ def write_file(root: Path, table: str, broker: int, day: int, name: str, rows: A
     elif rows.nbytes < LARGE_BYTES:
         data = render(table, broker, rows)
     else:
-        replace_file_by(root / path, lambda temporary: _render_to(temporary, table, broker, rows))
+        replace_file_by(place, lambda temporary: _render_to(temporary, table, broker, rows))
         return _entry(root, path, table, day, rows.num_rows, groups)
-    replace_file(root / path, data)
+    replace_file(place, data)
     return FileEntry(path, table, day, rows.num_rows, len(data), footer_checksum(data, path), groups)
+
+
+def _place(root: Path, path: str) -> Path:
+    try:
+        return refuse_links(root, path)
+    except TrailDamageError as error:
+        raise TrailWriteError(error.path, error.problem) from error
 
 
 def _entry(root: Path, path: str, table: str, day: int, rows: int, groups: tuple[Group, ...]) -> FileEntry:

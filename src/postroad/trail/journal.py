@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.trail.durable import make_directory, sync_directory
 from postroad.trail.errors import TrailWriteError
+from postroad.trail.paths import refuse_links
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -70,6 +71,9 @@ class Journal:
 
     Segments of earlier processes stay until `forget_earlier`: `replay` them first.
 
+    Raises:
+        TrailDamageError: the folder is a symbolic link.
+
     Attributes:
         durable: every entry whose position is at most this is on disk, unless it was lost.
         lost_through: the position of the last entry that was given up because the disk took nothing; 0 when none was.
@@ -78,7 +82,7 @@ class Journal:
 
     def __init__(self, root: str | Path, broker: int, max_waiting_bytes: int = MAX_WAITING_BYTES) -> None:
         self._folder = journal_folder(root, broker)
-        self._earlier = _segments(self._folder)
+        self._earlier = _segments(Path(root), broker)
         self._next = 1 + max((int(path.name.removesuffix(ENDING)) for path in self._earlier), default=0)
         self._max_waiting_bytes = max_waiting_bytes
         self._lock = threading.Lock()  # guards the buffer alone, and is held for moments
@@ -231,7 +235,7 @@ def replay(
         warnings: takes what is torn or damaged, and is left out.
         missing: called between two entries, or after the last, where others are missing.
     """
-    for path in _segments(journal_folder(root, broker)):
+    for path in _segments(Path(root), broker):
         faults = len(warnings)
         for entry in _segment_entries(path, warnings):
             if entry is not None:
@@ -279,7 +283,14 @@ def _entry(data: bytes, place: int) -> bytes | None:
     return entry if zlib.crc32(entry) == crc else None
 
 
-def _segments(folder: Path) -> list[Path]:
+def _segments(root: Path, broker: int) -> list[Path]:
+    """The segments of a broker; they are deleted in the end, so no link may lead to others.
+
+    Raises:
+        TrailDamageError: a folder on the way is a symbolic link.
+    """
+    folder = journal_folder(root, broker)
+    refuse_links(root, folder.relative_to(root).as_posix())
     try:
         found = [path for path in folder.iterdir() if path.name.removesuffix(ENDING).isdecimal()]
     except (FileNotFoundError, NotADirectoryError):

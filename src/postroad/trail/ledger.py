@@ -28,6 +28,7 @@ from postroad.trail.manifest import (
 )
 from postroad.trail.opened import Reads
 from postroad.trail.parts import WIDE, days_of, open_part, read_part, write_part
+from postroad.trail.paths import refuse_links
 from postroad.trail.pinned import DAMAGED_MANIFEST, Pinned, pin
 
 if TYPE_CHECKING:
@@ -116,6 +117,10 @@ class Ledger:
         return self._commit(make)
 
     def _commit(self, make: Callable[[int], Change]) -> Change:
+        try:
+            refuse_links(self.root, self.folder.relative_to(self.root).as_posix())
+        except TrailDamageError as error:
+            raise TrailWriteError(error.path, error.problem) from error
         for _ in range(MAX_ATTEMPTS):
             change = make(self.head() + 1)
             if create_once(self.folder / change_name(change.number), encoded(change)):
@@ -169,7 +174,7 @@ class Ledger:
         if part is None:
             return [], []
         try:
-            return read_part(open_part(self.folder, part, Reads())), []
+            return read_part(open_part(self.folder, part, Reads()), self.broker), []
         except TrailDamageError as error:
             # What cannot be read just now is not damaged: no checkpoint until it can.
             if isinstance(error.__cause__, OSError) and error.__cause__.errno not in (None, errno.ENOENT):

@@ -19,8 +19,10 @@ import msgspec
 from postroad.trail.coverage import Hole, Run  # noqa: TC001 (msgspec reads the types of fields)
 from postroad.trail.errors import TrailDamageError, TrailVersionError
 from postroad.trail.files import FileEntry  # noqa: TC001
+from postroad.trail.paths import file_fault, part_fault
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = [
@@ -151,11 +153,11 @@ def encoded(manifest: Change | Checkpoint) -> bytes:
     return b"%s %d %08x\n%s\n" % (_MAGIC, MANIFEST_VERSION, zlib.crc32(body), body)
 
 
-def decoded(data: bytes, kind: type[Kind], path: Path) -> Kind:
-    """Read a manifest file.
+def decoded(data: bytes, kind: type[Kind], path: Path, broker: int) -> Kind:
+    """Read a manifest file of a broker.
 
     Raises:
-        TrailDamageError: it is damaged, or of a later version.
+        TrailDamageError: it is damaged, of a later version, or names what is not below the broker's own tables.
     """
     line, _, rest = data.partition(b"\n")
     words = line.split(b" ")
@@ -167,6 +169,20 @@ def decoded(data: bytes, kind: type[Kind], path: Path) -> Kind:
     if b"%08x" % zlib.crc32(body) != words[2]:
         raise TrailDamageError(path, "the checksum is wrong: damaged or cut off")
     try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.MsgspecError as error:
+        found = msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise TrailDamageError(path, f"not a manifest: {error}") from error
+    fault = next(_faults(found, broker), "")
+    if fault:
+        raise TrailDamageError(path, fault)
+    return found
+
+
+def _faults(manifest: Change | Checkpoint, broker: int) -> Iterator[str]:
+    """What is wrong with the paths in a manifest: they are written to, read and deleted as it says."""
+    if isinstance(manifest, Change):
+        yield from filter(None, (file_fault(entry.path, broker, entry.table) for entry in manifest.added))
+        yield from filter(None, (file_fault(gone.path, broker) for gone in manifest.removed))
+    else:
+        yield from filter(None, (part_fault(part.path) for part in manifest.parts))
+        yield from filter(None, (file_fault(one.path, broker) for one in manifest.doomed))

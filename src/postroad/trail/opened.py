@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from postroad.trail.errors import TrailDamageError, TrailVersionError
 from postroad.trail.files import footer_checksum
+from postroad.trail.paths import file_fault, refuse_links
 from postroad.trail.schemas import BROKER_KEY, TABLE_KEY, VERSION, VERSION_KEY, table_named
 
 if TYPE_CHECKING:
@@ -128,12 +129,16 @@ class TrailFile(VerifiedFile):
     """A file of a table, as the manifest names it.
 
     Raises:
-        TrailDamageError: it is damaged, of another table or of another broker.
+        TrailDamageError: it is damaged, of another table or of another broker, or not below the trail.
         TrailVersionError: it is of a later version.
     """
 
     def __init__(self, root: Path, entry: FileEntry, broker: int, reads: Reads) -> None:
-        super().__init__(root / entry.path, entry.size, entry.footer_crc, reads, _REPEATING.get(entry.table, ()))
+        fault = file_fault(entry.path, broker, entry.table)
+        if fault:
+            raise TrailDamageError(root, f"a manifest {fault}")
+        place = refuse_links(root, entry.path)
+        super().__init__(place, entry.size, entry.footer_crc, reads, _REPEATING.get(entry.table, ()))
         version = self.said.get(VERSION_KEY, b"")
         if not version.isdigit():
             raise TrailDamageError(self.path, "not a file of a trail")

@@ -18,9 +18,11 @@ import pyarrow.parquet as pq
 
 from postroad.trail.columns import DAY_MS, date_text
 from postroad.trail.durable import replace_file
+from postroad.trail.errors import TrailDamageError
 from postroad.trail.files import FileEntry, Group, footer_checksum
 from postroad.trail.manifest import Part
 from postroad.trail.opened import VerifiedFile
+from postroad.trail.paths import file_fault, refuse_links
 from postroad.trail.schemas import TABLES
 
 if TYPE_CHECKING:
@@ -124,21 +126,22 @@ def open_part(folder: Path, part: Part, reads: Reads) -> VerifiedFile:
     """A part, to read from.
 
     Raises:
-        TrailDamageError: it is gone or damaged.
+        TrailDamageError: it is gone or damaged, or a symbolic link.
     """
-    return VerifiedFile(folder / part.path, part.size, part.footer_crc, reads)
+    return VerifiedFile(refuse_links(folder, part.path), part.size, part.footer_crc, reads)
 
 
 def read_part(
     file: VerifiedFile,
+    broker: int,
     table: str | None = None,
     origin: int | None = None,
     times: tuple[int, int] | None = None,
 ) -> list[FileEntry]:
-    """The entries of a part, of one table, origin and range of times if asked for.
+    """The entries of a part of a broker, of one table, origin and range of times if asked for.
 
     Raises:
-        TrailDamageError: the part is damaged.
+        TrailDamageError: the part is damaged, or names what is not below the broker's own tables.
     """
     wanted = {"table": table, "origin": origin}
     groups = set(range(file.groups))
@@ -154,7 +157,12 @@ def read_part(
     if times is not None:
         keep &= rows.column("time_from").to_numpy() <= times[1]
         keep &= rows.column("time_to").to_numpy() >= times[0]
-    return _entries(rows.filter(pa.array(keep)))
+    found = _entries(rows.filter(pa.array(keep)))
+    for entry in found:
+        fault = file_fault(entry.path, broker, entry.table)
+        if fault:
+            raise TrailDamageError(file.path, fault)
+    return found
 
 
 def _entries(rows: Any) -> list[FileEntry]:

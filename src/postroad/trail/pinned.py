@@ -24,6 +24,7 @@ from postroad.trail.manifest import (
 )
 from postroad.trail.opened import Reads, VerifiedFile
 from postroad.trail.parts import WIDE, open_part, read_part
+from postroad.trail.paths import refuse_links
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -135,7 +136,7 @@ class Pinned(NamedTuple):
             try:
                 if part.path not in self.opened:
                     self.opened[part.path] = open_part(self.folder, part, reads)
-                found += read_part(self.opened[part.path], table, origin, times)
+                found += read_part(self.opened[part.path], self.broker, table, origin, times)
             except TrailDamageError as error:
                 if str(error) not in self.warnings:
                     self.warnings.append(str(error))
@@ -162,14 +163,14 @@ def pin(root: Path, broker: int, reads: Reads | None = None) -> Pinned:
     """The latest state of a broker's manifest that can be read."""
     folder = manifest_folder(root, broker)
     troubles: list[TrailDamageError] = []
-    changed, checkpoints = numbers(folder)
-    checkpoint = _latest_checkpoint(folder, checkpoints, troubles, reads)
+    changed, checkpoints = _numbers(root, folder, troubles)
+    checkpoint = _latest_checkpoint(folder, broker, checkpoints, troubles, reads)
     after = checkpoint.number if checkpoint else 0
     head = max([*changed[-1:], *checkpoints[-1:], 0])
     changes: list[Change] = []
     broken: list[int] = []  # how many changes stood before each break
     for number in range(after + 1, head + 1):
-        change = _read(folder / change_name(number), Change, troubles, reads)
+        change = _read(folder / change_name(number), broker, Change, troubles, reads)
         if change is not None:
             changes.append(change)
         elif not broken or broken[-1] != len(changes):
@@ -189,6 +190,15 @@ def pin(root: Path, broker: int, reads: Reads | None = None) -> Pinned:
     return Pinned(broker, folder, head, checkpoint, tuple(changes), runs, tuple(holes), retained, warnings, later, {})
 
 
+def _numbers(root: Path, folder: Path, troubles: list[TrailDamageError]) -> tuple[list[int], list[int]]:
+    try:
+        refuse_links(root, folder.relative_to(root).as_posix())
+    except TrailDamageError as error:
+        troubles.append(error)
+        return [], []
+    return numbers(folder)
+
+
 def _hole_before(runs: tuple[Run, ...], later: list[Change]) -> Hole:
     """What a lost change may have covered: from where the record stood before it to where it stands after."""
     since = max((run.through for run in runs), default=0)
@@ -197,19 +207,21 @@ def _hole_before(runs: tuple[Run, ...], later: list[Change]) -> Hole:
 
 
 def _latest_checkpoint(
-    folder: Path, checkpoints: list[int], troubles: list[TrailDamageError], reads: Reads | None
+    folder: Path, broker: int, checkpoints: list[int], troubles: list[TrailDamageError], reads: Reads | None
 ) -> Checkpoint | None:
     for number in reversed(checkpoints):
-        found = _read(folder / checkpoint_name(number), Checkpoint, troubles, reads)
+        found = _read(folder / checkpoint_name(number), broker, Checkpoint, troubles, reads)
         if found is not None:
             return found
     return None
 
 
-def _read(path: Path, kind: type[Kind], troubles: list[TrailDamageError], reads: Reads | None) -> Kind | None:
+def _read(
+    path: Path, broker: int, kind: type[Kind], troubles: list[TrailDamageError], reads: Reads | None
+) -> Kind | None:
     try:
         data = path.read_bytes()
-        found = decoded(data, kind, path)
+        found = decoded(data, kind, path, broker)
     except OSError as error:
         troubles.append(TrailDamageError(path, error.strerror or error))
         return None

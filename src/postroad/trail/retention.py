@@ -6,7 +6,6 @@ manifest before goes on reading.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +15,7 @@ from postroad.trail.durable import TEMPORARY
 from postroad.trail.errors import TrailDamageError
 from postroad.trail.ledger import Ledger
 from postroad.trail.manifest import Checkpoint, change_name, checkpoint_name, decoded, numbers
+from postroad.trail.paths import delete_below
 from postroad.trail.schemas import TABLES
 
 if TYPE_CHECKING:
@@ -89,7 +89,8 @@ def _is_needed(entry: FileEntry, state: Pinned) -> bool:
 
 def sweep_manifests(ledger: Ledger, before: int) -> int:
     """Delete manifests that a checkpoint has summed up since before a time; answers how many files went."""
-    return sum(_delete(path) for path in _summed_up(ledger.folder, before))
+    folder = ledger.folder.relative_to(ledger.root).as_posix()
+    return sum(delete_below(ledger.root, f"{folder}/{name}") for name in _summed_up(ledger, before))
 
 
 def sweep(root: str | Path, broker: int, now: int, grace_ms: int = DEFAULT_GRACE_MS) -> int:
@@ -102,19 +103,20 @@ def sweep(root: str | Path, broker: int, now: int, grace_ms: int = DEFAULT_GRACE
     state = ledger.pin()
     doomed = [(one.path, one.since) for one in (state.checkpoint.doomed if state.checkpoint else ())]
     doomed += [(gone.path, change.at) for change in state.changes for gone in change.removed]
-    gone = [base / path for path, since in doomed if since + grace_ms <= now]
-    return sum(_delete(path) for path in gone) + sweep_manifests(ledger, now - grace_ms)
+    gone = [path for path, since in doomed if since + grace_ms <= now]
+    return sum(delete_below(base, path) for path in gone) + sweep_manifests(ledger, now - grace_ms)
 
 
-def _summed_up(folder: Path, before: int) -> list[Path]:
-    """Manifests and parts that only readers of before a time can need."""
+def _summed_up(ledger: Ledger, before: int) -> list[str]:
+    """Manifests and parts that only readers of before a time can need, from the folder of the manifests."""
+    folder = ledger.folder
     changes, checkpoints = numbers(folder)
     kept: list[Checkpoint] = []
     enough = False
     for number in reversed(checkpoints):
         path = folder / checkpoint_name(number)
         try:
-            kept.append(decoded(path.read_bytes(), Checkpoint, path))
+            kept.append(decoded(path.read_bytes(), Checkpoint, path, ledger.broker))
         except (OSError, TrailDamageError):
             return []
         # One more than needed is kept, with all changes since: should the later be damaged, nothing is lost.
@@ -127,9 +129,9 @@ def _summed_up(folder: Path, before: int) -> list[Path]:
     named = {part.path for checkpoint in kept for part in checkpoint.parts}
     parts = [path for path in folder.glob("parts/*.parquet") if f"parts/{path.name}" not in named]
     # A part that no checkpoint names yet may be of one that is being made.
-    old = [path for path in parts if _part_number(path) < base]
-    found = [folder / change_name(number) for number in changes if number <= base]
-    found += [folder / checkpoint_name(number) for number in checkpoints if number < base]
+    old = [f"parts/{path.name}" for path in parts if _part_number(path) < base]
+    found = [change_name(number) for number in changes if number <= base]
+    found += [checkpoint_name(number) for number in checkpoints if number < base]
     return [*found, *old]
 
 
@@ -162,13 +164,7 @@ def sweep_leftovers(root: str | Path, broker: int, run: int) -> int:
         for path in (base / table / f"broker={broker}").glob("date=*/*"):
             owner = path.name.partition("-")[0]
             ours = owner.isdecimal() and int(owner) < run
-            if ours and (path.name.endswith(TEMPORARY) or path.relative_to(base).as_posix() not in live):
-                found += _delete(path)
+            name = path.relative_to(base).as_posix()
+            if ours and (path.name.endswith(TEMPORARY) or name not in live):
+                found += delete_below(base, name)
     return found
-
-
-def _delete(path: Path) -> bool:
-    with suppress(OSError):
-        path.unlink()
-        return True
-    return False

@@ -11,6 +11,7 @@ from postroad.trail.coverage import Hole, Run
 from postroad.trail.errors import TrailError, TrailWriteError
 from postroad.trail.files import FileEntry, write_file
 from postroad.trail.ledger import Ledger
+from postroad.trail.paths import delete_below
 from postroad.trail.retention import sweep
 from postroad.trail.standing import Standing
 
@@ -114,8 +115,7 @@ class TrailWriter:
             self.ledger.append(prepared.through, files, run, self._holes)
         except TrailWriteError:
             for entry in files:
-                with suppress(OSError):
-                    (self.root / entry.path).unlink()
+                delete_below(self.root, entry.path)
             raise
         self.run = run
         self._holes = []
