@@ -1,17 +1,63 @@
-"""What a broker can carry: service times fitted to what brokers measured, and quantiles of what messages waited."""
+"""What a broker can carry, how long messages wait, and what to do about it (`docs/capacity.md`).
+
+Formulas without I/O, over numpy; distributions need scipy (`postroad[capacity]`).
+"""
 
 from __future__ import annotations
 
+from postroad.capacity.admission import admitted_share, highest_rate
+from postroad.capacity.batches import BatchServer
+from postroad.capacity.errors import CapacityError
+from postroad.capacity.grid import (
+    ServerGrid,
+    paper_crossover,
+    paper_ssr_capacity,
+    publisher_side,
+    subscriber_side,
+)
+from postroad.capacity.moments import Moments
 from postroad.capacity.quantiles import Quantile, sketch_quantile
-from postroad.capacity.service_time import CapacityError, Fit, NormalEquations, ServiceTime, fit, normal_equations
+from postroad.capacity.replication import (
+    Binomial,
+    Constant,
+    Grade,
+    Measured,
+    ScaledBernoulli,
+    binomial_third_moment,
+)
+from postroad.capacity.servers import SeveralServers, erlang_c
+from postroad.capacity.service_time import Fit, NormalEquations, ServiceTime, fit, normal_equations
+from postroad.capacity.tails import waiting_quantile, waiting_tail
+from postroad.capacity.waiting import GammaWait, SingleServer
 
 __all__ = [
+    "BatchServer",
+    "Binomial",
     "CapacityError",
+    "Constant",
     "Fit",
+    "GammaWait",
+    "Grade",
+    "Measured",
+    "Moments",
     "NormalEquations",
     "Quantile",
+    "ScaledBernoulli",
+    "ServerGrid",
     "ServiceTime",
+    "SeveralServers",
+    "SingleServer",
+    "admitted_share",
+    "binomial_third_moment",
+    "erlang_c",
     "fit",
+    "highest_rate",
     "normal_equations",
+    "paper_crossover",
+    "paper_ssr_capacity",
+    "publisher_side",
     "sketch_quantile",
+    "subscriber_side",
+    "waiting_quantile",
+    "waiting_tail",
 ]

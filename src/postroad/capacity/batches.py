@@ -1,0 +1,212 @@
+"""How long messages wait at a server that takes everything waiting as one batch.
+
+Our brokers read whatever a socket holds, and carry it through matching, routing and writing as one batch. A batch of n
+messages takes S(n) = fixed + n · marginal seconds. Under load batches grow and the fixed part is shared by more
+messages, so that the cost per message falls: the M/G/1 queue, which charges every message the same, promises too little
+capacity and too long waits.
+
+Messages arrive at random (Poisson) at `rate`. While a batch of n is served, A ~ Poisson(rate · S(n)) messages arrive;
+they are the next batch. After A = 0 the server waits for one message, and the next batch is that one. The sizes of
+successive batches are a Markov chain, which is solved as such:
+
+- A message that arrives during S(n) arrives at a uniform moment of it, so it waits U · S(n) until its batch begins;
+  one that finds the server idle does not wait.
+- It shares its batch with those that arrive in the same S(n): 1 + Poisson(rate · S(n)) messages.
+
+The server is stable while rate · marginal < 1: the fixed part limits no capacity. There is no bound on a batch here. A
+broker bounds what it reads at once (256 KiB per socket); where batches reach that bound, waits are longer.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from postroad.capacity.errors import CapacityError
+from postroad.capacity.waiting import check_probability
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["BatchServer"]
+
+# The chain is solved with a matrix of this many states at most: 128 MiB, a second. Larger batches are so many messages
+# that their sizes are normal: an autoregressive series with factor rate · marginal.
+_MOST_STATES = 4096
+# Sizes further than this many standard deviations from the mean do not count: 1e-15 and less.
+_DEVIATIONS = 9.0
+_NORMAL_POINTS = 2001
+_RELATIVE_PRECISION = 1e-6
+
+
+class BatchServer(NamedTuple):
+    """A server of batches.
+
+    Attributes:
+        rate: arrivals per second.
+        fixed: seconds of a batch, however small.
+        marginal: further seconds for each message in it.
+    """
+
+    rate: float
+    fixed: float
+    marginal: float
+
+    @property
+    def utilisation(self) -> float:
+        """rho, the share of its capacity that is used: rate · marginal. A server may be busy for more of its time."""
+        return self.rate * self.marginal
+
+    def seconds(self, size: Floats) -> Floats:
+        """S(n)."""
+        return self.fixed + self.marginal * size
+
+    def sizes(self) -> tuple[Floats, Floats]:
+        """The sizes of batches, and the share of batches that have each."""
+        self._check()
+        mean = self.rate * self.fixed / (1 - self.utilisation)
+        deviation = math.sqrt(max(mean, 1.0) / (1 - self.utilisation**2))
+        most = math.ceil(mean + _DEVIATIONS * deviation + 20)
+        if most <= _MOST_STATES:
+            sizes = np.arange(1, most + 1, dtype=np.float64)
+            return sizes, _stationary(self._transitions(sizes))
+        sizes = np.linspace(max(1.0, mean - _DEVIATIONS * deviation), mean + _DEVIATIONS * deviation, _NORMAL_POINTS)
+        weights = np.exp(-0.5 * ((sizes - mean) / deviation) ** 2)
+        return sizes, weights / weights.sum()
+
+    def mean_batch(self) -> float:
+        """The mean number of messages in a batch."""
+        sizes, shares = self.sizes()
+        return float(sizes @ shares)
+
+    def busy(self) -> float:
+        """The share of time in which a batch is served."""
+        sizes, shares = self.sizes()
+        seconds = self.seconds(sizes)
+        served = float(shares @ seconds)
+        idle = float(shares @ np.exp(-self.rate * seconds)) / self.rate
+        return served / (served + idle)
+
+    def mean_wait(self) -> float:
+        """Mean seconds from a message's arrival until its batch begins."""
+        seconds, weights = self._seen()
+        return float(weights @ seconds) / 2
+
+    def mean_response(self) -> float:
+        """Mean seconds from a message's arrival until its batch is done."""
+        seconds, weights = self._seen()
+        alone = 1 - float(weights.sum())
+        own = self.fixed + self.marginal * (1 + self.rate * seconds)
+        return self.mean_wait() + float(weights @ own) + alone * (self.fixed + self.marginal)
+
+    def wait_tail(self, at: float) -> float:
+        """P(wait > at)."""
+        seconds, weights = self._seen()
+        return float(weights @ np.clip(1 - at / seconds, 0, 1))
+
+    def response_tail(self, at: float) -> float:
+        """P(response > at)."""
+        return self._response_tail(*self._seen())(at)
+
+    def wait_quantile(self, p: float) -> float:
+        """The wait that a share `p` of messages does not exceed."""
+        check_probability(p)
+        seconds, weights = self._seen()
+        return _root(lambda at: float(weights @ np.clip(1 - at / seconds, 0, 1)) - (1 - p), float(seconds.max()))
+
+    def response_quantile(self, p: float) -> float:
+        """The response time that a share `p` of messages does not exceed."""
+        check_probability(p)
+        seconds, weights = self._seen()
+        most = float(seconds.max())
+        longest = most + self.fixed + self.marginal * (1 + self.rate * most + 10 * math.sqrt(self.rate * most + 1) + 20)
+        tail = self._response_tail(seconds, weights)
+        return _root(lambda at: tail(at) - (1 - p), longest)
+
+    def _seen(self) -> tuple[Floats, Floats]:
+        """The seconds of the batches during which messages arrive, and the share of messages that see each.
+
+        The shares add up to less than 1: the rest finds the server idle.
+        """
+        sizes, shares = self.sizes()
+        seconds = self.seconds(sizes)
+        arrivals = shares * self.rate * seconds
+        # After a batch with no arrivals, exactly one message finds the server idle.
+        idle = float(shares @ np.exp(-self.rate * seconds))
+        return seconds, arrivals / (arrivals.sum() + idle)
+
+    def _response_tail(self, seconds: Floats, weights: Floats) -> Callable[[float], float]:
+        """P(U · S + own batch > at) as a function of `at`, the own batch with 1 + Poisson(rate · S) messages."""
+        alone, quickest = 1 - float(weights.sum()), self.fixed + self.marginal
+        expected = self.rate * seconds
+        most = math.ceil(float(expected.max()) + _DEVIATIONS * math.sqrt(float(expected.max()) + 1) + 20)
+        if most > _MOST_STATES:
+            # So many messages that their number is as good as certain.
+            chance, others = weights[:, None], expected[:, None]
+        else:
+            counts = np.arange(most + 1, dtype=np.float64)
+            chance, others = weights[:, None] * _poisson(expected, counts), counts[None, :]
+        # U · S > at - own with probability (S + own - at) / S, between 0 and 1.
+        slack = 1 + (self.fixed + self.marginal * (1 + others)) / seconds[:, None]
+
+        def tail(at: float) -> float:
+            above = np.clip(slack - at / seconds[:, None], 0, 1)
+            return alone * (quickest > at) + float(np.vdot(chance, above))
+
+        return tail
+
+    def _transitions(self, sizes: Floats) -> Floats:
+        """Row n: the probabilities of the next batch's sizes. What is beyond the largest size is dropped and shared."""
+        expected = self.rate * self.seconds(sizes)
+        chance = _poisson(expected, np.concatenate([[0.0], sizes]))
+        following = chance[:, 1:]
+        following[:, 0] += chance[:, 0]
+        return np.asarray(following / following.sum(axis=1, keepdims=True))
+
+    def _check(self) -> None:
+        if self.rate <= 0 or self.fixed < 0 or self.marginal < 0 or self.fixed + self.marginal <= 0:
+            raise CapacityError("a server of batches needs a positive rate, and times that are not negative nor all 0")
+        if not self.utilisation < 1:
+            raise CapacityError(
+                f"{self.rate:g} messages/s are more than the server carries in batches of any size: fewer than "
+                f"{1 / self.marginal:.6g} messages/s"
+            )
+
+
+def _poisson(means: Floats, counts: Floats) -> Floats:
+    """Row i: the probability of each count under the i-th mean."""
+    from scipy import special
+
+    logs = np.outer(np.log(means), counts) - means[:, None] - special.gammaln(counts + 1)[None, :]
+    return np.asarray(np.exp(logs))
+
+
+def _stationary(transitions: Floats) -> Floats:
+    """The distribution that the chain keeps: the left eigenvector, by solving its equations with one replaced."""
+    size = len(transitions)
+    system = transitions.T - np.eye(size)
+    system[-1] = 1.0
+    target = np.zeros(size)
+    target[-1] = 1.0
+    found = np.clip(np.linalg.solve(system, target), 0, None)
+    return np.asarray(found / found.sum())
+
+
+def _root(excess: Callable[[float], float], high: float) -> float:
+    """Where a falling function crosses zero between 0 and `high`; 0 if it is negative from the start."""
+    if excess(0.0) <= 0:
+        return 0.0
+    low = 0.0
+    while high - low > _RELATIVE_PRECISION * high:
+        middle = (low + high) / 2
+        if excess(middle) > 0:
+            low = middle
+        else:
+            high = middle
+    return high

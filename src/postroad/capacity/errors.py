@@ -1,0 +1,11 @@
+"""What the capacity model refuses."""
+
+from __future__ import annotations
+
+from postroad.errors import PostroadError
+
+__all__ = ["CapacityError"]
+
+
+class CapacityError(PostroadError):
+    """A model cannot be fitted to, or computed from, what was given."""
