@@ -23,6 +23,9 @@ log = logging.getLogger("postroad.tracking")
 # How often the recorder is asked for what is ready.
 LOOK_SECONDS = 0.25
 
+# How often a trail that nothing is written to is looked at, whether it is still there: one read of a small file.
+CHECK_SECONDS = 2.0
+
 # When a part of the record is not written after so long, trouble is told, and the loop waits for it no longer. Making
 # filters of a full buffer takes some seconds, several times that on a processor that has much else to do.
 HANG_SECONDS = 60.0
@@ -125,10 +128,15 @@ class Keeper:
         self._thread.end()
 
     async def _keep_for_ever(self) -> None:
+        loop = asyncio.get_running_loop()
+        checked = loop.time()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 await self.keep()
+                if loop.time() >= checked + CHECK_SECONDS and not self._hangs:
+                    checked = loop.time()
+                    await self._check()
             except Exception:
                 # A defect here must not end the record, still less the broker.
                 log.exception("internal error", extra={"where": "tracking"})
@@ -216,6 +224,11 @@ class Keeper:
     async def in_thread(self, work: Callable[[], Result]) -> Result:
         """Do something with the disk, in turn with the writing."""
         return await self._thread.do(work)
+
+    async def _check(self) -> None:
+        """Look whether the trail is still there, also while nothing is written."""
+        await self.in_thread(lambda: self._backlog.check(self._clock()))
+        self._tell()
 
     def _tell(self) -> None:
         trouble = hanging(HANG_SECONDS) if self._hangs else self._backlog.trouble

@@ -38,7 +38,7 @@ from postroad.trail import (
     sweep,
     sweep_leftovers,
 )
-from postroad.trail.coverage import NOT_YET_WRITTEN
+from postroad.trail.coverage import GONE, NOT_YET_WRITTEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -273,6 +273,7 @@ class Tracking:
         named = {one.number: one for one in lately.subscribers}
         try:
             trail = Trail(self._root)
+            holes += self._gone(trail)
             written = trail.findings(self._broker, message)
             findings = merged(findings, written)
             # A name is written long before the messages that it stands for.
@@ -289,6 +290,16 @@ class Tracking:
         told.update(gap for gap in holes if gap.since < until and gap.until > since)
         known = tuple(named[number] for number in sorted(named))
         return Answer(findings._replace(gaps=tuple(sorted(told))), publisher, known)
+
+    def _gone(self, trail: Trail) -> list[Gap]:
+        """What is missing in a trail that was moved, deleted or replaced, and no commit has noticed yet."""
+        run = self._backlog.run
+        if run is None or any(
+            (one.number, one.since) == (run.number, run.since) and one.through >= run.through
+            for one in trail.pinned(self._broker).runs
+        ):
+            return []
+        return [Gap(0, run.through + 1, GONE)]
 
 
 def _subscribers_in(findings: Findings) -> set[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from postroad.trail.coverage import GONE
 from postroad.trail.errors import TrailError
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ FIRST_PAUSE_MS = 500
 LONGEST_PAUSE_MS = 30_000
 
 GIVEN_UP = "the disk did not take the record"
+# For so long after the trail was found gone there is trouble: longer than anybody's watch takes to look.
+BREAK_TOLD_MS = 15 * 60_000
+
 DEFECT = "the broker failed at making the record"
 
 
@@ -38,6 +42,7 @@ class BacklogStatistics(NamedTuple):
     given_up: int
     waiting_now: int
     waiting_bytes_now: int
+    trail_breaks: int
     degraded_now: bool
 
 
@@ -74,7 +79,8 @@ class Backlog:
         self._pause_ms = 0
         self._retry_at = 0
         self.trouble = ""
-        self._commits = self._files = self._bytes = self._failures = self._given_up = 0
+        self._commits = self._files = self._bytes = self._failures = self._given_up = self._breaks = 0
+        self._broken_at: int | None = None
 
     @property
     def run(self) -> Run | None:
@@ -170,6 +176,7 @@ class Backlog:
             self._given_up,
             len(self._waiting),
             self._held,
+            self._breaks,
             bool(self.trouble),
         )
 
@@ -194,13 +201,34 @@ class Backlog:
         self._commits += 1
         self._files += len(files)
         self._bytes += sum(entry.size for entry in files)
-        self.trouble, self._pause_ms = "", 0
+        self._works(writer, now)
         try:
             writer.maintain(now)
         except (TrailError, OSError) as error:
             # The rows are in the trail: they must not be written a second time.
             self._failed(str(error), now)
         return True
+
+    def check(self, now: int) -> None:
+        """Make sure that the trail is still the one that was written to; where it is not, begin another run."""
+        if self._writer is None or self._pauses(now):
+            return
+        try:
+            self._writer.check()
+        except (TrailError, OSError) as error:
+            self._failed(str(error), now)
+        else:
+            if self._breaks != self._writer.breaks or self._broken_at is not None:
+                self._works(self._writer, now)
+
+    def _works(self, writer: TrailWriter, now: int) -> None:
+        """The disk takes what it is given. A trail that was gone is told for a while all the same."""
+        if self._breaks != writer.breaks:
+            self._breaks, self._broken_at = writer.breaks, now
+        if self._broken_at is not None and not self._broken_at <= now < self._broken_at + BREAK_TOLD_MS:
+            self._broken_at = None
+        self._pause_ms = 0
+        self.trouble = "" if self._broken_at is None else f"{writer.root}: {GONE}; the record begins anew there"
 
     def _failed(self, reason: str, now: int) -> None:
         self._failures += 1

@@ -20,6 +20,7 @@ __all__ = [
     "CRASHED",
     "DELETED",
     "FOREVER",
+    "GONE",
     "NEVER_BEGUN",
     "NOT_YET_WRITTEN",
     "SET_BACK",
@@ -38,6 +39,7 @@ NOT_YET_WRITTEN = "not yet written"
 DELETED = "older than what is kept"
 SET_BACK = "the clock was set back, and this time came twice"
 NEVER_BEGUN = "there is no record of this broker"
+GONE = "the trail was moved, deleted or replaced while the broker wrote to it"
 
 # A clock that is set back by less needs no mention: readers look for gaps farther around an id's time than this.
 SET_BACK_MS = 5_000

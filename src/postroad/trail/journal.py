@@ -141,6 +141,9 @@ class Journal:
         return reached
 
     def _write(self, data: bytes) -> None:
+        if self._file >= 0 and not self._is_in_place():
+            # Moved or deleted with its trail: a receipt must not rest on it.
+            self._finish()
         if self._file < 0:
             self._open()
         left = memoryview(data)
@@ -148,6 +151,13 @@ class Journal:
             left = left[os.write(self._file, left) :]
         os.fdatasync(self._file)
         self._written += len(data)
+
+    def _is_in_place(self) -> bool:
+        """Whether the open segment is where the next start looks for it."""
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._file))
+        except FileNotFoundError:
+            return False
 
     def _open(self) -> None:
         make_directory(self._folder)

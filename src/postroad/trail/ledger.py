@@ -7,11 +7,14 @@ theirs.
 from __future__ import annotations
 
 import errno
+import zlib
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from postroad.trail.columns import DAY_MS
-from postroad.trail.coverage import FOREVER, SET_BACK, SET_BACK_MS, Hole, Run
+from postroad.trail.coverage import FOREVER, GONE, SET_BACK, SET_BACK_MS, Hole, Run
 from postroad.trail.durable import create_once
 from postroad.trail.errors import TrailConflictError, TrailDamageError, TrailError, TrailWriteError
 from postroad.trail.manifest import (
@@ -22,6 +25,7 @@ from postroad.trail.manifest import (
     Removal,
     change_name,
     checkpoint_name,
+    decoded,
     encoded,
     manifest_folder,
     numbers,
@@ -54,6 +58,8 @@ class Ledger:
         self.root = root
         self.broker = broker
         self.folder = manifest_folder(root, broker)
+        # The last change made here: its number, and the checksum of its file.
+        self._last: tuple[int, int] | None = None
 
     def pin(self) -> Pinned:
         """The latest state."""
@@ -95,6 +101,67 @@ class Ledger:
         files, gaps = tuple(added), tuple(holes)
         return self._commit(lambda number: Change(number, at, added=files, run=run, holes=gaps))
 
+    @property
+    def last(self) -> tuple[int, int] | None:
+        """The last change made here, to ask `is_intact` about: its number, and the checksum of its file."""
+        return self._last
+
+    def is_intact(self, run: Run, last: tuple[int, int] | None) -> bool:
+        """Whether a change that was made here is still part of the manifest, so that others may follow it.
+
+        A trail that was moved, deleted, or replaced by an older copy lacks it. Costs one read of a small file.
+
+        Args:
+            run: as it stood with that change.
+            last: the change; None for none.
+
+        Raises:
+            TrailWriteError: it cannot be told just now.
+        """
+        if last is None:
+            return True
+        number, crc = last
+        try:
+            return zlib.crc32((self.folder / change_name(number)).read_bytes()) == crc
+        except (FileNotFoundError, NotADirectoryError):
+            # A checkpoint may have summed it up long ago.
+            checkpoint = self.pin().checkpoint
+            return checkpoint is not None and checkpoint.number >= number and _holds(checkpoint.runs, run)
+        except OSError as error:
+            raise TrailWriteError(self.folder, error.strerror or error) from error
+
+    def begin_again(self, run: Run, begun: int) -> Run:
+        """Begin a run after one whose record is gone, in whole or in part, and say what is missing.
+
+        Numbers go on after those that were given: should the changes come back, all of them fit together.
+
+        Args:
+            run: as it stood when it was last known to be there.
+            begun: what this process said before is about times from here on.
+
+        Raises:
+            TrailWriteError: the disk does not take it; nothing changed.
+            TrailError: a later Postroad wrote here.
+        """
+        state = self.pin()
+        _refuse_later(state)
+        missing = _first_missing(self.folder, state.checkpoint, max(state.number, self._reached))
+        known = next((one for one in state.runs if (one.number, one.since) == (run.number, run.since)), None)
+        if known is not None and (not missing or missing > state.number):
+            # An older copy: what it has is whole.
+            since = known.through
+        else:
+            since = max((one.through for one in state.runs if one != known), default=0)
+        hole = Hole(min(since, begun), run.through + 1, GONE)
+
+        def make(number: int) -> Change:
+            fresh = Run(number, run.through, run.through)
+            return Change(number, run.through, run=fresh, holes=(hole,), lost=missing)
+
+        change = self._commit(make)
+        assert change.run is not None
+        return change.run
+
     def replace(
         self, at: int, removed: Iterable[str], added: Iterable[FileEntry] = (), retained_since: int = 0
     ) -> Change:
@@ -116,16 +183,36 @@ class Ledger:
 
         return self._commit(make)
 
+    @property
+    def _reached(self) -> int:
+        return 0 if self._last is None else self._last[0]
+
     def _commit(self, make: Callable[[int], Change]) -> Change:
         try:
             refuse_links(self.root, self.folder.relative_to(self.root).as_posix())
         except TrailDamageError as error:
             raise TrailWriteError(error.path, error.problem) from error
         for _ in range(MAX_ATTEMPTS):
-            change = make(self.head() + 1)
-            if create_once(self.folder / change_name(change.number), encoded(change)):
+            # Not below what was given before, though it may be gone.
+            before = max(self.head(), self._reached)
+            change = msgspec.structs.replace(make(before + 1), previous=self._checksum(before))
+            data = encoded(change)
+            if create_once(self.folder / change_name(change.number), data):
+                self._last = change.number, zlib.crc32(data)
                 return change
         raise TrailConflictError(f"{self.folder}: others changed the manifest {MAX_ATTEMPTS} times meanwhile")
+
+    def _checksum(self, number: int) -> int:
+        """The checksum of the file of a change, for the next to name; 0 where there is no such change."""
+        try:
+            return zlib.crc32((self.folder / change_name(number)).read_bytes())
+        except OSError:
+            pass
+        path = self.folder / checkpoint_name(number)
+        try:
+            return decoded(path.read_bytes(), Checkpoint, path, self.broker).previous
+        except (OSError, TrailDamageError):
+            return 0
 
     def head(self) -> int:
         """The number of the latest manifest; 0 when there is none."""
@@ -165,6 +252,7 @@ class Ledger:
             retained_since=state.retained_since,
             parts=tuple(parts[day] for day in sorted(parts)),
             doomed=self._doomed(state),
+            previous=self._checksum(state.number),
         )
         # Whoever else made a checkpoint of this number made it from the same changes.
         create_once(self.folder / checkpoint_name(state.number), encoded(found))
@@ -191,6 +279,18 @@ class Ledger:
 def _refuse_later(state: Pinned) -> None:
     if state.later_version:
         raise TrailError(f"{state.folder} has manifests of a later Postroad; run that one, or choose another directory")
+
+
+def _holds(runs: Iterable[Run], run: Run) -> bool:
+    """Whether runs have one, as far as it had come or farther."""
+    return any((one.number, one.since) == (run.number, run.since) and one.through >= run.through for one in runs)
+
+
+def _first_missing(folder: Path, checkpoint: Checkpoint | None, last: int) -> int:
+    """The first change that is not there, of those after a checkpoint up to a number; 0 where all are."""
+    there = set(numbers(folder)[0])
+    after = checkpoint.number if checkpoint else 0
+    return next((number for number in range(after + 1, last + 1) if number not in there), 0)
 
 
 def _touched(state: Pinned) -> dict[int, tuple[list[FileEntry], set[str]]]:

@@ -66,6 +66,9 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
         run: the new state of the run that wrote it.
         holes: times for which the record turned out not to be complete.
         retained_since: id times before this are deleted.
+        previous: CRC-32 of the file of the change before; 0 where there is none.
+        lost: the writer found the changes from this number up to its own gone, and says in `holes` what that means;
+            0 where none were.
     """
 
     number: int
@@ -75,6 +78,8 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     run: Run | None = None
     holes: tuple[Hole, ...] = ()
     retained_since: int = 0
+    previous: int = 0
+    lost: int = 0
 
 
 class Part(msgspec.Struct, array_like=True, frozen=True):
@@ -103,7 +108,7 @@ class Doomed(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The sum of all changes up to a number."""
+    """The sum of all changes up to a number; `previous` is the CRC-32 of the file of the last of them."""
 
     number: int
     at: int
@@ -112,6 +117,7 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     retained_since: int = 0
     parts: tuple[Part, ...] = ()
     doomed: tuple[Doomed, ...] = ()
+    previous: int = 0
 
 
 Kind = TypeVar("Kind", Change, Checkpoint)

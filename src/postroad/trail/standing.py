@@ -46,16 +46,16 @@ class Standing:
         extra: list[Segment] = []
         last = through // DAY_MS
         if self._day < 0:
-            extra += self._repeated(min((change[0] for change in changes), default=through))
+            extra += self.repeated(min((change[0] for change in changes), default=through))
             self._day = last
         for at, _, segment, row in changes:
             while self._day < min(at // DAY_MS, last):
                 self._day += 1
-                extra += self._repeated(self._day * DAY_MS)
+                extra += self.repeated(self._day * DAY_MS)
             self._apply(segment, row)
         while self._day < last:
             self._day += 1
-            extra += self._repeated(self._day * DAY_MS)
+            extra += self.repeated(self._day * DAY_MS)
         return extra
 
     def _apply(self, segment: Attachments | LinkChanges, row: int) -> None:
@@ -70,7 +70,8 @@ class Standing:
         else:
             self._links.pop(int(segment.neighbour[row]), None)
 
-    def _repeated(self, at: int) -> list[Segment]:
+    def repeated(self, at: int) -> list[Segment]:
+        """What stands, as rows of a time."""
         found: list[Segment] = []
         if self._subscribers:
             count = len(self._subscribers)

@@ -6,8 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from postroad.tracking import Attachments, LinkChanges, Names
 from postroad.trail.columns import by_date, tabulate
-from postroad.trail.coverage import Hole, Run
+from postroad.trail.coverage import FOREVER, Hole, Run
 from postroad.trail.errors import TrailError, TrailWriteError
 from postroad.trail.files import FileEntry, write_file
 from postroad.trail.ledger import Ledger
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Prepared", "TrailWriter"]
 
+# Names that are written again where the trail is gone: those of the publishers that came last, some 10 MB. Of the
+# others a trace gives the number.
+MAX_NAMES = 65_536
+
 
 class Prepared(NamedTuple):
     """Rows ready to be written: all that was observed up to a time, and was not in earlier ones.
@@ -31,12 +38,14 @@ class Prepared(NamedTuple):
         through: everything observed up to this time is in this or earlier ones.
         tables: (table, day, rows).
         size: bytes in memory.
+        changes: what of it changes who is there: subscriptions and links.
     """
 
     since: int
     through: int
     tables: tuple[tuple[str, int, Any], ...]
     size: int
+    changes: tuple[Attachments | LinkChanges, ...] = ()
 
 
 class TrailWriter:
@@ -44,6 +53,13 @@ class TrailWriter:
 
     One thread uses it at a time; it does nothing on its own. A process that ends without `close` leaves a run whose
     coverage ends at the last commit.
+
+    A trail may be moved, deleted, or replaced by an older copy while its broker runs. The next commit then finds that
+    the change it follows is gone: it begins another run, says from when to when the record is missing, and writes again
+    who is subscribed, linked and publishing.
+
+    Attributes:
+        breaks: how often the trail was found gone.
     """
 
     def __init__(self, root: str | Path, broker: int, now: int, is_over: bool = False) -> None:
@@ -60,8 +76,17 @@ class TrailWriter:
         self._label = f"{self.run.number:012d}"
         self._prepared = now
         self._sequence = 0
+        self._follow(now)
+
+    def _follow(self, now: int) -> None:
         self._standing = Standing(now)
+        # The same as of the last commit, and names: to be written again where the trail is gone.
+        self._committed = Standing(now)
+        self._names: dict[tuple[str, int], str] = {}
         self._holes: list[Hole] = []
+        self._earliest_hole = FOREVER
+        self._again = False
+        self.breaks = 0
 
     @classmethod
     def resume(cls, root: str | Path, broker: int, run: Run) -> TrailWriter:
@@ -82,8 +107,7 @@ class TrailWriter:
         writer._label = f"{writer.run.number:012d}-{state.number:012d}"
         writer._prepared = writer.run.through
         writer._sequence = 0
-        writer._standing = Standing(writer.run.through)
-        writer._holes = []
+        writer._follow(writer.run.through)
         return writer
 
     def prepare(self, segments: Iterable[Segment], through: int) -> Prepared:
@@ -91,11 +115,11 @@ class TrailWriter:
         if through < self._prepared:
             raise TrailError(f"the record stands at {self._prepared} and cannot go back to {through}")
         given = list(segments)
+        changes = tuple(one for one in given if isinstance(one, Attachments | LinkChanges))
+        self._remember([one for one in given if isinstance(one, Names)])
         given += self._standing.follow(given, through)
-        tables = tuple(
-            (name, day, rows) for name, table in tabulate(given).items() for day, rows in by_date(name, table)
-        )
-        prepared = Prepared(self._prepared, through, tables, sum(rows.nbytes for _, _, rows in tables))
+        tables = _tables(given)
+        prepared = Prepared(self._prepared, through, tables, sum(rows.nbytes for _, _, rows in tables), changes)
         self._prepared = through
         return prepared
 
@@ -105,6 +129,54 @@ class TrailWriter:
         Raises:
             TrailWriteError: the disk does not take it; the same call may be made again later.
         """
+        self.check()
+        before, gone = self.ledger.last, self.run
+        files = self._commit(prepared)
+        self._committed.follow(prepared.changes, prepared.through)
+        if not self.ledger.is_intact(gone, before):
+            # It went while this was written. What is written now stands alone, and the next run says so.
+            self._begin_again()
+        return files
+
+    def check(self) -> bool:
+        """Begin another run if the trail is gone that the last commit was made to; answers whether it was there.
+
+        Raises:
+            TrailWriteError: the disk does not take it; call again.
+            TrailError: a later Postroad wrote what is there now.
+        """
+        there = self.ledger.is_intact(self.run, self.ledger.last)
+        if not there:
+            self._begin_again()
+        if self._again:
+            # Nothing is said to be complete before this is written.
+            standing = [*self._committed.repeated(self.run.since), *self._named(self.run.since)]
+            self._commit(Prepared(self.run.since, self.run.since, _tables(standing), 0))
+            self._again = False
+        return there
+
+    def _begin_again(self) -> None:
+        self.run = self.ledger.begin_again(self.run, min(self._earliest_hole, self.run.through))
+        self._label = f"{self.run.number:012d}"
+        self._again = True
+        self.breaks += 1
+
+    def _remember(self, names: list[Names]) -> None:
+        for segment in names:
+            for kind, number, name in zip(segment.kind, segment.number.tolist(), segment.name, strict=True):
+                self._names[kind, number] = name
+        while len(self._names) > MAX_NAMES:
+            del self._names[next(iter(self._names))]
+
+    def _named(self, at: int) -> list[Names]:
+        if not self._names:
+            return []
+        kinds, numbers = zip(*self._names, strict=True)
+        count = len(kinds)
+        times = np.full(count, at, np.int64)
+        return [Names(list(kinds), np.array(numbers, np.int64), times, list(self._names.values()))]
+
+    def _commit(self, prepared: Prepared) -> list[FileEntry]:
         self._sequence += 1
         name = f"{self._label}-{self._sequence:06d}"
         files: list[FileEntry] = []
@@ -118,8 +190,13 @@ class TrailWriter:
                 delete_below(self.root, entry.path)
             raise
         self.run = run
-        self._holes = []
+        self._state_holes()
         return files
+
+    def _state_holes(self) -> None:
+        """The holes are in the manifest now. Should it go, a copy of before does not have them."""
+        self._earliest_hole = min([self._earliest_hole, *(hole.since for hole in self._holes)])
+        self._holes = []
 
     def write(self, segments: Iterable[Segment], through: int) -> list[FileEntry]:
         """Write and commit what was observed up to `through`.
@@ -132,6 +209,7 @@ class TrailWriter:
     def drop(self, prepared: Prepared, reason: str) -> None:
         """Give up rows that could not be written: the next commit says that they are missing."""
         self.lacks(prepared.since, prepared.through + 1, reason)
+        self._committed.follow(prepared.changes, prepared.through)
         self._standing.repeat()
 
     def lacks(self, since: int, until: int, reason: str) -> None:
@@ -169,11 +247,16 @@ class TrailWriter:
         Raises:
             TrailWriteError: the disk does not take it; readers take the run for one that crashed.
         """
+        self.check()
         through = max(now, self.run.through)
         run = Run(self.run.number, self.run.since, through, closed=True)
         self.ledger.append(through, (), run, self._holes)
         self.run = run
-        self._holes = []
+        self._state_holes()
         # A trail at rest is read the quickest. Without it, readers go through a few changes more.
         with suppress(TrailError):
             self.ledger.checkpoint(through)
+
+
+def _tables(segments: Iterable[Segment]) -> tuple[tuple[str, int, Any], ...]:
+    return tuple((name, day, rows) for name, table in tabulate(segments).items() for day, rows in by_date(name, table))

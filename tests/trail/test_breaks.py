@@ -1,0 +1,180 @@
+"""A trail that changes under its writer: each commit makes sure that the one before is still there."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from postroad.messages import MessageId
+from postroad.tracking import Attachments, LinkChanges, Names, Verdict
+from postroad.trail import Trail, TrailWriter, pin
+from postroad.trail.coverage import GONE
+from postroad.trail.manifest import change_name, manifest_folder
+from postroad.trail.pinned import DAMAGED_MANIFEST
+from tests.trail.samples import HOUR, NOON, passages, short, wide
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MINUTE = 60_000
+FIRST, SECOND = MessageId(7, 1, NOON + 1, 0), MessageId(7, 1, NOON + HOUR + 1, 0)
+
+
+def begun(root: Path) -> TrailWriter:
+    """A writer with a publisher, a subscriber, a link, and a message on record, an hour of it complete."""
+    writer = TrailWriter(root, 1, NOON)
+    writer.write(
+        [
+            Names(["publisher"], wide([7]), wide([NOON]), ["bob"]),
+            Attachments(wide([5]), wide([NOON]), short([1]), ["ann"], ["news"], ["price > 3"]),
+            LinkChanges(wide([2]), wide([NOON]), short([1]), short([10])),
+        ],
+        NOON,
+    )
+    writer.write([passages([(1, FIRST.time, 7, 0)], subscribers=[[5]])], NOON + MINUTE)
+    writer.write([], NOON + HOUR)
+    return writer
+
+
+def go_on(writer: TrailWriter) -> None:
+    writer.write([passages([(1, SECOND.time, 7, 0)], subscribers=[[5]])], NOON + HOUR + MINUTE)
+    writer.write([], NOON + 2 * HOUR)
+
+
+def verdict(root: Path, message: MessageId) -> Verdict:
+    return Trail(root).trace(message).journey.verdict
+
+
+def test_a_writer_whose_trail_was_moved_begins_a_run_and_names_what_is_missing(tmp_path: Path) -> None:
+    writer = begun(tmp_path / "trail")
+    (tmp_path / "trail").rename(tmp_path / "archive")
+    go_on(writer)
+    assert writer.breaks == 1
+    state = pin(tmp_path / "trail", 1)
+    assert state.warnings == []
+    assert [(run.since, run.through) for run in state.runs] == [(NOON + HOUR, NOON + 2 * HOUR)]
+    assert [(hole.since, hole.until, hole.reason) for hole in state.holes] == [(0, NOON + HOUR + 1, GONE)]
+    assert verdict(tmp_path / "trail", FIRST) is Verdict.NOT_RECORDED
+    # Right after the break clocks may differ; later the record is as good as ever, with all names.
+    late = MessageId(7, 1, NOON + HOUR + MINUTE, 9)
+    assert verdict(tmp_path / "trail", late) is Verdict.NEVER_ACCEPTED
+    told = Trail(tmp_path / "trail").trace(SECOND)
+    assert (told.publisher, told.subscribers[1, 5].principal) == ("bob", "ann")
+    assert Trail(tmp_path / "trail").neighbours(1, SECOND.time, SECOND.time) == [2]
+    assert Trail(tmp_path / "trail").subscribers(1, SECOND.time, SECOND.time) == [5]
+    # The archive says itself where it ends.
+    assert verdict(tmp_path / "archive", FIRST) is Verdict.DELIVERED
+    assert verdict(tmp_path / "archive", SECOND) is Verdict.NOT_RECORDED
+
+
+def test_what_stood_when_the_trail_went_is_told_though_it_ended_right_after(tmp_path: Path) -> None:
+    writer = begun(tmp_path / "trail")
+    gone = writer.prepare(
+        [Attachments(wide([5]), wide([NOON + 2 * HOUR]), short([0]), [""], [""], [""])], NOON + 3 * HOUR
+    )
+    shutil.rmtree(tmp_path / "trail")
+    writer.commit(gone)
+    trail = Trail(tmp_path / "trail")
+    assert trail.subscribers(1, NOON + HOUR + MINUTE, NOON + HOUR + MINUTE) == [5]
+    assert trail.subscribers(1, NOON + 2 * HOUR + 1, NOON + 3 * HOUR) == []
+
+
+def test_an_archive_that_comes_back_fits_what_was_written_meanwhile(tmp_path: Path) -> None:
+    writer = begun(tmp_path / "trail")
+    (tmp_path / "trail").rename(tmp_path / "archive")
+    go_on(writer)
+    writer.close(NOON + 2 * HOUR)
+    for checkpoint in manifest_folder(tmp_path / "trail", 1).glob("*.checkpoint.json"):
+        checkpoint.unlink()
+    shutil.copytree(tmp_path / "archive", tmp_path / "trail", dirs_exist_ok=True)
+    trail = Trail(tmp_path / "trail")
+    assert [stop.findings.delivered[0].number for stop in trail.trace(FIRST).journey.stops] == [5]
+    assert trail.warnings == []
+
+
+@pytest.mark.parametrize("commits", [1, 12])
+def test_an_older_copy_keeps_what_it_has_and_lacks_the_rest(tmp_path: Path, commits: int) -> None:
+    writer = begun(tmp_path / "trail")
+    writer.maintain(NOON + HOUR)
+    shutil.copytree(tmp_path / "trail", tmp_path / "copy")
+    for number in range(commits):
+        writer.write([passages([(1, SECOND.time, 7, 0)])], NOON + 2 * HOUR + number)
+        writer.maintain(NOON + 2 * HOUR)
+    shutil.rmtree(tmp_path / "trail")
+    shutil.copytree(tmp_path / "copy", tmp_path / "trail")
+    writer.write([], NOON + 3 * HOUR)
+    assert verdict(tmp_path / "trail", FIRST) is Verdict.DELIVERED
+    assert verdict(tmp_path / "trail", SECOND) is Verdict.NOT_RECORDED
+    assert verdict(tmp_path / "trail", MessageId(7, 1, NOON + 2 * HOUR + MINUTE, 0)) is Verdict.NEVER_ACCEPTED
+    assert pin(tmp_path / "trail", 1).warnings == []
+    assert writer.breaks == 1
+
+
+def test_a_hole_that_an_older_copy_does_not_have_is_told_again(tmp_path: Path) -> None:
+    writer = begun(tmp_path / "trail")
+    shutil.copytree(tmp_path / "trail", tmp_path / "copy")
+    writer.lacks(NOON, NOON + MINUTE, "the clock was set back")
+    writer.write([], NOON + 2 * HOUR)
+    shutil.rmtree(tmp_path / "trail")
+    shutil.copytree(tmp_path / "copy", tmp_path / "trail")
+    writer.write([], NOON + 3 * HOUR)
+    assert verdict(tmp_path / "trail", MessageId(7, 1, NOON + 30_000, 9)) is Verdict.NOT_RECORDED
+
+
+def test_a_trail_that_goes_while_a_commit_is_written_is_noticed_right_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = begun(tmp_path / "trail")
+    append = writer.ledger.append
+
+    def gone_before(*given: object, **more: object) -> object:
+        monkeypatch.setattr(writer.ledger, "append", append)
+        shutil.rmtree(tmp_path / "trail" / "manifests")
+        return append(*given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(writer.ledger, "append", gone_before)
+    go_on(writer)
+    assert writer.breaks == 1
+    assert verdict(tmp_path / "trail", FIRST) is Verdict.NOT_RECORDED
+    assert pin(tmp_path / "trail", 1).warnings == []
+    assert verdict(tmp_path / "trail", MessageId(7, 1, NOON + 2 * HOUR - MINUTE, 9)) is Verdict.NEVER_ACCEPTED
+
+
+def test_a_change_of_another_trail_is_named_and_claims_nothing(tmp_path: Path) -> None:
+    writer = begun(tmp_path / "trail")
+    go_on(writer)
+    other = TrailWriter(tmp_path / "other", 1, NOON)
+    for number in range(5):
+        other.write([], NOON + (10 + number) * HOUR)
+    for number in (2, pin(tmp_path / "trail", 1).number):
+        shutil.copytree(tmp_path / "trail", tmp_path / f"mixed{number}")
+        path = manifest_folder(tmp_path / f"mixed{number}", 1) / change_name(number)
+        path.write_bytes((manifest_folder(tmp_path / "other", 1) / change_name(number)).read_bytes())
+        state = pin(tmp_path / f"mixed{number}", 1)
+        assert [warning.partition(": ")[0] for warning in state.warnings] == [str(path)]
+        assert any(hole.reason == DAMAGED_MANIFEST for hole in state.holes)
+        assert max(run.through for run in state.runs) <= NOON + 2 * HOUR
+
+
+def test_a_change_under_the_number_of_another_is_named(tmp_path: Path) -> None:
+    begun(tmp_path)
+    folder = manifest_folder(tmp_path, 1)
+    (folder / change_name(3)).write_bytes((folder / change_name(2)).read_bytes())
+    (warning,) = pin(tmp_path, 1).warnings
+    assert warning.startswith(str(folder / change_name(3)))
+
+
+def test_a_checkpoint_of_another_trail_is_not_believed(tmp_path: Path) -> None:
+    for name, hours in (("trail", 1), ("other", 9)):
+        writer = TrailWriter(tmp_path / name, 1, NOON)
+        for number in range(8):
+            writer.write([], NOON + hours * HOUR + number)
+        writer.maintain(NOON + hours * HOUR)
+        writer.write([], NOON + hours * HOUR + 10)
+    (path,) = manifest_folder(tmp_path / "trail", 1).glob("*.checkpoint.json")
+    path.write_bytes((manifest_folder(tmp_path / "other", 1) / path.name).read_bytes())
+    state = pin(tmp_path / "trail", 1)
+    assert state.warnings[0].startswith(str(path))
+    assert max(run.through for run in state.runs) == NOON + HOUR + 10
