@@ -7,16 +7,24 @@ local subscriptions want a message, and which brokers. A slot belongs to a local
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
 from postroad.kernels import Int, device, kernel
-from postroad.matching.encoding import EncodedPredicates, EncodingError, PredicateMatrix, decode_exact, from_bytes
+from postroad.matching.encoding import (
+    EncodedPredicates,
+    EncodingError,
+    PredicateMatrix,
+    decode_exact_in_steps,
+    from_bytes,
+)
 from postroad.routing.sets import Destinations
 from postroad.topology import bit_words
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from numpy.typing import NDArray
 
     from postroad.matching import SubscriptionIndex
@@ -25,9 +33,23 @@ if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.routing.contract import Delta
 
-__all__ = ["Interests", "Split"]
+__all__ = ["Advertised", "Interests", "Split"]
 
 LOCAL = 0
+# Rows that are entered or struck in one step: some 4 ms.
+STEP = 64
+
+
+class Advertised(NamedTuple):
+    """What a broker advertised, decoded: rows that are exact, or vectors.
+
+    Attributes:
+        added: what it wants from now on; None when it is gone.
+        removed: what it wants no more; None when `added` is all that it wants.
+    """
+
+    added: set[Row] | set[tuple[int, ...]] | None
+    removed: set[Row] | set[tuple[int, ...]] | None
 
 
 class Split(NamedTuple):
@@ -134,16 +156,7 @@ class Interests:
         Raises:
             EncodingError, LimitError: the bytes are no advertisement; what was known of the broker stays.
         """
-        self._words = max(self._words, bit_words(broker))
-        if self._matrix is not None:
-            rows = None if summary is None else self._vectors(self._matrix, summary)
-            self._set_encoded(self._matrix, broker, rows)
-            return
-        wanted = set(decode_exact(summary)) if summary else set()
-        held = self._exact.get(broker, set())
-        self._set_exact(broker, wanted - held, held - wanted)
-        if summary is None:
-            self._exact.pop(broker, None)
+        _finish(self._learn(broker, summary))
 
     def change(self, broker: int, delta: Delta) -> None:
         """A broker advertises more or less than before.
@@ -151,29 +164,92 @@ class Interests:
         Raises:
             EncodingError, LimitError: the bytes are no advertisement; what was known of the broker stays.
         """
-        self._words = max(self._words, bit_words(broker))
-        if self._matrix is not None:
-            added, removed = (self._vectors(self._matrix, part) for part in delta)
-            self._set_encoded(self._matrix, broker, (self._encoded.get(broker, set()) | added) - removed)
-            return
-        came, went = (set(decode_exact(part)) if part else set() for part in delta)
-        held = self._exact.get(broker, set())
-        self._set_exact(broker, came - held, went & held)
+        _finish(self._learn(broker, delta))
 
-    def _set_exact(self, broker: int, added: set[Row], removed: set[Row]) -> None:
+    def _learn(self, broker: int, said: bytes | Delta | None) -> Generator[None, None, None]:
+        yield from self.apply(broker, (yield from self.read(said)))
+
+    def read(self, said: bytes | Delta | None) -> Generator[None, None, Advertised]:
+        """Decode an advertisement, a step at a time, and change nothing.
+
+        Raises:
+            EncodingError, LimitError: the bytes are no advertisement.
+        """
+        if said is None or isinstance(said, bytes):
+            rows = None if said is None else (yield from self._rows(said))
+            return Advertised(rows, None)
+        added, removed = said
+        return Advertised((yield from self._rows(added)), (yield from self._rows(removed)))
+
+    def apply(self, broker: int, advertised: Advertised) -> Generator[None, None, None]:
+        """Take over what was read, a step at a time: first what came, then what went, so that nobody is missed.
+
+        Raises:
+            PostroadError: the index has no room for it; what was known of the broker stays.
+        """
+        self._words = max(self._words, bit_words(broker))
+        added, removed = advertised
+        if self._matrix is not None:
+            vectors = cast("set[tuple[int, ...]] | None", added)
+            if removed is not None:
+                vectors = (self._encoded.get(broker, set()) | (vectors or set())) - cast(
+                    "set[tuple[int, ...]]", removed
+                )
+            self._set_encoded(self._matrix, broker, vectors)
+            return
         held = self._exact.setdefault(broker, set())
-        for row in removed:
+        came = cast("set[Row]", added or set())
+        went = held - came if removed is None else cast("set[Row]", removed) & held
+        yield from self._set_exact(broker, came - held, went)
+        if added is None:
+            self._exact.pop(broker, None)
+
+    def everything(self) -> Advertised:
+        """What a broker wants of which nothing better is known."""
+        if self._matrix is not None:
+            empty: set[tuple[int, ...]] = {()}
+            return Advertised(empty, None)
+        rows: set[Row] = {(">", ())}
+        return Advertised(rows, None)
+
+    def _rows(self, data: bytes) -> Generator[None, None, set[Row] | set[tuple[int, ...]]]:
+        if self._matrix is not None:
+            return self._vectors(self._matrix, data)
+        return set((yield from decode_exact_in_steps(data))) if data else set()
+
+    def _set_exact(self, broker: int, added: set[Row], removed: set[Row]) -> Generator[None, None, None]:
+        """All of it or, when the index refuses a row, nothing."""
+        held = self._exact[broker]
+        entered: list[Row] = []
+        try:
+            for row in added:
+                self._enter(broker, row)
+                entered.append(row)
+                if len(entered) % STEP == 0:
+                    yield
+        except BaseException:
+            # Refused, or given up in between.
+            for row in entered:
+                self._strike(broker, row)
+            raise
+        held |= added
+        for number, row in enumerate(removed):
             held.discard(row)
-            key = (broker, row)
-            self._owners[self._index.slot(key)] = LOCAL
-            self._index.remove(key)
-        for row in added:
-            held.add(row)
-            topic, conjunction = row
-            slot = self._index.add_disjunction((broker, row), (conjunction,), topic)
-            if slot >= len(self._owners):
-                self._owners = np.concatenate([self._owners, np.zeros(slot + 1, np.int64)])
-            self._owners[slot] = broker
+            self._strike(broker, row)
+            if number % STEP == STEP - 1:
+                yield
+
+    def _enter(self, broker: int, row: Row) -> None:
+        topic, conjunction = row
+        slot = self._index.add_disjunction((broker, row), (conjunction,), topic)
+        if slot >= len(self._owners):
+            self._owners = np.concatenate([self._owners, np.zeros(slot + 1, np.int64)])
+        self._owners[slot] = broker
+
+    def _strike(self, broker: int, row: Row) -> None:
+        key = (broker, row)
+        self._owners[self._index.slot(key)] = LOCAL
+        self._index.remove(key)
 
     def _vectors(self, matrix: PredicateMatrix, data: bytes) -> set[tuple[int, ...]]:
         if not data:
@@ -211,3 +287,8 @@ class Interests:
         table = np.full(1 << (rows + 1).bit_length(), -1, np.int64)
         distinct, local = split_by_owner(offsets, slots, self._owners, sets, lines, table, local_offsets, local_slots)
         return Split(Destinations(sets[: max(distinct, 1)].copy(), lines), local_offsets, local_slots[:local])
+
+
+def _finish(steps: Generator[None, None, None]) -> None:
+    for _ in steps:
+        pass

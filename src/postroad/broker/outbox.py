@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from postroad.routing.frames import Frame
     from postroad.routing.sets import Destinations
 
-__all__ = ["Delivery", "Outbox", "Sending"]
+__all__ = ["Delivery", "Outbox", "Refusal", "Sending"]
 
 
 class Delivery(NamedTuple):
@@ -47,6 +47,20 @@ class Sending(NamedTuple):
     returned: bool = False
 
 
+class Refusal(NamedTuple):
+    """Something that a neighbour sent was refused.
+
+    Attributes:
+        link: the neighbour.
+        reason: what was wrong, in words.
+        grave: an honest neighbour would not have sent it: close the link.
+    """
+
+    link: int
+    reason: str
+    grave: bool
+
+
 class Outbox:
     """Filled by one call into the core; the driver carries it out before the next call.
 
@@ -60,6 +74,7 @@ class Outbox:
         frames: control frames to send over links, in order; before the parcels.
         connects: brokers to keep a link with from now on, beyond those of the plan.
         disconnects: brokers to keep no such link with any more.
+        refusals: what neighbours sent that is not believed.
     """
 
     __slots__ = (
@@ -70,6 +85,7 @@ class Outbox:
         "frames",
         "parcels",
         "pauses",
+        "refusals",
         "refused",
         "resumes",
     )
@@ -84,11 +100,12 @@ class Outbox:
         self.frames: list[tuple[int, Frame]] = []
         self.connects: list[int] = []
         self.disconnects: list[int] = []
+        self.refusals: list[Refusal] = []
 
     @property
     def concerns_links(self) -> bool:
         """Whether there is anything to do beside clients' connections."""
-        return bool(self.parcels or self.frames or self.connects or self.disconnects)
+        return bool(self.parcels or self.frames or self.connects or self.disconnects or self.refusals)
 
     def __bool__(self) -> bool:
         return bool(self.deliveries or self.pauses or self.resumes or self.closes or self.concerns_links)

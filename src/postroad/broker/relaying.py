@@ -11,17 +11,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from postroad.broker.advertisements import Advertisements
 from postroad.broker.consignments import Consignments
 from postroad.broker.interests import Interests
-from postroad.broker.outbox import Outbox, Sending
+from postroad.broker.outbox import Outbox, Refusal, Sending
 from postroad.broker.queues import copied_out
 from postroad.broker.wants import Wants
 from postroad.routing.contract import Delta, InterestChange
+from postroad.routing.drp import Drp
+from postroad.routing.frames import Interest, InterestDelta
 from postroad.tracking.reasons import HELD, RETURNED, SENT_ON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import TypeGuard
 
+    from postroad.broker.advertisements import Learned
     from postroad.broker.consignments import Consignment
     from postroad.broker.core import Broker
     from postroad.broker.interests import Split
@@ -42,6 +47,8 @@ HELD_MS = 10_000
 # cost some 150 bytes each beside their own.
 MAX_HELD = 100_000
 MAX_HELD_BYTES = 64 * 1024 * 1024
+# What a neighbour may pass on in good faith.
+NOT_BELIEVED = "a record counts far ahead of the clock here, or is of a broker that this network does not list"
 
 
 class RelayStatistics(NamedTuple):
@@ -88,6 +95,9 @@ class Relay:
         self._interests = Interests(core.index, scheme)
         self._wants = Wants(scheme)
         self.strategy = strategy(self._interested)
+        self._advertisements = (
+            Advertisements(self._interests, self.strategy.link_state) if isinstance(self.strategy, Drp) else None
+        )
         self._split: Split | None = None
         self._subscribed: dict[int, tuple[str, Selector | None]] = {}
         self._added: list[str] = []
@@ -241,8 +251,33 @@ class Relay:
     # --- what brokers tell each other ------------------------------------------------------------------------------
 
     def control(self, frame: Frame, link: int, now: int) -> Outbox:
-        """A control frame arrived over a link."""
-        return self._react(self.strategy.control(frame, link, now), now)
+        """A control frame arrived over a link.
+
+        Raises:
+            PostroadError: the neighbour lies, or says what makes no sense; the link should be closed.
+        """
+        outbox = Outbox()
+        if self._advertisements is not None and _is_advertisement(frame, self._core.number):
+            self._learned(self._advertisements.receive(frame, link, now), outbox, now, link)
+        else:
+            self._apply(self.strategy.control(frame, link, now), outbox, now, link)
+        return outbox
+
+    @property
+    def working(self) -> bool:
+        """Whether `work` has something to do."""
+        return self._advertisements is not None and self._advertisements.working
+
+    def work(self, now: int) -> Outbox:
+        """A few milliseconds of what long advertisements of other brokers call for; to be called while `working`."""
+        outbox = Outbox()
+        if self._advertisements is not None:
+            self._learned(self._advertisements.work(now), outbox, now)
+        return outbox
+
+    def _learned(self, learned: Learned, outbox: Outbox, now: int, link: int = 0) -> None:
+        outbox.refusals += [Refusal(at, reason, grave=True) for at, reason in learned.faults if at]
+        self._apply(learned.reaction, outbox, now, link)
 
     def link_up(self, link: int, cost: int, now: int) -> Outbox:
         """A link to another broker works."""
@@ -279,12 +314,16 @@ class Relay:
         self._apply(reaction, outbox, now)
         return outbox
 
-    def _apply(self, reaction: Reaction, outbox: Outbox, now: int) -> None:
+    def _apply(self, reaction: Reaction, outbox: Outbox, now: int, link: int = 0) -> None:
         outbox.frames += reaction.frames
         outbox.connects += reaction.connect
         outbox.disconnects += reaction.disconnect
+        if reaction.refused:
+            outbox.refusals.append(Refusal(link, NOT_BELIEVED, grave=False))
         for broker, summary in reaction.interests:
-            if isinstance(summary, Delta):
+            if summary is None and self._advertisements is not None:
+                self._advertisements.forget(broker, now)
+            elif isinstance(summary, Delta):
                 self._interests.change(broker, summary)
             else:
                 self._interests.replace(broker, summary)
@@ -332,3 +371,8 @@ class Relay:
             self._held_bytes,
             self.consignments.statistics().open_now,
         )
+
+
+def _is_advertisement(frame: Frame, number: int) -> TypeGuard[Interest | InterestDelta]:
+    """Whether a frame tells what another broker wants; of this broker's own, link state has to be told."""
+    return isinstance(frame, Interest | InterestDelta) and frame.broker != number

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from postroad.routing.contract import Interested, Strategy
+    from postroad.routing.records import Seals
     from postroad.topology import Plan, Strategies
 
 __all__ = ["CUSTODY_WINDOW", "make_strategy", "planned_strategy"]
@@ -36,6 +37,7 @@ def make_strategy(
     station: Station | None = None,
     settings: Settings | None = None,
     custody: bool = False,
+    seals: Seals | None = None,
 ) -> Strategy:
     """One broker's way of routing.
 
@@ -47,6 +49,7 @@ def make_strategy(
         station: its place (`tree`, `cluster`).
         settings: what the network agreed on.
         custody: nothing that was accepted may be lost with a broker in between.
+        seals: signs and checks the records of brokers (`drp`); None where they are not signed.
     """
     settings = settings or Settings()
     if custody:
@@ -67,6 +70,7 @@ def make_strategy(
             window=settings.window,
             refresh_ms=settings.refresh_ms,
             lifetime_ms=settings.lifetime_ms,
+            seals=seals,
         )
     if kind == "flood":
         return Flood(number, now, window=settings.window)

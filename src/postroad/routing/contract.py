@@ -72,6 +72,7 @@ class Reaction(NamedTuple):
         retry: there are new ways: `reroute` what is held.
         connect: brokers to which a link is wanted that the plan does not have.
         disconnect: links to close: nothing goes over them any more.
+        refused: records that were not believed, though the neighbour that sent them is not to blame.
     """
 
     frames: list[tuple[int, Frame]] = []  # noqa: RUF012  # never written to
@@ -79,6 +80,7 @@ class Reaction(NamedTuple):
     retry: bool = False
     connect: tuple[int, ...] = ()
     disconnect: tuple[int, ...] = ()
+    refused: int = 0
 
     def __add__(self, other: object) -> Reaction:
         """Both, one after the other."""
@@ -90,6 +92,7 @@ class Reaction(NamedTuple):
             self.retry or other.retry,
             self.connect + other.connect,
             self.disconnect + other.disconnect,
+            self.refused + other.refused,
         )
 
 

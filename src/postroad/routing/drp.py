@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.routing.contract import InterestChange, Interested
     from postroad.routing.frames import Frame
+    from postroad.routing.records import Seals
     from postroad.routing.sets import Flags, Integers, Words
 
 __all__ = ["DEFAULT_BROADCAST_THRESHOLD", "Drp"]
@@ -51,6 +52,7 @@ class Drp:
         interested: which brokers may want each row of a batch; too many do no harm, too few lose messages.
         broadcast_threshold: the share of all brokers above which a message goes to all; 1 means never.
         window: ids remembered for each origin.
+        seals: signs and checks records of link state; None where they are not signed.
     """
 
     def __init__(
@@ -63,9 +65,10 @@ class Drp:
         window: int = DEFAULT_WINDOW,
         refresh_ms: int = DEFAULT_REFRESH_MS,
         lifetime_ms: int = DEFAULT_LIFETIME_MS,
+        seals: Seals | None = None,
     ) -> None:
         self.number = number
-        self.link_state = LinkState(number, now, refresh_ms=refresh_ms, lifetime_ms=lifetime_ms)
+        self.link_state = LinkState(number, now, refresh_ms=refresh_ms, lifetime_ms=lifetime_ms, seals=seals)
         self._interested = interested
         self._threshold = broadcast_threshold
         self._seen = SeenIds(window)

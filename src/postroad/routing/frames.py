@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Annotated
 
 import msgspec
@@ -26,6 +27,7 @@ __all__ = [
     "Topics",
     "decode_frame",
     "encode_frame",
+    "signed_bytes",
 ]
 
 # What one broker wants, in the form it advertises it: 100,000 exact constraints are some 2 MB.
@@ -41,6 +43,7 @@ Number = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BROKER)]
 Cost = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_COST)]
 # Signed, so that the largest leaves room to count on: nobody may drive a counter to its end.
 Counter = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Signature = Annotated[bytes, msgspec.Meta(max_length=64)]
 Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=1_024)]
 Patterns = Annotated[tuple[Pattern, ...], msgspec.Meta(max_length=_MAX_LISTED)]
 
@@ -53,8 +56,9 @@ class LinkRecord(msgspec.Struct, frozen=True, array_like=True, tag=1):
         epoch: when that broker was started (ms): a broker that begins to count anew is still the newer one.
         sequence: rises with each change and each refresh.
         age: ms since the broker said this, on all ways together.
-        neighbours: (broker, cost) of each link.
+        neighbours: (broker, cost) of each link, by number.
         left: it has gone on purpose; forget what it wanted.
+        signature: of the broker, over all but the age; empty where brokers have no keys.
     """
 
     broker: Number
@@ -63,6 +67,7 @@ class LinkRecord(msgspec.Struct, frozen=True, array_like=True, tag=1):
     age: Counter
     neighbours: Annotated[tuple[tuple[Number, Cost], ...], msgspec.Meta(max_length=MAX_NEIGHBOURS)]
     left: bool = False
+    signature: Signature = b""
 
 
 class Interest(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -72,6 +77,7 @@ class Interest(msgspec.Struct, frozen=True, array_like=True, tag=2):
     epoch: Counter
     version: Counter
     summary: Annotated[bytes, msgspec.Meta(max_length=MAX_INTEREST_BYTES)]
+    signature: Signature = b""
 
 
 class InterestDelta(msgspec.Struct, frozen=True, array_like=True, tag=8):
@@ -92,6 +98,7 @@ class InterestDelta(msgspec.Struct, frozen=True, array_like=True, tag=8):
     version: Counter
     added: Annotated[bytes, msgspec.Meta(max_length=MAX_INTEREST_BYTES)]
     removed: Annotated[bytes, msgspec.Meta(max_length=MAX_INTEREST_BYTES)]
+    signature: Signature = b""
 
 
 class Digest(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -152,8 +159,26 @@ class StepDown(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 Frame = LinkRecord | Interest | InterestDelta | Digest | Attach | Topics | Detach | StepDown
 
+# So that no signature passes for one of another kind.
+_LINKS_SIGNED, _INTEREST_SIGNED, _CHANGE_SIGNED = b"postroad links\0", b"postroad interest\0", b"postroad change\0"
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Frame)
+
+
+def signed_bytes(record: LinkRecord | Interest | InterestDelta) -> bytes:
+    """What the broker of a record signs: all fields but the age, which changes on every hop.
+
+    What interests hold is signed by its SHA-256, so that a signature costs the same however long the interest is.
+    """
+    if isinstance(record, LinkRecord):
+        fields = (record.broker, record.epoch, record.sequence, record.neighbours, record.left)
+        return _LINKS_SIGNED + _encoder.encode(fields)
+    if isinstance(record, Interest):
+        said = (record.broker, record.epoch, record.version, sha256(record.summary).digest())
+        return _INTEREST_SIGNED + _encoder.encode(said)
+    parts = (sha256(record.added).digest(), sha256(record.removed).digest())
+    return _CHANGE_SIGNED + _encoder.encode((record.broker, record.epoch, record.base, record.version, *parts))
 
 
 def encode_frame(frame: Frame) -> bytes:

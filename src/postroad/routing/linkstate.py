@@ -12,6 +12,11 @@ Theory of operation:
 5. A link counts when both its ends name it, at the higher of the two costs. So all who hold the same records see the
    same undirected graph, and one end that is cut off is enough to stop using a link.
 
+6. Records are believed from the broker they speak of alone, where it has a key: they are signed, and a signature is
+   checked once, before a record is stored or passed on. What is not newer than what is held is never checked.
+7. Counters (epochs, sequences, versions) count milliseconds or changes since 1970, so none is ever far ahead of the
+   clock here. One that is would be the newest for ever; it is refused.
+
 Interest travels apart from links, in records of its own: it is large and changes at other times. Said once as a whole,
 its changes follow one by one, numbered; all brokers keep the whole and the changes, until those are as large as a whole
 and the broker says a new one. Who finds that a change is missing asks the neighbour that sent the next.
@@ -20,8 +25,9 @@ and the broker says a new one. Who finds that a change is missing asks the neigh
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from postroad.routing.contract import NOTHING, Delta, Reaction
@@ -34,70 +40,30 @@ from postroad.routing.frames import (
     Interest,
     InterestDelta,
     LinkRecord,
+    signed_bytes,
 )
+from postroad.routing.records import HeldLinks, SaidInterest, Verdict, aged, check_links
 from postroad.topology import LARGEST_BROKER, routes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from postroad.routing.records import AnyRecord, Record, Seals
     from postroad.topology import Routes
 
-__all__ = ["DEFAULT_LIFETIME_MS", "DEFAULT_REFRESH_MS", "MAX_CHANGES", "MIN_CHANGES_BYTES", "LinkState"]
+__all__ = ["DEFAULT_LIFETIME_MS", "DEFAULT_REFRESH_MS", "MAX_AHEAD_MS", "MAX_NAMED_LINKS", "LinkState"]
 
 # A refresh of a thousand brokers is then some 33 small frames a second on each link.
 DEFAULT_REFRESH_MS = 30_000
 # Three refreshes may be lost, and there is time for the fourth to arrive.
 DEFAULT_LIFETIME_MS = 100_000
-
-# Changes of an interest that are kept beside the whole, in number and in bytes; or as many bytes as the whole has. Then
-# the whole is said again, so that nobody keeps more than twice what there is, and a newcomer gets no more than that.
-MAX_CHANGES = 4_096
-MIN_CHANGES_BYTES = 4_096
+# How far a counter may be ahead of the clock here: a clock may be set to the wrong day, and a broker that started with
+# such a clock is believed all the same. What is further ahead is no clock that somebody set by mistake.
+MAX_AHEAD_MS = 86_400_000
+# Links that all brokers together may name: a thousand brokers with a thousand links each, some 100 MB.
+MAX_NAMED_LINKS = 1_000_000
 
 _NEVER = (-1, -1)
-
-
-class _Held(NamedTuple):
-    record: LinkRecord
-    born: int  # by the local clock
-
-
-class _Said:
-    """What a broker said it wants: the whole, and what has changed since."""
-
-    __slots__ = ("base", "changes", "size")
-
-    def __init__(self, base: Interest) -> None:
-        self.base = base
-        self.changes: list[InterestDelta] = []
-        self.size = 0
-
-    @property
-    def newest(self) -> tuple[int, int]:
-        """Its number."""
-        return self.base.epoch, self.base.version + len(self.changes)
-
-    def append(self, change: InterestDelta) -> None:
-        """The next change."""
-        self.changes.append(change)
-        self.size += len(change.added) + len(change.removed)
-
-    def has_room(self, size: int) -> bool:
-        """Whether another change of so many bytes is kept beside the whole."""
-        return len(self.changes) < MAX_CHANGES and self.size + size <= max(MIN_CHANGES_BYTES, len(self.base.summary))
-
-    def holds(self, frame: Interest | InterestDelta) -> bool:
-        """Whether just this was said."""
-        if isinstance(frame, Interest):
-            return frame == self.base
-        place = frame.version - self.base.version - 1
-        return 0 <= place < len(self.changes) and self.changes[place] == frame
-
-    def after(self, number: tuple[int, int]) -> list[Interest | InterestDelta]:
-        """What somebody lacks who has this number."""
-        if number[0] == self.base.epoch and number[1] >= self.base.version:
-            return [*self.changes[number[1] - self.base.version :]]
-        return [self.base, *self.changes]
 
 
 class LinkState:
@@ -110,7 +76,16 @@ class LinkState:
         *,
         refresh_ms: int = DEFAULT_REFRESH_MS,
         lifetime_ms: int = DEFAULT_LIFETIME_MS,
+        seals: Seals | None = None,
     ) -> None:
+        """
+        Args:
+            number: this broker.
+            now: when it starts, in ms: the epoch of its records.
+            refresh_ms: how often it says again what it said of its links.
+            lifetime_ms: how long others' records are believed without that.
+            seals: signs own records and checks others'; None where records are not signed.
+        """
         if not 1 <= number <= LARGEST_BROKER:
             raise RoutingError(f"a broker's number is between 1 and {LARGEST_BROKER:,}, not {number}")
         if lifetime_ms <= refresh_ms:
@@ -120,16 +95,19 @@ class LinkState:
         self._refresh = refresh_ms
         self._lifetime = lifetime_ms
         self._neighbours: dict[int, int] = {}
-        self._records: dict[int, _Held] = {}
-        self._interests: dict[int, _Said] = {}
+        self._records: dict[int, HeldLinks] = {}
+        self._interests: dict[int, SaidInterest] = {}
         self._asked: set[tuple[int, int]] = set()  # (broker, link): a change is missing, and the link was asked for it
         self._whole: Callable[[], bytes] | None = None
         self._routes: Routes | None = None
         self._membership: int | None = None
         self._left = False
-        self._own = LinkRecord(number, now, 0, 0, ())
+        self._seals = seals
+        self._verified: Record | None = None
+        self._named_links = 0
+        self._own = self._sealed(LinkRecord(number, now, 0, 0, ()))
         self._issued = now
-        self._interests[number] = _Said(Interest(number, now, 0, b""))
+        self._interests[number] = SaidInterest(self._sealed(Interest(number, now, 0, b"")))
 
     # What is known.
 
@@ -218,7 +196,8 @@ class LinkState:
         if held.base.summary == summary and not held.changes:
             return NOTHING
         epoch, version = held.newest
-        self._interests[self.number] = _Said(Interest(self.number, max(self.epoch, epoch), version + 1, summary))
+        whole = Interest(self.number, max(self.epoch, epoch), version + 1, summary)
+        self._interests[self.number] = SaidInterest(self._sealed(whole))
         return self._to(self._neighbours, self._interests[self.number].base)
 
     def change_interest(self, change: Delta, whole: Callable[[], bytes], now: int) -> Reaction:
@@ -228,15 +207,26 @@ class LinkState:
         epoch, version = held.newest
         if epoch < self.epoch or not held.has_room(len(change.added) + len(change.removed)):
             return self.set_interest(whole(), now)
-        held.append(InterestDelta(self.number, epoch, held.base.version, version + 1, *change))
+        held.append(self._sealed(InterestDelta(self.number, epoch, held.base.version, version + 1, *change)))
         return self._to(self._neighbours, held.changes[-1])
 
-    def receive(self, frame: LinkRecord | Interest | InterestDelta | Digest, link: int, now: int) -> Reaction:
-        """A neighbour sent a record or a digest."""
+    def receive(self, frame: Record | Digest, link: int, now: int) -> Reaction:
+        """A neighbour sent a record or a digest.
+
+        Raises:
+            RoutingError: the neighbour lies, or passes on a lie.
+        """
         if link not in self._neighbours:
             return NOTHING
         if isinstance(frame, Digest):
             return self._answer(frame, link, now)
+        verdict = self.judge(frame, link, now)
+        if verdict is not Verdict.NEWS:
+            return NOTHING if verdict is Verdict.OLD else Reaction(refused=1)
+        return self.take(frame, link, now)
+
+    def take(self, frame: Record, link: int, now: int) -> Reaction:
+        """Take over a record that was judged to be news: store it and pass it on."""
         if frame.broker == self.number:
             return self._reclaim(frame, now)
         if isinstance(frame, Interest):
@@ -244,6 +234,55 @@ class LinkState:
         if isinstance(frame, InterestDelta):
             return self._take_delta(frame, link)
         return self._take_links(frame, link, now)
+
+    def judge(self, frame: Record, link: int, now: int) -> Verdict:
+        """Whether a record would be taken over. Nothing is changed.
+
+        Raises:
+            RoutingError: the neighbour lies, or passes on a lie. What an honest neighbour may not know better, it is
+                not blamed for: the record is `REFUSED` then.
+        """
+        if not self._is_newer(frame):
+            return Verdict.OLD
+        if isinstance(frame, LinkRecord):
+            check_links(frame, link)
+            if self._named_links + len(frame.neighbours) > MAX_NAMED_LINKS:
+                return Verdict.REFUSED
+        counters = (frame.epoch, frame.sequence if isinstance(frame, LinkRecord) else frame.version)
+        if max(counters) > now + MAX_AHEAD_MS:
+            if frame.broker == link:
+                raise RoutingError(
+                    f"broker {link} counts from {max(counters):,}, more than a day ahead of the clock here "
+                    f"({now:,} ms); set its clock right"
+                )
+            # Where the limit lies differs a little from clock to clock: who passes this on may be honest.
+            return Verdict.REFUSED
+        return self._verdict_by_seal(frame, link)
+
+    def _verdict_by_seal(self, frame: Record, link: int) -> Verdict:
+        seals = self._seals
+        if seals is None or frame is self._verified:
+            return Verdict.NEWS
+        if not seals.knows(frame.broker):
+            # A neighbour that was given a newer list of brokers is honest.
+            return Verdict.REFUSED
+        if not seals.verify(frame.broker, signed_bytes(frame), frame.signature):
+            raise RoutingError(f"broker {link} sent a record of broker {frame.broker} that broker did not sign")
+        self._verified = frame
+        return Verdict.NEWS
+
+    def _is_newer(self, frame: Record) -> bool:
+        """Whether a record is newer than what is held, and not of a life that is over."""
+        if isinstance(frame, LinkRecord):
+            number = frame.epoch, frame.sequence
+            if frame.broker == self.number:
+                return number > (self._own.epoch, self._own.sequence)
+            held = self._records.get(frame.broker)
+            return frame.age <= self._lifetime and (held is None or number > (held.record.epoch, held.record.sequence))
+        said = self._interests.get(frame.broker)
+        if frame.broker == self.number:
+            return said is None or not (said.holds(frame) or (frame.epoch, frame.version) < said.newest)
+        return (said is None or (frame.epoch, frame.version) > said.newest) and self._is_current(frame)
 
     def tick(self, now: int) -> Reaction:
         """Refresh what is due, and forget what is too old."""
@@ -263,7 +302,8 @@ class LinkState:
     def _issue(self, now: int) -> Reaction:
         """A new record of the own links, to all neighbours."""
         neighbours = () if self._left else tuple(sorted(self._neighbours.items()))
-        self._own = LinkRecord(self.number, self._own.epoch, self._own.sequence + 1, 0, neighbours, self._left)
+        record = LinkRecord(self.number, self._own.epoch, self._own.sequence + 1, 0, neighbours, self._left)
+        self._own = self._sealed(record)
         self._issued = now
         return self._to(self._neighbours, self._own)
 
@@ -274,12 +314,8 @@ class LinkState:
         record with the same number as an unknown one would be refused where that one is held.
         """
         if isinstance(frame, LinkRecord):
-            if (frame.epoch, frame.sequence) <= (self._own.epoch, self._own.sequence):
-                return NOTHING
             self._own = LinkRecord(self.number, frame.epoch, max(frame.sequence, self._started), 0, ())
             return self._issue(now) + self._issue_interest(frame.epoch, 0)
-        if self._interests[self.number].holds(frame):
-            return NOTHING
         return self._issue_interest(frame.epoch, frame.version)
 
     def _issue_interest(self, epoch: int, version: int) -> Reaction:
@@ -288,16 +324,14 @@ class LinkState:
         if (epoch, version) < held.newest:
             return NOTHING
         summary = held.base.summary if self._whole is None else self._whole()
-        self._interests[self.number] = _Said(Interest(self.number, epoch, max(version, self._started) + 1, summary))
+        whole = Interest(self.number, epoch, max(version, self._started) + 1, summary)
+        self._interests[self.number] = SaidInterest(self._sealed(whole))
         return self._to(self._neighbours, self._interests[self.number].base)
 
     def _take_links(self, record: LinkRecord, link: int, now: int) -> Reaction:
         held = self._records.get(record.broker)
-        if record.age > self._lifetime:
-            return NOTHING
-        if held is not None and (record.epoch, record.sequence) <= (held.record.epoch, held.record.sequence):
-            return NOTHING
-        self._records[record.broker] = _Held(record, now - record.age)
+        self._named_links += len(record.neighbours) - (0 if held is None else len(held.record.neighbours))
+        self._records[record.broker] = HeldLinks(record, now - record.age)
         changed = held is None or held.record.neighbours != record.neighbours
         if changed:
             self._changed()
@@ -313,20 +347,11 @@ class LinkState:
         return [(record.broker, None)]
 
     def _take_interest(self, interest: Interest, link: int) -> Reaction:
-        held = self._interests.get(interest.broker)
-        if held is not None and (interest.epoch, interest.version) <= held.newest:
-            return NOTHING
-        if not self._is_current(interest):
-            return NOTHING
-        self._interests[interest.broker] = _Said(interest)
+        self._interests[interest.broker] = SaidInterest(interest)
         return self._pass_on(interest, link) + Reaction(interests=[(interest.broker, interest.summary)])
 
     def _take_delta(self, change: InterestDelta, link: int) -> Reaction:
         held = self._interests.get(change.broker)
-        if held is not None and (change.epoch, change.version) <= held.newest:
-            return NOTHING
-        if not self._is_current(change):
-            return NOTHING
         if (
             held is None
             or (held.base.epoch, held.base.version) != (change.epoch, change.base)
@@ -357,7 +382,7 @@ class LinkState:
         old = [broker for broker, held in self._records.items() if now - held.born > self._lifetime]
         interests: list[tuple[int, bytes | Delta | None]] = []
         for broker in old:
-            del self._records[broker]
+            self._named_links -= len(self._records.pop(broker).record.neighbours)
             if self._interests.pop(broker, None) is not None:
                 interests.append((broker, None))
         if old:
@@ -376,9 +401,9 @@ class LinkState:
         """Everything held here that the digest lacks or has older; links before interests."""
         links_there = {line[0]: (line[1], line[2]) for line in digest.held}
         interests_there = {line[0]: (line[3], line[4]) for line in digest.held}
-        held = [_Held(self._own, now), *self._records.values()]
+        held = [HeldLinks(self._own, now), *self._records.values()]
         frames: list[Frame] = [
-            _aged(one, now)
+            aged(one, now)
             for one in held
             if (one.record.epoch, one.record.sequence) > links_there.get(one.record.broker, _NEVER)
             and (one.record.broker in links_there or not digest.partial)
@@ -389,14 +414,15 @@ class LinkState:
                 frames += said.after(there)
         return Reaction([(link, frame) for frame in frames])
 
+    def _sealed(self, record: AnyRecord) -> AnyRecord:
+        """A record of this broker, with its signature."""
+        if self._seals is None:
+            return record
+        return msgspec.structs.replace(record, signature=self._seals.sign(signed_bytes(record)))
+
     def _changed(self) -> None:
         self._routes = None
         self._membership = None
 
     def _to(self, links: Iterable[int], frame: Frame) -> Reaction:
         return Reaction([(link, frame) for link in links])
-
-
-def _aged(held: _Held, now: int) -> LinkRecord:
-    one = held.record
-    return LinkRecord(one.broker, one.epoch, one.sequence, max(0, now - held.born), one.neighbours, one.left)

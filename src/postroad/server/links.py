@@ -106,6 +106,7 @@ class Links:
         # Neighbours whose links keep local publishers waiting.
         self._crowded: set[int] = set()
         self.stopping = False
+        self._work: asyncio.Handle | None = None
         self._turned_away = self._internal_errors = 0
 
     # --- start and stop --------------------------------------------------------------------------------------------
@@ -255,6 +256,7 @@ class Links:
                 return
             if isinstance(frame, link.Control):
                 self.carry(self._relay.control(decode_frame(frame.payload), number, now))
+                self._work_on()
                 return
             receiver = self._neighbours[number].receiver
             consignment = None
@@ -263,10 +265,32 @@ class Links:
             destinations = Destinations(frame.sets, frame.lines)
             self.carry(self._relay.receive(frame.batch, destinations, number, now, consignment))
         except PostroadError as error:
-            log.warning("neighbour refused", extra={"neighbour": number, "reason": str(error)})
-            if conversation in self._connections:
-                self._connections[conversation].write(conversation.bye(link.Reason.FAULT, str(error)[:200]))
-                self._end(conversation)
+            self._refuse(number, str(error))
+
+    def _refuse(self, number: int, reason: str) -> None:
+        """A neighbour sent what no honest one would."""
+        log.warning("neighbour refused", extra={"neighbour": number, "reason": reason})
+        conversation = self._current(number)
+        if conversation is not None:
+            self._connections[conversation].write(conversation.bye(link.Reason.FAULT, reason[:200]))
+            self._end(conversation)
+
+    # --- long advertisements ---------------------------------------------------------------------------------------
+
+    def _work_on(self) -> None:
+        """Go on with what long advertisements call for, a step in each turn of the loop."""
+        if self._work is None and self._relay.working and not self.stopping:
+            self._work = asyncio.get_running_loop().call_soon(self._work_once)
+
+    def _work_once(self) -> None:
+        self._work = None
+        try:
+            self.carry(self._relay.work(self._clock()))
+        except Exception:
+            # A defect of ours; the others go on.
+            log.exception("internal error")
+            self.count_internal_error()
+        self._work_on()
 
     def _let_go(self, number: int) -> None:
         """A neighbour has confirmed frames, or they were taken back: there may be room again."""
@@ -317,6 +341,9 @@ class Links:
             self._send(sending, now)
         for number in outbox.disconnects:
             self._disconnect(number)
+        for refusal in outbox.refusals:
+            if refusal.grave:
+                self._refuse(refusal.link, refusal.reason)
 
     @property
     def up(self) -> frozenset[int]:
@@ -387,6 +414,7 @@ class Links:
             if conversation in self._connections and (conversation.open or conversation.neighbour is None):
                 self.heard(conversation, conversation.tick(now))
         self.carry(self._relay.tick(self._clock()))
+        self._work_on()
         self._settle()
         for number, since in list(self._lost_at.items()):
             if now - since >= self._give_up_ms and self._current(number) is None:

@@ -240,7 +240,13 @@ class SimulatedNetwork:
         if self._cores.get(broker) is not core:
             return
         self._carry_out(broker, self._relays[broker].tick(self.now))
+        self._work(broker)
         self.timeline.at(self.now + TICK_MS, lambda: self._tick(broker, core))
+
+    def _work(self, broker: int) -> None:
+        relay = self._relays[broker]
+        while relay.working:
+            self._carry_out(broker, relay.work(self.now))
 
     # --- carrying out ----------------------------------------------------------------------------------------------
 
@@ -272,6 +278,7 @@ class SimulatedNetwork:
 
         def arrive() -> None:
             self._carry_out(there, self._relays[there].control(decode_frame(data), here, self.now))
+            self._work(there)
 
         direction.carry(len(data), arrive)
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from postroad.errors import PostroadError
 from postroad.filters import hash_bytes
 from postroad.lab.bdrp import Workload
-from postroad.matching.encoding import ANY_TOPIC, EncodingError, decode_exact, encode_exact
+from postroad.matching.encoding import ANY_TOPIC, EncodingError, decode_exact, decode_exact_in_steps, encode_exact
 from postroad.matching.encoding.bitstream import ByteReader, varint, zigzag
+from postroad.matching.encoding.exact import STEP
 from postroad.selectors import Selector
 from postroad.selectors.constraints import Conjunction, Operator
 from tests.matching.encoding.strategies import patterns, selectors
@@ -106,6 +107,12 @@ def test_workload_takes_about_twenty_bits_a_constraint_beside_its_dictionaries()
         ("01 00 00 00 00 00 00 ffffff7f 00", "number of advertised conjunctions"),
         ("01 00 00 00 00 00 00 00 11", "constraint counts of 17 bits"),
         ("01 00 00 00 00 00 00 01 00", "topic pattern 0 of 0"),
+        ("01 00 00 00 01 01 3e 00 00 c0843d 00", "1,000,000 rows do not fit in 0 bytes"),
+        ("01 00 00 00 01 01 3e 00 00 02 00", "2 rows do not fit in 0 bytes"),
+        ("01 00 00 00 01 01 3e 00 00 8100 00", "longer than it need be"),
+        ("01 00 00 00 01 01 3e 00 00 01 00 00", "not canonical"),
+        ("01 00 00 00 02 01 3e 01 3e 00 00 00 00", "topic pattern 1: not canonical"),
+        ("01 00 00 00 00 02 00 00 00 00 00", "integer 1: not canonical"),
         ("01 00 00 00 00 00 00 00 01", "not canonical"),
     ],
 )
@@ -130,6 +137,9 @@ def row_body(names: list[str], texts: list[str], pieces: list[str], integers: st
         (Operator.PREFIX, [""], 0, "an empty prefix"),
         (Operator.IN_TEXT, ["x"], 1, "two or more"),
         (Operator.IN_TEXT, ["x", "y"], 2 | 0b01 << 16, "sorted and distinct"),
+        # An index into a dictionary of one has no bits: 65,535 values would cost nothing to claim.
+        (Operator.IN_TEXT, ["x"], 2**16 - 1, "65535 distinct texts of 1"),
+        (Operator.LIKE, ["%" * 3_000], 0, "a LIKE pattern of 3,000 characters"),
         (Operator.LIKE, ["\\a"], 1, "escapes what needs no escape"),
         (Operator.TEST, ["a ="], 0, "no selector"),
         (Operator.RANGE, [], 3, "bound of unknown kind 3"),
@@ -145,6 +155,17 @@ def test_decoder_refuses_operands_that_no_selector_has(
     )
     with pytest.raises(EncodingError, match=text):
         decode_exact(data)
+
+
+def test_long_advertisement_is_decoded_in_many_steps() -> None:
+    rows = [(f"t.{number}", ()) for number in range(4 * STEP)]
+    steps = decode_exact_in_steps(encode_exact(rows))
+    # Four of patterns and four of rows.
+    for _ in range(8):
+        next(steps)
+    with pytest.raises(StopIteration) as done:
+        next(steps)
+    assert sorted(done.value.value) == sorted(rows)
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(-(2**63), 2**63 - 1))

@@ -51,6 +51,8 @@ class ByteReader:
             byte = self.take(1, what)[0]
             total |= (byte & 0x7F) << (7 * group)
             if byte < 0x80:
+                if group and not byte:
+                    raise EncodingError(f"offset {self.at}: {what} is longer than it need be: not canonical")
                 return total
         raise EncodingError(f"offset {self.at}: {what} has more than {_MAX_VARINT_BYTES} bytes")
 
@@ -73,18 +75,26 @@ class BitReader:
 
     def __init__(self, data: bytes, start: int) -> None:
         self._data = data
-        self._at = 0
+        self.at = 0
         self._start = start
 
     def take(self, width: int, what: str) -> int:
         """The next number of `width` bits."""
-        first, last = self._at // 8, (self._at + width + 7) // 8
-        if last > len(self._data):
+        if self.at + width > 8 * len(self._data):
             raise EncodingError(f"{self.place()}: {what} reaches past the end")
-        bits = int.from_bytes(self._data[first:last], "little") >> self._at % 8
-        self._at += width
+        self.at += width
+        return self.peek(self.at - width, width)
+
+    def peek(self, at: int, width: int) -> int:
+        """The number of `width` bits at a place that was read before."""
+        bits = int.from_bytes(self._data[at // 8 : (at + width + 7) // 8], "little") >> at % 8
         return bits & ((1 << width) - 1)
+
+    def ends_here(self) -> bool:
+        """Whether nothing is left but zeros to a whole byte."""
+        left = 8 * len(self._data) - self.at
+        return left < 8 and not self.peek(self.at, left)
 
     def place(self) -> str:
         """Where the reader stands."""
-        return f"offset {self._start + self._at // 8}, bit {self._at % 8}"
+        return f"offset {self._start + self.at // 8}, bit {self.at % 8}"

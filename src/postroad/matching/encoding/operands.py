@@ -12,6 +12,7 @@ from postroad.errors import PostroadError
 from postroad.matching.encoding.errors import EncodingError
 from postroad.selectors.constraints import Operator, Range
 from postroad.selectors.like import EscapeMistake, parse_like
+from postroad.selectors.limits import MAX_LIKE_LENGTH
 from postroad.selectors.selector import Selector
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ class Source(Protocol):
 
     def bits(self, width: int) -> int:
         """The next plain number of this width."""
+
+    def count(self, width: int, kind: Entry) -> int:
+        """The next number of distinct entries of a dictionary."""
 
     def entry(self, kind: Entry) -> Any:
         """The next thing that stands in a dictionary."""
@@ -123,7 +127,8 @@ def _piece(source: Source) -> str:
 
 
 def _set(source: Source) -> tuple[str, ...]:
-    texts = tuple(source.entry(Entry.TEXT) for _ in range(source.bits(_SET_COUNT_BITS)))
+    # Bounded by the dictionary: an entry of a dictionary of one has no bits, so the bytes alone would not bound it.
+    texts = tuple(source.entry(Entry.TEXT) for _ in range(source.count(_SET_COUNT_BITS, Entry.TEXT)))
     if len(texts) < 2 or list(texts) != sorted(set(texts)):
         raise EncodingError("the values of an IN are two or more, sorted and distinct")
     return texts
@@ -131,6 +136,9 @@ def _set(source: Source) -> tuple[str, ...]:
 
 def _like(source: Source) -> LikePattern:
     text, escape = source.entry(Entry.PIECE), _ESCAPE if source.bits(1) else ""
+    # As long as a selector's pattern may be, with every character escaped.
+    if len(text) > 2 * MAX_LIKE_LENGTH:
+        raise EncodingError(f"a LIKE pattern of {len(text):,} characters; a selector has at most {MAX_LIKE_LENGTH:,}")
     try:
         return parse_like(text, escape)
     except EscapeMistake:

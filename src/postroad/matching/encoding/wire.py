@@ -104,6 +104,8 @@ def _rows(data: bytes, start: int, scheme: Scheme, rows: int, places: int, width
     counts = unpack(data[start:middle], rows, width)
     if int(counts.sum()) != places:
         raise EncodingError(f"offset {start}: the rows count {counts.sum()} positions, the header {places}")
+    if np.count_nonzero(counts == 0) > 1:
+        raise EncodingError(f"offset {start}: more than one row without positions; they would all be the same row")
     flat = unpack(data[middle:end], places, place_width).tolist()
     if flat and max(flat) >= scheme.bits:
         raise EncodingError(f"offset {middle}: position {max(flat)} in vectors of {scheme.bits} bits")

@@ -1,0 +1,217 @@
+"""Interests of other brokers on their way into the index: read, judged, passed on, applied, a step at a time.
+
+Theory of operation:
+
+1. An advertisement is stored and passed on only after all of it was decoded, so a bad one stays with the neighbour that
+   sent it. It is applied to the index as a whole or not at all.
+2. Decoding and applying a hundred thousand rows takes seconds. Both go in steps of a few milliseconds; the driver calls
+   `work` between its other duties as long as there is any. Short ones are done at once.
+3. Each broker has a line of its own, worked off in order; lines take turns. So a broker that advertises too much or too
+   often delays its own interest, and nobody else's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from postroad.broker.interests import Advertised
+from postroad.errors import PostroadError
+from postroad.routing.contract import Delta, Reaction
+from postroad.routing.frames import MAX_INTEREST_BYTES, Interest
+from postroad.routing.records import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from postroad.broker.interests import Interests
+    from postroad.routing.frames import InterestDelta
+    from postroad.routing.linkstate import LinkState
+
+__all__ = ["Advertisements", "Learned"]
+
+# Steps that are taken at once when an advertisement comes: up to some hundred rows, which is what subscribers change
+# from one tick to the next.
+STEPS_AT_ONCE = 4
+# What waits in the line of one broker: twice what it can have said at most, before it says a new whole.
+MAX_WAITING_FRAMES = 8_192
+MAX_WAITING_BYTES = 2 * MAX_INTEREST_BYTES
+
+
+class Learned(NamedTuple):
+    """What a step came to.
+
+    Attributes:
+        reaction: what is to be passed on.
+        faults: (link, reason): a neighbour sent what is no advertisement, and should have known.
+    """
+
+    reaction: Reaction = Reaction()
+    faults: tuple[tuple[int, str], ...] = ()
+
+
+class _Waiting(NamedTuple):
+    frame: Interest | InterestDelta | None  # None: the broker is gone
+    link: int
+
+    @property
+    def number(self) -> tuple[int, int]:
+        return (0, 0) if self.frame is None else (self.frame.epoch, self.frame.version)
+
+    @property
+    def size(self) -> int:
+        if self.frame is None:
+            return 0
+        return len(self.frame.summary) if isinstance(self.frame, Interest) else sum(map(len, _delta(self.frame)))
+
+
+class _Line:
+    """The advertisements of one broker, in order."""
+
+    __slots__ = ("current", "size", "steps", "waiting")
+
+    def __init__(self) -> None:
+        self.current: _Waiting | None = None
+        self.steps: Generator[Learned | None, None, None] | None = None
+        self.waiting: deque[_Waiting] = deque()
+        self.size = 0
+
+    def put(self, one: _Waiting) -> None:
+        if isinstance(one.frame, Interest):
+            # A whole makes what waits before it useless.
+            self.clear()
+        if self.size + one.size <= MAX_WAITING_BYTES and len(self.waiting) < MAX_WAITING_FRAMES:
+            self.waiting.append(one)
+            self.size += one.size
+
+    def clear(self) -> None:
+        self.waiting.clear()
+        self.size = 0
+
+    def holds(self, number: tuple[int, int]) -> bool:
+        known = [one.number for one in (self.current, *self.waiting) if one is not None and one.frame is not None]
+        return number in known[:1] or number in known[-1:]
+
+
+class Advertisements:
+    """The lines of all brokers.
+
+    Args:
+        interests: where advertisements end up.
+        state: judges records, stores them and passes them on.
+    """
+
+    def __init__(self, interests: Interests, state: LinkState) -> None:
+        self._interests = interests
+        self._state = state
+        self._lines: dict[int, _Line] = {}
+        self.widened = 0
+
+    @property
+    def working(self) -> bool:
+        """Whether there is more to do."""
+        return bool(self._lines)
+
+    def receive(self, frame: Interest | InterestDelta, link: int, now: int) -> Learned:
+        """A neighbour sent an advertisement of another broker.
+
+        Raises:
+            PostroadError: it is none, or a lie.
+        """
+        if link not in self._state.neighbours:
+            return Learned()
+        verdict = self._state.judge(frame, link, now)
+        if verdict is not Verdict.NEWS:
+            return Learned(Reaction(refused=int(verdict is Verdict.REFUSED)))
+        line = self._lines.get(frame.broker)
+        if line is None:
+            line = self._lines[frame.broker] = _Line()
+            line.put(_Waiting(frame, link))
+            return self._take_steps(frame.broker, now)
+        if not line.holds((frame.epoch, frame.version)):
+            line.put(_Waiting(frame, link))
+        return Learned()
+
+    def forget(self, broker: int, now: int) -> None:
+        """A broker is gone, or begins anew: whatever it said counts no more."""
+        line = self._lines.setdefault(broker, _Line())
+        if line.steps is not None:
+            line.steps.close()
+        line.current = line.steps = None
+        line.clear()
+        line.waiting.append(_Waiting(None, 0))
+        self._take_steps(broker, now)
+
+    def work(self, now: int) -> Learned:
+        """One step of the line whose turn it is."""
+        if not self._lines:
+            return Learned()
+        broker = next(iter(self._lines))
+        line = self._lines.pop(broker)
+        self._lines[broker] = line
+        one = line.current or (line.waiting[0] if line.waiting else None)
+        try:
+            return self._step(broker, line, now) or Learned()
+        except PostroadError as error:
+            return Learned(faults=((0 if one is None else one.link, str(error)),))
+
+    def _take_steps(self, broker: int, now: int) -> Learned:
+        reaction = Reaction()
+        for _ in range(STEPS_AT_ONCE):
+            line = self._lines.get(broker)
+            if line is None:
+                break
+            learned = self._step(broker, line, now)
+            if learned is not None:
+                reaction += learned.reaction
+        return Learned(reaction)
+
+    def _step(self, broker: int, line: _Line, now: int) -> Learned | None:
+        """One step of a line; a line that is worked off goes, and one whose advertisement fails goes on behind it."""
+        if line.steps is None:
+            if not line.waiting:
+                del self._lines[broker]
+                return None
+            line.current = line.waiting.popleft()
+            line.size -= line.current.size
+            line.steps = self._learning(broker, line.current, now)
+        try:
+            learned = next(line.steps)
+        except StopIteration:
+            learned = None
+            self._done(broker, line)
+        except PostroadError:
+            self._done(broker, line)
+            raise
+        return learned
+
+    def _done(self, broker: int, line: _Line) -> None:
+        line.steps = line.current = None
+        if not line.waiting:
+            del self._lines[broker]
+
+    def _learning(self, broker: int, one: _Waiting, now: int) -> Generator[Learned | None, None, None]:
+        frame, link = one
+        if frame is None:
+            yield from self._interests.apply(broker, Advertised(None, None))
+            return
+        # It may have been news when it was put in line, and be old by now.
+        if self._state.judge(frame, link, now) is not Verdict.NEWS:
+            return
+        advertised = yield from self._interests.read(frame.summary if isinstance(frame, Interest) else _delta(frame))
+        reaction = self._state.take(frame, link, now)
+        yield Learned(reaction._replace(interests=[]))
+        if reaction.interests:
+            yield from self._apply(broker, advertised)
+
+    def _apply(self, broker: int, advertised: Advertised) -> Generator[None, None, None]:
+        try:
+            yield from self._interests.apply(broker, advertised)
+        except PostroadError:
+            # The index has no room. Nobody may miss a message for that: the broker gets everything instead.
+            self.widened += 1
+            yield from self._interests.apply(broker, self._interests.everything())
+
+
+def _delta(frame: InterestDelta) -> Delta:
+    return Delta(frame.added, frame.removed)
