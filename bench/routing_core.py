@@ -278,7 +278,7 @@ def window_side(rows: int) -> Side:
         nonlocal moment
         ids[:, 1] = np.arange(moment, moment + rows, dtype=np.uint64)
         moment += rows
-        seen.admit(ids, places)
+        seen.admit(ids, places, 0)
 
     return Side(admit, [None], SECONDS)
 

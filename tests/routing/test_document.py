@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from postroad.routing import Strategy
+from postroad.routing.floors import MAX_PUBLISHERS
+from postroad.routing.window import DEFAULT_WINDOW, MAX_REMEMBERED, REMEMBER_MS
 from postroad.topology import Plan
 from tests.structure.markdown import blocks
 from tests.structure.repository import ROOT
@@ -19,6 +21,13 @@ def test_plan_in_the_document_can_be_read() -> None:
         assert [broker.number for broker in plan.brokers] == [1, 2]
         assert Plan.parse(plan.to_toml()) == plan
     assert plan.settings.interest == "encoded"
+
+
+def test_document_has_the_limits_of_the_memory_of_ids() -> None:
+    text = DOCUMENT.read_text("utf-8")
+    assert f"| ids remembered, one origin | those of {REMEMBER_MS // 1_000} s and {DEFAULT_WINDOW:,} blocks |" in text
+    assert f"| ids remembered, all origins | {MAX_REMEMBERED:,} blocks of 64 ids, 84 MB |" in text
+    assert f"| publishers with a floor of their own, one origin | {MAX_PUBLISHERS:,} |" in text
 
 
 def test_document_names_every_method_of_the_contract() -> None:

@@ -104,11 +104,14 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 class Fleet:
     """Processes by broker number."""
 
-    def __init__(self, graph: Graph, folder: Path, delivery: str, strategy: str = "drp") -> None:
+    def __init__(
+        self, graph: Graph, folder: Path, delivery: str, strategy: str = "drp", more_settings: str = ""
+    ) -> None:
         self.graph = graph
         self._folder = folder
         self._delivery = delivery
         self._strategy = strategy
+        self._more_settings = more_settings
         self._link_ports = dict(zip(graph.brokers, free_ports(len(graph.brokers)), strict=True))
         self.proxies: dict[tuple[int, int], Proxy] = {}
         self._processes: dict[int, asyncio.subprocess.Process] = {}
@@ -133,7 +136,7 @@ class Fleet:
             f"port = {self._link_ports[number]}",
             f"strategy = '{self._strategy}'",
             f"delivery = '{self._delivery}'",
-            f"settings = {{heartbeat_ms = {HEART_BEAT_MS}, missed_heartbeats = {MISSED}}}",
+            f"settings = {{heartbeat_ms = {HEART_BEAT_MS}, missed_heartbeats = {MISSED}{self._more_settings}}}",
         ]
         for neighbour in self.graph.neighbours(number):
             proxy = self.proxies.get((number, neighbour))
@@ -168,6 +171,10 @@ class Fleet:
         """The process is there, and does nothing."""
         self._processes[number].send_signal(signal.SIGSTOP)
 
+    def thaw(self, number: int) -> None:
+        """The process goes on where it stopped."""
+        self._processes[number].send_signal(signal.SIGCONT)
+
     async def client(self, number: int) -> Client:
         return await Client.connect(self._ports[number][0])
 
@@ -196,9 +203,11 @@ class Fleet:
 
 
 @contextlib.asynccontextmanager
-async def fleet(graph: Graph, folder: Path, delivery: str, *cuttable: tuple[int, int]) -> AsyncIterator[Fleet]:
+async def fleet(
+    graph: Graph, folder: Path, delivery: str, *cuttable: tuple[int, int], more_settings: str = ""
+) -> AsyncIterator[Fleet]:
     """A network of processes that runs and has found itself."""
-    made = Fleet(graph, folder, delivery)
+    made = Fleet(graph, folder, delivery, more_settings=more_settings)
     try:
         for one, other in cuttable:
             await made.put_between(one, other)

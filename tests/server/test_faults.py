@@ -133,6 +133,30 @@ def test_a_broker_that_freezes_counts_as_dead_after_some_heart_beats(tmp_path: P
     run(talk, patience=120)
 
 
+def test_a_broker_that_was_frozen_and_goes_on_delivers_nothing_twice(tmp_path: Path) -> None:
+    async def talk() -> None:
+        # Far more pass during the freeze than 64 blocks of ids: they are known by publisher and time.
+        async with (
+            fleet(DIAMOND, tmp_path, "relay", more_settings=", window = 64") as network,
+            traffic(network, 1, 4) as (writer, (far,)),
+        ):
+            writer.start()
+            await far.has(200)
+            network.freeze(2)
+            await asyncio.sleep(HEART_BEAT_MS * (MISSED + 3) / 1_000)
+            await far.has(writer.publish())
+            network.thaw(2)
+            await network.reach(3, 1, 2, 3, 4)
+            last = await writer.stop() - 1
+            await far.has(*range(last + 1))
+            assert len(far.got) == len(set(far.got))
+            counts = (await network.status(4))["network"]["relay"]
+            assert counts["duplicates"] > 0
+            assert counts["maybe_duplicates"] == 0
+
+    run(talk, patience=120)
+
+
 def test_a_link_that_is_cut_and_restored_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     async def talk() -> None:
         async with (

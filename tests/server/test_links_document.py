@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from postroad.broker.consignments import QUEUE_WAIT_MS
 from postroad.broker.relaying import HELD_MS, MAX_HELD, MAX_HELD_BYTES
-from postroad.broker.strategies import CUSTODY_WINDOW
 from postroad.protocols.link import SenderLimits
 from postroad.protocols.link.limits import (
     CROWDED,
@@ -17,7 +16,7 @@ from postroad.protocols.link.limits import (
     MAX_LINK_FRAME_BYTES,
     RELAXED,
 )
-from postroad.routing.window import DEFAULT_WINDOW
+from postroad.routing.window import REMEMBER_MS
 from postroad.server import read_config
 from postroad.server.counts import LinkStatistics
 from postroad.server.links import MOST_STRANGERS
@@ -52,7 +51,7 @@ def test_limits_are_those_of_the_code() -> None:
         f"| {MAX_LINK_FRAME_BYTES // MIB} MiB; {MAX_HANDSHAKE_FRAME_BYTES // 1024} KiB before the handshake is done |",
         f"| {MOST_STRANGERS} and one for each neighbour; {HANDSHAKE_TIMEOUT_MS // 1_000} s each |",
         f"| {CLOSE_SECONDS:.0f} s | cut |",
-        f"{DEFAULT_WINDOW:,} ids of each origin, under custody {CUSTODY_WINDOW:,}",
+        f"every id of the last {REMEMBER_MS // 1_000} s",
         f"waited {QUEUE_WAIT_MS // 1_000} s in a queue",
     ):
         assert said in TEXT

@@ -14,6 +14,7 @@ import numpy as np
 from postroad.broker.advertisements import Advertisements
 from postroad.broker.consignments import Consignments
 from postroad.broker.interests import Interests
+from postroad.broker.marks import MAYBE_TWICE, have_room, marked
 from postroad.broker.outbox import Outbox, Refusal, Sending
 from postroad.broker.queues import copied_out
 from postroad.broker.wants import Wants
@@ -25,6 +26,8 @@ from postroad.tracking.reasons import HELD, RETURNED, SENT_ON
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TypeGuard
+
+    from numpy.typing import NDArray
 
     from postroad.broker.advertisements import Learned
     from postroad.broker.consignments import Consignment
@@ -53,11 +56,12 @@ NOT_BELIEVED = "a record counts far ahead of the clock here, or is of a broker t
 
 class RelayStatistics(NamedTuple):
     """Counts of messages since the start. `held_now` is what waits for a way; `open_frames_now`, under custody, are the
-    frames of neighbours that are not settled yet."""
+    frames of neighbours that are not settled yet; `maybe_duplicates` were delivered, and may have been before."""
 
     sent: int
     relayed: int
     duplicates: int
+    maybe_duplicates: int
     exhausted: int
     unreachable: int
     shed_link_full: int
@@ -106,6 +110,7 @@ class Relay:
         self._held: deque[_Held] = deque()
         self._held_messages = self._held_bytes = 0
         self._sent = self._relayed = self._duplicates = self._exhausted = self._unreachable = self._shed = 0
+        self._maybe_duplicates = 0
         self.consignments = Consignments()
         core.relay = self
 
@@ -161,9 +166,33 @@ class Relay:
         if len(routed.local):
             whole = len(routed.local) == len(routed.batch)
             here = routed.batch if whole else routed.batch.take(routed.local)
-            split = self._interests.split(here, entering=False)
-            self._core.hand_out(here, split.offsets, split.slots, None, outbox, now, consignment)
+            if routed.doubtful is None:
+                self._hand_out(here, outbox, now, consignment)
+            else:
+                self._hand_out_doubtful(here, np.searchsorted(routed.local, routed.doubtful), outbox, now, consignment)
         self._relayed += self._send(routed, outbox, now, _Origin(consignment=consignment))
+
+    def _hand_out(self, here: Batch, outbox: Outbox, now: int, consignment: Consignment | None) -> None:
+        """Give local subscriptions what they want of a batch that came over links."""
+        split = self._interests.split(here, entering=False)
+        self._core.hand_out(here, split.offsets, split.slots, None, outbox, now, consignment)
+
+    def _hand_out_doubtful(
+        self, here: Batch, doubtful: NDArray[np.int64], outbox: Outbox, now: int, consignment: Consignment | None
+    ) -> None:
+        """Mark rows that may have been delivered before; one without room for the mark is dropped."""
+        self._maybe_duplicates += len(doubtful)
+        room = have_room(here, doubtful, MAYBE_TWICE)
+        if not room.all():
+            self._core.recorder.dropped(here, doubtful[~room], 0, "maybe duplicate", now)
+            kept = np.ones(len(here), np.bool_)
+            kept[doubtful[~room]] = False
+            doubtful = (np.cumsum(kept) - 1)[doubtful[room]]
+            here = here.take(np.flatnonzero(kept))
+        # Matched as it was sent: the mark is for the subscriber alone.
+        split = self._interests.split(here, entering=False)
+        told = marked(here, doubtful, MAYBE_TWICE)
+        self._core.hand_out(told, split.offsets, split.slots, None, outbox, now, consignment)
 
     def returned(
         self, batch: Batch, destinations: Destinations, now: int, consignment: Consignment | None = None, link: int = 0
@@ -364,6 +393,7 @@ class Relay:
             self._sent,
             self._relayed,
             self._duplicates,
+            self._maybe_duplicates,
             self._exhausted,
             self._unreachable,
             self._shed,

@@ -20,12 +20,7 @@ if TYPE_CHECKING:
     from postroad.routing.records import Seals
     from postroad.topology import Plan, Strategies
 
-__all__ = ["CUSTODY_WINDOW", "make_strategy", "planned_strategy"]
-
-# Under custody everything unsettled is sent again when a neighbour dies, a heart-beat after that; a destination must
-# remember what it has had for so long: a quarter of a million messages/s from one origin, at the usual heart-beat. Some
-# 16 MB for an origin that is so busy; tables begin small.
-CUSTODY_WINDOW = 262_144
+__all__ = ["make_strategy", "planned_strategy"]
 
 
 def make_strategy(
@@ -58,7 +53,6 @@ def make_strategy(
             # A copy of a broadcast ends where another one came first, and is then settled although that one is still
             # on its way. A set stays open until all its brokers have it.
             broadcast_threshold=1.0,
-            window=max(settings.window, CUSTODY_WINDOW),
         )
     station = station or Station()
     if kind == "drp":

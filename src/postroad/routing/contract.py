@@ -52,6 +52,7 @@ class Routed(NamedTuple):
         held: destinations without a way to them now: keep them and `reroute` when a reaction says so, or give up.
         exhausted: destinations whose hop limit ran out on the way; a dead letter.
         duplicates: rows that were dropped because their id was seen before.
+        doubtful: those of `local` that may have been delivered here before: it is too long ago to know.
     """
 
     batch: Batch
@@ -60,6 +61,7 @@ class Routed(NamedTuple):
     held: Parcel | None = None
     exhausted: Parcel | None = None
     duplicates: int = 0
+    doubtful: Integers | None = None
 
 
 class Reaction(NamedTuple):

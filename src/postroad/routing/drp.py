@@ -84,7 +84,7 @@ class Drp:
         if broadcast.any():
             batch = with_broadcast(batch, broadcast, True)
             # So that a copy which comes round ends here.
-            self._seen.admit(batch.ids, rows[broadcast])
+            self._seen.admit(batch.ids, rows[broadcast], now)
         return self._send(batch, destinations, everywhere, rows)
 
     def relay(self, batch: Batch, destinations: Destinations, link: int, now: int) -> Routed:
@@ -93,10 +93,11 @@ class Drp:
         destinations.checked(len(batch))
         broadcast = (batch.envelopes[:, FLAGS] & BROADCAST) != 0
         here = np.flatnonzero(self._is_here(destinations) | broadcast)
-        fresh = self._seen.admit(batch.ids, here)
+        fresh, doubtful = self._seen.admit(batch.ids, here, now)
         repeated = here[~fresh]
         destinations, everywhere = _with_broadcasts(destinations, broadcast, repeated)
-        return self._send(batch, destinations, everywhere, here[fresh], link, duplicates=len(repeated))
+        routed = self._send(batch, destinations, everywhere, here[fresh], link, duplicates=len(repeated))
+        return routed if doubtful is None else routed._replace(doubtful=here[doubtful])
 
     def reroute(self, batch: Batch, destinations: Destinations, now: int, *, returned: bool) -> Routed:
         """Split again by the ways there are now; never match again.

@@ -44,24 +44,25 @@ class Flood:
         """Messages enter: out on all links."""
         batch = entering(batch, self.number, _BROKERS)
         rows = np.arange(len(batch), dtype=np.int64)
-        self._seen.admit(batch.ids, rows)
+        self._seen.admit(batch.ids, rows, now)
         return self._spread(with_broadcast(batch, np.ones(len(batch), np.bool_), True), rows, rows, 0)
 
     def relay(self, batch: Batch, destinations: Destinations, link: int, now: int) -> Routed:
         """Messages arrived: out on all other links, if they are new here."""
         batch = arrived(batch)
         rows = np.arange(len(batch), dtype=np.int64)
-        fresh = self._seen.admit(batch.ids, rows)
+        fresh, doubtful = self._seen.admit(batch.ids, rows, now)
         onward = fresh.copy()
         again = np.flatnonzero((batch.envelopes[:, FLAGS] & MAYBE_DUPLICATE) != 0)
-        onward[again] = self._seen_again.admit(batch.ids, again)
-        return self._spread(batch, rows[fresh], rows[onward], link, duplicates=int(np.count_nonzero(~fresh)))
+        onward[again] = self._seen_again.admit(batch.ids, again, now).fresh
+        routed = self._spread(batch, rows[fresh], rows[onward], link, duplicates=int(np.count_nonzero(~fresh)))
+        return routed if doubtful is None else routed._replace(doubtful=rows[doubtful])
 
     def reroute(self, batch: Batch, destinations: Destinations, now: int, *, returned: bool) -> Routed:
         """Messages a link gave back: out on all links once more."""
         batch = returned_rows(batch)
         rows = np.arange(len(batch), dtype=np.int64)
-        self._seen_again.admit(batch.ids, rows)
+        self._seen_again.admit(batch.ids, rows, now)
         return self._spread(batch, rows[:0], rows, 0)
 
     def control(self, frame: Frame, link: int, now: int) -> Reaction:

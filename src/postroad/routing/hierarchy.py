@@ -106,7 +106,7 @@ class Hierarchical:
         """Messages enter: to the local subscribers, and where they are wanted."""
         batch = entering(batch, self.number, _BROKERS)
         rows = np.arange(len(batch), dtype=np.int64)
-        self._seen.admit(batch.ids, rows)
+        self._seen.admit(batch.ids, rows, now)
         return self._send(batch, rows, 0)
 
     def relay(self, batch: Batch, destinations: Destinations, link: int, now: int) -> Routed:
@@ -116,8 +116,9 @@ class Hierarchical:
         if link not in self._links():
             # From a link given up here, and not yet there: what it brings comes again by another.
             return Routed(batch, [], rows[:0], duplicates=len(rows))
-        fresh = self._seen.admit(batch.ids, rows)
-        return self._send(batch, rows[fresh], link, duplicates=int(np.count_nonzero(~fresh)))
+        fresh, doubtful = self._seen.admit(batch.ids, rows, now)
+        routed = self._send(batch, rows[fresh], link, duplicates=int(np.count_nonzero(~fresh)))
+        return routed if doubtful is None else routed._replace(doubtful=rows[doubtful])
 
     def reroute(self, batch: Batch, destinations: Destinations, now: int, *, returned: bool) -> Routed:
         """Messages that were held or given back go again, marked, wherever they are wanted."""

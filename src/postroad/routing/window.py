@@ -1,8 +1,17 @@
-"""`SeenIds`: the last ids from each origin, so that nothing is delivered twice.
+"""`SeenIds`: the ids that were delivered here, so that nothing is delivered twice.
 
-Exact: an id is compared whole. Bounded: for each origin (the broker in the id) it remembers at least the last `window`
-ids and at most twice as many, in two tables; when the newer one is full, the older one is forgotten. A copy that comes
-later than that is not recognised, and is delivered again.
+Ids of one publisher ascend, and those of one moment are next to each other: (publisher, broker), then (time, counter).
+So they are kept as *blocks*: the first half of the id, the second half without its last six bits, and 64 bits that say
+which of the 64 ids there were seen. A publisher that sends many takes a quarter of a byte for an id, one that sends a
+message now and then takes a block for each.
+
+For each origin (the broker in the id) there are two tables of blocks. When the newer one is full it grows, as long as
+it is younger than `REMEMBER_MS` and there is room; otherwise the older one is forgotten, the newer one takes its place,
+and a new one begins. So what came within `REMEMBER_MS` is known, unless there is no room.
+
+What was forgotten is not guessed. The floor of a publisher is the first id that no forgotten one reaches (`Floors`). An
+id below it that is not in the tables may have been here before: it counts as new and as *doubtful*, and whoever
+delivers it says so. It is remembered from then on.
 
 A row is remembered when it is first seen, marked or not: the copy that was sent again can overtake the one it repeats.
 To enter an id means to look for it, so unmarked rows are compared as well, for one more look.
@@ -16,6 +25,7 @@ import numpy as np
 
 from postroad.kernels import device, kernel
 from postroad.routing.errors import RoutingError
+from postroad.routing.floors import HIGHEST, MAX_PUBLISHERS, Floors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,160 +33,368 @@ if TYPE_CHECKING:
     from postroad.routing.sets import Flags, Integers, Words
 
     Slots = NDArray[np.int32]
+    Halves = NDArray[np.uint64]
 
-__all__ = ["DEFAULT_WINDOW", "SeenIds", "WindowStatistics"]
+__all__ = ["DEFAULT_WINDOW", "REMEMBER_MS", "Admitted", "SeenIds", "WindowStatistics"]
 
-# At 100,000 messages/s from one origin this is a sixth of a second at least: longer than a resend after a reconnect on
-# a local network. Plans for long links say more.
+# How long ids are remembered at least, room permitting. A copy that is late waited for a way at some broker, 10 s at
+# each at most, or at a broker that was frozen; a minute covers six waits, or a freeze of a minute.
+REMEMBER_MS = 60_000
+# Blocks remembered for each origin whatever their age, so that a quiet network remembers far longer than a minute.
 DEFAULT_WINDOW = 16_384
 # Tables begin small: most origins are quiet.
 _FIRST_SIZE = 64
 _GROWTH = 4
-# All tables together: some 130 MB. Beyond it tables stop growing, and each origin's window is as long as it has become.
-MAX_REMEMBERED = 2**22
+# Blocks in all tables together, at 32 to 40 bytes each: 84 MB at most. One publisher with 64,000 messages/s or more
+# fills 1,000 blocks a second for each 64,000; many publishers with a message a time fill a block with each.
+MAX_REMEMBERED = 2**21
+# What tables beyond the window must leave free, so that a busy origin does not push out quiet ones: a quarter.
+_RESERVED_SHARE = 4
+# Origins that were pushed out and whose floors are kept: all broker numbers there are.
+_MAX_EVICTED = 65_536
 
 _BROKER = np.uint64(0xFFFFFFFF)
+_ID_BITS = np.uint64(6)
+_IN_BLOCK = np.uint64(63)
+_ONE = np.uint64(1)
 
 
 class WindowStatistics(NamedTuple):
-    """Origins known, places in their tables, ids refused as seen before, ids forgotten for want of room."""
+    """Origins known, blocks in their tables, ids refused as seen before, blocks forgotten for want of room or for their
+    age, ids that were new or forgotten."""
 
     origins: int
     places: int
     refused: int
     forgotten: int
+    doubtful: int
+
+
+class Admitted(NamedTuple):
+    """What became of rows.
+
+    Attributes:
+        fresh: bool[rows]; not seen before, as far as is known.
+        doubtful: bool[rows]; fresh, and perhaps forgotten; None when that is said of no row.
+    """
+
+    fresh: Flags
+    doubtful: Flags | None = None
 
 
 class _Table:
-    """Up to `size` ids, found by hash."""
+    """Up to `size` blocks, found by hash."""
 
-    __slots__ = ("count", "ids", "slots")
+    __slots__ = ("begun", "bits", "blocks", "count", "heads", "slots")
 
-    def __init__(self, size: int) -> None:
-        self.ids = np.zeros((size, 2), np.uint64)
+    def __init__(self, size: int, begun: int) -> None:
+        self.heads = np.zeros(size, np.uint64)
+        self.blocks = np.zeros(size, np.uint64)
+        self.bits = np.zeros(size, np.uint64)
+        # A power of two, and twice the size at least: a search always meets a free slot.
         self.slots = np.full(1 << (2 * size).bit_length(), -1, np.int32)
         self.count = 0
+        self.begun = begun
+
+    @property
+    def size(self) -> int:
+        return len(self.heads)
 
 
-_EMPTY = _Table(0)
+class _Origin:
+    __slots__ = ("floors", "newer", "older")
+
+    def __init__(self, now: int, floor: int) -> None:
+        self.older = _EMPTY
+        self.newer = _Table(_FIRST_SIZE, now)
+        self.floors = Floors(floor)
+
+
+_EMPTY = _Table(0, 0)
 
 
 class SeenIds:
-    """Remembers ids by origin."""
+    """Remembers ids by origin.
+
+    Args:
+        window: blocks that are remembered for each origin whatever their age: as many ids, or up to 64 times as many.
+    """
 
     def __init__(self, window: int = DEFAULT_WINDOW) -> None:
         if window < _FIRST_SIZE:
             raise RoutingError(f"a window has {_FIRST_SIZE} ids or more, not {window}")
         self._window = window
-        self._tables: dict[int, tuple[_Table, _Table]] = {}
-        self._places = 0
-        self._refused = 0
-        self._forgotten = 0
+        self._origins: dict[int, _Origin] = {}
+        self._evicted: dict[int, int] = {}
+        self._floor = 0  # that of origins which are in neither of the two
+        self._places = self._refused = self._forgotten = self._doubtful = 0
 
-    def admit(self, ids: Words, rows: Integers) -> Flags:
+    def admit(self, ids: Words, rows: Integers, now: int) -> Admitted:
         """Whether each of the rows is new, and remember those that are. Equal ids in one call: the first is new."""
         fresh = np.empty(len(rows), np.bool_)
         if not len(rows):
-            return fresh
-        chosen = np.ascontiguousarray(ids[rows])
-        origins = chosen[:, 0] & _BROKER
-        if (origins == origins[0]).all():
-            self._admit_origin(int(origins[0]), chosen, fresh)
+            return Admitted(fresh)
+        origin = _common_origin(ids, rows)
+        if origin >= 0:
+            doubtful = self._admit_origin(origin, ids, rows, fresh, now)
         else:
-            for origin in np.unique(origins).tolist():
-                places = np.flatnonzero(origins == origin)
-                answer = np.empty(len(places), np.bool_)
-                self._admit_origin(origin, chosen[places], answer)
-                fresh[places] = answer
+            doubtful = self._admit_origins(ids, rows, fresh, now)
         self._refused += len(fresh) - int(np.count_nonzero(fresh))
-        return fresh
+        if doubtful is not None:
+            self._doubtful += int(np.count_nonzero(doubtful))
+        return Admitted(fresh, doubtful)
 
     def statistics(self) -> WindowStatistics:
         """What it holds and what it did."""
-        return WindowStatistics(len(self._tables), self._places, self._refused, self._forgotten)
+        return WindowStatistics(len(self._origins), self._places, self._refused, self._forgotten, self._doubtful)
 
-    def _admit_origin(self, origin: int, ids: Words, fresh: Flags) -> None:
-        older, newer = self._tables.get(origin) or self._begin(origin)
-        done = 0
-        while True:
-            done, newer.count = _admit(ids, done, older.ids, older.slots, newer.ids, newer.slots, newer.count, fresh)
-            if done == len(ids):
-                return
-            older, newer = self._make_room(origin)
+    def _admit_origins(self, ids: Words, rows: Integers, fresh: Flags, now: int) -> Flags | None:
+        origins = ids[rows, 0] & _BROKER
+        doubtful = np.zeros(len(rows), np.bool_)
+        for origin in np.unique(origins).tolist():
+            places = np.flatnonzero(origins == origin)
+            answer = np.empty(len(places), np.bool_)
+            doubts = self._admit_origin(origin, ids, rows[places], answer, now)
+            fresh[places] = answer
+            if doubts is not None:
+                doubtful[places] = doubts
+        return doubtful if doubtful.any() else None
 
-    def _begin(self, origin: int) -> tuple[_Table, _Table]:
+    def _admit_origin(self, number: int, ids: Words, rows: Integers, fresh: Flags, now: int) -> Flags | None:
+        """Fills in which rows are fresh; answers which of them are doubtful, None for none."""
+        origin = self._origins.get(number) or self._begin(number, now)
+        done = below = 0
+        while done < len(rows):
+            older, newer, floor = origin.older, origin.newer, np.uint64(origin.floors.highest)
+            done, newer.count, more = _admit(
+                ids,
+                rows,
+                done,
+                older.heads,
+                older.blocks,
+                older.bits,
+                older.slots,
+                newer.heads,
+                newer.blocks,
+                newer.bits,
+                newer.slots,
+                newer.count,
+                floor,
+                fresh,
+            )
+            below += more
+            if done < len(rows):
+                self._make_room(origin, now)
+        if not below:
+            return None
+        # Floors may have risen above rows of this very call, to make room for others: more doubt than there must be.
+        doubtful = fresh & origin.floors.doubtful(ids[rows])
+        return doubtful if doubtful.any() else None
+
+    # --- room --------------------------------------------------------------------------------------------------------
+
+    def _begin(self, number: int, now: int) -> _Origin:
         # Whoever is linked may name any origin; those that came first are forgotten first.
-        while self._tables and self._places + _FIRST_SIZE > MAX_REMEMBERED:
-            tables = self._tables.pop(next(iter(self._tables)))
-            self._places -= sum(len(table.ids) for table in tables)
-            self._forgotten += sum(table.count for table in tables)
-        self._tables[origin] = (_EMPTY, _Table(_FIRST_SIZE))
+        while self._origins and self._places + _FIRST_SIZE > MAX_REMEMBERED:
+            self._evict(next(iter(self._origins)))
+        origin = self._origins[number] = _Origin(now, self._evicted.pop(number, self._floor))
         self._places += _FIRST_SIZE
-        return self._tables[origin]
+        return origin
 
-    def _make_room(self, origin: int) -> tuple[_Table, _Table]:
-        """Forget the older table and begin a new one; but as long as the window is not reached, grow instead."""
-        older, newer = self._tables[origin]
-        size = len(newer.ids)
-        larger = min(self._window, size * _GROWTH)
-        if larger > size and self._places + larger <= MAX_REMEMBERED:
-            grown = _Table(larger)
-            ignored = np.empty(size, np.bool_)
-            _, grown.count = _admit(newer.ids, 0, _EMPTY.ids, _EMPTY.slots, grown.ids, grown.slots, 0, ignored)
-            self._places += larger - size
-            self._tables[origin] = (older, grown)
+    def _evict(self, number: int) -> None:
+        origin = self._origins.pop(number)
+        for table in (origin.older, origin.newer):
+            self._forget(origin, table)
+        self._evicted[number] = origin.floors.highest
+        if len(self._evicted) > _MAX_EVICTED:
+            first = next(iter(self._evicted))
+            self._floor = max(self._floor, self._evicted.pop(first))
+
+    def _forget(self, origin: _Origin, table: _Table) -> None:
+        self._places -= table.size
+        self._forgotten += table.count
+        if not table.count:
+            return
+        heads, floors = np.empty(MAX_PUBLISHERS, np.uint64), np.empty(MAX_PUBLISHERS, np.uint64)
+        slots = np.full(4 * MAX_PUBLISHERS, -1, np.int32)
+        count, highest = _floors_of(table.heads, table.blocks, table.bits, table.count, heads, floors, slots)
+        if count < 0:
+            origin.floors.raise_all(min(int(highest) + 1, HIGHEST))
+            return
+        each = zip(heads[:count].tolist(), floors[:count].tolist(), strict=True)
+        origin.floors.raise_each({head: min(last + 1, HIGHEST) for head, last in each})
+
+    def _make_room(self, origin: _Origin, now: int) -> None:
+        """Grow as long as the table is young or small; otherwise forget the older table and begin a new one."""
+        newer = origin.newer
+        age, larger = now - newer.begun, newer.size * _GROWTH
+        if larger <= self._window:
+            grows = self._places + larger <= MAX_REMEMBERED
         else:
-            self._forgotten += older.count
-            self._places += size - len(older.ids)
-            self._tables[origin] = (newer, _Table(size))
-        return self._tables[origin]
+            most = MAX_REMEMBERED - MAX_REMEMBERED // _RESERVED_SHARE
+            grows = age < REMEMBER_MS and self._places + larger <= most
+        if grows:
+            grown = _Table(larger, newer.begun)
+            _move(
+                newer.heads, newer.blocks, newer.bits, newer.count, grown.heads, grown.blocks, grown.bits, grown.slots
+            )
+            grown.count = newer.count
+            self._places += larger - newer.size
+            origin.newer = grown
+            return
+        self._forget(origin, origin.older)
+        # A table that lasted four times as long as it must was four times too large.
+        smaller = newer.size // _GROWTH
+        size = smaller if age >= _GROWTH * REMEMBER_MS and smaller >= self._window else newer.size
+        origin.older = newer
+        if self._places + size > MAX_REMEMBERED:
+            self._forget(origin, newer)
+            origin.older = _EMPTY
+        origin.newer = _Table(size, now)
+        self._places += size
 
 
 @device
-def _find(head: np.uint64, tail: np.uint64, ids: Words, slots: Slots) -> int:
-    """The slot that holds an id, or the free one where it belongs."""
-    value = (head * np.uint64(0x9E3779B97F4A7C15)) ^ tail
+def _find(head: np.uint64, block: np.uint64, heads: Halves, blocks: Halves, slots: Slots) -> int:
+    """The slot that holds a block, or the free one where it belongs.
+
+    `slots` has 2^n entries, more than there are blocks, so the mask keeps every slot in range and the search ends; an
+    entry that is not -1 is below the count of its table.
+    """
+    value = (head * np.uint64(0x9E3779B97F4A7C15)) ^ block
     value = (value ^ (value >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     value ^= value >> np.uint64(32)
     slot = np.int64(value & np.uint64(len(slots) - 1))
     while slots[slot] >= 0:
         entry = slots[slot]
-        if ids[entry, 1] == tail and ids[entry, 0] == head:
+        if blocks[entry] == block and heads[entry] == head:
             break
         slot = (slot + 1) & (len(slots) - 1)
     return int(slot)
 
 
+@kernel("int64(uint64[:, ::1], int64[::1])", allocates=False)
+def _common_origin(ids: Words, rows: Integers) -> int:
+    """The origin of all rows, of which there are some; -1 when they have several."""
+    origin = ids[rows[0], 0] & _BROKER
+    for place in range(1, len(rows)):
+        if ids[rows[place], 0] & _BROKER != origin:
+            return -1
+    return int(origin)
+
+
 @kernel(
-    "UniTuple(int64, 2)(uint64[:, ::1], int64, uint64[:, ::1], int32[::1], uint64[:, ::1], int32[::1], int64,"
-    " boolean[::1])",
+    "UniTuple(int64, 3)(uint64[:, ::1], int64[::1], int64,"
+    " uint64[::1], uint64[::1], uint64[::1], int32[::1],"
+    " uint64[::1], uint64[::1], uint64[::1], int32[::1], int64, uint64, boolean[::1])",
     allocates=False,
 )
 def _admit(
     ids: Words,
+    rows: Integers,
     start: int,
-    older_ids: Words,
+    older_heads: Halves,
+    older_blocks: Halves,
+    older_bits: Halves,
     older_slots: Slots,
-    newer_ids: Words,
+    newer_heads: Halves,
+    newer_blocks: Halves,
+    newer_bits: Halves,
     newer_slots: Slots,
     count: int,
+    floor: np.uint64,
     fresh: Flags,
-) -> tuple[int, int]:
-    """Enter ids from `start` on; returns the row where the table was full (or the end), and the entries in it."""
-    for row in range(start, len(ids)):
-        head = ids[row, 0]
-        tail = ids[row, 1]
-        fresh[row] = False
-        if older_slots[_find(head, tail, older_ids, older_slots)] >= 0:
+) -> tuple[int, int, int]:
+    """Enter rows from `start` on: the row where the table was full (or the end), the blocks in it, and how many fresh
+    rows are below the floor.
+
+    Rows of one batch mostly lie in the block of the row before: `old` and `new` are that block's entries, or -1.
+    """
+    below = 0
+    last_head, last_block = np.uint64(0), np.uint64(0)
+    old, new, known = np.int64(-1), np.int64(-1), False
+    for place in range(start, len(rows)):
+        row = rows[place]
+        head, tail = ids[row, 0], ids[row, 1]
+        block, bit = tail >> _ID_BITS, _ONE << (tail & _IN_BLOCK)
+        if not known or block != last_block or head != last_head:
+            old = np.int64(older_slots[_find(head, block, older_heads, older_blocks, older_slots)])
+            new = np.int64(newer_slots[_find(head, block, newer_heads, newer_blocks, newer_slots)])
+            last_head, last_block, known = head, block, True
+        fresh[place] = False
+        if old >= 0 and older_bits[old] & bit:
             continue
-        slot = _find(head, tail, newer_ids, newer_slots)
-        if newer_slots[slot] >= 0:
+        if new < 0:
+            # `count` is at most the size of the arrays: below, it is an index of each.
+            if count == len(newer_heads):
+                return place, count, below
+            newer_heads[count], newer_blocks[count], newer_bits[count] = head, block, np.uint64(0)
+            newer_slots[_find(head, block, newer_heads, newer_blocks, newer_slots)] = count
+            new = np.int64(count)
+            count += 1
+        elif newer_bits[new] & bit:
             continue
-        if count == len(newer_ids):
-            return row, count
-        newer_ids[count, 0] = head
-        newer_ids[count, 1] = tail
-        newer_slots[slot] = count
-        count += 1
-        fresh[row] = True
-    return len(ids), count
+        newer_bits[new] |= bit
+        fresh[place] = True
+        below += tail < floor
+    return len(rows), count, below
+
+
+@kernel(
+    "void(uint64[::1], uint64[::1], uint64[::1], int64, uint64[::1], uint64[::1], uint64[::1], int32[::1])",
+    allocates=False,
+)
+def _move(
+    heads: Halves,
+    blocks: Halves,
+    bits: Halves,
+    count: int,
+    larger_heads: Halves,
+    larger_blocks: Halves,
+    larger_bits: Halves,
+    larger_slots: Slots,
+) -> None:
+    """Enter the first `count` blocks, all different, into an empty table that has room for them."""
+    for entry in range(count):
+        larger_heads[entry], larger_blocks[entry], larger_bits[entry] = heads[entry], blocks[entry], bits[entry]
+        larger_slots[_find(heads[entry], blocks[entry], larger_heads, larger_blocks, larger_slots)] = entry
+
+
+@kernel(
+    "Tuple((int64, uint64))(uint64[::1], uint64[::1], uint64[::1], int64, uint64[::1], uint64[::1], int32[::1])",
+    allocates=False,
+)
+def _floors_of(
+    heads: Halves, blocks: Halves, bits: Halves, count: int, publishers: Halves, lasts: Halves, slots: Slots
+) -> tuple[int, np.uint64]:
+    """The last id (its second half) of each publisher in a table: how many publishers, and the last id of all.
+
+    -1 when there are more publishers than `publishers` and `lasts` have room for. `slots` has 2^n entries, more than
+    there is room for publishers, so the mask keeps every slot in range and the search ends.
+    """
+    found, crowded = 0, False
+    highest = np.uint64(0)
+    for entry in range(count):
+        top, rest = np.uint64(0), bits[entry] >> _ONE
+        while rest:
+            top += _ONE
+            rest >>= _ONE
+        last = blocks[entry] << _ID_BITS | top
+        highest = max(highest, last)
+        if crowded:
+            continue
+        head = heads[entry]
+        value = head * np.uint64(0x9E3779B97F4A7C15)
+        slot = np.int64((value ^ (value >> np.uint64(32))) & np.uint64(len(slots) - 1))
+        while slots[slot] >= 0 and publishers[slots[slot]] != head:
+            slot = (slot + 1) & (len(slots) - 1)
+        if slots[slot] < 0:
+            if found == len(publishers):
+                crowded = True
+                continue
+            slots[slot] = found
+            publishers[found], lasts[found] = head, last
+            found += 1
+        else:
+            lasts[slots[slot]] = max(lasts[slots[slot]], last)
+    return -1 if crowded else found, highest

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from postroad.broker import Limits, Outbox, Recorder, Sending, Session, Subscription
     from postroad.matching.encoding import Scheme
-    from postroad.messages import Draft, MessageId
+    from postroad.messages import Draft, MessageId, Untyped
     from postroad.routing.contract import Interested, Strategy
     from postroad.routing.frames import Frame
     from postroad.topology import Graph
@@ -38,6 +38,14 @@ TICK_MS = 50
 # What a data frame costs beside its messages: the envelope of each, and a little for the frame.
 ROW_BYTES = 48
 _FRAME_BYTES = 48
+
+
+class _Freeze:
+    """A broker that does nothing: what came since then, and the neighbours that gave it up."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+        self.lost: list[int] = []
 
 
 class SimulatedNetwork:
@@ -55,6 +63,7 @@ class SimulatedNetwork:
 
     Attributes:
         delivered: subscription name -> the ids it was handed, in order.
+        headers: subscription name -> (id, header lines) of those among them that have header lines.
         paused: brokers whose publisher has to wait.
     """
 
@@ -73,6 +82,7 @@ class SimulatedNetwork:
         self.timeline = Timeline()
         self.graph = graph
         self.delivered: dict[str, list[MessageId]] = defaultdict(list)
+        self.headers: dict[str, list[tuple[MessageId, dict[str, Untyped]]]] = defaultdict(list)
         self.paused: set[int] = set()
         self._strategy = strategy
         self._custody = custody
@@ -85,6 +95,7 @@ class SimulatedNetwork:
         self._sessions: dict[int, Session] = {}
         self._directions: dict[tuple[int, int], Direction] = {}
         self._wanted: dict[int, set[int]] = defaultdict(set)
+        self._frozen: dict[int, _Freeze] = {}
         self._random = random
         self._quality = quality or LinkQuality()
         for one, other in graph.links:
@@ -173,11 +184,40 @@ class SimulatedNetwork:
     def crash(self, broker: int) -> None:
         """A broker is gone at once, with its clients and all it held."""
         del self._cores[broker], self._relays[broker], self._sessions[broker]
+        self._frozen.pop(broker, None)
         self.paused.discard(broker)
         for neighbour in self._neighbours(broker):
             self._directions[broker, neighbour].cut()
             if self._directions[neighbour, broker].up:
                 self._lose(neighbour, broker)
+
+    def freeze(self, broker: int, silence_ms: int) -> None:
+        """A broker does nothing from now on; its neighbours take it for dead after so long a silence.
+
+        What arrives before that waits in its sockets, and it will read that when it goes on.
+        """
+        frozen = self._frozen[broker] = _Freeze()
+
+        def notice() -> None:
+            if self._frozen.get(broker) is not frozen:
+                return
+            for neighbour in self._neighbours(broker):
+                if neighbour in self._cores and self._directions[neighbour, broker].up:
+                    frozen.lost.append(neighbour)
+                    self._lose(neighbour, broker)
+
+        self.timeline.at(self.now + silence_ms, notice)
+
+    def thaw(self, broker: int) -> None:
+        """A broker that was frozen goes on: its lost links are made again, and it reads what waited for it."""
+        frozen = self._frozen.pop(broker)
+        for neighbour in frozen.lost:
+            self._lose(broker, neighbour)
+        for neighbour in frozen.lost:
+            if neighbour in self._cores:
+                self.join(broker, neighbour)
+        for arrive in frozen.waiting:
+            arrive()
 
     def join(self, one: int, other: int) -> None:
         """The link between two running brokers comes up."""
@@ -239,8 +279,9 @@ class SimulatedNetwork:
     def _tick(self, broker: int, core: Broker) -> None:
         if self._cores.get(broker) is not core:
             return
-        self._carry_out(broker, self._relays[broker].tick(self.now))
-        self._work(broker)
+        if broker not in self._frozen:
+            self._carry_out(broker, self._relays[broker].tick(self.now))
+            self._work(broker)
         self.timeline.at(self.now + TICK_MS, lambda: self._tick(broker, core))
 
     def _work(self, broker: int) -> None:
@@ -252,8 +293,10 @@ class SimulatedNetwork:
 
     def _carry_out(self, broker: int, outbox: Outbox) -> None:
         for delivery in outbox.deliveries:
-            ids = self.delivered[delivery.subscription.key]
-            ids += [delivery.batch.message(row).id for row in delivery.rows.tolist()]
+            key = delivery.subscription.key
+            messages = [delivery.batch.message(row) for row in delivery.rows.tolist()]
+            self.delivered[key] += [message.id for message in messages]
+            self.headers[key] += [(message.id, message.headers) for message in messages if message.headers]
         for link, frame in outbox.frames:
             self._send_frame(broker, link, frame)
         for sending in outbox.parcels:
@@ -280,7 +323,15 @@ class SimulatedNetwork:
             self._carry_out(there, self._relays[there].control(decode_frame(data), here, self.now))
             self._work(there)
 
-        direction.carry(len(data), arrive)
+        direction.carry(len(data), lambda: self._arrive(there, arrive))
+
+    def _arrive(self, there: int, arrive: Callable[[], None]) -> None:
+        """Something has come to a broker: it reads it, now or when it can."""
+        frozen = self._frozen.get(there)
+        if frozen is None:
+            arrive()
+        else:
+            frozen.waiting.append(arrive)
 
     def _send(self, here: int, sending: Sending) -> None:
         there, relay = sending.link, self._relays[here]
@@ -307,11 +358,11 @@ class SimulatedNetwork:
             receiver = self._relays[there]
             consignment = receiver.consignments.take(here, life, number) if self._custody else None
             outbox = receiver.receive(batch, sending.destinations, here, self.now, consignment)
-            if consignment is None:
+            if consignment is None and direction.life == life:
                 direction.confirm(number, lambda sent: self._let_go(here, sent))
             self._carry_out(there, outbox)
 
-        direction.carry(size, arrive)
+        direction.carry(size, lambda: self._arrive(there, arrive))
 
     def _settle(self, broker: int) -> None:
         """Tell neighbours that what they entrusted to a broker is done with."""

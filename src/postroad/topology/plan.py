@@ -46,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         vector_bits: encoded: the length of a vector, a multiple of 64.
         vector_hashes: encoded: how many bits each category sets.
         broadcast_threshold: `drp`: the share of all brokers above which a message goes to all of them.
-        window: ids remembered for each origin, against delivering twice.
+        window: how many blocks of 64 ids of each origin are remembered whatever their age, against delivering twice.
     """
 
     heartbeat_ms: Milliseconds = 1_000
