@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from postroad.capacity.admission import admitted_share, highest_rate
 from postroad.capacity.batches import BatchServer
+from postroad.capacity.costs import BATCHED, FORMS, LINEAR, BatchCosts, BatchSamples, CostForm
 from postroad.capacity.errors import CapacityError
 from postroad.capacity.grid import (
     ServerGrid,
@@ -17,6 +18,16 @@ from postroad.capacity.grid import (
 )
 from postroad.capacity.moments import Moments
 from postroad.capacity.quantiles import Quantile, sketch_quantile
+from postroad.capacity.regression import (
+    GROUPS,
+    CostFit,
+    NormalEquations,
+    compare,
+    fit_costs,
+    fit_every_form,
+    group_of,
+    normal_equations,
+)
 from postroad.capacity.replication import (
     Binomial,
     Constant,
@@ -26,16 +37,23 @@ from postroad.capacity.replication import (
     binomial_third_moment,
 )
 from postroad.capacity.servers import SeveralServers, erlang_c
-from postroad.capacity.service_time import Fit, NormalEquations, ServiceTime, fit, normal_equations
+from postroad.capacity.service_time import ServiceTime
 from postroad.capacity.tails import waiting_quantile, waiting_tail
 from postroad.capacity.waiting import GammaWait, SingleServer
 
 __all__ = [
+    "BATCHED",
+    "FORMS",
+    "GROUPS",
+    "LINEAR",
+    "BatchCosts",
+    "BatchSamples",
     "BatchServer",
     "Binomial",
     "CapacityError",
     "Constant",
-    "Fit",
+    "CostFit",
+    "CostForm",
     "GammaWait",
     "Grade",
     "Measured",
@@ -49,8 +67,11 @@ __all__ = [
     "SingleServer",
     "admitted_share",
     "binomial_third_moment",
+    "compare",
     "erlang_c",
-    "fit",
+    "fit_costs",
+    "fit_every_form",
+    "group_of",
     "highest_rate",
     "normal_equations",
     "paper_crossover",

@@ -268,7 +268,7 @@ class Conversation:
         outbox, admission = station.core.receive_identified(batch, session, now, together)
         station.carry_out(outbox)
         if began and station.sampler is not None:
-            station.sampler.end(began, len(batch), outbox)
+            station.sampler.end(began, batch, outbox)
         if admission.first_skewed is not None:
             self._correct(admission.first_skewed, now)
         return admission if self._may_publish(session, outbox) else None
@@ -293,7 +293,7 @@ class Conversation:
             station.core.note_aliases(batch, stomp.foreign_ids(batch, message_ids, self.version), now)
         station.carry_out(outbox)
         if began and station.sampler is not None:
-            station.sampler.end(began, len(batch), outbox)
+            station.sampler.end(began, batch, outbox)
         return self._may_publish(session, outbox)
 
     def _may_publish(self, session: Session, outbox: Outbox) -> bool:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from postroad.tracking import BatchCost
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from postroad.broker import Broker, Outbox
+    from postroad.messages import Batch
     from postroad.tracking import TrackingRecorder
 
 __all__ = ["EVERY", "Sampler"]
@@ -48,9 +53,11 @@ class Sampler:
         self._left = EVERY
         return self._stopwatch()
 
-    def end(self, began: int, messages: int, outbox: Outbox) -> None:
+    def end(self, began: int, batch: Batch, outbox: Outbox) -> None:
         """The batch that began then is done with."""
         took = self._stopwatch() - began
+        # Each span is a start and an end: what they hold is the sum of all ends less that of all starts.
+        size = int(batch.spans[:, 1::2].sum(dtype=np.int64) - batch.spans[:, ::2].sum(dtype=np.int64))
         copies = sum(len(delivery.rows) for delivery in outbox.deliveries)
         copies += sum(len(sending.rows) for sending in outbox.parcels)
-        self._recorder.timed(messages, len(self._core.index), copies, took, self._clock())
+        self._recorder.timed(BatchCost(len(batch), len(self._core.index), copies, size, took), self._clock())

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from postroad.messages import Batch
     from postroad.tracking.contract import Rows
-    from postroad.tracking.segments import Segment
+    from postroad.tracking.segments import BatchCost, Segment
 
 __all__ = ["Chapter", "Chronicle"]
 
@@ -64,7 +64,7 @@ class Chapter:
     links: list[tuple[int, int, int, int]] = field(default_factory=list)
     names: list[tuple[str, int, int, str]] = field(default_factory=list)
     aliases: list[tuple[str, int, int]] = field(default_factory=list)
-    timings: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    timings: list[tuple[int, BatchCost]] = field(default_factory=list)
     delays: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def drops(self, head: int, tail: int) -> list[Drop]:
@@ -96,8 +96,10 @@ class Chapter:
             ids = np.array([heads, tails], np.uint64).T
             found.append(Aliases(list(alias), *id_fields(ids)))
         if self.timings:
-            at, messages, subscriptions, copies, nanoseconds = zip(*self.timings, strict=True)
-            found.append(Timings(_longs(at), _ints(messages), _ints(subscriptions), _ints(copies), _longs(nanoseconds)))
+            at, costs = zip(*self.timings, strict=True)
+            messages, subscriptions, copies, sizes, nanoseconds = zip(*costs, strict=True)
+            counts = _ints(messages), _ints(subscriptions), _ints(copies)
+            found.append(Timings(_longs(at), *counts, _longs(sizes), _longs(nanoseconds)))
         found.extend(self._latencies())
         return found
 
@@ -190,9 +192,9 @@ class Chronicle:
         # Senders choose how long they are.
         self._open.lines += 1 + len(alias) // _LINE_BYTES
 
-    def timed(self, messages: int, subscriptions: int, copies: int, nanoseconds: int, now: int) -> None:
+    def timed(self, cost: BatchCost, now: int) -> None:
         """What a batch cost."""
-        self._open.timings.append((now, messages, subscriptions, copies, nanoseconds))
+        self._open.timings.append((now, cost))
         self._open.lines += 1
 
     def delayed(self, batch: Batch, rows: Rows, now: int) -> None:

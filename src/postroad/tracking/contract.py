@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from postroad.messages import Batch, MessageId
     from postroad.tracking.chronicle import Chronicle
     from postroad.tracking.findings import Findings
-    from postroad.tracking.segments import Segment
+    from postroad.tracking.segments import BatchCost, Segment
 
     Rows = NDArray[np.int32] | NDArray[np.int64]
 
@@ -127,8 +127,8 @@ class TrackingStatistics(NamedTuple):
 class TrackingRecorder(Recorder, Protocol):
     """A recorder that keeps something. Nothing here blocks or reads a clock; all calls come from one thread."""
 
-    def timed(self, messages: int, subscriptions: int, copies: int, nanoseconds: int, now: int) -> None:
-        """A sampled batch took this long: what it was matched against, and how many copies it made."""
+    def timed(self, cost: BatchCost, now: int) -> None:
+        """What a sampled batch cost."""
 
     @property
     def chronicle(self) -> Chronicle:

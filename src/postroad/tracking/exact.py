@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from postroad.messages import Batch, MessageId
     from postroad.tracking.chronicle import Chapter
     from postroad.tracking.contract import Rows
-    from postroad.tracking.segments import Segment
+    from postroad.tracking.segments import BatchCost, Segment
 
 __all__ = ["DEFAULT_BUDGET_BYTES", "DEFAULT_PERSIST_MS", "ExactRecorder"]
 
@@ -126,9 +126,9 @@ class ExactRecorder:
         """A foreign id."""
         self.chronicle.aliased(alias, head, tail, now)
 
-    def timed(self, messages: int, subscriptions: int, copies: int, nanoseconds: int, now: int) -> None:
+    def timed(self, cost: BatchCost, now: int) -> None:
         """What a batch cost."""
-        self.chronicle.timed(messages, subscriptions, copies, nanoseconds, now)
+        self.chronicle.timed(cost, now)
 
     # --- handing over ----------------------------------------------------------------------------------------------
 

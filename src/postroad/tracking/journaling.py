@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from postroad.tracking.chronicle import Chronicle
     from postroad.tracking.contract import Job, Rows, TrackingRecorder, TrackingStatistics
     from postroad.tracking.findings import Findings
+    from postroad.tracking.segments import BatchCost
 
 __all__ = ["JournalEntryError", "Journaled", "retell", "told_at"]
 
@@ -139,9 +140,9 @@ class Journaled:
         self._write(_Event.ALIASED, 0, now, np.array([[head, tail]], np.uint64), alias)
         self.recorder.aliased(alias, head, tail, now)
 
-    def timed(self, messages: int, subscriptions: int, copies: int, nanoseconds: int, now: int) -> None:
-        """A sampled batch took this long; a crash may lose that."""
-        self.recorder.timed(messages, subscriptions, copies, nanoseconds, now)
+    def timed(self, cost: BatchCost, now: int) -> None:
+        """What a sampled batch cost; a crash may lose that."""
+        self.recorder.timed(cost, now)
 
     @property
     def chronicle(self) -> Chronicle:

@@ -21,6 +21,7 @@ __all__ = [
     "HERE",
     "Aliases",
     "Attachments",
+    "BatchCost",
     "FilterSegment",
     "HistoryKind",
     "Latencies",
@@ -217,13 +218,24 @@ class Aliases(NamedTuple):
     counter: Shorts
 
 
+class BatchCost(NamedTuple):
+    """What one sampled batch cost: messages in, subscriptions resident, copies out, bytes in, time taken."""
+
+    messages: int
+    subscriptions: int
+    copies: int
+    bytes: int
+    nanoseconds: int
+
+
 class Timings(NamedTuple):
-    """What sampled batches cost this broker."""
+    """What sampled batches cost this broker: the fields of `BatchCost` as columns."""
 
     at: Ints
     messages: Shorts
     subscriptions: Shorts
     copies: Shorts
+    bytes: Ints
     nanoseconds: Ints
 
 

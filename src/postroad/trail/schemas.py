@@ -190,7 +190,12 @@ _ALL = (
     Table(
         "timings",
         _schema(
-            ("at", _WIDE), ("messages", _SHORT), ("subscriptions", _SHORT), ("copies", _SHORT), ("nanoseconds", _WIDE)
+            ("at", _WIDE),
+            ("messages", _SHORT),
+            ("subscriptions", _SHORT),
+            ("copies", _SHORT),
+            ("bytes", _WIDE),
+            ("nanoseconds", _WIDE),
         ),
         time="at",
         origin="",

@@ -11,12 +11,22 @@ from postroad.tracking import Latencies, Timings, bucket_limits
 if TYPE_CHECKING:
     from postroad.lab.trails.scale import Scale
 
-__all__ = ["COPY_NS", "LATENCY_MEDIAN_MS", "LATENCY_SIGMA", "MESSAGE_NS", "SUBSCRIPTION_NS", "latencies", "timings"]
+__all__ = [
+    "COPY_NS",
+    "LATENCY_MEDIAN_MS",
+    "LATENCY_SIGMA",
+    "MESSAGE_BYTES",
+    "MESSAGE_NS",
+    "SUBSCRIPTION_NS",
+    "latencies",
+    "timings",
+]
 
 # What a message costs in the generated timings: to receive, per resident subscription, and per copy sent.
 MESSAGE_NS = 800.0
 SUBSCRIPTION_NS = 2.5
 COPY_NS = 350.0
+MESSAGE_BYTES = 300
 _NOISE = 0.05
 _BATCHES = 20
 
@@ -40,6 +50,7 @@ def timings(scale: Scale, broker: int, part: int) -> Timings:
         messages.astype(np.int32),
         subscriptions.astype(np.int32),
         copies.astype(np.int32),
+        MESSAGE_BYTES * messages,
         np.maximum(1, spent).astype(np.int64),
     )
 

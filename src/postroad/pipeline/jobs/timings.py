@@ -1,67 +1,115 @@
-"""`timings`: the service time of each broker, fitted to its sampled batches; and latencies, merged as sketches.
+"""`timings`: what batches cost each broker, fitted to its samples; and latencies, merged as sketches.
 
-Spark makes the sums and the merged counts; what is left to solve is three unknowns for each broker.
+Spark makes the sums and the merged counts. What is left to solve is a handful of unknowns for each broker and form.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from postroad.capacity import CapacityError, NormalEquations, fit, sketch_quantile
+from postroad.capacity import (
+    FORMS,
+    GROUPS,
+    CapacityError,
+    CostFit,
+    CostForm,
+    NormalEquations,
+    compare,
+    fit_costs,
+    sketch_quantile,
+)
 from postroad.pipeline.tables import table
 from postroad.tracking import LATENCY_BUCKETS, bucket_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import DataFrame, Row
 
     from postroad.pipeline.running import Run
 
-__all__ = ["EVERYWHERE", "PERCENTILES", "equations", "latency_rows", "merged_sketches", "run", "sums_of_batches"]
+__all__ = [
+    "EVERYWHERE",
+    "PERCENTILES",
+    "equations",
+    "fits_of",
+    "latency_rows",
+    "merged_sketches",
+    "run",
+    "sums_of_batches",
+]
 
 PERCENTILES = (0.5, 0.9, 0.99, 0.999, 0.9999)
 # As the number of a broker: all of them together.
 EVERYWHERE = 0
 
-_SERVICE = (
-    "broker bigint, batches bigint, receive_seconds double, receive_error double, match_seconds double, "
-    "match_error double, send_seconds double, send_error double, relative_error double, problem string"
+# The terms of all forms, as expressions over the columns of `timings`; `capacity.costs` has them for numpy.
+_TERMS = {
+    "batch": "1.0D",
+    "receive": "CAST(messages AS DOUBLE)",
+    "match": "messages * CAST(subscriptions AS DOUBLE)",
+    "lookup": "messages * log2(1.0D + subscriptions)",
+    "send": "CAST(copies AS DOUBLE)",
+    "byte": "CAST(bytes AS DOUBLE)",
+}
+_COSTS = (
+    "broker bigint, form string, supported boolean, batches bigint, relative_error double, predicted_error double, "
+    "term string, seconds double, error double, low double, high double, problem string"
 )
 _LATENCY = "broker bigint, deliveries bigint, percentile double, milliseconds double, at_least double, at_most double"
 
 
 def sums_of_batches(timings: DataFrame) -> DataFrame:
-    """The normal equations of each broker: sums of products, each batch divided by its own seconds."""
+    """The normal equations of each broker and bootstrap group: sums of products, each batch divided by its seconds."""
     from pyspark.sql import functions as f
 
     seconds = f.col("nanoseconds") / 1e9
-    regressors = {
-        "receive": f.col("messages") / seconds,
-        "match": f.col("messages") * f.col("subscriptions").cast("double") / seconds,
-        "send": f.col("copies") / seconds,
-    }
-    rows = timings.where("nanoseconds > 0").select("broker", *(one.alias(name) for name, one in regressors.items()))
-    names = list(regressors)
+    group = f.expr(f"CAST(pmod(floor(at / 1000), {GROUPS}) AS INT)").alias("group")
+    scaled = [(f.expr(expression) / seconds).alias(term) for term, expression in _TERMS.items()]
+    rows = timings.where("nanoseconds > 0").select("broker", group, *scaled)
+    names = list(_TERMS)
     squares = [
         f.sum(f.col(one) * f.col(other)).alias(f"{one}_{other}")
         for place, one in enumerate(names)
         for other in names[place:]
     ]
     products = [f.sum(one).alias(one) for one in names]
-    return rows.groupBy("broker").agg(f.count("*").alias("batches"), *squares, *products)
+    return rows.groupBy("broker", "group").agg(f.count("*").alias("batches"), *squares, *products)
 
 
-def equations(row: Row) -> NormalEquations:
-    """The normal equations in a row of sums."""
-    names = ("receive", "match", "send")
-    squares = np.empty((3, 3))
-    for place, one in enumerate(names):
-        for other in range(place, 3):
-            squares[place, other] = squares[other, place] = row[f"{one}_{names[other]}"]
-    return NormalEquations(int(row["batches"]), squares, np.array([row[one] for one in names]))
+def equations(row: Row, form: CostForm) -> NormalEquations:
+    """The normal equations of a form, from a row of sums."""
+    order = list(_TERMS)
+
+    def squared(one: str, other: str) -> float:
+        first, second = sorted((one, other), key=order.index)
+        return float(row[f"{first}_{second}"])
+
+    squares = np.array([[squared(one, other) for other in form.terms] for one in form.terms])
+    return NormalEquations(int(row["batches"]), squares, np.array([row[term] for term in form.terms]))
+
+
+def fits_of(sums: Sequence[Row]) -> dict[int, list[CostFit | tuple[CostForm, str]]]:
+    """For each broker, and for all of them together, the fit of each form; or why there is none."""
+    brokers = sorted({row["broker"] for row in sums})
+    found: dict[int, list[CostFit | tuple[CostForm, str]]] = {}
+    for broker in [*brokers, EVERYWHERE]:
+        chosen = [row for row in sums if broker in (EVERYWHERE, row["broker"])]
+        found[broker] = [_fit(chosen, form) for form in FORMS]
+    return found
+
+
+def _fit(sums: Sequence[Row], form: CostForm) -> CostFit | tuple[CostForm, str]:
+    groups = [NormalEquations.empty(len(form.terms)) for _ in range(GROUPS)]
+    for row in sums:
+        groups[row["group"]] = groups[row["group"]] + equations(row, form)
+    try:
+        return fit_costs(groups, form)
+    except CapacityError as error:
+        return form, str(error)
 
 
 def merged_sketches(latencies: DataFrame) -> DataFrame:
@@ -92,36 +140,43 @@ def run(run: Run) -> dict[str, Any]:
     sources, spark = run.sources, run.spark
     sources.need(["timings", "latencies"], "brokers write when they sample what batches cost")
     run.tell("fitting service times")
+    # At most brokers x GROUPS rows.
     sums = sums_of_batches(table(spark, sources, "timings")).collect()
-    service = _service_rows(sums)
-    run.write(spark.createDataFrame(service, _SERVICE), "service_times")
+    fits = fits_of(sums)
+    run.write(spark.createDataFrame(_cost_rows(fits), _COSTS), "service_times")
     run.tell("merging latencies")
     latencies = latency_rows(merged_sketches(table(spark, sources, "latencies")).collect())
     run.write(spark.createDataFrame(latencies, _LATENCY), "latencies")
-    summary: dict[str, Any] = {"brokers": len(service) - 1, "batches": sum(row["batches"] for row in sums)}
-    everywhere = service[-1]
-    for name, place in (("receive", 2), ("match", 4), ("send", 6)):
-        if everywhere[place] is not None:
-            summary[f"{name}_ns"] = f"{1e9 * everywhere[place]:,.1f} ± {1e9 * everywhere[place + 1]:,.1f}"
+    summary: dict[str, Any] = {"brokers": len(fits) - 1, "batches": sum(row["batches"] for row in sums)}
+    fitted = [one for one in fits[EVERYWHERE] if isinstance(one, CostFit)]
+    if fitted:
+        best = compare(fitted)
+        summary["form"] = f"{best.form.name}, unseen batches within {100 * best.predicted_error:.3g} %"
+        for term, seconds in best.estimates.items():
+            summary[f"{term}_ns"] = (
+                f"{1e9 * seconds:,.1f} ({1e9 * best.low[term]:,.1f} to {1e9 * best.high[term]:,.1f})"
+            )
     for row in latencies:
         if row[0] == EVERYWHERE:
             summary[f"p{row[2]:g}_ms"] = f"{row[3]:g} ({row[4]:g} to {row[5]:g})"
     return summary
 
 
-def _service_rows(sums: Iterable[Row]) -> list[tuple[Any, ...]]:
-    """A fit for each broker, and one for all, last."""
-    by_broker = {row["broker"]: equations(row) for row in sums}
-    every = NormalEquations(0, np.zeros((3, 3)), np.zeros(3))
-    for one in by_broker.values():
-        every = every + one
-    return [_service_row(broker, one) for broker, one in [*sorted(by_broker.items()), (EVERYWHERE, every)]]
-
-
-def _service_row(broker: int, sums: NormalEquations) -> tuple[Any, ...]:
-    try:
-        found = fit(sums)
-    except CapacityError as error:
-        return (broker, sums.batches, None, None, None, None, None, None, None, str(error))
-    pairs = [number for pair in zip(found.estimates, found.errors, strict=True) for number in pair]
-    return (broker, found.batches, *pairs, found.relative_error, None)
+def _cost_rows(fits: dict[int, list[CostFit | tuple[CostForm, str]]]) -> list[tuple[Any, ...]]:
+    """A row for each broker, form and term; one row for a form that could not be fitted."""
+    rows: list[tuple[Any, ...]] = []
+    for broker, forms in fits.items():
+        fitted = [one for one in forms if isinstance(one, CostFit)]
+        best = compare(fitted) if fitted else None
+        for one in forms:
+            if not isinstance(one, CostFit):
+                form, problem = one
+                rows.append((broker, form.name, False, 0, None, None, None, None, None, None, None, problem))
+                continue
+            unseen = None if math.isnan(one.predicted_error) else one.predicted_error
+            for term in one.form.terms:
+                numbers = (one.estimates[term], one.errors[term], one.low[term], one.high[term])
+                finite = [number if math.isfinite(number) else None for number in numbers]
+                head = (broker, one.form.name, one is best, one.batches, one.relative_error, unseen)
+                rows.append((*head, term, *finite, one.unidentified.get(term)))
+    return rows

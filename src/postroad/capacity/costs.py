@@ -1,0 +1,135 @@
+"""What a batch costs a broker: two forms of the same question, and the costs that a fit finds for their terms.
+
+The paper's form charges every message for being received, for every resident filter, and for every copy sent. It has no
+cost of a batch, and its filter term grows with the number of subscriptions: right for a server that tests filter after
+filter. Our brokers serve batches and match through an index, so the second form adds a cost per batch and one per byte,
+and lets matching grow with the logarithm of the subscriptions. `regression.compare` says which form the data support.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from postroad.capacity.batches import BatchServer
+from postroad.capacity.errors import CapacityError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["BATCHED", "FORMS", "LINEAR", "BatchCosts", "BatchSamples", "CostForm"]
+
+
+class BatchSamples(NamedTuple):
+    """Sampled batches, one row each.
+
+    Attributes:
+        messages: how many came in.
+        subscriptions: how many were resident.
+        copies: how many messages went out, to subscribers and neighbours.
+        bytes: the bytes of what came in.
+        seconds: from the batch's arrival in the core until its bytes were handed to the sockets.
+    """
+
+    messages: Floats
+    subscriptions: Floats
+    copies: Floats
+    bytes: Floats
+    seconds: Floats
+
+    def rows(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> BatchSamples:
+        """Some of the batches."""
+        return BatchSamples(*(column[chosen] for column in self))
+
+
+class CostForm(NamedTuple):
+    """Which terms the seconds of a batch are a sum of."""
+
+    name: str
+    terms: tuple[str, ...]
+
+    def regressors(self, samples: BatchSamples) -> Floats:
+        """float64[terms, batches]: what each term's cost is multiplied by."""
+        return np.stack([_regressor(term, samples) for term in self.terms])
+
+
+def _regressor(term: str, samples: BatchSamples) -> Floats:
+    """The pipeline has the same in Spark's expressions; a test compares the two."""
+    if term == "batch":
+        return np.ones(len(samples.messages))
+    if term == "receive":
+        return samples.messages
+    if term == "match":
+        return samples.messages * samples.subscriptions
+    if term == "lookup":
+        return np.asarray(samples.messages * np.log2(1 + samples.subscriptions))
+    if term == "send":
+        return samples.copies
+    if term == "byte":
+        return samples.bytes
+    raise CapacityError(f"there is no term {term!r} in a cost")
+
+
+LINEAR = CostForm("linear", ("receive", "match", "send"))
+BATCHED = CostForm("batched", ("batch", "receive", "lookup", "send", "byte"))
+FORMS = (LINEAR, BATCHED)
+
+
+class BatchCosts(NamedTuple):
+    """Seconds that the terms cost; those that a form does not have are 0.
+
+    Attributes:
+        batch: a batch, whatever is in it.
+        receive: a message.
+        match: a message and resident subscription, tested one by one.
+        lookup: a message, for each doubling of the resident subscriptions.
+        send: a copy.
+        byte: a byte that came in.
+    """
+
+    batch: float = 0.0
+    receive: float = 0.0
+    match: float = 0.0
+    lookup: float = 0.0
+    send: float = 0.0
+    byte: float = 0.0
+
+    @classmethod
+    def of(cls, estimates: Mapping[str, float]) -> BatchCosts:
+        """The costs that a fit estimated."""
+        return cls(**estimates)
+
+    def marginal(self, subscriptions: float, copies: float, size: float) -> float:
+        """Seconds that one more message adds to a batch.
+
+        Args:
+            subscriptions: resident at the broker.
+            copies: of a message, on average.
+            size: bytes of a message, on average.
+        """
+        matched = self.match * subscriptions + self.lookup * float(np.log2(1 + subscriptions))
+        return self.receive + matched + self.send * copies + self.byte * size
+
+    def capacity(self, subscriptions: float, copies: float, size: float, utilisation: float = 0.9) -> float:
+        """Messages per second that use this share of what batches of any size could carry."""
+        marginal = self.marginal(subscriptions, copies, size)
+        if marginal <= 0:
+            raise CapacityError("a message costs nothing by this model: it does not say what a broker carries")
+        return utilisation / marginal
+
+    def server(self, rate: float, subscriptions: float, copies: float, size: float) -> BatchServer:
+        """The queue in front of a broker with these costs."""
+        return BatchServer(rate, self.batch, self.marginal(subscriptions, copies, size))
+
+    def seconds(self, samples: BatchSamples) -> Floats:
+        """What the model says that batches take."""
+        total = np.zeros(len(samples.messages))
+        for term, cost in self._asdict().items():
+            if cost:
+                total += cost * _regressor(term, samples)
+        return total
