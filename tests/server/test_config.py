@@ -68,6 +68,8 @@ def test_an_empty_file_is_a_broker_for_this_machine_only(tmp_path: Path) -> None
     ("text", "reason"),
     [
         ("prot = 1", "prot"),
+        ("port = 1" + "0" * 5_000, "not TOML"),
+        ("port = " + "[" * 5_000, "not TOML"),
         ('port = "high"', r"\$\.port"),
         ("port = 70000", r"\$\.port"),
         ('log_level = "loud"', r"\$\.log_level"),

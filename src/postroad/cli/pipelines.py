@@ -152,7 +152,7 @@ def _whom(text: str | None) -> Erasure | None:
     if text is None:
         return None
     broker, _, subscriber = text.partition("/")
-    if not (broker.isdecimal() and subscriber.isdecimal()):
+    if not (broker.isdecimal() and subscriber.isdecimal() and len(text) <= len(f"{2**64}/{2**64}")):
         raise PostroadError(f"--erase {text!r}: write the number of the broker and of the subscriber there, like 3/17")
     return Erasure(int(broker), int(subscriber))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +28,9 @@ __all__ = ["Grant", "Publisher"]
 # When ids were given, one entry for each millisecond with one: enough for corrections that are seconds late.
 _MOMENTS = 8_192
 
+# The decimal digits of 32 bits.
+_NUMBER = re.compile(r"[0-9]{1,10}")
+
 
 class Grant(NamedTuple):
     """What a broker grants to a client that gives its own ids.
@@ -48,9 +52,12 @@ class Grant(NamedTuple):
         """What the headers of CONNECTED say; None when the broker grants nothing."""
         try:
             last = headers.get(LAST_HEADER)
+            numbers = headers[PUBLISHER_HEADER], headers[BROKER_HEADER]
+            if not all(_NUMBER.fullmatch(number) for number in numbers):
+                return None
             return cls(
-                int(headers[PUBLISHER_HEADER]),
-                int(headers[BROKER_HEADER]),
+                int(numbers[0]),
+                int(numbers[1]),
                 headers[TOKEN_HEADER],
                 None if last is None else MessageId.parse(last),
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import TYPE_CHECKING
 
 from postroad.client.acknowledging import acknowledgement
@@ -23,6 +24,8 @@ __all__ = ["Transaction"]
 
 # As much as a broker of ours keeps for the open transactions of a connection.
 MAX_TRANSACTION_BYTES = 16 * 1024 * 1024
+
+_COUNT = re.compile(r"[0-9]{1,9}")
 
 
 class Transaction:
@@ -94,7 +97,10 @@ class Transaction:
         # In one write with the commit, so that no other message comes between with a later id.
         frames = [with_headers(frame, message_id=str(publisher.stamp())) for frame in self._frames] if publisher else []
         receipt = await line.request("COMMIT", [("transaction", self.name)], b"".join(frames))
-        self.count = int(receipt.headers.get("message-count", "0"))
+        count = receipt.headers.get("message-count", "0")
+        if _COUNT.fullmatch(count) is None:
+            raise ClientError(f"the receipt of a COMMIT has message-count {count!r:.80}, which is not a number")
+        self.count = int(count)
         if (text := receipt.headers.get("message-id")) is not None:
             self.first_id = MessageId.parse(text)
 

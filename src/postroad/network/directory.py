@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from postroad.server.http import LOOPBACK, LOOPBACK_NAMES, Answer, Endpoint, json_answer, text_answer
+from postroad.server.http import LOOPBACK, LOOPBACK_NAMES, Answer, Endpoint, Request, json_answer, text_answer
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["DEFAULT_COUNT", "Directory"]
 
@@ -18,6 +19,8 @@ DEFAULT_COUNT = 3
 MOST_COUNT = 100
 # A crowd of clients that lost its broker asks within the same second; each is answered within a millisecond.
 MOST_REQUESTS = 1_000
+
+_COUNT = re.compile(r"[0-9]{1,9}")
 
 
 class Directory:
@@ -58,9 +61,10 @@ class Directory:
         """How many clients asked, and how many brokers there are to name."""
         return {"asked": self._asked, "live_now": len(self._live())}
 
-    def _page(self, path: str, query: Mapping[str, str]) -> Answer:
+    def _page(self, request: Request) -> Answer:
+        path = request.path
         if path == "/brokers":
-            return self._brokers(query.get("count", str(DEFAULT_COUNT)))
+            return self._brokers(request.query.get("count", str(DEFAULT_COUNT)))
         if path == "/status":
             return json_answer(self._status())
         if path == "/health":
@@ -68,6 +72,7 @@ class Directory:
         return text_answer(HTTPStatus.NOT_FOUND, "there are /brokers, /status and /health")
 
     def _brokers(self, count: str) -> Answer:
-        if not (count.isascii() and count.isdigit() and 1 <= int(count) <= MOST_COUNT):
+        # Python converts some thousand digits at most, so the length comes first.
+        if _COUNT.fullmatch(count) is None or not 1 <= int(count) <= MOST_COUNT:
             return text_answer(HTTPStatus.BAD_REQUEST, f"count is a whole number from 1 to {MOST_COUNT}")
         return json_answer({"network": self._name, "brokers": self.pick(int(count))})

@@ -9,12 +9,12 @@ from urllib.parse import unquote
 from postroad.errors import PostroadError
 from postroad.messages import MessageId
 from postroad.server.extras import has
-from postroad.server.http import JSON, Answer, Endpoint, json_answer, text_answer
+from postroad.server.http import JSON, Answer, Endpoint, Request, json_answer, text_answer
 from postroad.tracking import Exploration
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from postroad.server.status import Status
 
@@ -25,6 +25,8 @@ __all__ = ["Admin"]
 TRACE_SECONDS = 60.0
 # An operator, a scraper and a health check at once, and some to spare.
 MOST_REQUESTS = 16
+# Questions about messages that are asked of other brokers, or of the disk, at once.
+MOST_QUESTIONS = 16
 
 TRACE = "/trace/"
 ALIASES = "/aliases/"
@@ -56,13 +58,14 @@ class Admin:
         self._troubles = troubles
         self._trace = trace
         self._aliased = aliased
-        self._endpoint = Endpoint(self._page, MOST_REQUESTS, slow_seconds=TRACE_SECONDS)
+        self._endpoint = Endpoint(self._page, MOST_REQUESTS, slow_seconds=TRACE_SECONDS, most_slow=MOST_QUESTIONS)
 
     async def listen(self, port: int) -> asyncio.Server:
         """Open the port."""
         return await self._endpoint.listen(port)
 
-    def _page(self, path: str, query: Mapping[str, str]) -> Answer | Awaitable[Answer]:
+    def _page(self, request: Request) -> Answer | Awaitable[Answer]:
+        path = request.path
         if path == "/health":
             troubles = self._troubles()
             return text_answer(HTTPStatus.OK, "\n".join(["degraded", *troubles]) if troubles else "ok")
@@ -75,7 +78,7 @@ class Admin:
         if path == "/metrics":
             return self._metrics()
         if path.startswith(TRACE):
-            return self._traced(path.removeprefix(TRACE), query.get("explore", ""))
+            return self._traced(path.removeprefix(TRACE), request.query.get("explore", ""))
         if path.startswith(ALIASES):
             return self._ids(unquote(path.removeprefix(ALIASES)))
         text = "there are /health, /ready, /status, /metrics, /trace/ID and /aliases/ALIAS"

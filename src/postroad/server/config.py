@@ -108,7 +108,8 @@ def read_config(path: Path) -> BrokerConfig:
         settings = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
+        # Not only TOMLDecodeError: digits beyond what Python converts, bytes that are no UTF-8, brackets in brackets.
         raise ConfigError(f"{path}: not TOML: {error}") from error
     try:
         config = msgspec.convert(settings, BrokerConfig)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,9 +12,9 @@ from urllib.parse import parse_qsl
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-__all__ = ["JSON", "LOOPBACK", "LOOPBACK_NAMES", "Answer", "Endpoint", "json_answer", "text_answer"]
+__all__ = ["JSON", "LOOPBACK", "LOOPBACK_NAMES", "Answer", "Endpoint", "Request", "json_answer", "text_answer"]
 
 log = logging.getLogger("postroad.server")
 
@@ -27,6 +28,20 @@ REQUEST_SECONDS = 5.0
 
 JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
+
+
+class Request(NamedTuple):
+    """What is asked for.
+
+    Attributes:
+        path: without the query.
+        query: names and values behind the question mark.
+        token: what the header `Authorization: Bearer …` holds; empty without.
+    """
+
+    path: str
+    query: Mapping[str, str]
+    token: str = ""
 
 
 class Answer(NamedTuple):
@@ -50,42 +65,47 @@ def json_answer(value: object) -> Answer:
 class Endpoint:
     """Answers GET requests.
 
+    A connection whose request has not come, or whose answer is not read, holds one of `most` places. When all are
+    taken, the one that has held its place longest is cut off for the newcomer: slow clients never keep a health check
+    out. Answers that have to be waited for hold one of `most_slow` other places meanwhile.
+
     Args:
-        page: the answer to a path and its query.
-        most: requests at once; more are turned away.
+        page: the answer to a request.
+        most: connections at once.
         names: the names that a request may call this machine by; empty lets all.
         slow_seconds: how long an answer may take that has to be waited for.
+        most_slow: how many such answers are worked on at once; a further request is refused.
     """
 
     def __init__(
         self,
-        page: Callable[[str, Mapping[str, str]], Answer | Awaitable[Answer]],
+        page: Callable[[Request], Answer | Awaitable[Answer]],
         most: int,
         names: Collection[str] = LOOPBACK_NAMES,
         slow_seconds: float = REQUEST_SECONDS,
+        most_slow: int = 1,
     ) -> None:
         self._page = page
         self._most = most
         self._names = names
         self._slow_seconds = slow_seconds
-        self._requests = 0
+        self._most_slow = most_slow
+        # In the order in which they came.
+        self._places: dict[asyncio.StreamWriter, None] = {}
+        self._slow = 0
 
     async def listen(self, port: int, host: str = LOOPBACK) -> asyncio.Server:
         """Open the port."""
         return await asyncio.start_server(self._serve, host, port, limit=MOST_REQUEST_BYTES)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._requests += 1
+        self._take_place(writer)
         try:
-            async with asyncio.timeout(REQUEST_SECONDS) as waiting:
-                answer: Answer | Awaitable[Answer]
-                if self._requests > self._most:
-                    answer = text_answer(HTTPStatus.SERVICE_UNAVAILABLE, f"more than {self._most} requests at once")
-                else:
-                    answer = await self._read(reader)
-                if not isinstance(answer, Answer):
-                    waiting.reschedule(asyncio.get_running_loop().time() + self._slow_seconds)
-                    answer = await answer
+            async with asyncio.timeout(REQUEST_SECONDS):
+                answer = await self._read(reader)
+            if not isinstance(answer, Answer):
+                answer = await self._waited_for(answer, writer)
+            async with asyncio.timeout(REQUEST_SECONDS):
                 writer.write(_encoded(answer))
                 await writer.drain()
         except (TimeoutError, ConnectionError):
@@ -95,8 +115,31 @@ class Endpoint:
             text = "internal error; the log of the broker says where"
             writer.write(_encoded(text_answer(HTTPStatus.INTERNAL_SERVER_ERROR, text)))
         finally:
-            self._requests -= 1
+            self._places.pop(writer, None)
             writer.close()
+
+    def _take_place(self, writer: asyncio.StreamWriter) -> None:
+        while len(self._places) >= self._most:
+            oldest = next(iter(self._places))
+            del self._places[oldest]
+            # Its task sees the end of the connection, and ends.
+            oldest.transport.abort()
+        self._places[writer] = None
+
+    async def _waited_for(self, answer: Awaitable[Answer], writer: asyncio.StreamWriter) -> Answer:
+        if self._slow >= self._most_slow:
+            if inspect.iscoroutine(answer):
+                answer.close()
+            text = f"{self._most_slow} requests that take long are worked on already; ask again later"
+            return text_answer(HTTPStatus.SERVICE_UNAVAILABLE, text)
+        self._slow += 1
+        del self._places[writer]
+        try:
+            async with asyncio.timeout(self._slow_seconds):
+                return await answer
+        finally:
+            self._slow -= 1
+            self._take_place(writer)
 
     async def _read(self, reader: asyncio.StreamReader) -> Answer | Awaitable[Answer]:
         try:
@@ -123,7 +166,17 @@ class Endpoint:
                 HTTPStatus.FORBIDDEN, "this endpoint is for this machine; ask for 127.0.0.1 or localhost"
             )
         path, _, query = words[1].partition("?")
-        return self._page(path, dict(parse_qsl(query)))
+        return self._page(Request(path, dict(parse_qsl(query)), _token(lines)))
+
+
+def _token(lines: Sequence[str]) -> str:
+    """What the first `Authorization` header of the bearer scheme holds."""
+    for line in lines:
+        name, _, value = line.partition(":")
+        scheme, _, token = value.strip().partition(" ")
+        if name.lower() == "authorization" and scheme.lower() == "bearer":
+            return token.strip()
+    return ""
 
 
 def _encoded(answer: Answer) -> bytes:

@@ -112,7 +112,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise PlanError("", f"a plan has at most {MAX_PLAN_BYTES:,} characters, this has {len(text):,}")
         try:
             data = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise PlanError("", f"not TOML: {error}") from None
         # Looked at first: in a later version, anything else may be different too.
         if (version := data.get("version")) != PLAN_VERSION:

@@ -46,6 +46,8 @@ CHANGE = ".json"
 CHECKPOINT = ".checkpoint.json"
 _DIGITS = 12
 _MAGIC = b"postroad-manifest"
+# Of a version; more are damage, and beyond some thousand Python would not convert them.
+_MOST_DIGITS = 9
 
 
 class Removal(msgspec.Struct, array_like=True, frozen=True):
@@ -167,7 +169,7 @@ def decoded(data: bytes, kind: type[Kind], path: Path, broker: int) -> Kind:
     """
     line, _, rest = data.partition(b"\n")
     words = line.split(b" ")
-    if len(words) != 3 or words[0] != _MAGIC or not words[1].isdigit():
+    if len(words) != 3 or words[0] != _MAGIC or not (words[1].isdigit() and len(words[1]) <= _MOST_DIGITS):
         raise TrailDamageError(path, "not a manifest")
     if int(words[1]) > MANIFEST_VERSION:
         raise TrailVersionError(path, f"of version {int(words[1])}; this Postroad reads {MANIFEST_VERSION}")

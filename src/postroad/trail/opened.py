@@ -140,7 +140,8 @@ class TrailFile(VerifiedFile):
         place = refuse_links(root, entry.path)
         super().__init__(place, entry.size, entry.footer_crc, reads, _REPEATING.get(entry.table, ()))
         version = self.said.get(VERSION_KEY, b"")
-        if not version.isdigit():
+        # Python converts some thousand digits at most.
+        if not version.isdigit() or len(version) > len(str(2**64)):
             raise TrailDamageError(self.path, "not a file of a trail")
         if int(version) > VERSION:
             raise TrailVersionError(self.path, f"of version {int(version)}; this Postroad reads {VERSION}")

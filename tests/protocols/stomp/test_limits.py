@@ -6,8 +6,9 @@ import pytest
 
 from postroad.errors import LimitError, PostroadError
 from postroad.messages.limits import MAX_HEADER_BYTES, MAX_NAME_BYTES, MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS
-from postroad.protocols.stomp import ProtocolError, StompDecoder, StompLimits
+from postroad.protocols.stomp import Connect, ProtocolError, StompDecoder, StompLimits
 from postroad.protocols.stomp.decoding import MAX_READ_BYTES, MAX_SHOWN_BYTES
+from postroad.protocols.stomp.limits import MAX_CONNECT_HEADER_BYTES, MAX_CONNECT_HEADERS
 from tests.protocols.stomp.outcomes import connected, outcome
 
 SMALL = StompLimits(command_bytes=11, header_bytes=256, headers=8, body_bytes=10)
@@ -86,6 +87,44 @@ def test_unfinished_frame_keeps_no_more_than_its_limits() -> None:
     assert 0 < decoder.pending <= SMALL.frame_bytes
     decoder.receive(b"x")
     assert decoder.pending == 0
+
+
+@pytest.mark.parametrize(
+    ("stream", "reason"),
+    [
+        (b"CONNECT\nhost:h\ncontent-length:16777216\n\n", "only SEND has a body"),
+        (b"CONNECT\nhost:h\n\nx", "only SEND has a body"),
+        (b"SEND\ndestination:/topic/a\ncontent-length:16777216\n\n", "the first frame of a connection is CONNECT"),
+        (b"SEND\ndestination:/topic/a\n\n", "the first frame of a connection is CONNECT"),
+        (b"CONNECT\npasscode:" + b"p" * MAX_CONNECT_HEADER_BYTES, "MAX_CONNECT_HEADER_BYTES"),
+        (b"CONNECT\n" + b"a:b\n" * (MAX_CONNECT_HEADERS + 1), "MAX_CONNECT_HEADERS"),
+    ],
+)
+def test_a_stranger_is_refused_before_it_can_make_the_broker_keep_much(stream: bytes, reason: str) -> None:
+    for pieces in ([stream], [stream[at : at + 1] for at in range(len(stream))]):
+        decoder = StompDecoder()
+        (error,) = outcome(decoder, pieces)
+        assert isinstance(error, ProtocolError)
+        assert reason in error.text
+        assert decoder.pending == 0
+
+
+def test_a_connect_of_the_size_of_its_limit_is_taken_and_frames_behind_it_have_the_usual_limits() -> None:
+    room = MAX_CONNECT_HEADER_BYTES - len(b"accept-version:1.2\nhost:h\npasscode:\n\n")
+    connect = b"CONNECT\naccept-version:1.2\nhost:h\npasscode:" + b"p" * room + b"\n\n\0"
+    decoder = StompDecoder()
+    large = b"SEND\n" + DESTINATION + b"x:" + b"v" * (2 * MAX_CONNECT_HEADER_BYTES) + b"\n\n" + b"b" * 100_000 + b"\0"
+    hello, row = outcome(decoder, [connect + large])
+    assert isinstance(hello, Connect)
+    assert len(row[2]) == 100_000
+
+
+@pytest.mark.parametrize(
+    "frame", [b"SUBSCRIBE\nid:1\ndestination:/topic/a\n", b"BEGIN\ntransaction:t\n", b"DISCONNECT\n"]
+)
+def test_a_body_where_none_belongs_is_refused_before_it_comes(frame: bytes) -> None:
+    assert "only SEND has a body" in error_of(frame + b"content-length:1000\n\n").text
+    assert "only SEND has a body" in error_of(frame + b"\nb").text
 
 
 def test_error_shows_the_beginning_of_the_frame_only() -> None:

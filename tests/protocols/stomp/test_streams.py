@@ -105,10 +105,41 @@ def test_junk_is_read_as_the_reference_reads_it(version: str, stream: bytes) -> 
 @every_version
 @given(data=st.data())
 def test_faults_are_the_same_however_the_stream_is_split(version: str, data: st.DataObject) -> None:
-    # The line end at the end: a fault inside an unfinished line may wait for the end of the line.
-    stream = data.draw(st.one_of(mutated(version), junk())) + b"\n"
-    pieces = data.draw(splits(stream))
-    assert outcome(connected(version), pieces) == outcome(connected(version), [stream])
+    stream = data.draw(st.one_of(mutated(version), junk()))
+    whole = outcome(connected(version), [stream])
+    assert outcome(connected(version), data.draw(splits(stream))) == whole
+    assert outcome(connected(version), [stream[at : at + 1] for at in range(len(stream))]) == whole
+
+
+@every_version
+@pytest.mark.parametrize(
+    "stream",
+    [
+        b"SEND\ndestination:/topic/a\nfoo\0",
+        b"SEND\ndestination:/topic/a\nfoo:bar\0",
+        b"SEND\ndestination:/topic/a\nfoo:\\q\0",
+        b"SEND\ndestination:/topic/a\nfoo:\\q",
+        b"SEND\ndestination:/topic/a\n:",
+        b"SEND\ndestination:/topic/a\nfoo:\rbar",
+        b"UNSUBSCRIBE\nid:1\n\nx",
+        b"UNSUBSCRIBE\nid:1\ncontent-length:5\n\n",
+    ],
+)
+def test_every_prefix_of_a_stream_gets_the_same_verdict_in_one_read_and_byte_by_byte(
+    version: str, stream: bytes
+) -> None:
+    for end in range(len(stream) + 1):
+        bytewise = [stream[at : at + 1] for at in range(end)]
+        assert outcome(connected(version), bytewise) == outcome(connected(version), [stream[:end]]), stream[:end]
+
+
+@given(stream=junk().map(lambda end: b"CONNECT\nhost:h\n" + end), data=st.data())
+@example(stream=b"CONNECT\nhost\0", data=None)
+def test_first_frames_get_the_same_verdict_however_they_are_split(stream: bytes, data: st.DataObject | None) -> None:
+    whole = outcome(StompDecoder(), [stream])
+    assert outcome(StompDecoder(), [stream[at : at + 1] for at in range(len(stream))]) == whole
+    if data is not None:
+        assert outcome(StompDecoder(), data.draw(splits(stream))) == whole
 
 
 @given(stream=st.one_of(st.binary(max_size=60), junk()), data=st.data())

@@ -125,7 +125,7 @@ class StompDecoder:
     """The broker's ear on one connection.
 
     After a `ProtocolError` it is closed, and ignores whatever comes: send the ERROR and hang up. An unfinished frame
-    is kept, and never more of it than its limits allow.
+    is kept, and never more of it than its limits allow; until CONNECT they are small (`StompLimits.before_connect`).
 
     Attributes:
         state: where the connection is.
@@ -155,10 +155,7 @@ class StompDecoder:
         self._awaited = c.NOTHING
         self._settings = np.zeros(c.SETTINGS, dtype=np.int64)
         self._settings[c.MODE] = c.UNESCAPED
-        self._settings[c.COMMAND_LIMIT] = self.limits.command_bytes
-        self._settings[c.HEADER_LIMIT] = self.limits.header_bytes
-        self._settings[c.COUNT_LIMIT] = self.limits.headers
-        self._settings[c.BODY_LIMIT] = self.limits.body_bytes
+        self._hold_to(self.limits.before_connect())
         self._scan = np.zeros(c.STATE, dtype=np.int64)
         self._frame = np.zeros(c.FRAME, dtype=np.int64)
         self._controls = np.zeros((_CONTROLS_PER_SCAN, c.CONTROL_COLUMNS), dtype=np.int32)
@@ -172,6 +169,12 @@ class StompDecoder:
         decoder._settings[c.TAKES_TRANSACTIONS] = 1
         decoder._move(State.CONNECTED)
         return decoder
+
+    def _hold_to(self, limits: StompLimits) -> None:
+        self._settings[c.COMMAND_LIMIT] = limits.command_bytes
+        self._settings[c.HEADER_LIMIT] = limits.header_bytes
+        self._settings[c.COUNT_LIMIT] = limits.headers
+        self._settings[c.BODY_LIMIT] = limits.body_bytes
 
     @property
     def pending(self) -> int:
@@ -199,7 +202,9 @@ class StompDecoder:
         """
         if len(self._rest) + len(data) >= self._needed:
             return True
-        return self._awaited != c.NOTHING and self._awaited in bytes(data)
+        # A NUL ends any part of a frame, or does not belong there.
+        found = bytes(data)
+        return self._awaited != c.NOTHING and (self._awaited in found or 0 in found)
 
     def _read(self, data: bytes | bytearray | memoryview, rest: bytes | bytearray) -> Received:
         """Read what was left of the last time, and the data behind it."""
@@ -289,11 +294,14 @@ class StompDecoder:
     def _move(self, state: State) -> None:
         self.state = state
         self._settings[c.TAKES_SENDS] = state is State.CONNECTED
+        if state is State.CONNECTED:
+            self._hold_to(self.limits)
 
     def _fault(self, array: Bytes, events: list[Event]) -> None:
         """Report what the kernel found."""
         fault, start, reached = (int(self._scan[slot]) for slot in (c.FAULT, c.START, c.REACHED))
-        text = faults.text_of(fault, self.limits)
+        is_first = self.version is None
+        text = faults.text_of(fault, self.limits.before_connect() if is_first else self.limits, is_first)
         shown, lines = array[start:reached], b""
         if fault > faults.COMMAND_UNKNOWN:
             text = f"{c.COMMANDS[self._frame[c.F_COMMAND]].decode()}: {text}"

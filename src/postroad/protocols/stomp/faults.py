@@ -59,13 +59,21 @@ _TEXTS = {
     "(limit MAX_HEADER_BYTES)",
 }
 
+# The limits of the first frame have names of their own.
+_CONNECT_TEXTS = {
+    HEADER_BYTES: "the header lines of the first frame have more than {header_bytes:,} bytes "
+    "(limit MAX_CONNECT_HEADER_BYTES)",
+    HEADER_COUNT: "the first frame has more than {headers:,} header lines (limit MAX_CONNECT_HEADERS)",
+}
 
-def text_of(fault: int, limits: StompLimits) -> str:
-    """What was wrong, and what to do about it."""
+
+def text_of(fault: int, limits: StompLimits, is_first: bool = False) -> str:
+    """What was wrong, and what to do about it; `is_first` where the connection has no version yet."""
     if fault > TOPIC:
         reason = message_faults.decode_error(fault - TOPIC, 0, 0).reason
         return f"the topic in the destination: {reason}"
-    return _TEXTS[fault].format(
+    text = _CONNECT_TEXTS.get(fault, _TEXTS[fault]) if is_first else _TEXTS[fault]
+    return text.format(
         command_bytes=limits.command_bytes,
         header_bytes=limits.header_bytes,
         headers=limits.headers,

@@ -12,6 +12,8 @@ from postroad.messages.limits import MAX_HEADER_BYTES as MAX_MESSAGE_HEADER_BYTE
 __all__ = [
     "MAX_BODY_BYTES",
     "MAX_COMMAND_BYTES",
+    "MAX_CONNECT_HEADERS",
+    "MAX_CONNECT_HEADER_BYTES",
     "MAX_FRAME_BYTES",
     "MAX_HEADERS",
     "MAX_HEADER_BYTES",
@@ -30,6 +32,11 @@ MAX_BODY_BYTES = MAX_MESSAGE_BODY_BYTES
 # A whole frame, which follows from the others: this is what a connection that never ends its frame can make us keep.
 # The 5 are two line ends of two bytes and the NUL.
 MAX_FRAME_BYTES = MAX_COMMAND_BYTES + MAX_HEADER_BYTES + MAX_BODY_BYTES + 5
+
+# The same for the first frame of a connection, whose sender is a stranger. The longest values that a CONNECT has are
+# tokens in place of a passcode, which other servers limit to some KiB as well; brokers define a dozen headers for it.
+MAX_CONNECT_HEADER_BYTES = 8 * 1024
+MAX_CONNECT_HEADERS = 64
 
 # The shortest frame that says something: with less room than this, no client could connect.
 _SMALLEST = {"command_bytes": len("UNSUBSCRIBE"), "header_bytes": 256, "headers": 8, "body_bytes": 0}
@@ -57,6 +64,15 @@ class StompLimits:
                 raise LimitError(f"the STOMP limit {field.name}", value, _LARGEST[field.name])
             if value < _SMALLEST[field.name]:
                 raise PostroadError(f"the STOMP limit {field.name} is {value}; set {_SMALLEST[field.name]} or more")
+
+    def before_connect(self) -> StompLimits:
+        """The limits of the first frame."""
+        return StompLimits(
+            command_bytes=self.command_bytes,
+            header_bytes=min(self.header_bytes, MAX_CONNECT_HEADER_BYTES),
+            headers=min(self.headers, MAX_CONNECT_HEADERS),
+            body_bytes=0,
+        )
 
     @property
     def frame_bytes(self) -> int:

@@ -121,6 +121,21 @@ def _note(data: Bytes, own: Int, colon: Int, stop: Int, mode: Int, frame: Number
         frame[c.FOUND + 2 * own + 1] = stop
 
 
+@device
+def _is_judged(data: Bytes, at: Int, end: Int) -> Truth:
+    """Whether the line of a fault can be refused: its end has come, or a NUL that belongs to no line.
+
+    These two bytes also make the decoder scan an unfinished frame again. Without this rule a fault in an unfinished
+    line would be found or not depending on where the reads fall. `at` is a place in the line, so 0 <= at <= end, and
+    `end` is within the data.
+    """
+    while at < end:
+        if data[at] == _NEWLINE or data[at] == 0:
+            return True
+        at += 1
+    return False
+
+
 @inlined
 def _read_lines(
     data: Bytes, start: Int, settings: Numbers, frame: Numbers, state: Numbers, out: Bytes
@@ -155,7 +170,7 @@ def _read_lines(
             newlines, colons, strange = newlines & rest, colons & rest, strange & rest
         else:
             fault, colon, stop, following, verbatim = read_line(data, at, end, mode)
-            if fault == faults.UNFINISHED:
+            if fault == faults.UNFINISHED or (fault and not _is_judged(data, colon, end)):
                 break
             if fault:
                 return fault, colon
@@ -208,13 +223,23 @@ def _find_nul(data: Bytes, start: Int, end: Int) -> Int:
 
 @inlined
 def _read_body(data: Bytes, start: Int, settings: Numbers, frame: Numbers, state: Numbers) -> Int:
-    """Find the end of the body and of the frame."""
+    """Find the end of the body and of the frame.
+
+    Only a SEND of an open connection has a body; whatever else announces or begins one is judged without waiting for
+    the rest, so that nobody can make us keep it.
+    """
     size = np.int64(len(data))
+    sends = frame[c.F_COMMAND] == c.SEND
+    if sends and settings[c.TAKES_SENDS] == 0:
+        frame[c.F_BODY], frame[c.F_BODY_END], frame[c.F_END] = start, start, start
+        return faults.FINE
     digits, digits_end = frame[c.FOUND + 2 * c.OWN_CONTENT_LENGTH], frame[c.FOUND + 2 * c.OWN_CONTENT_LENGTH + 1]
     if digits >= 0:
         length = _number(data, digits, digits_end)
         if length < 0:
             return faults.LENGTH_NO_NUMBER
+        if length > 0 and not sends:
+            return faults.BODY_UNEXPECTED
         if length > settings[c.BODY_LIMIT]:
             return faults.BODY_BYTES
         end = start + length
@@ -224,15 +249,13 @@ def _read_body(data: Bytes, start: Int, settings: Numbers, frame: Numbers, state
         if data[end] != 0:
             return faults.BODY_NO_NUL
     else:
-        limit = start + settings[c.BODY_LIMIT] + 1
+        limit = start + (settings[c.BODY_LIMIT] if sends else 0) + 1
         end = _find_nul(data, start, min(size, limit))
         if end == limit:
-            return faults.BODY_BYTES
+            return faults.BODY_BYTES if sends else faults.BODY_UNEXPECTED
         if end == size:
             state[c.NEEDED], state[c.AWAITED] = limit, 0
             return faults.UNFINISHED
-    if end > start and frame[c.F_COMMAND] != c.SEND:
-        return faults.BODY_UNEXPECTED
     frame[c.F_BODY], frame[c.F_BODY_END], frame[c.F_END] = start, end, end + 1
     return faults.FINE
 
