@@ -47,6 +47,21 @@ def test_wrong_passcode_is_told_when_connecting(tmp_path: Path) -> None:
     run(talk())
 
 
+def test_a_login_or_a_topic_with_a_character_that_nobody_can_see_is_refused_before_it_is_sent(tmp_path: Path) -> None:
+    with pytest.raises(ClientError, match=r"login .* \(U\+200B\) cannot be seen"):
+        connect("stomp://127.0.0.1:1", login="an\u200bn")
+
+    async def talk() -> None:
+        async with broker(tmp_path) as service, connect(address(service), login="Ann of A") as client:
+            with pytest.raises(ClientError, match=r"topic .* \(U\+202E\) cannot be seen"):
+                client.subscribe("a.\u202eb.>")
+            with pytest.raises(PostroadError, match=r"U\+FEFF"):
+                await client.publish("\ufeffa")
+            assert await client.publish("a", receipt=True) is not None
+
+    run(talk())
+
+
 def test_nobody_listening_is_a_lost_connection_with_the_address() -> None:
     async def talk() -> None:
         async with scripted(lambda _: asyncio.sleep(0)) as gone:

@@ -108,7 +108,27 @@ def is_topic(data: bytes) -> bool:
     levels = text.split(".")
     if len(data) > 1024 or len(levels) > 64 or "" in levels or set(text) & set("*>"):
         return False
-    return not any(character.isspace() or unicodedata.category(character) == "Cc" for character in text)
+    return not any(is_unseen(character) for character in text)
+
+
+# Default_Ignorable_Code_Point of Unicode 15.1 as far as its general category is not Cf, the blank of Braille, and the
+# format characters that the oldest Python does not know.
+IGNORABLE = [(0x34F, 0x34F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2065, 0x2065), (0x2800, 0x2800)]
+IGNORABLE += [
+    (0x3164, 0x3164),
+    (0xFE00, 0xFE0F),
+    (0xFFA0, 0xFFA0),
+    (0xFFF0, 0xFFF8),
+    (0xE0000, 0xE0FFF),
+    (0x13430, 0x1343F),
+]
+
+
+def is_unseen(character: str) -> bool:
+    """Whether a character is a blank, a control or format character, or one that is shown as nothing."""
+    if character.isspace() or unicodedata.category(character) in ("Cc", "Cf"):
+        return True
+    return any(first <= ord(character) <= last for first, last in IGNORABLE)
 
 
 def is_message(data: bytes) -> bool:

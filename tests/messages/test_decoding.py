@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+import unicodedata
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from postroad.errors import PostroadError
 from postroad.messages import (
     Batch,
     DecodeError,
@@ -22,8 +24,10 @@ from postroad.messages import (
     encode_envelopes,
     encode_metadata,
 )
+from postroad.messages.characters import INVISIBLE
 from postroad.messages.columns import BODY, HEADERS, METADATA, SPAN_COLUMNS
 from postroad.messages.headers import escape, unescape
+from postroad.selectors import TopicPattern, check_topic
 from tests.messages import reference
 from tests.messages.strategies import drafts, entry, loose_entries, loose_lines, mutations, topics
 
@@ -142,6 +146,25 @@ def test_decoder_and_writer_agree_on_every_blank() -> None:
     for point in range(0x3100):
         topic = chr(point)
         assert (accepted(message(topic=topic.encode())) is not None) == reference.is_topic(topic.encode()), hex(point)
+
+
+@pytest.mark.parametrize("point", sorted({point for a, b in INVISIBLE for point in (a - 1, a, b, b + 1)}))
+def test_all_who_read_topics_agree_on_characters_that_nobody_can_see(point: int) -> None:
+    topic = f"a.{chr(point)}b"
+    seen = not reference.is_unseen(chr(point))
+    assert (accepted(message(topic=topic.encode())) is not None) == seen
+    for refuse in (encode, check_topic, TopicPattern.parse):
+        if seen:
+            refuse(topic)
+        else:
+            with pytest.raises(PostroadError, match=f"U\\+{point:04X}"):
+                refuse(topic)
+
+
+def test_every_blank_control_and_format_character_of_this_python_is_in_the_table() -> None:
+    for point in range(0x80, 0x110000):
+        if unicodedata.category(chr(point)) in ("Cc", "Cf", "Zs", "Zl", "Zp"):
+            assert any(first <= point <= last for first, last in INVISIBLE), hex(point)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from postroad.client.unconfirmed import CONFIRMS
 from postroad.client.wire import Wire
 from postroad.errors import PostroadError
 from postroad.messages import Draft, MessageId
+from postroad.messages.characters import first_invisible, shown
 
 if TYPE_CHECKING:
     import asyncio
@@ -71,10 +72,11 @@ def connect(
         ids: who gives messages their ids: this client, if the server lets it, or always the broker.
 
     Raises:
-        ClientError: the address is not one, or there are two or none.
+        ClientError: the address is not one, there are two or none, or the login has a character that nobody can see.
     """
     if (server is None) == (directory is None):
         raise ClientError("connect to a server or through a directory: give one of them")
+    _check_visible("login", login or "", blanks=True)
     if min(heart_beat) < 0 or timeout <= 0:
         raise ClientError("heart_beat is 0 or more milliseconds, and timeout more than 0 seconds")
     if ids not in ("client", "broker"):
@@ -243,7 +245,11 @@ class Client:
                 `client-individual` when it is.
             overflow: what the broker does when this client is too slow; the broker's own choice by default.
             queue: how many messages may wait here before the connection is not read any more.
+
+        Raises:
+            ClientError: the topic has a blank or another character that nobody can see.
         """
+        _check_visible("topic", topic)
         return Subscription(self._wire, f"s{next(self._names)}", topic, where, ack, overflow, queue)
 
     async def unsubscribe(self, subscription: Subscription) -> None:
@@ -279,3 +285,9 @@ def _id_of(frame: Frame) -> MessageId:
     if text is None:
         raise ClientError("the server confirms messages without their ids; only Postroad tells them")
     return MessageId.parse(text)
+
+
+def _check_visible(what: str, text: str, blanks: bool = False) -> None:
+    """Every broker refuses such a name; said here, the mistake shows where it was made."""
+    if (at := first_invisible(text, blanks)) is not None:
+        raise ClientError(f"{what} {text!r}: character {at} ({shown(text[at])}) cannot be seen; leave it out")

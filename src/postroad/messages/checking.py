@@ -12,6 +12,7 @@ import numpy as np
 
 from postroad.kernels import device
 from postroad.messages import faults
+from postroad.messages.characters import is_invisible
 from postroad.messages.limits import MAX_ATTRIBUTES, MAX_NAME_BYTES, MAX_TOPIC_LEVELS
 from postroad.messages.reading import ENTRY_BYTES, u8_at, u16_at, u32_at
 from postroad.messages.values import Tag
@@ -100,18 +101,6 @@ def check_utf8(buffer: Bytes, start: int, end: int) -> int:
 
 
 @device
-def _is_wide_blank(point: int) -> bool:
-    """Unicode's controls and blanks beyond ASCII: the same set as in `topics`."""
-    if point <= 0xA0:
-        return point >= 0x80
-    if point < 0x2000:
-        return point == 0x1680
-    return (
-        point <= 0x200A or point == 0x2028 or point == 0x2029 or point == 0x202F or point == 0x205F or point == 0x3000
-    )
-
-
-@device
 def _skip(buffer: Bytes, at: int, end: int, stops: Bytes) -> int:
     """The first offset from `at` on whose byte has a mark in `stops`, or `end`.
 
@@ -140,7 +129,7 @@ def check_topic(buffer: Bytes, start: int, end: int) -> tuple[int, int]:
             point, size = code_point(buffer, at, end)
             if point < 0:
                 return faults.NOT_UTF8, at
-            if _is_wide_blank(point):
+            if is_invisible(point):
                 return faults.TOPIC_BLANK, at
         elif byte in (_STAR, _GREATER):
             return faults.TOPIC_WILDCARD, at

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from postroad.errors import LimitError
+from postroad.messages.characters import first_invisible, shown
 from postroad.messages.errors import MessageError
 from postroad.messages.limits import MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS
 
 __all__ = ["topic_bytes"]
 
-# Wildcards, Unicode's blanks, and its control characters (general category Cc).
-_FORBIDDEN = re.compile(r"[*>\s\x00-\x1f\x7f-\x9f]")
+_WILDCARD = re.compile(r"[*>]")
 
 
 def topic_bytes(topic: str) -> bytes:
@@ -31,8 +31,11 @@ def topic_bytes(topic: str) -> bytes:
         raise LimitError(f"the number of levels of topic {topic!r}", len(levels), MAX_TOPIC_LEVELS)
     if "" in levels:
         raise MessageError(f"topic {topic!r} has an empty level; write levels with one dot between them")
-    if found := _FORBIDDEN.search(topic):
-        if found[0] in "*>":
-            raise MessageError(f"topic {topic!r} has a {found[0]}; wildcards are for subscriptions only")
-        raise MessageError(f"topic {topic!r}: character {found.start()} is a blank or a control character")
+    if found := _WILDCARD.search(topic):
+        raise MessageError(f"topic {topic!r} has a {found[0]}; wildcards are for subscriptions only")
+    if (at := first_invisible(topic)) is not None:
+        raise MessageError(
+            f"topic {topic!r}: character {at} ({shown(topic[at])}) is a blank, or a control or format character that "
+            "nobody can see"
+        )
     return data

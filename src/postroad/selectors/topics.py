@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from postroad.messages.characters import first_invisible, shown
+
 # The limits of topics themselves: a pattern longer than any topic could match nothing.
 from postroad.messages.limits import MAX_TOPIC_BYTES as MAX_TOPIC_LENGTH
 from postroad.messages.limits import MAX_TOPIC_LEVELS
@@ -11,13 +13,12 @@ from postroad.selectors.errors import TopicError
 
 __all__ = ["MAX_TOPIC_LENGTH", "MAX_TOPIC_LEVELS", "TopicPattern", "check_topic"]
 
-_BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _WILDCARD = re.compile(r"[*>]")
 
 
 def check_topic(text: str) -> None:
-    """Check a topic that is published to: non-empty levels without wildcards, blanks or control characters.
+    """Check a topic that is published to: non-empty levels of characters that can be seen.
 
     Raises:
         TopicError: it is no topic; the error points at the place.
@@ -108,8 +109,8 @@ def _levels(text: str) -> tuple[str, ...]:
 
 
 def _check_characters(text: str) -> None:
-    if found := _BLANK_OR_CONTROL.search(text):
-        message = f"a topic cannot have blanks or control characters (here {found[0]!a})"
-        raise TopicError(message, text, found.start())
+    if (at := first_invisible(text)) is not None:
+        message = f"a topic cannot have blanks or control or format characters (here {shown(text[at])})"
+        raise TopicError(message, text, at)
     if found := _HALF_CHARACTER.search(text):
         raise TopicError("half a surrogate pair is not a character, and no message can hold it", text, found.start())

@@ -35,6 +35,18 @@ def event(frame: str, version: str = "1.2") -> Any:
     return found
 
 
+@pytest.mark.parametrize(("name", "point"), [("\u200b", "U+200B"), ("\u202e", "U+202E"), ("\t", "U+0009")])
+def test_names_that_people_read_hold_nothing_that_nobody_can_see(name: str, point: str) -> None:
+    for frame in (f"SUBSCRIBE\nid:a{name}\ndestination:/topic/a\n\n", f"SEND\ndestination:/topic/a{name}\n\n"):
+        found = event(frame)
+        assert isinstance(found, ProtocolError)
+    assert point in event(f"SUBSCRIBE\nid:a{name}\ndestination:/topic/a\n\n").text
+    (refused,) = outcome(StompDecoder(), [f"CONNECT\naccept-version:1.2\nlogin:ann{name}\n\n\0".encode()])
+    assert isinstance(refused, ProtocolError)
+    assert f"the header login has a control or format character that nobody can see ({point}" in refused.text
+    assert isinstance(event("SUBSCRIBE\nid:my list\ndestination:/topic/a\n\n"), Subscribe)
+
+
 def test_subscribe_says_what_it_wants() -> None:
     found = event("SUBSCRIBE\nid:s\\c1\ndestination:/topic/a.>\nack:client\nselector:a \\c b\nreceipt:r\nmore:1\n\n")
     assert isinstance(found, Subscribe)

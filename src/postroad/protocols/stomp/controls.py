@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from postroad.errors import PostroadError
 from postroad.messages import MessageId
+from postroad.messages.characters import first_invisible, shown
 from postroad.protocols.stomp import columns as c
 from postroad.protocols.stomp.acknowledging import parse_ack
 from postroad.protocols.stomp.escaping import read_lines
@@ -98,6 +99,17 @@ def _needed(headers: dict[str, str], name: str) -> str:
     return value
 
 
+def _visible(headers: dict[str, str], name: str) -> str | None:
+    """A header that people will read: in logs, on status pages, in traces."""
+    value = headers.get(name)
+    if value is not None and (at := first_invisible(value, blanks=True)) is not None:
+        raise Refused(
+            f"the header {name} has a control or format character that nobody can see ({shown(value[at])}, "
+            f"character {at}); leave it out"
+        )
+    return value
+
+
 def _connect(headers: dict[str, str], row: int) -> Connect:
     accepted = headers.get("accept-version")
     version = negotiate(accepted)
@@ -111,7 +123,7 @@ def _connect(headers: dict[str, str], row: int) -> Connect:
         row=row,
         version=version,
         host=headers.get("host"),
-        login=headers.get("login"),
+        login=_visible(headers, "login"),
         passcode=passcode,
         heart_beat=(0, 0) if version is Version.V1_0 else _heart_beat(headers.get("heart-beat", "0,0")),
         headers=headers,
@@ -135,6 +147,7 @@ def _topic(destination: str) -> str:
 
 
 def _subscribe(headers: dict[str, str], row: int, receipt: bytes | None, version: Version) -> Subscribe:
+    _visible(headers, "id")
     ack = headers.get("ack", "auto")
     if ack not in ACK_MODES:
         raise Refused(f"the header ack is {ack!r:.80}; it can be {', '.join(ACK_MODES)}")

@@ -1,0 +1,93 @@
+"""Characters that nobody can see: two names that look the same must be the same.
+
+Topics hold none of them, and neither do logins and the ids of subscriptions, which stand in logs, status pages and
+traces. Refused are blanks (White_Space), control and format characters (general categories Cc and Cf), what Unicode
+calls default-ignorable, and the blank of Braille. Format characters include those that turn the direction of the text
+around them. The joiners of Persian, of Indic scripts and of emoji are among them: a topic does without.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.kernels import device
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["INVISIBLE", "first_invisible", "is_invisible", "shown"]
+
+# Beyond ASCII, in order, both ends included; Unicode 15.1. Written down rather than asked of `unicodedata`, whose
+# version is that of Python: brokers that run on different ones must agree on what a topic is.
+INVISIBLE = (
+    (0x0080, 0x00A0),
+    (0x00AD, 0x00AD),
+    (0x034F, 0x034F),
+    (0x0600, 0x0605),
+    (0x061C, 0x061C),
+    (0x06DD, 0x06DD),
+    (0x070F, 0x070F),
+    (0x0890, 0x0891),
+    (0x08E2, 0x08E2),
+    (0x115F, 0x1160),
+    (0x1680, 0x1680),
+    (0x17B4, 0x17B5),
+    (0x180B, 0x180F),
+    (0x2000, 0x200F),
+    (0x2028, 0x202F),
+    (0x205F, 0x206F),
+    (0x2800, 0x2800),
+    (0x3000, 0x3000),
+    (0x3164, 0x3164),
+    (0xFE00, 0xFE0F),
+    (0xFEFF, 0xFEFF),
+    (0xFFA0, 0xFFA0),
+    (0xFFF0, 0xFFFB),
+    (0x110BD, 0x110BD),
+    (0x110CD, 0x110CD),
+    (0x13430, 0x1343F),
+    (0x1BCA0, 0x1BCA3),
+    (0x1D173, 0x1D17A),
+    (0xE0000, 0xE0FFF),
+)
+
+_FIRST: NDArray[np.int64] = np.array([first for first, _ in INVISIBLE], dtype=np.int64)
+_LAST: NDArray[np.int64] = np.array([last for _, last in INVISIBLE], dtype=np.int64)
+_WIDE = "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in INVISIBLE)
+_ANY = re.compile(f"[\x00-\x20\x7f{_WIDE}]")
+_BUT_BLANKS = re.compile(f"[\x00-\x1f\x7f{_WIDE}]")
+
+
+def first_invisible(text: str, blanks: bool = False) -> int | None:
+    """Where the first character stands that cannot be seen; None where there is none.
+
+    Args:
+        text: a topic or a name.
+        blanks: let plain blanks (U+0020) pass, as names of people and programs have them.
+    """
+    found = (_BUT_BLANKS if blanks else _ANY).search(text)
+    return None if found is None else found.start()
+
+
+def shown(character: str) -> str:
+    """How an error writes such a character."""
+    return f"U+{ord(character):04X}"
+
+
+@device
+def is_invisible(point: int) -> bool:
+    """Whether a code point beyond ASCII is one of them."""
+    # Both tables have one length, and `low` and `high` stay within it.
+    low, high = 0, len(_FIRST)
+    while low < high:
+        middle = (low + high) // 2
+        if point < _FIRST[middle]:
+            high = middle
+        elif point > _LAST[middle]:
+            low = middle + 1
+        else:
+            return True
+    return False
