@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import stat
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -133,6 +134,8 @@ def test_brokers_that_nobody_watches_any_more_are_found_and_stopped(
         assert event(process)["event"] == "up"
         settings = read_config(Place(plan.with_suffix(".network")).config_file(1))
         assert settings.tracking.alias_attribute == "order"
+        everything = [plan.with_suffix(".network"), *plan.with_suffix(".network").rglob("*")]
+        assert {stat.S_IMODE(path.stat().st_mode) for path in everything} == {0o700, 0o600}
         process.kill()
         process.wait()
         (entry,) = state_of(plan).running()

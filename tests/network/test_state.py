@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import grp
 import os
+import stat
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,6 +40,24 @@ def test_a_file_that_is_none_of_ours_is_refused(tmp_path: Path, text: str) -> No
     Place(tmp_path).state_file.write_text(text)
     with pytest.raises(NetworkError, match="cannot be understood"):
         Place(tmp_path).read()
+
+
+def test_a_group_may_read_what_a_network_leaves(tmp_path: Path) -> None:
+    place = Place(tmp_path / "new")
+    with place.held(grp.getgrgid(os.getgid()).gr_name):
+        place.write(state())
+    assert {stat.S_IMODE(path.stat().st_mode) for path in [place.root, *place.root.iterdir()]} == {0o2750, 0o640}
+    with pytest.raises(NetworkError, match="there is no group"), place.held("no such group"):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_a_state_that_another_user_wrote_is_refused(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(state(mark_of(os.getpid())))
+    os.chown(place.state_file, 12_345, -1)
+    with pytest.raises(NetworkError, match="belongs to the user 12345"):
+        asyncio.run(stop_network(place))
 
 
 def test_only_one_process_runs_a_network_in_a_directory(tmp_path: Path) -> None:

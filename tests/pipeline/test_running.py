@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import socket
+import stat
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -132,6 +133,7 @@ def test_output_takes_the_place_of_an_earlier_one(spark: SparkSession, tmp_path:
     # Whatever an earlier run had, of this trail or of another, is not there any more.
     assert rows == {("b", 12)}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["parts", "table"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")} == {0o700, 0o600}
 
 
 def test_job_run_twice_writes_the_same(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ def broker(
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C. Prints one line when clients can connect; logs go to stderr."""
     from postroad.server import run_broker
+    from postroad.server.directories import warn_of_exposed_secrets
+    from postroad.server.logs import log_to_stderr
 
     given = {
         "number": number,
@@ -49,6 +51,8 @@ def broker(
         else:
             typer.echo(f"broker {chosen.number} is ready: {', '.join(where.values())}")
 
+    log_to_stderr(chosen.log_level)
+    warn_of_exposed_secrets(chosen, config)
     raise typer.Exit(run_broker(chosen, ready))
 
 

@@ -60,6 +60,9 @@ def up(
         str | None,
         typer.Option(metavar="NAME", help="The attribute or header with a message's name in another system."),
     ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="The group of the system that may read data, logs and trail; by default none.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Start every broker of a plan as a process, wait until they are linked, and watch them until Ctrl-C."""
@@ -82,10 +85,11 @@ def up(
         arguments = [str(plan), "--json", *(str(part) for pair in given.items() for part in pair)]
         arguments += ["--journal"] if journal else []
         arguments += ["--alias", alias] if alias is not None else []
-        _start_in_background(arguments, place.root, secret, as_json)
+        arguments += ["--group", group] if group is not None else []
+        _start_in_background(arguments, place.root, secret, as_json, group)
         return
     tracking = _tracking(recorder, persist, journal, alias)
-    options_given = RunOptions(secret, log_level.value, directory_host, directory_port, wait, tracking)
+    options_given = RunOptions(secret, log_level.value, directory_host, directory_port, wait, tracking, group)
     asyncio.run(_until_stopped(NetworkRun(read, plan, place, _listener(as_json), options_given)))
 
 
@@ -129,7 +133,9 @@ async def _until_stopped(run: NetworkRun) -> None:
     await run.run()
 
 
-def _start_in_background(arguments: list[str], root: Path, secret: str | None, as_json: bool) -> None:
+def _start_in_background(
+    arguments: list[str], root: Path, secret: str | None, as_json: bool, group: str | None
+) -> None:
     import os
 
     from postroad.cli.watching import up_fields, up_lines
@@ -138,7 +144,7 @@ def _start_in_background(arguments: list[str], root: Path, secret: str | None, a
     if secret is not None:
         # Arguments can be seen by all users of the machine.
         os.environ["POSTROAD_SECRET"] = secret
-    state = asyncio.run(start_detached(Place(root), arguments))
+    state = asyncio.run(start_detached(Place(root), arguments, group))
     if as_json:
         echo_json(up_fields(state))
     else:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from postroad.trail.access import PRIVATE_FILE, make_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,10 +21,11 @@ __all__ = ["config_text", "write_config"]
 
 def write_config(path: Path, config: BrokerConfig) -> None:
     """Write a broker's settings for its owner's eyes only: they may hold a secret."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(path.parent)
     path.unlink(missing_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(config_text(config), "utf-8")
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(config_text(config))
 
 
 def config_text(config: BrokerConfig) -> str:

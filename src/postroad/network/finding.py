@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from postroad.network.errors import NetworkError
 from postroad.network.launching import STOP_SECONDS, end, how_it_ended, log_tail
 from postroad.network.processes import is_alive, send_signal
 from postroad.network.watching import Watch
+from postroad.trail.access import create
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,14 +81,19 @@ async def _gone(mark: ProcessMark, seconds: float) -> None:
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def start_detached(place: Place, arguments: Sequence[str]) -> NetworkState:
+async def start_detached(place: Place, arguments: Sequence[str], group: str | None = None) -> NetworkState:
     """Run `postroad network up` with these arguments in the background; returns when the network is up.
+
+    Args:
+        place: the data directory.
+        arguments: of the command.
+        group: of the system, that may read the data directory.
 
     Raises:
         NetworkError: it did not come up; the details are what it said.
     """
-    place.root.mkdir(parents=True, exist_ok=True)
-    with place.watcher_log.open("wb") as output:
+    place.claim(group)
+    with os.fdopen(create(place.watcher_log, os.O_TRUNC), "wb") as output:
         process = subprocess.Popen(  # noqa: ASYNC220 - returns at once, and the process stays when this one ends
             [sys.executable, "-c", "from postroad.cli import main; main()", "network", "up", *arguments],
             stdin=subprocess.DEVNULL,

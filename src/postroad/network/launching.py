@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from postroad.network.ports import free_ports
 from postroad.network.processes import is_alive, mark_of, send_signal
 from postroad.network.state import BrokerEntry
 from postroad.server import broker_config
+from postroad.trail.access import append_to
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -47,7 +49,7 @@ def prepare(plan: Plan, place: Place, options: RunOptions) -> list[BrokerEntry]:
         config = broker_config(plan, number, place.data(number).resolve(), secret=options.secret, admin_port=admin_port)
         trail = options.tracking.trail or str(place.trail.resolve())
         tracking = msgspec.structs.replace(options.tracking, trail=trail)
-        settings = msgspec.structs.replace(config, log_level=options.log_level, tracking=tracking)
+        settings = msgspec.structs.replace(config, log_level=options.log_level, tracking=tracking, group=options.group)
         write_config(place.config_file(number), settings)
         host = f"[{broker.host}]" if ":" in broker.host else broker.host
         entries.append(
@@ -65,7 +67,7 @@ def prepare(plan: Plan, place: Place, options: RunOptions) -> list[BrokerEntry]:
 async def launch(place: Place, entry: BrokerEntry) -> tuple[asyncio.subprocess.Process, BrokerEntry]:
     """Start a broker; it may take a while until it answers."""
     log = place.log_file(entry.number)
-    with log.open("ab") as output:
+    with os.fdopen(append_to(log), "ab") as output:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *_PROGRAM,

@@ -49,6 +49,7 @@ class RunOptions(NamedTuple):
         directory_port: its port; 0 takes a free one.
         wait_seconds: how long the network may take to come up.
         tracking: what the brokers keep of messages; their trails go into one directory.
+        group: the group of the system that may read data, logs and trail; none without.
     """
 
     secret: str | None = None
@@ -57,6 +58,7 @@ class RunOptions(NamedTuple):
     directory_port: int = DIRECTORY_PORT
     wait_seconds: float = 300.0
     tracking: TrackingConfig = TrackingConfig()
+    group: str | None = None
 
 
 class Listener(Protocol):
@@ -124,7 +126,7 @@ class NetworkRun:
         Raises:
             NetworkError: the network cannot be started; what was started is stopped again.
         """
-        with self._place.held():
+        with self._place.held(self._options.group):
             self._check_nothing_runs()
             check_ports(self._plan)
             server = await self._open_directory()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it runs
 from typing import TYPE_CHECKING
@@ -20,11 +21,14 @@ import msgspec
 
 from postroad.network.errors import NetworkError
 from postroad.network.processes import ProcessMark, is_alive
+from postroad.trail.access import AccessError, append_to, claim, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["BrokerEntry", "NetworkState", "Place", "place_of"]
+
+log = logging.getLogger("postroad.network")
 
 STATE_VERSION = 1
 
@@ -105,16 +109,34 @@ class Place(msgspec.Struct, frozen=True):
         """What must survive a broker's restart."""
         return self.root / "brokers" / str(broker) / "data"
 
+    def claim(self, group: str | None = None) -> None:
+        """Make the directory, for this user alone or for a group too.
+
+        Raises:
+            NetworkError: it cannot be made, or not be given to the group.
+        """
+        try:
+            complaint = claim(self.root, group)
+        except AccessError as error:
+            raise NetworkError(str(error)) from None
+        except OSError as error:
+            raise NetworkError(f"{self.root}: cannot be used as a data directory ({error.strerror})") from None
+        if complaint:
+            log.warning("%s", complaint)
+
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self, group: str | None = None) -> Iterator[None]:
         """Keep the directory for this process; the system lets go of it when the process ends, however it does.
+
+        Args:
+            group: of the system, that may read it; None for the user alone.
 
         Raises:
             NetworkError: another process has it.
         """
+        self.claim(group)
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            lock = self.lock_file.open("a")
+            lock = os.fdopen(append_to(self.lock_file), "a")
         except OSError as error:
             raise NetworkError(f"{self.root}: cannot be used as a data directory ({error.strerror})") from None
         with lock:
@@ -129,20 +151,26 @@ class Place(msgspec.Struct, frozen=True):
 
     def write(self, state: NetworkState) -> None:
         """Replace the state as a whole: no reader ever sees half of it."""
-        fresh = self.state_file.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
-        os.replace(fresh, self.state_file)
+        write_private(self.state_file, msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
 
     def read(self) -> NetworkState | None:
         """The state; None when no network runs here. One that was killed left it too.
 
         Raises:
-            NetworkError: the file is not one of ours.
+            NetworkError: the file is not one of ours, or not this user's.
         """
         try:
-            data = self.state_file.read_bytes()
+            with self.state_file.open("rb") as file:
+                owner = os.fstat(file.fileno()).st_uid
+                data = file.read()
         except FileNotFoundError:
             return None
+        # It names processes, and `stop` ends them: nobody may have those of others ended by writing such a file.
+        if owner not in (os.geteuid(), 0):
+            raise NetworkError(
+                f"{self.state_file} belongs to the user {owner}, and this process runs as {os.geteuid()}; "
+                "act as that user"
+            )
         try:
             state = msgspec.json.decode(data, type=NetworkState)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroad.pipeline.errors import PipelineError
+from postroad.trail.access import close_to_others, make_folders
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,12 +37,13 @@ def replace_output(rows: DataFrame, out: str | Path, name: str, *, by: tuple[str
     folder = Path(out)
     fresh = folder / f".{name}-{uuid.uuid4().hex}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folders(folder)
     except OSError as error:
         raise PipelineError(f"{folder}: cannot be made ({error.strerror})") from None
     try:
         writer = rows.write.mode("error")
         (writer.partitionBy(*by) if by else writer).parquet(f"file://{fresh.resolve()}")
+        close_to_others(fresh)
         _put(fresh, folder / name)
         return folder / name
     finally:
@@ -50,7 +52,6 @@ def replace_output(rows: DataFrame, out: str | Path, name: str, *, by: tuple[str
 
 def _put(fresh: Path, place: Path) -> None:
     """Put a directory in the place of another, in one step where the system can."""
-    place.parent.mkdir(parents=True, exist_ok=True)
     if not place.exists():
         fresh.rename(place)
         return

@@ -29,6 +29,9 @@ CONNECT_PORT, CONNECT_SECONDS = 15_002, 20.0
 # A job's arrays of one batch, its decoded rows and Spark's own buffers, for two tasks at a time.
 LOCAL_MEMORY = "4g"
 
+# Nothing for the group, nothing for others.
+PRIVATE_MASK = 0o077
+
 _SETTINGS = {
     # Ids are broadcast or cogrouped by the jobs themselves; a sort-merge join over raw records is the one plan that
     # must not be chosen (docs/pipeline.md has the numbers).
@@ -89,7 +92,12 @@ def session(
             chosen |= {"spark.driver.memory": LOCAL_MEMORY, "spark.driver.bindAddress": "127.0.0.1"}
     for key, value in (chosen | dict(settings or {})).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    # What Spark spills and writes is as private as the trail it comes from: its processes inherit the mask.
+    before = os.umask(PRIVATE_MASK)
+    try:
+        return builder.getOrCreate()
+    finally:
+        os.umask(before)
 
 
 def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:

@@ -67,6 +67,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         websocket_origins: the web pages that may connect, such as "https://example.org"; empty lets all pages.
         admin_port: the port for health, status and metrics, on the loopback address only; none without.
         data: the directory for what must survive a restart.
+        group: the group of the system that may read data and trail; without, only the user that runs the broker may.
         users: login -> passcode; empty lets everybody in.
         tls: certificates; with them both STOMP ports speak TLS and nothing else.
         limits: what the broker keeps at most.
@@ -86,6 +87,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     websocket_origins: list[str] = []
     admin_port: Port | None = None
     data: str = "postroad-data"
+    group: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     users: dict[str, str] = {}
     tls: TlsConfig | None = None
     limits: Limits = msgspec.field(default_factory=Limits)

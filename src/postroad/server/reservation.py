@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from postroad.errors import PostroadError
+from postroad.trail.access import create, make_folders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +35,7 @@ class Reservation:
         self._block = block
         self._path = directory / f"{kind}-numbers"
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            make_folders(directory)
             self._next = int(self._path.read_text("ascii")) if self._path.exists() else 1
         except (OSError, ValueError) as error:
             raise ReservationError(
@@ -52,7 +53,7 @@ class Reservation:
         following = first + self._block
         scratch = self._path.with_suffix(".new")
         try:
-            with scratch.open("w", encoding="ascii") as file:
+            with os.fdopen(create(scratch, os.O_TRUNC), "w", encoding="ascii") as file:
                 file.write(f"{following}\n")
                 file.flush()
                 os.fsync(file.fileno())

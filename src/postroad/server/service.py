@@ -17,6 +17,7 @@ from postroad.routing.drp import Drp
 from postroad.server.admin import Admin
 from postroad.server.conversation import Conversation, Terms
 from postroad.server.counts import ServerStatistics
+from postroad.server.directories import claim_directories
 from postroad.server.extras import check_extras
 from postroad.server.inquiry import Inquiry
 from postroad.server.links import Links
@@ -80,6 +81,7 @@ class Service:
             connect_ms=int(config.connect_seconds * 1_000),
             limits=config.frames.limits(),
         )
+        claim_directories(config)
         self._tracking = make_tracking(config, wall_clock)
         publishers = Reservation(Path(config.data), "publisher", BLOCK)
         subscriptions = Reservation(Path(config.data), "subscription", SUBSCRIPTION_BLOCK)

@@ -7,6 +7,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from postroad.trail.access import create, make_folder
 from postroad.trail.errors import TrailWriteError
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def create_once(path: Path, data: bytes) -> bool:
 
 
 def _write(path: Path, data: bytes | memoryview) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
     try:
         left = memoryview(data)
         while left:
@@ -96,6 +97,10 @@ def _written(path: Path, fill: Callable[[Path], None]) -> Path:
     temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}")
     try:
         make_directory(path.parent)
+        # Whoever fills it opens a file that nobody else may read already. One of the name is of a process long gone.
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+        os.close(create(temporary, os.O_EXCL))
         fill(temporary)
         _force(temporary)
     except OSError as error:
@@ -121,8 +126,7 @@ def make_directory(directory: Path) -> None:
     if directory.is_dir():
         return
     make_directory(directory.parent)
-    with suppress(FileExistsError):
-        directory.mkdir()
+    make_folder(directory)
     sync_directory(directory.parent)
 
 

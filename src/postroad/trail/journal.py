@@ -23,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from postroad.trail.access import create
 from postroad.trail.durable import make_directory, sync_directory
 from postroad.trail.errors import TrailWriteError
 from postroad.trail.paths import refuse_links
@@ -166,7 +167,7 @@ class Journal:
         self._begun = self.durable
         # Until the first bytes are there: a segment that fails now is cut to nothing.
         self._written = 0
-        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        self._file = create(self._path, os.O_EXCL)
         os.write(self._file, MAGIC)
         self._written = len(MAGIC)
         sync_directory(self._folder)

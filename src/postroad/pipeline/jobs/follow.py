@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from postroad.pipeline.alerts import news, record_through, refresh, store_increments
 from postroad.pipeline.counting import INCREMENTS
 from postroad.pipeline.stream import FORMAT, TrailChanges
+from postroad.trail.access import make_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +50,7 @@ def stored(trail: Path, out: Path) -> Callable[[DataFrame, int], None]:
 def started(spark: SparkSession, trail: Path, out: Path, seconds: float = DEFAULT_SECONDS) -> StreamingQuery:
     """The running query. It goes on from where an earlier one with the same `out` stopped."""
     spark.dataSource.register(TrailChanges)
-    (out / _CHECKPOINT).mkdir(parents=True, exist_ok=True)
+    make_folders(out / _CHECKPOINT)
     changes = spark.readStream.format(FORMAT).option("path", str(trail)).load()
     writer = changes.writeStream.foreachBatch(stored(trail, out)).trigger(processingTime=f"{seconds} seconds")
     return writer.option("checkpointLocation", f"file://{(out / _CHECKPOINT).resolve()}").start()

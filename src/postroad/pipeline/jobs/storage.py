@@ -17,6 +17,7 @@ from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.tables import table
 from postroad.tracking import HistoryKind
 from postroad.trail import date_text
+from postroad.trail.access import write_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -174,7 +175,7 @@ def run(run: Run) -> dict[str, Any]:
     plot = run.options.more.get("plot")
     if plot is not None:
         try:
-            Path(plot).write_text(figures(rows))
+            write_private(Path(plot), figures(rows).encode())
         except OSError as error:
             raise PipelineError(f"{plot}: the picture cannot be written ({error.strerror})") from None
         run.account.written.append(str(plot))

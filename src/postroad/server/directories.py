@@ -1,0 +1,90 @@
+"""The directories of a broker, and who can look into them and into the files that hold its secrets."""
+
+from __future__ import annotations
+
+import logging
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from postroad.server.config import ConfigError
+from postroad.server.written import trail_root
+from postroad.trail.access import AccessError, claim
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from postroad.server.config import BrokerConfig
+
+__all__ = ["claim_directories", "exposed_secrets", "warn_of_exposed_secrets"]
+
+log = logging.getLogger("postroad.server")
+
+
+def claim_directories(config: BrokerConfig) -> None:
+    """Make the directories of data and trail, for the owner alone or for the group of the settings.
+
+    What is wrong with directories that were there before is logged. One that cannot be made is told of by whoever
+    needs it first: numbers are needed at once, a trail may come back.
+
+    Raises:
+        ConfigError: the group cannot be given the directories.
+    """
+    for folder in (Path(config.data), trail_root(config)):
+        if folder == trail_root(config) and config.tracking.recorder == "none":
+            continue
+        try:
+            with suppress(OSError):
+                complaint = claim(folder, config.group)
+                if complaint:
+                    log.warning("directory open to others", extra={"directory": str(folder), "problem": complaint})
+        except AccessError as error:
+            raise ConfigError(f"group: {error}") from error
+
+
+def exposed_secrets(config: BrokerConfig, path: Path | None = None) -> list[str]:
+    """Which files with secrets others than their owner and its group can read, or others than the owner can change.
+
+    Args:
+        config: the settings.
+        path: the file that they were read from, if any.
+    """
+    return [
+        f"{file} holds {what}, and {who}; mend it with: chmod {mend} {file}"
+        for file, what in _secret_files(config, path)
+        for who, mend in [_who(file)]
+        if who
+    ]
+
+
+def _secret_files(config: BrokerConfig, path: Path | None) -> Iterator[tuple[Path, str]]:
+    named = {
+        "passcodes (users)": bool(config.users),
+        "the secret of the network (network.secret)": config.network is not None and config.network.secret is not None,
+    }
+    held = [what for what, is_there in named.items() if is_there]
+    if path is not None and held:
+        yield path, " and ".join(held)
+    for name, tls in (("tls.key", config.tls), ("network.tls.key", config.network and config.network.tls)):
+        if tls:
+            yield Path(tls.key), f"a private key ({name})"
+
+
+def _who(path: Path) -> tuple[str, str]:
+    """Who can do what to a file that should not, and what to take from them."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return "", ""  # whoever needs it says so
+    if mode & stat.S_IROTH:
+        return "everybody on this machine can read it", "g-w,o="
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return "others than its owner can change it", "go-w"
+    return "", ""
+
+
+def warn_of_exposed_secrets(config: BrokerConfig, path: Path | None = None) -> None:
+    """Log a warning for each file with secrets that others can read or change."""
+    for problem in exposed_secrets(config, path):
+        log.warning("secrets open to others", extra={"problem": problem})
