@@ -20,7 +20,10 @@ LINES_PER_FUNCTION = 70
 LONG_FUNCTIONS: dict[str, str] = {}
 
 MODULES = [
-    path for folder in ("src", "bench", "tests") if (ROOT / folder).is_dir() for path in files(".py", ROOT / folder)
+    path
+    for folder in ("src", "bench", "truth", "tests")
+    if (ROOT / folder).is_dir()
+    for path in files(".py", ROOT / folder)
 ]
 SOURCES = files(".py", ROOT / "src")
 

@@ -1,0 +1,265 @@
+"""A network of broker processes that can be killed, frozen, cut off, starved of disk, and told another time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from postroad.broker import Limits
+from postroad.network.configuration import write_config
+from postroad.network.ports import free_ports
+from postroad.server import TrackingConfig, broker_config
+from postroad.topology import Graph, Plan, Settings
+from truth.wires import Wire
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from postroad.topology import Delivery, Strategies
+
+__all__ = ["Fleet", "Nursery"]
+
+# A quick network, but not so quick that a busy machine looks like a dead one.
+HEARTBEAT = Settings(heartbeat_ms=300, missed_heartbeats=4)
+START_SECONDS = 60.0
+STOP_SECONDS = 20.0
+LOOK_SECONDS = 0.03
+# Small, so that a subscriber that does not read soon has a full queue.
+LIMITS = Limits(queue_messages=200)
+
+
+class Nursery:
+    """The program that forks brokers, from here."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self._listener: asyncio.Task[None] | None = None
+        self._started: asyncio.Queue[int] = asyncio.Queue()
+        self.ended: dict[int, int] = {}
+
+    async def start(self) -> None:
+        """Load everything that a broker needs."""
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "truth.nursery",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            # Ctrl-C is for the program in front; this one ends when its input does.
+            start_new_session=True,
+        )
+        self._listener = asyncio.create_task(self._listen())
+        async with asyncio.timeout(10 * START_SECONDS):
+            await self._started.get()
+
+    async def _listen(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            event = json.loads(line)
+            if "ended" in event:
+                self.ended[event["ended"]] = event["code"]
+            else:
+                self._started.put_nowait(event.get("started", 0))
+
+    async def fork(self, settings: Path, clock: Path) -> int:
+        """Start a broker; the number of its process."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"settings": str(settings), "clock": str(clock)}).encode() + b"\n")
+        await self._process.stdin.drain()
+        async with asyncio.timeout(START_SECONDS):
+            return await self._started.get()
+
+    async def stop(self) -> None:
+        """End the program, and all brokers with it."""
+        if self._process is None or self._process.stdin is None:
+            return
+        self._process.stdin.close()
+        await self._process.wait()
+        if self._listener is not None:
+            await self._listener
+
+
+class Fleet:
+    """The brokers of a plan.
+
+    Args:
+        nursery: starts them.
+        folder: for settings, data and trail.
+        graph: the links.
+        strategy: how messages find their ways.
+        delivery: what links promise.
+    """
+
+    def __init__(self, nursery: Nursery, folder: Path, graph: Graph, strategy: Strategies, delivery: Delivery) -> None:
+        self._nursery = nursery
+        self._folder = folder
+        self.trail = folder / "trail"
+        plan = Plan.of(graph, "truth", strategy=strategy, delivery=delivery, settings=HEARTBEAT)
+        ports = iter(free_ports(3 * len(plan.brokers), set()))
+        placed = tuple(msgspec.structs.replace(one, port=next(ports), link_port=next(ports)) for one in plan.brokers)
+        self.plan = msgspec.structs.replace(plan, brokers=placed)
+        self._admin = {one.number: next(ports) for one in placed}
+        self._ports = {one.number: one.port for one in placed}
+        self.wires: dict[tuple[int, int], Wire] = {}
+        self.tracking: dict[int, TrackingConfig] = {}
+        self._pids: dict[int, int] = {}
+        self._frozen: set[int] = set()
+
+    @property
+    def brokers(self) -> list[int]:
+        """All numbers, whether they run or not."""
+        return [one.number for one in self.plan.brokers]
+
+    @property
+    def running(self) -> list[int]:
+        """The brokers whose processes exist."""
+        return [broker for broker, pid in self._pids.items() if pid not in self._nursery.ended]
+
+    @property
+    def answering(self) -> list[int]:
+        """Those that are not frozen either."""
+        return [broker for broker in self.running if broker not in self._frozen]
+
+    def address(self, broker: int) -> str:
+        """Where clients connect."""
+        return f"stomp://127.0.0.1:{self._ports[broker]}"
+
+    async def lay_wires(self) -> None:
+        """Put a wire into each link; before the brokers start."""
+        ports = {one.number: one.link_port for one in self.plan.brokers}
+        for low, high in self.plan.graph().links:
+            self.wires[low, high] = Wire(ports[high])
+            await self.wires[low, high].start()
+
+    def _clock(self, broker: int) -> Path:
+        return self._folder / f"{broker}.clock"
+
+    def set_clock(self, broker: int, offset: int) -> None:
+        """From now on the broker's wall clock is off by so many milliseconds."""
+        with self._clock(broker).open("r+b") as file:
+            file.write(offset.to_bytes(8, "little", signed=True))
+
+    async def start(self, broker: int) -> None:
+        """Start a broker, and wait until clients can connect."""
+        settings = self._write_settings(broker)
+        if not self._clock(broker).exists():
+            self._clock(broker).write_bytes(bytes(8))
+        self._pids[broker] = await self._nursery.fork(settings, self._clock(broker))
+        async with asyncio.timeout(START_SECONDS):
+            while True:
+                if broker not in self.running:
+                    raise RuntimeError(f"broker {broker} did not start; see {settings.with_suffix('.log')}")
+                with contextlib.suppress(OSError, ValueError, EOFError):
+                    if (await self.get(broker, "/ready"))[0] == 200:
+                        return
+                await asyncio.sleep(LOOK_SECONDS)
+
+    def _write_settings(self, broker: int) -> Path:
+        config = broker_config(self.plan, broker, self._folder / str(broker), admin_port=self._admin[broker])
+        assert config.network is not None
+        # The lower of two numbers dials, so the wire stands where it would.
+        neighbours = [
+            msgspec.structs.replace(one, port=self.wires[broker, one.number].port)
+            if (broker, one.number) in self.wires
+            else one
+            for one in config.network.neighbours
+        ]
+        network = msgspec.structs.replace(config.network, neighbours=neighbours)
+        tracking = msgspec.structs.replace(self.tracking[broker], trail=str(self.trail))
+        path = self._folder / f"{broker}.toml"
+        write_config(
+            path,
+            msgspec.structs.replace(config, network=network, tracking=tracking, log_level="warning", limits=LIMITS),
+        )
+        return path
+
+    async def get(self, broker: int, page: str, seconds: float = 10.0) -> tuple[int, bytes]:
+        """A page of a broker's admin endpoint: its status and what it says."""
+        async with asyncio.timeout(seconds):
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._admin[broker])
+            try:
+                writer.write(f"GET {page} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                answer = await reader.read()
+            finally:
+                writer.close()
+        head, _, body = answer.partition(b"\r\n\r\n")
+        return int(head.split(b" ", 2)[1]), body
+
+    async def document(self, broker: int, page: str, seconds: float = 10.0) -> dict[str, Any]:
+        """A page that is JSON."""
+        found: dict[str, Any] = json.loads((await self.get(broker, page, seconds))[1])
+        return found
+
+    async def linked(self) -> None:
+        """Wait until every broker that runs has all links to others that run, and knows what they want."""
+        graph = self.plan.graph()
+        async with asyncio.timeout(START_SECONDS):
+            for broker in self.answering:
+                wanted = set(graph.neighbours(broker)) & set(self.answering)
+                while True:
+                    with contextlib.suppress(OSError, ValueError, EOFError, TimeoutError):
+                        status = await self.document(broker, "/status")
+                        up = {one["neighbour"] for one in status["network"]["neighbours"] if one["up_now"]}
+                        if wanted <= up:
+                            break
+                    await asyncio.sleep(LOOK_SECONDS)
+
+    def signal(self, broker: int, number: int) -> None:
+        """Send a signal, if there is a process to get it."""
+        if broker in self.running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pids[broker], number)
+
+    def freeze(self, broker: int) -> None:
+        """The process is there, and does nothing."""
+        self._frozen.add(broker)
+        self.signal(broker, signal.SIGSTOP)
+
+    def thaw(self, broker: int) -> None:
+        """It goes on as if nothing had happened."""
+        self.signal(broker, signal.SIGCONT)
+        self._frozen.discard(broker)
+
+    def limit_files(self, broker: int, size: int | None) -> None:
+        """No file of the broker may grow past this size, as on a full disk; None lifts it."""
+        if broker in self.running:
+            limit = resource.RLIM_INFINITY if size is None else size
+            hard = resource.RLIM_INFINITY
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(self._pids[broker], resource.RLIMIT_FSIZE, (limit, hard))
+
+    async def kill(self, broker: int) -> None:
+        """As `kill -9` does."""
+        self.signal(broker, signal.SIGKILL)
+        await self._gone(broker)
+
+    async def end(self, broker: int) -> None:
+        """Stop a broker as an operator does; one that does not stop is killed."""
+        self.thaw(broker)
+        self.signal(broker, signal.SIGTERM)
+        try:
+            await self._gone(broker)
+        except TimeoutError:
+            await self.kill(broker)
+
+    async def _gone(self, broker: int) -> None:
+        async with asyncio.timeout(STOP_SECONDS):
+            while broker in self.running:  # noqa: ASYNC110  # the process is not a child of this one
+                await asyncio.sleep(LOOK_SECONDS)
+        self._frozen.discard(broker)
+
+    async def stop(self) -> None:
+        """Nothing of the network is left."""
+        await asyncio.gather(*(self.kill(broker) for broker in self.running))
+        for wire in self.wires.values():
+            await wire.stop()

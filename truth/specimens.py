@@ -1,0 +1,158 @@
+"""Small trails with known truth, to be harmed: one for each recorder, each with another beside it to mix it up with."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from postroad.errors import PostroadError
+from postroad.lab.trails import TRUTH, Faults, Scale, write_trail
+from postroad.tracking import journey_document
+from postroad.trail import Trail
+from truth.classifier import classify
+from truth.facts import Fact, facts_of_generated, unsent
+from truth.mutations import Patient
+from truth.replies import reply_of_document
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from postroad.messages import MessageId
+    from truth.classifier import Judgement
+    from truth.mutations import Mutation
+    from truth.replies import Claim
+
+__all__ = [
+    "SPECIMENS",
+    "Specimen",
+    "made_specimen",
+    "make_specimen",
+    "questions",
+    "specimen_of_files",
+    "specimen_of_trail",
+]
+
+
+# Small: a mutation should hit what the few questions after it are about. Several commits, so that there are changes
+# before and after each; more than eight, so that there is a checkpoint and changes after it.
+def _scale(seed: int, recorder: str = "exact", seconds: int = 60, seal_seconds: int = 20) -> Scale:
+    return Scale(
+        brokers=3,
+        messages=60,
+        seed=seed,
+        recorder=recorder,
+        publishers=2,
+        subscribers=3,
+        interests=12,
+        seconds=seconds,
+        seal_seconds=seal_seconds,
+        faults=Faults(lost=0.08, shed=0.08, acknowledging=0.4),
+    )
+
+
+SPECIMENS = {
+    "exact": _scale(1),
+    "exact-long": _scale(2, seconds=300, seal_seconds=30),
+    "exact-days": _scale(3, seconds=180_000, seal_seconds=60_000),
+    "sealed": _scale(4, "sealed"),
+    "bloom": _scale(5, "bloom"),
+}
+
+
+class Specimen(NamedTuple):
+    """A trail that can be harmed, and the truth about it.
+
+    Attributes:
+        name: of its kind.
+        patient: the trail.
+        facts: the truth about every message in it.
+        filters: its record is of filters, which err as often as they say.
+        roster: the login behind each subscriber's number, where facts name readers by login.
+    """
+
+    name: str
+    patient: Patient
+    facts: Mapping[MessageId, Fact]
+    filters: bool
+    roster: Mapping[Claim, str] | None = None
+
+    def ask(self, ids: Iterable[MessageId]) -> Iterator[tuple[MessageId, Judgement]]:
+        """Trace ids in the trail as it is now, and judge the answers.
+
+        A trail that cannot be opened at all answers nothing.
+        """
+        try:
+            trail = Trail(self.patient.root)
+        except PostroadError:
+            return
+        for identity in ids:
+            story = trail.trace(identity)
+            reply = reply_of_document("files", journey_document(story), trail.warnings)
+            yield identity, classify(reply, self.facts.get(identity, Fact(entered=False)), self.roster)
+
+    def harm(self, mutations: Iterable[Mutation]) -> None:
+        """The trail with these done to it, and nothing else."""
+        self.patient.heal()
+        for mutation in mutations:
+            self.patient.harm(mutation)
+
+
+_made: dict[str, Specimen] = {}
+
+
+def made_specimen(name: str) -> Specimen:
+    """The trail of a kind; a process makes each once, in memory if the system has such a place."""
+    if name not in _made:
+        memory = Path("/dev/shm")
+        folder = tempfile.mkdtemp(prefix="postroad-truth-", dir=memory if memory.is_dir() else None)
+        _made[name] = make_specimen(name, Path(folder))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return _made[name]
+
+
+def make_specimen(name: str, folder: Path) -> Specimen:
+    """Write the trail of a kind."""
+    scale = SPECIMENS[name]
+    root, other = folder / f"{name}.made", folder / f"{name}.other"
+    for place, seed in ((root, scale.seed), (other, scale.seed + 100)):
+        shutil.rmtree(place, ignore_errors=True)
+        write_trail(place, Scale(**{**vars(scale), "seed": seed}))
+    facts = facts_of_generated(root)
+    patient = Patient(folder / name, _files(root), _files(other))
+    for place in (root, other):
+        shutil.rmtree(place)
+    return Specimen(name, patient, facts, scale.recorder != "exact")
+
+
+def specimen_of_trail(
+    trail: Path, root: Path, facts: Mapping[MessageId, Fact], roster: Mapping[Claim, str], *, filters: bool
+) -> Specimen:
+    """A copy of the trail that a network left."""
+    return specimen_of_files(_files(trail), root, facts, roster, filters=filters)
+
+
+def specimen_of_files(
+    files: Mapping[str, bytes],
+    root: Path,
+    facts: Mapping[MessageId, Fact],
+    roster: Mapping[Claim, str],
+    *,
+    filters: bool,
+) -> Specimen:
+    """A trail of these files. With no other of the same brokers at hand, its own later files are the strange ones."""
+    return Specimen(root.name, Patient(root, files, dict(reversed(list(files.items())))), facts, filters, roster)
+
+
+def _files(root: Path) -> dict[str, bytes]:
+    found = {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+    return {path: data for path, data in found.items() if not path.startswith(f"{TRUTH}/")}
+
+
+def questions(chance: random.Random, specimen: Specimen, count: int) -> list[MessageId]:
+    """Some ids of the trail, and one that never was."""
+    known = chance.sample(list(specimen.facts), min(count - 1, len(specimen.facts)))
+    return [*known, unsent(chance.choice(known))]
