@@ -51,6 +51,9 @@ class Nowhere:
     def resume_reading(self) -> None:
         pass
 
+    def connected(self) -> str:
+        return ""
+
     def wake_at(self, when: int) -> None:
         pass
 

@@ -59,6 +59,9 @@ class FakeLine:
     def close(self) -> None:
         self.is_closed = True
 
+    def connected(self) -> str:
+        return ""
+
 
 class Scene:
     """A station in virtual time, and clients that talk to it."""

@@ -120,6 +120,7 @@ def test_turned_away_connections_and_expired_messages_are_counted_in_one_line(
             client.publish("a", expires="1")
             for _ in range(3):
                 refused = await Client.open(broker.port)
+                refused.send("CONNECT", **{"accept-version": "1.2", "host": "here"})
                 assert (await refused.frame()).command == "ERROR"
                 await refused.close()
             await until(lambda: {"connections turned away", "messages expired"} <= {each for each, _ in events(caplog)})

@@ -163,8 +163,9 @@ def test_a_defect_in_one_conversation_closes_that_one_only(tmp_path: Path, monke
 def test_connections_beyond_the_limit_are_told_so_and_the_others_go_on(tmp_path: Path) -> None:
     async def talk() -> None:
         async with service(tmp_path, limits=Limits(sessions=2)) as broker:
-            first, second = await Client.connect(broker.port), await Client.open(broker.port)
+            first, second = await Client.connect(broker.port), await Client.connect(broker.port)
             third = await Client.open(broker.port)
+            third.send("CONNECT", **{"accept-version": "1.2", "host": "here"})
             error = await third.frame()
             assert "2 connections, its limit (sessions)" in error.headers["message"]
             assert await third.at_end()

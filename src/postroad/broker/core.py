@@ -17,6 +17,7 @@ from postroad.broker.grouping import Grouping, any_expires, unmatched
 from postroad.broker.limits import Limits
 from postroad.broker.numbers import SubscriptionNumbers
 from postroad.broker.outbox import Outbox
+from postroad.broker.queues import Load
 from postroad.broker.recording import NoRecorder
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.statistics import BrokerStatistics
@@ -55,6 +56,7 @@ class Broker:
         skew_tolerance_ms: how far the time of an id that a client gives may be from the broker's.
 
     Attributes:
+        waiting: what waits for all subscriptions together.
         alias_attribute: the attribute that has a message's name in another system, to be recorded; none without.
     """
 
@@ -83,6 +85,7 @@ class Broker:
         self._sessions: dict[int, Session] = {}
         self._by_slot: list[Subscription | None] = []
         self._next_session = 1
+        self.waiting = Load()
         self._deliveries = Deliveries(self.limits, self.recorder, self._sessions)
         self._accepted = self._matched_nobody = 0
         self._ids_skewed = self._resent = 0
@@ -99,7 +102,7 @@ class Broker:
             raise BrokerError(
                 f"this broker has {self.limits.sessions:,} sessions, its limit (sessions); try another one"
             )
-        session = Session(self._next_session, principal)
+        session = Session(self._next_session, principal, self.waiting)
         self._next_session += 1
         self._sessions[session.number] = session
         return session

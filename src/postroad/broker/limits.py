@@ -25,6 +25,12 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         unacknowledged: messages sent and not yet acknowledged, per subscription in a client mode. ActiveMQ's prefetch
             for topics is 32,766; a tenth of it bounds memory and still covers a round trip.
         sessions: connections at once; each costs a few kilobytes and a file descriptor.
+        strangers: connections at once that have not said CONNECT, or said it wrongly; the oldest give way. As many as
+            come within a second when a crowd of clients reconnects.
+        connections_per_address: connections at once from one address, so that one machine cannot take all of
+            `sessions`; raise it for a proxy that all clients come through.
+        memory_bytes: what all clients together make the broker hold: unfinished frames, open transactions, queues, and
+            what sockets have not taken. Some fifteen sessions with full queues, or a thousand with full sockets.
         subscriptions_per_session: one client cannot fill the index alone.
         publishers_kept: publishers with ids of their own whose connection is lost and that may come back as the same.
             Each costs a few hundred bytes; as many as there can be connections, for the restart of a network between.
@@ -38,6 +44,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     session_queue_bytes: Some = 64 * 1024 * 1024
     unacknowledged: Some = 3_000
     sessions: Some = 10_000
+    strangers: Some = 1_000
+    connections_per_address: Some = 1_000
+    memory_bytes: Some = 1024 * 1024 * 1024
     subscriptions_per_session: Some = 10_000
     publishers_kept: Some = 10_000
     drain_messages: Some = 2_000

@@ -29,13 +29,25 @@ class Segment(NamedTuple):
 
 
 class Load:
-    """What waits in several queues together."""
+    """What waits in several queues together.
 
-    __slots__ = ("bytes", "messages")
+    Args:
+        part_of: the load that this one is a part of, if any.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("bytes", "messages", "part_of")
+
+    def __init__(self, part_of: Load | None = None) -> None:
         self.messages = 0
         self.bytes = 0
+        self.part_of = part_of
+
+    def add(self, messages: int, bytes_: int) -> None:
+        """So much more waits, or less."""
+        self.messages += messages
+        self.bytes += bytes_
+        if self.part_of is not None:
+            self.part_of.add(messages, bytes_)
 
 
 def copied_out(batch: Batch, rows: NDArray[np.integer[Any]]) -> Batch:
@@ -91,8 +103,7 @@ class WaitingQueue:
     def _count(self, messages: int, bytes_: int) -> None:
         self.messages += messages
         self.bytes += bytes_
-        self._together.messages += messages
-        self._together.bytes += bytes_
+        self._together.add(messages, bytes_)
 
     def shed(self, messages: int, bytes_: int) -> list[Segment]:
         """Take from the front until at most so many messages and bytes are left; answers what was shed."""

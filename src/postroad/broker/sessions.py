@@ -93,6 +93,11 @@ class Subscription:
 class Session:
     """One client of the broker.
 
+    Args:
+        number: never another's while the broker runs.
+        principal: who it is.
+        together: what waits for all sessions of the broker.
+
     Attributes:
         congested: the driver cannot write any more at the moment; what matches has to wait.
         publisher: stamps the ids of what the session publishes; made when it first publishes.
@@ -117,11 +122,11 @@ class Session:
         "waiting",
     )
 
-    def __init__(self, number: int, principal: str) -> None:
+    def __init__(self, number: int, principal: str, together: Load | None = None) -> None:
         self.number = number
         self.principal = principal
         self.subscriptions: dict[str, Subscription] = {}
-        self.waiting = Load()
+        self.waiting = Load(together)
         self.congested = False
         self.publisher: IdGenerator | None = None
         self.assigning: AssigningPublisher | None = None

@@ -71,6 +71,9 @@ class Line(Protocol):
     def peer(self) -> str:
         """Who is at the other end, for logs."""
 
+    def connected(self) -> str:
+        """The client is to be let in; why it cannot be, or an empty text."""
+
     def write(self, data: bytes | memoryview) -> None:
         """Hand bytes to the socket; they may be sent later, in order."""
 
@@ -179,6 +182,16 @@ class Conversation:
             self._station.carry_out(core.drained(self._session, self._station.clock()))
         else:
             core.congested(self._session)
+
+    @property
+    def kept_bytes(self) -> int:
+        """What is kept of unfinished frames and open transactions."""
+        return self._decoder.pending + self._transactions.held_bytes
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits for its subscriptions."""
+        return 0 if self._session is None else self._session.waiting.bytes
 
     @property
     def has_waiting(self) -> bool:
@@ -355,6 +368,8 @@ class Conversation:
     def _connect(self, event: stomp.Connect) -> None:
         if self._terms.users and not self._knows(event.login, event.passcode):
             raise BrokerError("login or passcode is wrong")
+        if refusal := self._line.connected():
+            raise BrokerError(refusal)
         self._session = self._station.core.attached(event.login or "")
         self._station.join(self._session.number, self)
         least = self._terms.heart_beat_ms
@@ -486,6 +501,8 @@ class Conversation:
     def _leave(self, reason: str, for_good: bool = False) -> None:
         """The session ends at once, also when the connection takes a while to close."""
         self._closed = True
+        self._transactions = Transactions()
+        self._decoder.forget()
         log.info("disconnected", extra={**self._who(), "reason": reason})
         if self._session is not None:
             session, self._session = self._session, None

@@ -8,11 +8,25 @@ __all__ = ["LinkStatistics", "ServerStatistics"]
 
 
 class ServerStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts since the start, except where a field says "now"."""
+    """Counts since the start, except where a field says "now".
+
+    Attributes:
+        connections_now, connections: accepted and not closed; accepted.
+        connections_turned_away: refused for `connections_per_address` or `sessions`.
+        strangers_now: connections without an answered CONNECT.
+        strangers_evicted: those that gave their place to others.
+        held_bytes_now: what counts for `memory_bytes`, or a little more.
+        connections_relieved: cut off because `memory_bytes` was used up.
+        internal_errors: defects that closed a connection.
+    """
 
     connections_now: int
     connections: int
     connections_turned_away: int
+    strangers_now: int
+    strangers_evicted: int
+    held_bytes_now: int
+    connections_relieved: int
     internal_errors: int
 
 

@@ -18,7 +18,9 @@ from postroad.server.admin import Admin
 from postroad.server.conversation import Conversation, Terms
 from postroad.server.counts import ServerStatistics
 from postroad.server.directories import claim_directories
+from postroad.server.entrance import Entrance
 from postroad.server.extras import check_extras
+from postroad.server.holdings import Holding, Holdings, who_goes
 from postroad.server.inquiry import Inquiry
 from postroad.server.links import Links
 from postroad.server.network import check_network
@@ -27,7 +29,7 @@ from postroad.server.reservation import Reservation
 from postroad.server.sampling import Sampler
 from postroad.server.station import Station, steady_clock, wall_clock
 from postroad.server.status import status
-from postroad.server.tcp import CLOSE_SECONDS, READ_BYTES, StompConnection
+from postroad.server.tcp import CLOSE_SECONDS, READ_BYTES, STRANGER_READ_BYTES, StompConnection
 from postroad.server.tls import link_tls, server_context
 from postroad.server.tracked import make_tracking
 from postroad.server.watching import Watch
@@ -53,6 +55,8 @@ log = logging.getLogger("postroad.server")
 # Connections that the kernel may hold until they are accepted; a burst of reconnecting clients fits.
 BACKLOG = 1024
 
+STOPPING = "this broker is stopping; connect to another one, or again later"
+
 
 class ListenError(PostroadError):
     """A port cannot be opened."""
@@ -74,6 +78,7 @@ class Service:
         self.config = config
         self.timer = steady_clock
         self.read_buffer = memoryview(bytearray(READ_BYTES))
+        self.stranger_buffer = self.read_buffer[:STRANGER_READ_BYTES]
         self._tls = server_context(config.tls)
         self._terms = Terms(
             users=config.users,
@@ -97,6 +102,10 @@ class Service:
         self._link_tls: LinkTls | None = None
         self._links = None if config.network is None else self._linked(core, config.network)
         self._connections: dict[Conversation, StompConnection] = {}
+        self._entrance: Entrance[StompConnection] = Entrance(config.limits)
+        self._holdings = Holdings(config.limits.memory_bytes, core.waiting)
+        self._station.when_queued = self._look_at_holdings
+        self._relieving = False
         self._empty = asyncio.Event()
         self._servers: dict[str, asyncio.Server] = {}
         self._inquiry = self._tracked(core)
@@ -110,7 +119,7 @@ class Service:
         self._watch = Watch(core, self)
         self._watching: asyncio.Task[None] | None = None
         self._stopping = False
-        self._opened = self._turned_away = self._internal_errors = 0
+        self._opened = self._relieved = self._internal_errors = 0
 
     def _linked(self, core: Broker, network: NetworkConfig) -> Links:
         check_network(network)
@@ -218,7 +227,11 @@ class Service:
         return ServerStatistics(
             connections_now=len(self._connections),
             connections=self._opened,
-            connections_turned_away=self._turned_away,
+            connections_turned_away=self._entrance.refused,
+            strangers_now=self._entrance.stranger_count,
+            strangers_evicted=self._entrance.evicted,
+            held_bytes_now=self._holdings.total,
+            connections_relieved=self._relieved,
             internal_errors=self._internal_errors,
         )
 
@@ -288,7 +301,7 @@ class Service:
                 self._servers[name].close()
         for conversation, connection in list(self._connections.items()):
             try:
-                conversation.refuse("this broker is stopping; connect to another one, or again later")
+                conversation.refuse(STOPPING)
             except Exception:
                 log.exception("internal error", extra={"peer": connection.peer})
                 connection.abort()
@@ -323,25 +336,64 @@ class Service:
 
     # --- what connections report -----------------------------------------------------------------------------------
 
-    def opened(self, line: StompConnection) -> Conversation:
-        """A client has connected."""
+    def opened(self, connection: StompConnection, address: str) -> Conversation:
+        """A client has connected from an address."""
         self._opened += 1
-        conversation = Conversation(self._station, line, self._terms)
-        limit = self.config.limits.sessions
-        full = len(self._connections) >= limit
-        self._connections[conversation] = line
-        if full:
-            self._turned_away += 1
-            conversation.refuse(f"this broker has {limit:,} connections, its limit (sessions); try another one")
+        conversation = Conversation(self._station, connection, self._terms)
+        self._connections[conversation] = connection
+        arrival = self._entrance.arrive(connection, address)
+        for stranger in arrival.evicted:
+            stranger.cut_off("no CONNECT was answered yet, and newer connections need the place (limit strangers)")
+        if arrival.refusal:
+            asyncio.get_running_loop().call_soon(connection.cut_off, arrival.refusal)
         elif self._stopping:
-            conversation.refuse("this broker is stopping; connect to another one, or again later")
+            conversation.refuse(STOPPING)
         return conversation
 
-    def closed(self, conversation: Conversation) -> None:
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another client."""
+        return self._entrance.is_full
+
+    def connected(self, connection: StompConnection) -> str:
+        """A client's CONNECT is to be answered; why it cannot be, or an empty text."""
+        return self._entrance.connect(connection)
+
+    def closed(self, connection: StompConnection, conversation: Conversation) -> None:
         """A connection is gone."""
+        self._entrance.leave(connection)
         self._connections.pop(conversation, None)
         if not self._connections:
             self._empty.set()
+
+    # --- memory ----------------------------------------------------------------------------------------------------
+
+    def holds(self, change: int) -> None:
+        """What is held for a connection has changed."""
+        self._holdings.add(change)
+        if change > 0:
+            self._look_at_holdings()
+
+    def _look_at_holdings(self) -> None:
+        if self._holdings.is_too_much and not self._relieving:
+            # Not now: whoever has to go may be in the middle of something.
+            self._relieving = True
+            asyncio.get_running_loop().call_soon(self._relieve)
+
+    def _relieve(self) -> None:
+        """Count what is held for everybody, and cut off who has to go."""
+        self._relieving = False
+        strangers = set(self._entrance.strangers)
+        holdings = [Holding(each, each.held_bytes, each in strangers) for each in self._connections.values()]
+        budget = self.config.limits.memory_bytes
+        for holding in who_goes(holdings, budget):
+            self._relieved += 1
+            log.warning("memory used up", extra={"peer": holding.key.peer, "held": holding.bytes, "limit": budget})
+            holding.key.cut_off(
+                f"the broker's memory for clients is used up ({budget:,} bytes, limit memory_bytes), "
+                f"and it holds {holding.bytes:,} bytes for this connection, so this one has to go"
+            )
+        self._holdings.counted()
 
     def count_internal_error(self) -> None:
         """A defect closed a connection."""

@@ -89,6 +89,9 @@ class Station:
         core: decides everything.
         clock: the time in milliseconds since 1970, UTC.
         timer: milliseconds that only go forward.
+
+    Attributes:
+        when_queued: called after a batch while messages wait for subscribers.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class Station:
         self.links: Sender | None = None
         self.sampler: Sampler | None = None
         self.tracking: Safekeeping | None = None
+        self.when_queued: Callable[[], None] | None = None
         self._readers: dict[int, Reader] = {}
 
     def join(self, session: int, reader: Reader) -> None:
@@ -125,6 +129,8 @@ class Station:
         for session, reason in outbox.closes:
             if reader := self._readers.get(session):
                 reader.refuse(reason)
+        if self.when_queued is not None and self.core.waiting.bytes:
+            self.when_queued()
 
     def _write(self, deliveries: list[Delivery]) -> None:
         if len(deliveries) == 1:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
+from postroad.server.entrance import address_of
+
 if TYPE_CHECKING:
     from postroad.server.conversation import Conversation
     from postroad.server.service import Service
 
-__all__ = ["CLOSE_SECONDS", "READ_BYTES", "StompConnection"]
+__all__ = ["CLOSE_SECONDS", "READ_BYTES", "STRANGER_READ_BYTES", "StompConnection"]
 
 # What one read takes at most: with more, a batch and what is made of it leave the second-level cache of a processor.
 READ_BYTES = 256 * 1024
+
+# The same before the answer to CONNECT: a CONNECT and some frames behind it. The rest stays in the socket.
+STRANGER_READ_BYTES = 16 * 1024
 
 # How much may wait in the transport before the core is told that the socket takes no more. A few socket buffers: with
 # less, a fast subscriber is stopped and started all the time; with more, a stalled one holds more memory.
@@ -38,14 +43,19 @@ class StompConnection(asyncio.BufferedProtocol):
         self._stalled = False
         self._refilling = False
         self._shut = False
+        self._is_stranger = True
+        # What is known to be held for this connection: kept of what was read, and not taken by the socket.
+        self._kept = self._unsent = 0
 
     # --- what the event loop reports -------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
-        self._peer = _address(transport.get_extra_info("peername"))
-        self._conversation: Conversation = self._service.opened(self)
+        peer = transport.get_extra_info("peername")
+        self._peer = _address(peer)
+        self._read_buffer = self._service.stranger_buffer
+        self._conversation: Conversation = self._service.opened(self, address_of(peer))
 
     def connection_lost(self, exc: Exception | None) -> None:
         for handle in (self._wake_handle, self._close_handle):
@@ -54,19 +64,40 @@ class StompConnection(asyncio.BufferedProtocol):
         try:
             self._conversation.lost("the client closed the connection" if exc is None else f"connection lost: {exc}")
         finally:
-            self._service.closed(self._conversation)
+            self._service.closed(self, self._conversation)
+            self._service.holds(-self._kept - self._unsent)
+            self._kept = self._unsent = 0
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._service.read_buffer
+        return self._read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.data_received(self._service.read_buffer[:nbytes])
+        self.data_received(self._read_buffer[:nbytes])
+        self._count_kept()
 
     def data_received(self, data: bytes | memoryview) -> None:
         try:
             self._conversation.received(data)
         except Exception as error:
             self._broke(error)
+
+    @property
+    def _kept_now(self) -> int:
+        return self._conversation.kept_bytes
+
+    def _count_kept(self) -> None:
+        kept = self._kept_now
+        if kept != self._kept:
+            change, self._kept = kept - self._kept, kept
+            self._service.holds(change)
+
+    def _count_unsent(self) -> None:
+        if self._transport.is_closing():
+            return
+        unsent = self._transport.get_write_buffer_size()
+        if unsent != self._unsent:
+            change, self._unsent = unsent - self._unsent, unsent
+            self._service.holds(change)
 
     def pause_writing(self) -> None:
         self._stalled = True
@@ -115,10 +146,18 @@ class StompConnection(asyncio.BufferedProtocol):
     def peer(self) -> str:
         return self._peer
 
+    def connected(self) -> str:
+        refusal = self._service.connected(self)
+        if not refusal:
+            self._is_stranger = False
+            self._read_buffer = self._service.read_buffer
+        return refusal
+
     def write(self, data: bytes | memoryview) -> None:
         # A socket that failed in this turn is closing already, though its loss is not reported yet.
         if not self._transport.is_closing():
             self._transport.write(data)
+            self._count_unsent()
 
     def pause_reading(self) -> None:
         if not self._transport.is_closing():
@@ -161,6 +200,22 @@ class StompConnection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close at once, whatever is written."""
         self._transport.abort()
+
+    def cut_off(self, reason: str) -> None:
+        """Tell the client why, as far as its socket takes it at once, and close."""
+        self._conversation.refuse(reason)
+        self._count_unsent()
+        if self._unsent > LOW_WATER:
+            self._transport.abort()
+        else:
+            self._transport.close()
+
+    @property
+    def held_bytes(self) -> int:
+        """What is held for this connection, counted now."""
+        self._count_kept()
+        self._count_unsent()
+        return self._kept + self._unsent + self._conversation.waiting_bytes
 
 
 def _address(peer: object) -> str:

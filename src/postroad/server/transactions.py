@@ -16,6 +16,8 @@ __all__ = ["MAX_TRANSACTIONS", "MAX_TRANSACTION_BYTES", "Transaction", "Transact
 MAX_TRANSACTIONS = 16
 # Frames kept for all open transactions of a connection; it is what one client can make the broker hold.
 MAX_TRANSACTION_BYTES = 16 * 1024 * 1024
+# What an acknowledgement takes in memory, about: its event, its id, and the texts of its headers.
+ACKNOWLEDGEMENT_BYTES = 512
 
 
 class Transaction:
@@ -29,11 +31,16 @@ class Transaction:
 
 
 class Transactions:
-    """The open transactions by name."""
+    """The open transactions by name.
+
+    Attributes:
+        held_bytes: what they keep in memory.
+    """
 
     def __init__(self) -> None:
         self._open: dict[str, Transaction] = {}
         self._bytes = 0
+        self.held_bytes = 0
 
     def begin(self, name: str) -> None:
         """Open a transaction."""
@@ -50,6 +57,7 @@ class Transactions:
             raise LimitError("what open transactions hold", self._bytes + len(frame), MAX_TRANSACTION_BYTES, "bytes")
         transaction.frames.append(frame)
         self._bytes += len(frame)
+        self.held_bytes += len(frame)
 
     def acknowledge(self, name: str, event: Ack | Nack) -> None:
         """Keep an acknowledgement."""
@@ -61,12 +69,15 @@ class Transactions:
                 MAX_TRANSACTION_ACKNOWLEDGEMENTS,
             )
         transaction.acknowledgements.append(event)
+        self.held_bytes += ACKNOWLEDGEMENT_BYTES
 
     def end(self, name: str) -> Transaction:
         """Close a transaction and hand out what it kept."""
         transaction = self._named(name)
         del self._open[name]
-        self._bytes -= sum(map(len, transaction.frames))
+        kept = sum(map(len, transaction.frames))
+        self._bytes -= kept
+        self.held_bytes -= kept + ACKNOWLEDGEMENT_BYTES * len(transaction.acknowledgements)
         return transaction
 
     def _named(self, name: str) -> Transaction:

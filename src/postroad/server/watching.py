@@ -49,8 +49,7 @@ class Watch:
             log.warning("more slow subscribers", extra={"subscriptions": len(others), "shed": shed})
         turned_away = self._service.server_statistics().connections_turned_away
         if turned_away > self._turned_away:
-            limit = self._core.limits.sessions
-            log.warning("connections turned away", extra={"count": turned_away - self._turned_away, "sessions": limit})
+            log.warning("connections turned away", extra={"count": turned_away - self._turned_away})
             self._turned_away = turned_away
         expired = self._core.statistics().shed_expired
         if expired > self._expired:

@@ -28,6 +28,10 @@ SUBPROTOCOLS = [Subprotocol("v12.stomp"), Subprotocol("v11.stomp"), Subprotocol(
 # message, some to 1 MiB by default.
 MESSAGE_BYTES = 64 * 1024
 
+# What a client may send until its CONNECT is answered: the request with a browser's cookies, and a CONNECT frame with
+# the frames around it. The library would take a request of 1 MiB, and keep what is not a whole WebSocket message yet.
+MAX_STRANGER_BYTES = 32 * 1024
+
 _DATA = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 _FRAME_END = b"\0\n"
 _PONG = b"\x8a"
@@ -66,11 +70,17 @@ class WebSocketConnection(StompConnection):
         self._binary = False
         self._heard = False
         self._refused = False
+        self._early_bytes = 0
 
     def data_received(self, data: bytes | memoryview) -> None:
         if self._shut:
             return
         self._heard = True
+        if self._is_stranger:
+            self._early_bytes += len(data)
+            if self._early_bytes > MAX_STRANGER_BYTES:
+                self.cut_off(f"more than {MAX_STRANGER_BYTES:,} bytes came before CONNECT (limit MAX_STRANGER_BYTES)")
+                return
         data = bytes(data)
         try:
             # Line by line up to the end of the request: a client may send frames right behind it, and those can only
@@ -91,6 +101,11 @@ class WebSocketConnection(StompConnection):
         if received:
             self._conversation.received(received)
 
+    @property
+    def _kept_now(self) -> int:
+        # The library keeps a WebSocket message until it is whole.
+        return super()._kept_now + len(self._protocol.reader.buffer)
+
     def eof_received(self) -> bool | None:
         if not self._shut:
             self._protocol.receive_eof()
@@ -101,7 +116,8 @@ class WebSocketConnection(StompConnection):
         pieces: list[bytes] = []
         for event in self._protocol.events_received():
             if isinstance(event, Request):
-                answer = self._refusal() if self._refused else self._protocol.accept(event)
+                full = self._refused or self._service.is_full
+                answer = self._refusal() if full else self._protocol.accept(event)
                 self._protocol.send_response(answer)
             elif isinstance(event, Frame) and event.opcode in _DATA:
                 if event.opcode is not Opcode.CONT:

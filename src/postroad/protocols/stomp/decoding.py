@@ -181,6 +181,11 @@ class StompDecoder:
         """The bytes kept of a frame that is not finished."""
         return len(self._rest)
 
+    def forget(self) -> None:
+        """Nothing more will be read: let go of an unfinished frame."""
+        self._rest = bytearray()
+        self._move(State.CLOSED)
+
     def receive(self, data: bytes | bytearray | memoryview) -> Received:
         """Take what a socket gave. The data is not kept: what is needed of it is copied."""
         if len(data) > MAX_READ_BYTES:

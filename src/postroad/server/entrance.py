@@ -1,0 +1,132 @@
+"""Who may connect: how many from one address, and how many strangers at once. No sockets here.
+
+A connection is a *stranger* until its CONNECT is answered, and again when it was refused before that. Strangers have
+places of their own, so that they never take those of clients (`limits.sessions`). When all places are taken, a newcomer
+takes the place of the stranger that has held its own longest: of its own address, if that holds more than a quarter of
+the places, else of any. So one address that opens connections and says nothing only ever cuts off itself.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from postroad.broker import Limits
+
+__all__ = ["Arrival", "Entrance", "address_of"]
+
+Key = TypeVar("Key")
+
+# Of all places for strangers, the part that one address may hold before it gives up its own instead of others'.
+FAIR_PART = 4
+# A household or a server is given this many bits of IPv6 addresses, all of which it can use.
+_IPV6_PREFIX = 64
+
+
+def address_of(peer: object) -> str:
+    """The address that limits count by: an IPv4 address, or the network of 64 bits that an IPv6 address belongs to."""
+    host = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address, _IPV6_PREFIX), strict=False))
+
+
+class Arrival(NamedTuple, Generic[Key]):
+    """What is to be done about a new connection.
+
+    Attributes:
+        refusal: why it cannot be let in; empty when it can.
+        evicted: strangers whose place it takes.
+    """
+
+    refusal: str
+    evicted: list[Key]
+
+
+class Entrance(Generic[Key]):
+    """The connections of one broker, from the moment they are accepted until they are closed."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        # Addresses by connection, oldest first.
+        self._addresses: dict[Key, str] = {}
+        self._per_address: Counter[str] = Counter()
+        self._strangers: dict[Key, None] = {}
+        self._strangers_by_address: dict[str, dict[Key, None]] = {}
+        self.refused = self.evicted = 0
+
+    def __len__(self) -> int:
+        return len(self._addresses)
+
+    @property
+    def strangers(self) -> list[Key]:
+        """Those without a session, oldest first."""
+        return list(self._strangers)
+
+    @property
+    def stranger_count(self) -> int:
+        """How many have no session."""
+        return len(self._strangers)
+
+    def arrive(self, key: Key, address: str) -> Arrival[Key]:
+        """A connection was accepted; unless it is refused, it is a stranger now."""
+        most = self._limits.connections_per_address
+        if self._per_address[address] >= most:
+            self.refused += 1
+            return Arrival(f"there are {most:,} connections from this address, the limit (connections_per_address)", [])
+        evicted = self._make_room(address)
+        self._addresses[key] = address
+        self._per_address[address] += 1
+        self._strangers[key] = None
+        self._strangers_by_address.setdefault(address, {})[key] = None
+        return Arrival("", evicted)
+
+    def _make_room(self, address: str) -> list[Key]:
+        evicted = []
+        while len(self._strangers) >= self._limits.strangers:
+            own = self._strangers_by_address.get(address, {})
+            oldest = next(iter(own if FAIR_PART * len(own) > self._limits.strangers else self._strangers))
+            self.leave(oldest)
+            self.evicted += 1
+            evicted.append(oldest)
+        return evicted
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another client."""
+        return len(self._addresses) - len(self._strangers) >= self._limits.sessions
+
+    def connect(self, key: Key) -> str:
+        """A stranger's CONNECT is to be answered; why it cannot be, or an empty text."""
+        if self.is_full:
+            self.refused += 1
+            return f"this broker has {self._limits.sessions:,} connections, its limit (sessions); try another one"
+        self._forget_stranger(key)
+        return ""
+
+    def leave(self, key: Key) -> None:
+        """A connection is gone, or is cut off; twice does no harm."""
+        self._forget_stranger(key)
+        address = self._addresses.pop(key, None)
+        if address is not None:
+            self._per_address[address] -= 1
+            if not self._per_address[address]:
+                del self._per_address[address]
+
+    def _forget_stranger(self, key: Key) -> None:
+        if key not in self._strangers:
+            return
+        del self._strangers[key]
+        address = self._addresses[key]
+        own = self._strangers_by_address[address]
+        del own[key]
+        if not own:
+            del self._strangers_by_address[address]
