@@ -34,21 +34,35 @@ class Reservation:
         self._kind = kind
         self._block = block
         self._path = directory / f"{kind}-numbers"
+        self._next = 1
         try:
             make_folders(directory)
-            self._next = int(self._path.read_text("ascii")) if self._path.exists() else 1
+        except OSError as error:
+            raise self._unreadable(error) from error
+        self._read()
+
+    def _unreadable(self, error: Exception) -> ReservationError:
+        return ReservationError(
+            f"{self._path}: cannot read the next {self._kind} number ({error}); name another data directory,"
+            " or mend the file: it holds one whole number"
+        )
+
+    def _read(self) -> None:
+        """Take note of what the file says: numbers are never handed out twice, also where it went back."""
+        try:
+            said = int(self._path.read_text("ascii")) if self._path.exists() else 1
         except (OSError, ValueError) as error:
-            raise ReservationError(
-                f"{self._path}: cannot read the next {kind} number ({error}); name another data directory,"
-                " or mend the file: it holds one whole number"
-            ) from error
+            raise self._unreadable(error) from error
+        self._next = max(self._next, said)
 
     def reserve(self) -> int:
         """Reserve a block; answers its first number.
 
         Raises:
-            ReservationError: it cannot be written.
+            ReservationError: it cannot be read or written.
         """
+        # Who had the directory before this process locked it may have gone on.
+        self._read()
         first = self._next
         following = first + self._block
         scratch = self._path.with_suffix(".new")

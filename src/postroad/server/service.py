@@ -23,9 +23,10 @@ from postroad.server.extras import check_extras
 from postroad.server.holdings import Holding, Holdings, who_goes
 from postroad.server.inquiry import Inquiry
 from postroad.server.links import Links
+from postroad.server.lock import DirectoryLock, LockedError
 from postroad.server.network import check_network
 from postroad.server.peering import LinkConnection
-from postroad.server.reservation import Reservation
+from postroad.server.reservation import Reservation, ReservationError
 from postroad.server.sampling import Sampler
 from postroad.server.station import Station, steady_clock, wall_clock
 from postroad.server.status import status
@@ -54,6 +55,10 @@ log = logging.getLogger("postroad.server")
 
 # Connections that the kernel may hold until they are accepted; a burst of reconnecting clients fits.
 BACKLOG = 1024
+_DATA_HELD = (
+    "is in use by another broker ({owner}): both would hand out the same numbers. Stop that one, "
+    "or give this one a data directory of its own (--data DIR)"
+)
 
 STOPPING = "this broker is stopping; connect to another one, or again later"
 
@@ -88,6 +93,7 @@ class Service:
         )
         claim_directories(config)
         self._tracking = make_tracking(config, wall_clock)
+        self._lock = DirectoryLock(Path(config.data) / "lock", config.number, f"{config.data} {_DATA_HELD}")
         publishers = Reservation(Path(config.data), "publisher", BLOCK)
         subscriptions = Reservation(Path(config.data), "subscription", SUBSCRIPTION_BLOCK)
         core = Broker(
@@ -241,11 +247,21 @@ class Service:
         """Listen.
 
         Raises:
+            LockedError: another broker uses the data directory, or writes to the trail under the same number.
             ListenError: a port cannot be opened; none is open then.
         """
         config = self.config
-        if self._tracking is not None:
-            await self._tracking.start()
+        try:
+            await asyncio.to_thread(self._lock.claim)
+        except OSError as error:
+            reason = f"{self._lock.path}: cannot be locked ({error.strerror or error})"
+            raise ReservationError(f"{reason}; make the data directory writable, or name another") from error
+        try:
+            if self._tracking is not None:
+                await self._tracking.start()
+        except LockedError:
+            self._lock.release()
+            raise
         try:
             # The admin endpoint first: it says "not ready" while the others come up.
             if config.admin_port is not None:
@@ -310,6 +326,7 @@ class Service:
             await self._inquiry.stop()
         if self._tracking is not None:
             await self._tracking.stop()
+        self._lock.release()
         if "admin" in self._servers:
             self._servers["admin"].close()
         log.info("stopped", extra={"connections_cut": cut})
@@ -331,6 +348,7 @@ class Service:
             server.close()
         for connection in list(self._connections.values()):
             connection.abort()
+        self._lock.release()
         # The loop reports their loss in its next turn.
         await asyncio.sleep(0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +13,7 @@ from postroad.server.config import ConfigError
 from postroad.server.disk import DiskThread, hanging, is_done
 from postroad.server.journaling import JournalKeeper
 from postroad.server.keeping import Keeper
+from postroad.server.lock import DirectoryLock, LockedError
 from postroad.server.recovering import recover
 from postroad.server.written import trail_root
 from postroad.tracking import (
@@ -69,6 +71,10 @@ EXPIRE_SECONDS = 300.0
 READ_SECONDS = 20.0
 
 Read = TypeVar("Read")
+_TRAIL_HELD = (
+    "is written to by another broker of the same number ({owner}): both would claim the same part of the record. Stop "
+    "that one, or give this one a number of its own (--number) or another trail (tracking.trail)"
+)
 
 
 class Tracking:
@@ -100,7 +106,8 @@ class Tracking:
         self._root = root
         self._broker = broker
         self._clock = clock
-        self._backlog = Backlog(lambda now: TrailWriter(root, broker, now), backlog_bytes)
+        self._lock = DirectoryLock(root / "locks" / f"broker={broker}.lock", broker, f"{root} {_TRAIL_HELD}")
+        self._backlog = Backlog(lambda now: TrailWriter(root, broker, now), backlog_bytes, self._claim)
         self._journal = keeper = None if journal is None else JournalKeeper(journal)
         self._keeper = Keeper(
             recorder,
@@ -129,7 +136,14 @@ class Tracking:
         self._journal.when_safe(action)
 
     async def start(self) -> None:
-        """Add what a crash left in the journal to the trail, and begin to write."""
+        """Add what a crash left in the journal to the trail, and begin to write.
+
+        Raises:
+            LockedError: another broker writes to this trail under the same number.
+        """
+        # A disk that takes nothing does not keep the broker from starting: the lock is tried again with each commit.
+        with contextlib.suppress(OSError):
+            await self._keeper.in_thread(self._lock.claim)
         recovered = self._recover is not None and await self._keeper.in_thread(self._recovered)
         await self._keeper.start()
         if self._journal is not None:
@@ -138,6 +152,13 @@ class Tracking:
             self._journal.start()
         self._upkeep = asyncio.create_task(self._keep_up())
         self._searching.do(self._sweep_leftovers)
+
+    def _claim(self) -> None:
+        """Make sure that nobody else writes under this number, also where the trail was moved and is another now."""
+        try:
+            self._lock.claim()
+        except LockedError as error:
+            raise TrailError(str(error)) from error
 
     def _sweep_leftovers(self) -> None:
         """Delete the files that a crash left half done; on a thread where nothing waits for it."""
@@ -168,6 +189,7 @@ class Tracking:
         await self._keeper.stop()
         if self._journal is not None:
             await self._journal.stop()
+        self._lock.release()
         self._searching.end()
 
     @property

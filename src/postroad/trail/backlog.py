@@ -65,13 +65,21 @@ class Backlog:
     Args:
         open_writer: begins a run of the trail at the given time.
         budget_bytes: rows that may wait for the disk.
+        claim: makes sure, before each commit, that nobody else writes there under this number; raises a TrailError or
+            an OSError where somebody does, or it cannot be told.
 
     Attributes:
         trouble: what is wrong with the disk; empty while all is well.
     """
 
-    def __init__(self, open_writer: Callable[[int], TrailWriter], budget_bytes: int) -> None:
+    def __init__(
+        self,
+        open_writer: Callable[[int], TrailWriter],
+        budget_bytes: int,
+        claim: Callable[[], None] = lambda: None,
+    ) -> None:
         self._open_writer = open_writer
+        self._claim = claim
         self._budget_bytes = budget_bytes
         self._writer: TrailWriter | None = None
         self._waiting: deque[_Waiting] = deque()
@@ -90,6 +98,7 @@ class Backlog:
     def open(self, now: int) -> None:
         """Begin a run, or try again to."""
         try:
+            self._claim()
             self._writer = self._open_writer(now)
         except (TrailError, OSError) as error:
             self._failed(str(error), now)
@@ -194,6 +203,7 @@ class Backlog:
 
     def _commit(self, writer: TrailWriter, prepared: Prepared, now: int) -> bool:
         try:
+            self._claim()
             files = writer.commit(prepared)
         except (TrailError, OSError) as error:
             self._failed(str(error), now)
@@ -214,6 +224,7 @@ class Backlog:
         if self._writer is None or self._pauses(now):
             return
         try:
+            self._claim()
             self._writer.check()
         except (TrailError, OSError) as error:
             self._failed(str(error), now)
