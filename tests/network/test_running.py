@@ -102,7 +102,7 @@ def test_a_network_is_used_loses_a_broker_is_looked_at_and_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = plan_of_a_line(tmp_path, 2)
-    with up(plan) as process:
+    with up(plan, "--no-restart") as process:
         told = event(process)
         assert (told["event"], told["network"], len(told["brokers"])) == ("up", "small", 2)
         died = asyncio.run(asyncio.wait_for(use(told["directory"], plan, process), SECONDS))

@@ -63,6 +63,9 @@ def up(
     group: Annotated[
         str | None, typer.Option(help="The group of the system that may read data, logs and trail; by default none.")
     ] = None,
+    restart: Annotated[
+        bool, typer.Option("--restart/--no-restart", help="Start brokers that die again, after a pause that grows.")
+    ] = True,
     as_json: AsJson = False,
 ) -> None:
     """Start every broker of a plan as a process, wait until they are linked, and watch them until Ctrl-C."""
@@ -84,12 +87,13 @@ def up(
         }
         arguments = [str(plan), "--json", *(str(part) for pair in given.items() for part in pair)]
         arguments += ["--journal"] if journal else []
+        arguments += [] if restart else ["--no-restart"]
         arguments += ["--alias", alias] if alias is not None else []
         arguments += ["--group", group] if group is not None else []
         _start_in_background(arguments, place.root, secret, as_json, group)
         return
     tracking = _tracking(recorder, persist, journal, alias)
-    options_given = RunOptions(secret, log_level.value, directory_host, directory_port, wait, tracking, group)
+    options_given = RunOptions(secret, log_level.value, directory_host, directory_port, wait, tracking, group, restart)
     asyncio.run(_until_stopped(NetworkRun(read, plan, place, _listener(as_json), options_given)))
 
 
@@ -153,7 +157,7 @@ def _start_in_background(
 
 
 def status(where: Where, data: Data = None, as_json: AsJson = False) -> None:
-    """Show the brokers of a running network. The exit code is 1 when one is dead, silent, or has links down."""
+    """Show the brokers of a running network. The exit code is 1 when one is dead, silent, or not as planned."""
     from rich.console import Console
 
     from postroad.cli.watching import as_table, up_fields, view_fields

@@ -69,13 +69,15 @@ def as_table(state: NetworkState, views: Sequence[BrokerView]) -> Table:
     table = Table(title=title, title_justify="left")
     table.add_column("broker", justify="right")
     table.add_column("clients at", no_wrap=True)
-    for heading in ("links", "sessions", "subs", "in/s", "out/s"):
-        table.add_column(heading, justify="right")
+    has_parents = any(view.planned_parent is not None for view in views)
+    for heading in ("links", *(("parent",) if has_parents else ()), "sessions", "subs", "in/s", "out/s"):
+        table.add_column(heading, justify="right", no_wrap=heading == "parent")
     table.add_column("state", no_wrap=True)
     for view in sorted(views, key=lambda view: (_ORDER.index(view.condition), view.broker)):
         answers = view.condition not in (Condition.DEAD, Condition.SILENT)
         counts = [
             f"{view.links_up}/{view.links_planned}",
+            *((_parent(view),) if has_parents else ()),
             f"{view.sessions:,}",
             f"{view.subscriptions:,}",
             f"{view.in_per_second:,.0f}",
@@ -83,13 +85,31 @@ def as_table(state: NetworkState, views: Sequence[BrokerView]) -> Table:
         ]
         shown = counts if answers else ["-"] * len(counts)
         where, colour = view.address.partition("//")[2], _COLOURS[view.condition]
-        table.add_row(str(view.broker), where, *shown, f"[{colour}]{view.condition}[/{colour}]")
+        table.add_row(str(view.broker), where, *shown, f"[{colour}]{view.condition}{_history(view)}[/{colour}]")
     return table
+
+
+def _history(view: BrokerView) -> str:
+    if view.given_up and view.condition is Condition.DEAD:
+        return ", given up"
+    return f", restarts: {view.restarts}" if view.restarts else ""
+
+
+def _parent(view: BrokerView) -> str:
+    actual, planned = (str(one) if one else "-" for one in (view.parent, view.planned_parent))
+    return actual if actual == planned else f"{actual} (planned {planned})"
 
 
 def _death(broker: int, how: str, tail: str, command: str) -> str:
     log = "\n".join(f"  {printable(line)}" for line in tail.splitlines()) or "  (nothing)"
     return f"broker {broker} died: {how}. The end of its log:\n{log}\nto start it again: {command}"
+
+
+def _given_up(broker: int, restarts: int, seconds: float) -> str:
+    return (
+        f"broker {broker} was started again {restarts} time{'' if restarts == 1 else 's'} and died again within "
+        f"{seconds:g} s: it stays dead until somebody starts it"
+    )
 
 
 def _stopped(brokers: int, killed: int) -> str:
@@ -118,6 +138,18 @@ class LiveTable:
         """Say so, above the table."""
         self._console.print(_death(broker, how, tail, command), highlight=False, markup=False, style="red")
 
+    def restarts(self, broker: int, seconds: float) -> None:
+        """Say so, above the table."""
+        self._console.print(f"broker {broker} will be started again in {seconds:g} s", highlight=False)
+
+    def restarted(self, broker: int, pid: int) -> None:
+        """Say so, above the table."""
+        self._console.print(f"broker {broker} was started again, as process {pid}", highlight=False)
+
+    def gave_up(self, broker: int, restarts: int, seconds: float) -> None:
+        """Say so, above the table."""
+        self._console.print(_given_up(broker, restarts, seconds), highlight=False, style="red")
+
     def stopping(self) -> None:
         """The table stays as it was last."""
         self._live.stop()
@@ -142,6 +174,18 @@ class PlainLines:
         """Say so."""
         typer.echo(_death(broker, how, tail, command), err=True)
 
+    def restarts(self, broker: int, seconds: float) -> None:
+        """Say so."""
+        typer.echo(f"broker {broker} will be started again in {seconds:g} s", err=True)
+
+    def restarted(self, broker: int, pid: int) -> None:
+        """Say so."""
+        typer.echo(f"broker {broker} was started again, as process {pid}", err=True)
+
+    def gave_up(self, broker: int, restarts: int, seconds: float) -> None:
+        """Say so."""
+        typer.echo(_given_up(broker, restarts, seconds), err=True)
+
     def stopping(self) -> None:
         """Soon there is more to say."""
 
@@ -163,6 +207,18 @@ class JsonLines:
     def died(self, broker: int, how: str, tail: str, command: str) -> None:
         """Say so."""
         echo_json({"event": "died", "broker": broker, "how": how, "log": tail, "restart": command})
+
+    def restarts(self, broker: int, seconds: float) -> None:
+        """Say so."""
+        echo_json({"event": "restarts", "broker": broker, "seconds": seconds})
+
+    def restarted(self, broker: int, pid: int) -> None:
+        """Say so."""
+        echo_json({"event": "restarted", "broker": broker, "pid": pid})
+
+    def gave_up(self, broker: int, restarts: int, seconds: float) -> None:
+        """Say so."""
+        echo_json({"event": "gave up", "broker": broker, "restarts": restarts, "seconds": seconds})
 
     def stopping(self) -> None:
         """Say so."""

@@ -42,8 +42,14 @@ class BrokerReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def links_up(self) -> int:
-        """Its links that work."""
-        return 0 if self.network is None else int(self.network.links.get("links_up", 0))
+        """Its links that the plan has and that work; those that only failures call for do not count."""
+        return 0 if self.network is None else int(self.network.links.get("planned_links_up", 0))
+
+    @property
+    def parents(self) -> tuple[int, int] | None:
+        """Its parent now and the planned one, 0 for none; None where its strategy knows no parents."""
+        routing = {} if self.network is None else self.network.routing
+        return (int(routing["parent"]), int(routing["planned_parent"])) if "planned_parent" in routing else None
 
     @property
     def reached(self) -> int | None:

@@ -1,6 +1,6 @@
-"""A whole network from the start to the end: start every broker, watch them, tell who died, stop them all.
+"""A whole network from the start to the end: start every broker, watch them, restart those that die, stop them all.
 
-Nothing is started again by itself: a broker that died is news, and somebody should read its log first.
+A broker that dies is started again after a pause that grows, and not for ever: see `Restarts`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from postroad.network.asking import ask
 from postroad.network.directory import Directory
 from postroad.network.errors import NetworkError
 from postroad.network.launching import STOP_SECONDS, end, how_it_ended, launch, log_tail, prepare, restart_command
 from postroad.network.ports import check_ports
 from postroad.network.processes import is_alive, mark_of
+from postroad.network.restarts import WITHIN_SECONDS, Restarts
 from postroad.network.state import NetworkState
 from postroad.network.watching import Condition, Watch, missing
 from postroad.server import TrackingConfig
@@ -50,6 +52,7 @@ class RunOptions(NamedTuple):
         wait_seconds: how long the network may take to come up.
         tracking: what the brokers keep of messages; their trails go into one directory.
         group: the group of the system that may read data, logs and trail; none without.
+        restart: brokers that die are started again.
     """
 
     secret: str | None = None
@@ -59,6 +62,7 @@ class RunOptions(NamedTuple):
     wait_seconds: float = 300.0
     tracking: TrackingConfig = TrackingConfig()
     group: str | None = None
+    restart: bool = True
 
 
 class Listener(Protocol):
@@ -68,10 +72,19 @@ class Listener(Protocol):
         """The brokers were asked how they are."""
 
     def came_up(self, state: NetworkState, views: Sequence[BrokerView]) -> None:
-        """Every broker is ready, has its links, and knows the others."""
+        """Every broker is ready, has the links and the parent of the plan, and knows the others."""
 
     def died(self, broker: int, how: str, tail: str, command: str) -> None:
         """A broker ended by itself: how, the end of its log, and how to start it again."""
+
+    def restarts(self, broker: int, seconds: float) -> None:
+        """A broker that died will be started again after so long."""
+
+    def restarted(self, broker: int, pid: int) -> None:
+        """A broker that died was started again, as this process."""
+
+    def gave_up(self, broker: int, restarts: int, seconds: float) -> None:
+        """A broker was started so many times within so long, and has died again: nobody starts it any more."""
 
     def stopping(self) -> None:
         """All brokers were told to stop."""
@@ -104,6 +117,8 @@ class NetworkRun:
         self._watch = Watch(time.monotonic)
         self._exits: dict[int, asyncio.Task[None]] = {}
         self._exited: dict[int, int] = {}
+        self._restarts = Restarts()
+        self._restarting: dict[int, asyncio.Task[None]] = {}
         self._told_to_stop = asyncio.Event()
         self._impatient = asyncio.Event()
         self._up = False
@@ -220,6 +235,39 @@ class NetworkRun:
         if self._up and not self._told_to_stop.is_set():
             tail = log_tail(self._place.log_file(number))
             self._listener.died(number, how_it_ended(code), tail, restart_command(self._place, number))
+            if self._options.restart:
+                self._plan_restart(number)
+
+    def _plan_restart(self, number: int) -> None:
+        seconds, entry = self._restarts.died(number, time.monotonic()), self._entries[number]
+        if seconds is None:
+            self._entries[number] = msgspec.structs.replace(entry, given_up=True)
+            self._place.write(self._state())
+            self._listener.gave_up(number, entry.restarts, WITHIN_SECONDS)
+            return
+        self._listener.restarts(number, seconds)
+        self._restarting[number] = asyncio.create_task(self._restart(number, seconds))
+
+    async def _restart(self, number: int, seconds: float) -> None:
+        if await _set_within(self._told_to_stop, seconds):
+            return
+        entry = self._entries[number]
+        report = await ask(entry.admin_port)
+        if report is not None and report.broker == number:
+            # Somebody else was quicker, with the command that `died` named.
+            return
+        del self._exited[number]
+        self._entries[number] = msgspec.structs.replace(entry, restarts=entry.restarts + 1)
+        try:
+            await self._launch(number)
+        except OSError as error:
+            # No process can be made, or its log cannot be written: as if it had died at once.
+            self._exited[number] = 1
+            self._listener.died(number, str(error), "", restart_command(self._place, number))
+            self._plan_restart(number)
+            return
+        process = self._entries[number].process
+        self._listener.restarted(number, 0 if process is None else process.pid)
 
     async def _look(self) -> None:
         started = [entry for entry in self._entries.values() if entry.process is not None]
@@ -232,6 +280,8 @@ class NetworkRun:
 
     async def _stop(self) -> None:
         self._told_to_stop.set()
+        # One that is about to be started is started first, and stopped with the others.
+        await asyncio.gather(*list(self._restarting.values()))
         started = [entry.process for entry in self._entries.values() if entry.process is not None]
         marks = [mark for mark in started if is_alive(mark)]
         if started:

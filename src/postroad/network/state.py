@@ -34,7 +34,18 @@ STATE_VERSION = 1
 
 
 class BrokerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One broker of a running network."""
+    """One broker of a running network.
+
+    Attributes:
+        number: its number.
+        address: where clients connect.
+        link_port: where other brokers connect.
+        admin_port: where it is asked.
+        links: how many the plan gives it.
+        process: its process; None before it is started.
+        restarts: how often the watcher started it again.
+        given_up: it died too often, and the watcher starts it no more.
+    """
 
     number: int
     address: str
@@ -42,6 +53,8 @@ class BrokerEntry(msgspec.Struct, frozen=True, kw_only=True):
     admin_port: int
     links: int
     process: ProcessMark | None = None
+    restarts: int = 0
+    given_up: bool = False
 
 
 class NetworkState(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,10 +41,13 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
         address: where clients connect.
         admin: where it is asked.
         pid: its process; None before it is started.
-        condition: `degraded` means that clients can connect and some links are down.
-        links_up: links that work.
+        condition: `degraded` means that clients can connect, and some links are down or the parent is not the planned
+            one.
+        links_up: links that the plan has and that work.
         links_planned: links that the plan has.
         reached: the other brokers within reach; None where the strategy does not know, or the broker says nothing.
+        parent: whom it is attached to, 0 for nobody; None where the strategy knows no parents.
+        planned_parent: whom the plan attaches it to, in the same way.
         sessions: clients.
         subscriptions: theirs.
         accepted: messages from clients since the start.
@@ -52,6 +55,8 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
         handed_on: messages to other brokers.
         in_per_second: accepted, of late.
         out_per_second: delivered and handed on, of late.
+        restarts: how often it died and was started again.
+        given_up: it died too often, and is started no more.
     """
 
     broker: int
@@ -62,6 +67,8 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
     links_up: int = 0
     links_planned: int = 0
     reached: int | None = None
+    parent: int | None = None
+    planned_parent: int | None = None
     sessions: int = 0
     subscriptions: int = 0
     accepted: int = 0
@@ -69,6 +76,8 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
     handed_on: int = 0
     in_per_second: float = 0.0
     out_per_second: float = 0.0
+    restarts: int = 0
+    given_up: bool = False
 
 
 class Watch:
@@ -101,12 +110,15 @@ class Watch:
             "admin": f"http://127.0.0.1:{entry.admin_port}",
             "pid": None if entry.process is None else entry.process.pid,
             "links_planned": entry.links,
+            "restarts": entry.restarts,
+            "given_up": entry.given_up,
         }
         if report is None:
             return BrokerView(condition=self._silence(entry), **told)
         self._seen.add(entry.number)
         condition = Condition.STARTING if not report.ready else Condition.READY
-        if report.ready and report.links_up < entry.links:
+        parent, planned_parent = report.parents or (None, None)
+        if report.ready and (report.links_up < entry.links or parent != planned_parent):
             condition = Condition.DEGRADED
         counts = report.statistics
         incoming, outgoing = counts.accepted, counts.delivered + report.handed_on
@@ -115,6 +127,8 @@ class Watch:
             condition=condition,
             links_up=report.links_up,
             reached=report.reached,
+            parent=parent,
+            planned_parent=planned_parent,
             sessions=counts.sessions_now,
             subscriptions=counts.subscriptions_now,
             accepted=counts.accepted,
@@ -141,12 +155,23 @@ class Watch:
 
 
 def missing(views: Sequence[BrokerView]) -> list[str]:
-    """What keeps a network from being up: every broker is ready, has its links, and knows every other broker."""
+    """What keeps a network from being up: every broker is ready, as the plan has it, and knows every other broker."""
     found = []
     for view in views:
-        if view.condition is not Condition.READY:
-            links = f" ({view.links_up} of {view.links_planned})" if view.condition is Condition.DEGRADED else ""
-            found.append(f"broker {view.broker}: {view.condition}{links}")
+        if view.condition is Condition.DEGRADED:
+            found.append(f"broker {view.broker}: degraded ({'; '.join(_deviations(view))})")
+        elif view.condition is not Condition.READY:
+            found.append(f"broker {view.broker}: {view.condition}")
         elif view.reached is not None and view.reached < len(views) - 1:
             found.append(f"broker {view.broker}: knows {view.reached} of {len(views) - 1} others")
+    return found
+
+
+def _deviations(view: BrokerView) -> list[str]:
+    """In what a broker is not as the plan has it."""
+    found = []
+    if view.links_up < view.links_planned:
+        found.append(f"{view.links_up} of {view.links_planned} links")
+    if view.parent != view.planned_parent:
+        found.append(f"its parent is {view.parent or 'nobody'}, planned is {view.planned_parent or 'nobody'}")
     return found

@@ -46,10 +46,10 @@ class Cluster(Hierarchical):
         """A link works: attach to a parent, or present oneself to a peer."""
         if self._place is None:
             return super().link_up(link, cost, now)
-        self._up.add(link)
+        reaction = self._raise(link)
         if link in self._station.peers or link == self._station.deputises_for or link in self._holders:
-            return self._present(link)
-        return NOTHING
+            reaction += self._present(link)
+        return reaction
 
     def tick(self, now: int) -> Reaction:
         """As any broker's; and a deputy whose controller never came takes its place."""
@@ -86,6 +86,13 @@ class Cluster(Hierarchical):
         return found
 
     # Places at the top.
+
+    def _is_top(self) -> bool:
+        return self._place is not None
+
+    def _knows_above(self) -> bool:
+        """All messages go up."""
+        return True
 
     def _may_lead(self) -> bool:
         return self._station.deputises_for is not None or not self._station.parents

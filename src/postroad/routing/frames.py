@@ -133,12 +133,17 @@ class Attach(msgspec.Struct, frozen=True, array_like=True, tag=4):
 class Topics(msgspec.Struct, frozen=True, array_like=True, tag=5):
     """Tree and cluster: topics that are wanted on the sender's side from now on, and topics no longer wanted there.
 
-    `whole`: those added are all there are, in place of what was said before.
+    Attributes:
+        added: wanted from now on.
+        removed: wanted no more.
+        whole: those added are all there are, in place of what was said before.
+        rooted: whether the sender has a way to the top of the plan; None when this frame does not say.
     """
 
     added: Patterns = ()
     removed: Patterns = ()
     whole: bool = False
+    rooted: bool | None = None
 
 
 class Detach(msgspec.Struct, frozen=True, array_like=True, tag=6):

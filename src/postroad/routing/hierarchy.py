@@ -3,13 +3,17 @@
 Theory of operation:
 
 1. A broker has one parent at a time: of those its station names, the first that it can reach when it needs one. It
-   keeps that parent as long as the link lives. Parents come before children in one order, so there is never a ring.
+   keeps that parent as long as the link lives, or until its planned parent, the first of them, has a way to the top
+   again. Parents come before children in one order, so there is never a ring.
 2. A child attaches with all that is wanted on its side; after that, only changes are sent. Whether a pattern goes over
    a link depends on what has been *sent* on that link, never on what has been received: the second subscriber to a
    topic may be behind another link than the first.
 3. A link that is lost keeps its interest for a while (`grace`). Messages for it are held meanwhile, and go again when
    somebody has attached: its orphans are among those.
-4. A message that goes again is marked. Marked messages travel everywhere they are wanted, past brokers that have seen
+4. A broker that moves to its planned parent stays a child of the one before for the time of `grace`: until then both
+   send it what it wants, the second copy ends at the window of ids, and the news of its interest has gone round the
+   other way. What the parent before still sends goes down only, never up, so the two ways make no ring.
+5. A message that goes again is marked. Marked messages travel everywhere they are wanted, past brokers that have seen
    them: one behind may not have. Only their delivery is subject to the window of ids. There is no ring, so that ends.
 """
 
@@ -75,6 +79,10 @@ class Hierarchical:
         self._sent: dict[int, set[str]] = {}
         self._up: set[int] = set()
         self._absent: dict[int, int] = {}  # lost link -> until when its interest is kept
+        self._left: dict[int, int] = {}  # the parent before the planned one -> until when it still counts this child
+        self._offers: set[int] = set()  # links to brokers that said they have a way to the top
+        self._told_by_parent = False  # what is wanted on its side
+        self._said_rooted = False
         self._orphan_since: int | None = now if self._parents else None
         self._holding = self._orphan_since is not None  # messages for a parent, until there is one or time is up
         self._attempt = 0
@@ -113,24 +121,29 @@ class Hierarchical:
         """Messages arrived over a link."""
         batch = arrived(batch)
         rows = np.arange(len(batch), dtype=np.int64)
-        if link not in self._links():
+        left = link in self._left
+        if not left and link not in self._links():
             # From a link given up here, and not yet there: what it brings comes again by another.
             return Routed(batch, [], rows[:0], duplicates=len(rows))
         fresh, doubtful = self._seen.admit(batch.ids, rows, now)
-        routed = self._send(batch, rows[fresh], link, duplicates=int(np.count_nonzero(~fresh)))
+        routed = self._send(batch, rows[fresh], link, duplicates=int(np.count_nonzero(~fresh)), downwards=left)
         return routed if doubtful is None else routed._replace(doubtful=rows[doubtful])
 
     def reroute(self, batch: Batch, destinations: Destinations, now: int, *, returned: bool) -> Routed:
         """Messages that were held or given back go again, marked, wherever they are wanted."""
         return self._send(returned_rows(batch), np.empty(0, np.int64), 0)
 
-    def _send(self, batch: Batch, local: Integers, arrival: int, duplicates: int = 0) -> Routed:
+    def _send(
+        self, batch: Batch, local: Integers, arrival: int, duplicates: int = 0, *, downwards: bool = False
+    ) -> Routed:
         able: Flags = may_go_on(batch)
         there = self._links()
         parcels: list[Parcel] = []
         waiting: list[Integers] = []
         stuck: list[Integers] = []
         for link, rows in sorted(self._rows_for(batch, arrival).items()):
+            if downwards and (link == 0 or link in self.peers or self._is_above(link)):
+                continue
             going = rows[able[rows]]
             if len(going) < len(rows):
                 stuck.append(rows[~able[rows]])
@@ -146,24 +159,36 @@ class Hierarchical:
 
     def link_up(self, link: int, cost: int, now: int) -> Reaction:
         """A link works: attach over it if it leads to a parent that is needed."""
-        self._up.add(link)
+        reaction = self._raise(link)
         if self.parent is None and link in self._parents:
-            return self._attach(link, now)
-        return NOTHING
+            reaction += self._attach(link, now)
+        return reaction + self._say_rooted()
+
+    def _raise(self, link: int) -> Reaction:
+        reaction = self._say_rooted()
+        self._up.add(link)
+        rooted = self._said_rooted and not self._is_above(link)
+        return reaction + Reaction([(link, Topics(rooted=True))]) if rooted else reaction
 
     def link_down(self, link: int, now: int) -> Reaction:
         """A link is gone: keep its interest for a while, and look for another parent if it was that."""
         self._up.discard(link)
-        return self._lose(link, now, self._grace)
+        self._offers.discard(link)
+        self._left.pop(link, None)
+        return self._lose(link, now, self._grace) + self._say_rooted()
 
     def control(self, frame: Frame, link: int, now: int) -> Reaction:
         """A neighbour attaches, wants something else, or goes."""
         if link not in self._up:
             return NOTHING
+        return self._take(frame, link, now) + self._say_rooted()
+
+    def _take(self, frame: Frame, link: int, now: int) -> Reaction:
         if isinstance(frame, Attach):
             return self._takes_peer(frame, link, now) if frame.as_peer else self._take_child(frame, link, now)
         if isinstance(frame, Topics):
-            return self._take_topics(frame, link)
+            reaction = self._take_topics(frame, link)
+            return reaction if frame.rooted is None else reaction + self._take_offer(link, frame.rooted, now)
         if isinstance(frame, Detach):
             return self._part(frame, link, now)
         if isinstance(frame, StepDown):
@@ -201,7 +226,11 @@ class Hierarchical:
                 # This broker is the top of what is left, until somebody above answers.
                 self._holding = False
                 over.append(0)
-        return reaction + Reaction(retry=bool(over))
+        for link in [link for link, until in self._left.items() if now >= until]:
+            del self._left[link]
+            # Only a link that failures called for is closed.
+            reaction += Reaction([(link, Detach())], disconnect=(link,))
+        return reaction + Reaction(retry=bool(over)) + self._say_rooted()
 
     def leave(self, now: int) -> Reaction:
         """Tell the neighbours not to wait."""
@@ -216,6 +245,7 @@ class Hierarchical:
         """Neighbours by role, patterns, and the window of ids."""
         sizes = {
             "parent": self.parent or 0,
+            "planned_parent": self._planned or 0,
             "children": len(self.children),
             "peers": len(self.peers),
             "absent": len(self._absent),
@@ -230,9 +260,54 @@ class Hierarchical:
         above = set() if self.parent is None else {self.parent}
         return self.children | self.peers | above
 
+    @property
+    def _planned(self) -> int | None:
+        """The parent that the plan gives this broker; None at the top."""
+        return self._station.parents[0] if self._station.parents else None
+
+    def _is_top(self) -> bool:
+        return not self._parents
+
+    def _knows_above(self) -> bool:
+        """Whether this broker knows which messages to send up: before that, children would lose theirs here."""
+        return self._told_by_parent
+
+    def _say_rooted(self) -> Reaction:
+        """Tell those who may come to be below whether this broker has a way to the top, if that changed."""
+        rooted = self._is_top() or (self.parent in self._offers and self._knows_above())
+        if rooted == self._said_rooted:
+            return NOTHING
+        self._said_rooted = rooted
+        below = [link for link in sorted(self._up) if link not in self.peers and not self._is_above(link)]
+        return Reaction([(link, Topics(rooted=rooted)) for link in below])
+
+    def _take_offer(self, link: int, rooted: bool, now: int) -> Reaction:
+        """A broker above has a way to the top, or has lost it: return to it if it is the planned parent."""
+        if not self._is_above(link):
+            return NOTHING
+        if not rooted:
+            self._offers.discard(link)
+            return NOTHING
+        self._offers.add(link)
+        if self.parent in (None, link) or link != self._planned:
+            return NOTHING
+        return self._move(link, now)
+
+    def _move(self, planned: int, now: int) -> Reaction:
+        """Leave a parent for the planned one: at once with what goes up, after `grace` with what comes down."""
+        before = self.parent
+        assert before is not None
+        self._absent[before] = now
+        self._sent.pop(before, None)
+        reaction = self._attach(planned, now)
+        self._left[before] = now + self._grace
+        return reaction
+
     def _attach(self, parent: int, now: int) -> Reaction:
         """Take a parent. Until it says what is wanted on its side, that is what was wanted beyond the one before."""
         self.parent = parent
+        self._told_by_parent = False
+        self._left.pop(parent, None)
         self.children.discard(parent)
         self.peers.discard(parent)
         self._sent.pop(parent, None)
@@ -314,6 +389,7 @@ class Hierarchical:
         if link not in self._links():
             return NOTHING
         if frame.whole:
+            self._told_by_parent |= link == self.parent
             changed = self._table.replace(link, set(frame.added))
         else:
             changed = self._table.remove(link, frame.removed) | self._table.add(link, frame.added)

@@ -426,6 +426,7 @@ class Links:
         """Counts for people and for metrics."""
         return {
             "links_up": len(self._up),
+            "planned_links_up": sum(number in self._up for number, known in self._known.items() if not known.standby),
             "links_known": len(self._known),
             "links_crowded": len(self._crowded),
             "connections_turned_away": self._turned_away,
