@@ -41,7 +41,7 @@ def test_chapter_hands_over_every_table_it_was_told_of() -> None:
     chronicle.unsubscribed(1, NOW + 5)
     chronicle.linked(9, 2, NOW)
     chronicle.aliased("uuid", int(batch.ids[1, 0]), int(batch.ids[1, 1]), NOW)
-    chronicle.timed(BatchCost(10, 20, 30, 4_000, 400), NOW)
+    chronicle.timed(BatchCost(10, 20, 30, 4, 4_000, 400), NOW)
     chronicle.shed(batch, np.array([0, 2]), 1, "queue full", NOW + 1)
     chronicle.dropped(batch, np.array([1]), 9, "hop limit", NOW + 2)
     chronicle.delayed(batch, np.array([0, 1, 2]), NOW + 100)

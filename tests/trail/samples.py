@@ -93,6 +93,6 @@ def everything() -> list[Any]:
         LinkChanges(wide([2]), wide([NOON - 3]), short([1]), short([10])),
         Names(["publisher"], wide([7]), wide([NOON - 4]), ["bob"]),
         Aliases(["ID:abc"], wide([1]), wide([NOON]), wide([7]), short([0])),
-        Timings(wide([NOON]), short([10]), short([3]), short([20]), wide([1_000]), wide([12_345])),
+        Timings(wide([NOON]), short([10]), short([3]), short([20]), short([4]), wide([1_000]), wide([12_345])),
         Latencies(wide([NOON]), wide([NOON + HOUR]), short([4]), wide([99])),
     ]

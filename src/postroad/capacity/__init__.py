@@ -17,6 +17,7 @@ from postroad.capacity.grid import (
     subscriber_side,
 )
 from postroad.capacity.moments import Moments
+from postroad.capacity.plan import Demand, Option, Placement, Storage, options, recommend
 from postroad.capacity.quantiles import Quantile, sketch_quantile
 from postroad.capacity.regression import (
     GROUPS,
@@ -36,9 +37,11 @@ from postroad.capacity.replication import (
     ScaledBernoulli,
     binomial_third_moment,
 )
+from postroad.capacity.report import fit_report, plan_report
 from postroad.capacity.servers import SeveralServers, erlang_c
 from postroad.capacity.service_time import ServiceTime
 from postroad.capacity.tails import waiting_quantile, waiting_tail
+from postroad.capacity.traffic import Traffic, observed_traffic
 from postroad.capacity.waiting import GammaWait, SingleServer
 
 __all__ = [
@@ -54,29 +57,39 @@ __all__ = [
     "Constant",
     "CostFit",
     "CostForm",
+    "Demand",
     "GammaWait",
     "Grade",
     "Measured",
     "Moments",
     "NormalEquations",
+    "Option",
+    "Placement",
     "Quantile",
     "ScaledBernoulli",
     "ServerGrid",
     "ServiceTime",
     "SeveralServers",
     "SingleServer",
+    "Storage",
+    "Traffic",
     "admitted_share",
     "binomial_third_moment",
     "compare",
     "erlang_c",
     "fit_costs",
     "fit_every_form",
+    "fit_report",
     "group_of",
     "highest_rate",
     "normal_equations",
+    "observed_traffic",
+    "options",
     "paper_crossover",
     "paper_ssr_capacity",
+    "plan_report",
     "publisher_side",
+    "recommend",
     "sketch_quantile",
     "subscriber_side",
     "waiting_quantile",

@@ -2,8 +2,9 @@
 
 The paper's form charges every message for being received, for every resident filter, and for every copy sent. It has no
 cost of a batch, and its filter term grows with the number of subscriptions: right for a server that tests filter after
-filter. Our brokers serve batches and match through an index, so the second form adds a cost per batch and one per byte,
-and lets matching grow with the logarithm of the subscriptions. `regression.compare` says which form the data support.
+filter. Our brokers serve batches and match through an index, so the second form adds a cost per batch, one per socket
+written to and one per byte, and lets matching grow with the logarithm of the subscriptions. `regression.compare` says
+which form the data support.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class BatchSamples(NamedTuple):
         messages: how many came in.
         subscriptions: how many were resident.
         copies: how many messages went out, to subscribers and neighbours.
+        destinations: to how many sockets they went.
         bytes: the bytes of what came in.
         seconds: from the batch's arrival in the core until its bytes were handed to the sockets.
     """
@@ -39,6 +41,7 @@ class BatchSamples(NamedTuple):
     messages: Floats
     subscriptions: Floats
     copies: Floats
+    destinations: Floats
     bytes: Floats
     seconds: Floats
 
@@ -70,13 +73,16 @@ def _regressor(term: str, samples: BatchSamples) -> Floats:
         return np.asarray(samples.messages * np.log2(1 + samples.subscriptions))
     if term == "send":
         return samples.copies
+    if term == "write":
+        return samples.destinations
     if term == "byte":
-        return samples.bytes
+        # Bytes are copied once on their way in, and once for each copy of their message.
+        return np.asarray(samples.bytes * (1 + samples.copies / np.maximum(samples.messages, 1)))
     raise CapacityError(f"there is no term {term!r} in a cost")
 
 
 LINEAR = CostForm("linear", ("receive", "match", "send"))
-BATCHED = CostForm("batched", ("batch", "receive", "lookup", "send", "byte"))
+BATCHED = CostForm("batched", ("batch", "write", "receive", "lookup", "send", "byte"))
 FORMS = (LINEAR, BATCHED)
 
 
@@ -85,14 +91,16 @@ class BatchCosts(NamedTuple):
 
     Attributes:
         batch: a batch, whatever is in it.
+        write: a socket that something of a batch goes to.
         receive: a message.
         match: a message and resident subscription, tested one by one.
         lookup: a message, for each doubling of the resident subscriptions.
         send: a copy.
-        byte: a byte that came in.
+        byte: a byte that comes in or goes out.
     """
 
     batch: float = 0.0
+    write: float = 0.0
     receive: float = 0.0
     match: float = 0.0
     lookup: float = 0.0
@@ -113,7 +121,11 @@ class BatchCosts(NamedTuple):
             size: bytes of a message, on average.
         """
         matched = self.match * subscriptions + self.lookup * float(np.log2(1 + subscriptions))
-        return self.receive + matched + self.send * copies + self.byte * size
+        return self.receive + matched + self.send * copies + self.byte * size * (1 + copies)
+
+    def fixed(self, destinations: float) -> float:
+        """Seconds of a batch for so many sockets, however few messages are in it."""
+        return self.batch + self.write * destinations
 
     def capacity(self, subscriptions: float, copies: float, size: float, utilisation: float = 0.9) -> float:
         """Messages per second that use this share of what batches of any size could carry."""
@@ -123,8 +135,8 @@ class BatchCosts(NamedTuple):
         return utilisation / marginal
 
     def server(self, rate: float, subscriptions: float, copies: float, size: float) -> BatchServer:
-        """The queue in front of a broker with these costs."""
-        return BatchServer(rate, self.batch, self.marginal(subscriptions, copies, size))
+        """The queue in front of a broker with these costs; a batch goes to as many sockets as a message has copies."""
+        return BatchServer(rate, self.fixed(copies), self.marginal(subscriptions, copies, size))
 
     def seconds(self, samples: BatchSamples) -> Floats:
         """What the model says that batches take."""

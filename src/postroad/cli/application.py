@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from postroad import __version__
+from postroad.cli import capacity as capacity_commands
 from postroad.cli import pipelines
 from postroad.cli.brokers import broker
 from postroad.cli.checking import match
@@ -44,6 +45,11 @@ app.command()(trace)
 app.add_typer(network, name="network")
 for command in (plan, up, status, stop):
     network.command()(command)
+capacity = typer.Typer(help="What brokers can carry, and how many are needed.", no_args_is_help=True)
+app.add_typer(capacity, name="capacity")
+capacity.command()(capacity_commands.fit)
+capacity.command()(capacity_commands.calibrate)
+capacity.command()(capacity_commands.plan)
 lab = typer.Typer(help="Experiments.", no_args_is_help=True)
 app.add_typer(lab, name="lab")
 lab.command()(trail)
@@ -61,6 +67,11 @@ def _network() -> None:
 @pipeline.callback()
 def _pipeline() -> None:
     """Jobs over a whole trail, on Spark."""
+
+
+@capacity.callback()
+def _capacity() -> None:
+    """What brokers can carry, and how many are needed."""
 
 
 @lab.callback()

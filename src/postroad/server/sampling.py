@@ -58,6 +58,7 @@ class Sampler:
         took = self._stopwatch() - began
         # Each span is a start and an end: what they hold is the sum of all ends less that of all starts.
         size = int(batch.spans[:, 1::2].sum(dtype=np.int64) - batch.spans[:, ::2].sum(dtype=np.int64))
-        copies = sum(len(delivery.rows) for delivery in outbox.deliveries)
-        copies += sum(len(sending.rows) for sending in outbox.parcels)
-        self._recorder.timed(BatchCost(len(batch), len(self._core.index), copies, size, took), self._clock())
+        sent = [len(one.rows) for one in outbox.deliveries]
+        sent += [len(one.rows) for one in outbox.parcels]
+        cost = BatchCost(len(batch), len(self._core.index), sum(sent), len(sent), size, took)
+        self._recorder.timed(cost, self._clock())

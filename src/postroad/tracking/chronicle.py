@@ -97,8 +97,8 @@ class Chapter:
             found.append(Aliases(list(alias), *id_fields(ids)))
         if self.timings:
             at, costs = zip(*self.timings, strict=True)
-            messages, subscriptions, copies, sizes, nanoseconds = zip(*costs, strict=True)
-            counts = _ints(messages), _ints(subscriptions), _ints(copies)
+            messages, subscriptions, copies, destinations, sizes, nanoseconds = zip(*costs, strict=True)
+            counts = _ints(messages), _ints(subscriptions), _ints(copies), _ints(destinations)
             found.append(Timings(_longs(at), *counts, _longs(sizes), _longs(nanoseconds)))
         found.extend(self._latencies())
         return found

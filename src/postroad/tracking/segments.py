@@ -219,11 +219,21 @@ class Aliases(NamedTuple):
 
 
 class BatchCost(NamedTuple):
-    """What one sampled batch cost: messages in, subscriptions resident, copies out, bytes in, time taken."""
+    """What one sampled batch cost.
+
+    Attributes:
+        messages: how many came in.
+        subscriptions: how many were resident.
+        copies: how many messages went out, to subscribers and neighbours.
+        destinations: to how many sockets they went.
+        bytes: of what came in.
+        nanoseconds: from its arrival in the core until its bytes were handed to the sockets.
+    """
 
     messages: int
     subscriptions: int
     copies: int
+    destinations: int
     bytes: int
     nanoseconds: int
 
@@ -235,6 +245,7 @@ class Timings(NamedTuple):
     messages: Shorts
     subscriptions: Shorts
     copies: Shorts
+    destinations: Shorts
     bytes: Ints
     nanoseconds: Ints
 

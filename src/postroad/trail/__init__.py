@@ -1,6 +1,7 @@
 """The record on disk: Parquet tables, the manifests that say what counts, and their readers and writers."""
 
 from postroad.trail.backlog import Backlog, BacklogStatistics, Done
+from postroad.trail.batch_samples import batch_samples
 from postroad.trail.columns import DAY_MS, by_date, date_text, tabulate
 from postroad.trail.coverage import FOREVER, SET_BACK, SET_BACK_MS, Hole, Run, gaps_within
 from postroad.trail.errors import (
@@ -61,6 +62,7 @@ __all__ = [
     "TrailWriter",
     "VerifiedFile",
     "ask_filters",
+    "batch_samples",
     "by_date",
     "date_text",
     "describe_file",

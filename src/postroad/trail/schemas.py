@@ -194,6 +194,7 @@ _ALL = (
             ("messages", _SHORT),
             ("subscriptions", _SHORT),
             ("copies", _SHORT),
+            ("destinations", _SHORT),
             ("bytes", _WIDE),
             ("nanoseconds", _WIDE),
         ),

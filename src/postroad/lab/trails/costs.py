@@ -50,6 +50,7 @@ def timings(scale: Scale, broker: int, part: int) -> Timings:
         messages.astype(np.int32),
         subscriptions.astype(np.int32),
         copies.astype(np.int32),
+        np.minimum(copies, 10).astype(np.int32),
         MESSAGE_BYTES * messages,
         np.maximum(1, spent).astype(np.int64),
     )

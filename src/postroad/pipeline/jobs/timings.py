@@ -53,7 +53,8 @@ _TERMS = {
     "match": "messages * CAST(subscriptions AS DOUBLE)",
     "lookup": "messages * log2(1.0D + subscriptions)",
     "send": "CAST(copies AS DOUBLE)",
-    "byte": "CAST(bytes AS DOUBLE)",
+    "write": "CAST(destinations AS DOUBLE)",
+    "byte": "bytes * (1.0D + copies / greatest(messages, 1))",
 }
 _COSTS = (
     "broker bigint, form string, supported boolean, batches bigint, relative_error double, predicted_error double, "

@@ -1,0 +1,327 @@
+"""`postroad capacity fit`, `calibrate` and `plan`: what batches cost a broker, and how many brokers a load needs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroad.cli.output import AsJson, echo_json
+from postroad.cli.pipelines import moment
+from postroad.errors import PostroadError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from postroad.capacity import BatchCosts, BatchSamples, CostFit, Option
+    from postroad.lab.calibration import Measured
+
+__all__ = ["calibrate", "fit", "plan"]
+
+TrailFolder = Annotated[Path, typer.Option("--trail", help="The directory that brokers write their trail to.")]
+Since = Annotated[str | None, typer.Option(help="Only batches from then on: 2026-01-31 or 2026-01-31T12:00, UTC.")]
+Until = Annotated[str | None, typer.Option(help="Only batches before this time.")]
+Report = Annotated[Path | None, typer.Option("--report", help="Write an HTML page with plots to this file.")]
+
+
+def fit(
+    trail: TrailFolder,
+    since: Since = None,
+    until: Until = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the costs to this file, for `plan`.")] = None,
+    report: Report = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fit what batches cost to the samples in a trail, and say what the data do not tell."""
+    from postroad.capacity import compare, fit_every_form, fit_report, group_of
+
+    samples, at, damaged = _samples(trail, since, until)
+    for text in damaged:
+        typer.echo(f"postroad: left out: {text}", err=True)
+    fits = fit_every_form(samples, group_of(at))
+    supported = compare(fits)
+    documents = [_document(one, one is supported) for one in fits]
+    if out is not None:
+        out.write_text(json.dumps(_document(supported, True), indent=2) + "\n")
+    if report is not None:
+        report.write_text(fit_report(fits, supported, samples))
+    if as_json:
+        for document in documents:
+            echo_json(document)
+    else:
+        _show_fits(fits, supported)
+
+
+def calibrate(
+    out: Annotated[Path | None, typer.Option("--out", help="Write the costs to this file, for `plan`.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.05, help="How long each load of the grid runs.")] = 1.0,
+    report: Report = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure this machine: start brokers, drive them over a grid of loads, and fit what batches cost them.
+
+    Takes about two minutes with the default of one second for each load. Nothing else should run meanwhile.
+    """
+    import asyncio
+    import tempfile
+
+    import numpy as np
+
+    from postroad.capacity import compare, fit_every_form, fit_report
+    from postroad.lab.calibration import Programme, cell_samples, measure
+
+    with tempfile.TemporaryDirectory(prefix="postroad-calibration-") as folder:
+        measured = asyncio.run(
+            measure(Programme(seconds=seconds), Path(folder), lambda line: typer.echo(line, err=True))
+        )
+    samples = cell_samples(measured)
+    fits = fit_every_form(samples, np.arange(len(samples.seconds)))
+    supported = compare(fits)
+    checks = _checks(measured, supported)
+    if out is not None:
+        out.write_text(json.dumps(_document(supported, True), indent=2) + "\n")
+    if report is not None:
+        report.write_text(fit_report(fits, supported, samples))
+    if as_json:
+        echo_json({**_document(supported, True), "saturated": checks})
+    else:
+        _show_fits(fits, supported)
+        _show_checks(checks)
+
+
+def _checks(measured: Sequence[Measured], supported: CostFit) -> list[dict[str, Any]]:
+    """What saturated brokers carried, beside what the costs predict."""
+    from postroad.lab.calibration import message_bytes
+
+    found = []
+    for one in measured:
+        if one.cell.saturated:
+            cell, size = one.cell, message_bytes(one.cell)
+            predicted = supported.costs().capacity(cell.subscriptions + cell.copies, cell.copies, size, utilisation=1)
+            found.append(
+                {
+                    "subscriptions": cell.subscriptions,
+                    "copies": cell.copies,
+                    "size": cell.size,
+                    "rate": one.rate,
+                    "predicted": predicted,
+                    "processors": one.busy,
+                    "conclusive": one.conclusive,
+                }
+            )
+    return found
+
+
+def plan(
+    rate: Annotated[float | None, typer.Option(help="Messages per second, all publishers together.")] = None,
+    subscriptions: Annotated[float | None, typer.Option(help="Subscriptions, all subscribers together.")] = None,
+    replication: Annotated[float | None, typer.Option(help="Copies of a message, on average.")] = None,
+    size: Annotated[float | None, typer.Option(help="Bytes of a message, on average; 500 by default.")] = None,
+    p99: Annotated[str, typer.Option(help="Within what 99 % of messages are delivered: 50ms, 0.2s.")] = "50ms",
+    utilisation: Annotated[float, typer.Option(help="The most that a broker may use of its capacity.")] = 0.7,
+    costs: Annotated[Path | None, typer.Option(help="The costs that `fit --out` wrote.")] = None,
+    from_trail: Annotated[
+        Path | None, typer.Option("--from-trail", help="Plan for the traffic of this trail, and with its costs.")
+    ] = None,
+    growth: Annotated[float, typer.Option(help="With --from-trail: times its busiest hour.")] = 1.0,
+    since: Since = None,
+    until: Until = None,
+    durable: Annotated[bool, typer.Option("--durable", help="Messages are stored for durable subscriptions.")] = False,
+    report: Report = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how many brokers a load needs, where they should stand, and what waiting and disk that means."""
+    from postroad.capacity import Demand, Storage, options, plan_report, recommend
+
+    known: dict[str, float] = {}
+    chosen_costs, source = None, ""
+    if from_trail is not None:
+        known, chosen_costs, source = _from_trail(from_trail, since, until, growth)
+    if costs is not None:
+        chosen_costs, source = _read_costs(costs), str(costs)
+    if chosen_costs is None:
+        raise PostroadError(
+            "a plan needs to know what messages cost here: measure this machine with "
+            "`postroad capacity calibrate --out costs.json`, or fit a trail with `postroad capacity fit`, and give "
+            "--costs costs.json; or give --from-trail"
+        )
+    given = {"rate": rate, "subscriptions": subscriptions, "copies": replication, "size": size}
+    known.update({name: value for name, value in given.items() if value is not None})
+    missing = [name for name in ("rate", "subscriptions", "copies") if name not in known]
+    if missing:
+        names = ", ".join(f"--{'replication' if name == 'copies' else name}" for name in missing)
+        raise PostroadError(f"a plan needs {names}, or --from-trail with the trail of a network to plan for")
+    demand = Demand(
+        known["rate"], known["subscriptions"], known["copies"], known.get("size", 500.0), _seconds(p99), utilisation
+    )
+    found = options(demand, chosen_costs, Storage(durable=1.1 if durable else 0.0))
+    best = recommend(found)
+    if report is not None:
+        report.write_text(plan_report(demand, chosen_costs, found, best))
+    if as_json:
+        echo_json(
+            {
+                "demand": demand._asdict(),
+                "costs": chosen_costs._asdict(),
+                "costs_from": source,
+                "options": [_option(option, option is best) for option in found],
+            }
+        )
+    else:
+        _show_plan(found, best, source)
+
+
+def _samples(trail: Path, since: str | None, until: str | None) -> tuple[BatchSamples, Any, list[str]]:
+    from postroad.capacity import BatchSamples
+    from postroad.trail import Trail, batch_samples
+
+    columns, damaged = batch_samples(Trail(trail), moment(since, "--since"), moment(until, "--until"))
+    names = ("messages", "subscriptions", "copies", "destinations", "bytes")
+    counted = {name: columns[name].astype("f8") for name in names}
+    samples = BatchSamples(**counted, seconds=columns["nanoseconds"] / 1e9)
+    return samples, columns["at"], damaged
+
+
+def _from_trail(
+    trail: Path, since: str | None, until: str | None, growth: float
+) -> tuple[dict[str, float], BatchCosts, str]:
+    from postroad.capacity import compare, fit_every_form, group_of, observed_traffic
+
+    samples, at, damaged = _samples(trail, since, until)
+    for text in damaged:
+        typer.echo(f"postroad: left out: {text}", err=True)
+    seen = observed_traffic(samples, at, _sampled_every())
+    supported = compare(fit_every_form(samples, group_of(at)))
+    known = {"rate": growth * seen.rate, "subscriptions": seen.subscriptions, "copies": seen.copies, "size": seen.size}
+    return known, supported.costs(), f"{trail}, its form {supported.form.name!r}"
+
+
+def _sampled_every() -> int:
+    from postroad.server.sampling import EVERY
+
+    return EVERY
+
+
+def _read_costs(path: Path) -> BatchCosts:
+    from postroad.capacity import BatchCosts
+
+    try:
+        document = json.loads(path.read_text())
+        return BatchCosts.of({str(name): float(value) for name, value in document["costs"].items()})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PostroadError(
+            f"{path} does not hold costs ({error}); write it with `postroad capacity fit --trail DIR --out {path}`"
+        ) from None
+
+
+def _seconds(text: str) -> float:
+    units = {"ms": 1e-3, "us": 1e-6, "s": 1.0}
+    for unit, factor in units.items():
+        if text.endswith(unit):
+            try:
+                return float(text[: -len(unit)]) * factor
+            except ValueError:
+                break
+    raise PostroadError(f"--p99 {text!r} is not a time; write 50ms or 0.2s")
+
+
+def _document(one: CostFit, supported: bool) -> dict[str, Any]:
+    return {
+        "form": one.form.name,
+        "supported": supported,
+        "costs": one.estimates,
+        "errors": one.errors,
+        "low": one.low,
+        "high": one.high,
+        "relative_error": one.relative_error,
+        "predicted_error": one.predicted_error,
+        "batches": one.batches,
+        "unidentified": one.unidentified,
+    }
+
+
+def _option(option: Option, recommended: bool) -> dict[str, Any]:
+    fields = option._asdict()
+    return {**fields, "placement": option.placement.name, "hops": option.placement.hops, "recommended": recommended}
+
+
+def _show_fits(fits: Sequence[CostFit], supported: CostFit) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="What batches cost, in ns", title_justify="left")
+    for head in ("form", "term", "cost", "95 % interval", "not known because"):
+        table.add_column(head, justify="right" if head == "cost" else "left")
+    for one in fits:
+        for term in one.form.terms:
+            interval = f"{1e9 * one.low[term]:,.2f} to {1e9 * one.high[term]:,.2f}"
+            table.add_row(
+                one.form.name, term, f"{1e9 * one.estimates[term]:,.2f}", interval, one.unidentified.get(term, "")
+            )
+    console = Console()
+    console.print(table)
+    for one in fits:
+        console.print(
+            f"{one.form.name}: {one.batches:,} batches, off by {100 * one.relative_error:.1f} %, "
+            f"by {100 * one.predicted_error:.1f} % on batches it has not seen"
+        )
+    console.print(f"The data support the form {supported.form.name!r}.")
+
+
+def _show_checks(checks: Sequence[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="Saturated brokers: messages/s", title_justify="left")
+    for head in ("subscriptions", "copies", "bytes", "measured", "predicted", "off by", "processors used"):
+        table.add_column(head, justify="right")
+    for one in checks:
+        off = f"{100 * (one['predicted'] / one['rate'] - 1):+.0f} %" if one["conclusive"] else "load generator too slow"
+        table.add_row(
+            f"{one['subscriptions']:,}",
+            str(one["copies"]),
+            f"{one['size']:,}",
+            f"{one['rate']:,.0f}",
+            f"{one['predicted']:,.0f}",
+            off,
+            f"{one['processors']:.2f}",
+        )
+    Console().print(table)
+
+
+def _show_plan(found: Sequence[Option], best: Option, source: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="Ways to carry it", title_justify="left")
+    for head in ("", "placement", "brokers", "used", "p50 ms", "p99 ms", "carries/s", "record GB/day", "stored GB/day"):
+        table.add_column(head, justify="left" if head in ("", "placement") else "right")
+    for option in found:
+        table.add_row(
+            "*" if option is best else "",
+            option.placement.name,
+            f"{option.brokers:,}",
+            f"{100 * option.utilisation:.0f} %",
+            f"{1e3 * option.p50:.3g}",
+            f"{1e3 * option.p99:.3g}",
+            f"{option.capacity:,.0f}",
+            f"{option.record_per_day / 1e9:.3g}",
+            f"{option.durable_per_day / 1e9:.3g}",
+        )
+    console = Console()
+    console.print(table)
+    for option in found:
+        if option.problem:
+            console.print(f"{option.placement.name}: {option.problem}")
+    if best.brokers == 1:
+        console.print("One broker carries it; no routing strategy is needed.")
+    elif best.placement.name == "spread":
+        console.print(f"* {best.brokers} brokers in one network, routing by drp, clients spread by the directory.")
+    else:
+        side = (
+            "all subscribers at every broker" if best.placement.name == "publisher side" else "publishers send to all"
+        )
+        console.print(f"* {best.brokers} brokers, {side}.")
+    console.print(f"Costs: {source}")

@@ -1,0 +1,103 @@
+"""`postroad capacity`: fits of a trail, plans, and a measurement of a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from postroad.capacity import fit_every_form
+from postroad.lab.calibration import Programme, cell_samples, measure
+from postroad.lab.trails import Scale, write_trail
+from postroad.lab.trails.costs import COPY_NS, MESSAGE_BYTES
+from tests.cli.programs import here
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCALE = Scale(brokers=3, messages=600, publishers=5, subscribers=3, interests=20, seconds=120, seal_seconds=20)
+DEMAND = ("--rate", "5000", "--subscriptions", "20000", "--replication", "4", "--p99", "50ms")
+
+
+@pytest.fixture(scope="module")
+def trail(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("capacity") / "trail"
+    write_trail(folder, SCALE)
+    return folder
+
+
+def test_fit_finds_the_costs_of_a_trail_and_plan_uses_them(
+    monkeypatch: pytest.MonkeyPatch, trail: Path, tmp_path: Path
+) -> None:
+    costs, report = tmp_path / "costs.json", tmp_path / "fit.html"
+    done = here(
+        monkeypatch,
+        *("capacity", "fit", "--trail", str(trail), "--out", str(costs), "--report", str(report), "--json"),
+    )
+    assert done.code == 0, done.err
+    fits = {fit["form"]: fit for fit in map(json.loads, done.out.splitlines())}
+    assert fits["linear"]["supported"]
+    assert fits["linear"]["costs"]["send"] == pytest.approx(COPY_NS / 1e9, rel=0.1)
+    assert fits["linear"]["low"]["send"] < COPY_NS / 1e9 < fits["linear"]["high"]["send"]
+    assert "<svg" in report.read_text()
+
+    page = tmp_path / "plan.html"
+    done = here(monkeypatch, "capacity", "plan", *DEMAND, "--costs", str(costs), "--report", str(page), "--json")
+    assert done.code == 0, done.err
+    plan = json.loads(done.out)
+    (best,) = [option for option in plan["options"] if option["recommended"]]
+    assert best["problem"] is None
+    assert best["p99"] <= 0.05
+    assert "<svg" in page.read_text()
+
+
+def test_plan_shows_tables_to_people(monkeypatch: pytest.MonkeyPatch, trail: Path) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    done = here(monkeypatch, "capacity", "plan", "--from-trail", str(trail), "--growth", "2")
+    assert done.code == 0, done.err
+    assert "Ways to carry it" in done.out
+    assert f"Costs: {trail}, its form 'linear'" in done.out.replace("\n", "")
+
+
+def test_plan_from_a_trail_takes_its_traffic(monkeypatch: pytest.MonkeyPatch, trail: Path) -> None:
+    done = here(monkeypatch, "capacity", "plan", "--from-trail", str(trail), "--growth", "2", "--rate", "10", "--json")
+    demand = json.loads(done.out)["demand"]
+    assert demand["rate"] == 10  # what is given holds before what was seen
+    assert demand["size"] == pytest.approx(MESSAGE_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (DEMAND, "a plan needs to know what messages cost here"),
+        ((*DEMAND[:-1], "soon", "--costs", "{costs}"), "--p99 'soon' is not a time"),
+        (("--rate", "5", "--costs", "{costs}"), "a plan needs --subscriptions, --replication"),
+        ((*DEMAND, "--costs", "{broken}"), "does not hold costs"),
+        (("--from-trail", "{nothing}"), "is not a directory"),
+    ],
+)
+def test_plan_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...], reason: str
+) -> None:
+    (tmp_path / "costs").write_text('{"costs": {"batch": 4e-5, "receive": 2e-7, "send": 1e-7}}')
+    (tmp_path / "broken").write_text('{"costs": 7}')
+    names = {name: str(tmp_path / name) for name in ("costs", "broken", "nothing")}
+    done = here(monkeypatch, "capacity", "plan", *(word.format(**names) for word in arguments))
+    assert done.code == 2
+    assert reason in done.err
+
+
+def test_calibration_drives_a_real_broker_and_fits_its_processor_time(tmp_path: Path) -> None:
+    programme = Programme(subscriptions=(0, 50), copies=(0, 2), sizes=(50, 500), bursts=(1, 32), seconds=0.1)
+    lines: list[str] = []
+    measured = asyncio.run(measure(programme, tmp_path, lines.append))
+    assert len(measured) == len(programme) == 2 * (8 + 4)
+    assert all(one.bursts > 0 and one.processor_seconds > 0 for one in measured)
+    assert len(lines) == len(measured) + 2
+    samples = cell_samples(measured)
+    assert len(samples.seconds) == 16  # the saturated cells are for checking, not for fitting
+    fits = {fit.form.name: fit for fit in fit_every_form(samples, np.arange(16))}
+    assert fits["batched"].estimates["batch"] + fits["batched"].estimates["write"] > 0
