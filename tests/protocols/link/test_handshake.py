@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import hmac
 import struct
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,12 +31,22 @@ from postroad.protocols.link import (
     encode_welcome,
 )
 from postroad.protocols.link.frames import NO_PROOF
+from postroad.security import BrokerKeys, new_key, public_key
 from tests.messages.strategies import mutations
 
 SECRET = b"sixteen bytes or more"
 ONE = Identity(1, 1_000, "net", 5, SECRET, CUSTODY, 250)
 TWO = Identity(2, 2_000, "net", 6, SECRET)
 HERE, THERE = Standing(2_000, 9, 7, 4), Standing(1_000, 3, 1, 10)
+
+
+PRIVATE = {number: new_key() for number in (1, 2, 3)}
+PUBLIC = {number: public_key(private) for number, private in PRIVATE.items()}
+KEYS = {number: BrokerKeys("net", number, PRIVATE[number], PUBLIC) for number in PRIVATE}
+
+
+def keyed(identity: Identity) -> Identity:
+    return replace(identity, seals=KEYS[identity.broker])
 
 
 def handshake(identity: Identity, standing: Standing = HERE, **more: Any) -> Handshake:
@@ -64,9 +76,9 @@ def test_both_ends_learn_who_and_where_the_other_is() -> None:
     assert listener.done
     assert (dialler.theirs, listener.theirs) == (THERE, HERE)
     assert (dialler.ours, listener.ours) == (HERE, THERE)
-    assert dialler.peer == Hello(1, 1, 2, 2_000, 6, "net", bytes([2]) * 32, 1, 0, 1_000)
-    assert listener.peer == Hello(1, 1, 1, 1_000, 5, "net", bytes([1]) * 32, 1, CUSTODY, 250)
-    assert dialler.version == listener.version == 1
+    assert dialler.peer == Hello(1, 2, 2, 2_000, 6, "net", bytes([2]) * 32, 1, 0, 1_000)
+    assert listener.peer == Hello(1, 2, 1, 1_000, 5, "net", bytes([1]) * 32, 1, CUSTODY, 250)
+    assert dialler.version == listener.version == 2
 
 
 def test_proof_is_what_the_document_says() -> None:
@@ -74,8 +86,37 @@ def test_proof_is_what_the_document_says() -> None:
     first = dialler.begin()
     second = listener.receive(frame(first))
     third = dialler.receive(frame(second))
-    covered = b"postroad link, dialler" + struct.pack("<I", 3) + b"tls" + first + second + third[:-32]
-    assert third[-32:] == hmac.digest(SECRET, covered, "sha256")
+    covered = b"postroad link, dialler" + struct.pack("<I", 3) + b"tls" + first + second + third[:48]
+    assert third[48:] == hmac.digest(SECRET, covered, "sha256") + bytes(64)
+    keyed = [replace(one, binding=b"tls", seals=KEYS[one.broker]) for one in (ONE, TWO)]
+    dialler, listener = map(handshake, keyed)
+    first = dialler.begin()
+    second = listener.receive(frame(first))
+    third = dialler.receive(frame(second))
+    covered = b"postroad link, dialler" + struct.pack("<I", 3) + b"tls" + first + second + third[:48]
+    assert third[48:80] == hmac.digest(SECRET, covered, "sha256")
+    raw = base64.b64decode(public_key(PRIVATE[1]))
+    Ed25519PublicKey.from_public_bytes(raw).verify(third[80:], b"postroad\0\x03\0net" + covered)
+
+
+def test_ends_with_keys_open_with_a_secret_and_without() -> None:
+    for secret in (SECRET, None):
+        dialler, listener = (handshake(replace(keyed(one), secret=secret)) for one in (ONE, TWO))
+        shake(dialler, listener)
+        assert dialler.done
+        assert listener.done
+
+
+def test_end_with_a_key_refuses_a_version_without_signatures() -> None:
+    with pytest.raises(LinkError, match="has signatures; update it") as caught:
+        handshake(keyed(TWO)).receive(Hello(1, 1, 1, 1, 1, "net", bytes(32), 3, 0, 1))
+    assert caught.value.reason == Reason.VERSION
+
+
+def test_end_that_is_barred_is_told_why() -> None:
+    with pytest.raises(LinkError, match="not before noon") as caught:
+        shake(handshake(ONE), handshake(TWO, barred=lambda number: "not before noon" if number == 1 else ""))
+    assert caught.value.reason == Reason.QUARANTINED
 
 
 def test_ends_without_a_secret_do_without_proof() -> None:
@@ -95,6 +136,11 @@ def test_ends_without_a_secret_do_without_proof() -> None:
         (ONE, replace(TWO, network="Net"), None, Reason.NETWORK),
         (ONE, TWO, {3, 4}, Reason.UNEXPECTED_NUMBER),
         (ONE, replace(TWO, broker=1), None, Reason.OWN_NUMBER),
+        (ONE, replace(TWO, seals=KEYS[2]), None, Reason.AUTHENTICATION),
+        (keyed(ONE), replace(keyed(TWO), binding=b"another session", secret=SECRET), None, Reason.SECRET),
+        (replace(keyed(ONE), secret=None), replace(keyed(TWO), secret=None, binding=b"other"), None, Reason.KEY),
+        # Broker 3 knows the secret and has a key, and claims to be broker 1.
+        (replace(ONE, seals=KEYS[3]), keyed(TWO), None, Reason.KEY),
     ],
 )
 def test_end_that_finds_a_fault_says_which(one: Identity, two: Identity, expected: Any, reason: Reason) -> None:
@@ -132,13 +178,13 @@ def test_dialler_refuses_a_listener_without_the_secret() -> None:
     assert dialler.done
 
 
-@pytest.mark.parametrize(("lowest", "highest", "fine"), [(1, 1, True), (1, 7, True), (2, 2, False), (2, 9, False)])
-def test_ends_speak_the_newest_version_both_know(lowest: int, highest: int, fine: bool) -> None:
+@pytest.mark.parametrize(("lowest", "highest", "agreed"), [(1, 1, 1), (1, 7, 2), (2, 2, 2), (3, 3, 0), (3, 9, 0)])
+def test_ends_speak_the_newest_version_both_know(lowest: int, highest: int, agreed: int) -> None:
     listener = handshake(replace(TWO, secret=None))
     hello = Hello(lowest, highest, 1, 1, 1, "net", bytes(32), 0, 0, 1)
-    if fine:
+    if agreed:
         listener.receive(hello)
-        assert listener.version == 1
+        assert listener.version == agreed
         return
     with pytest.raises(LinkError, match="update the older") as caught:
         listener.receive(hello)
@@ -148,8 +194,8 @@ def test_ends_speak_the_newest_version_both_know(lowest: int, highest: int, fine
 def test_version_of_a_welcome_is_the_agreed_one() -> None:
     listener = handshake(replace(TWO, secret=None))
     listener.receive(Hello(1, 2, 1, 1, 1, "net", bytes(32), 0, 0, 1))
-    with pytest.raises(LinkError, match="chose version 2"):
-        listener.receive(Welcome(2, 0, 0, 0, 1))
+    with pytest.raises(LinkError, match="chose version 1"):
+        listener.receive(Welcome(1, 0, 0, 0, 1))
     assert not listener.done
 
 
@@ -157,7 +203,8 @@ def test_version_of_a_welcome_is_the_agreed_one() -> None:
 def test_nothing_changed_on_the_way_gets_through(data: st.DataObject) -> None:
     """Change any byte of any of the four frames: at least one end does not open."""
     changed = data.draw(st.integers(0, 3))
-    dialler, listener = handshake(ONE), handshake(TWO)
+    with_keys = data.draw(st.booleans())
+    dialler, listener = (handshake(keyed(one) if with_keys else one) for one in (ONE, TWO))
     ends, sent = [listener, dialler], dialler.begin()
     try:
         for step in range(4):

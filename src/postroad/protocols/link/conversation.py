@@ -94,6 +94,7 @@ class LinkConversation:
         nonce: bytes,
         now: int,
         expected: Container[int] | None = None,
+        barred: Callable[[int], str] | None = None,
     ) -> None:
         """
         Args:
@@ -103,12 +104,18 @@ class LinkConversation:
             nonce: 32 random bytes, for this connection alone.
             now: ms.
             expected: the numbers the peer may have; None for any but one's own.
+            barred: why the broker of a number is not let in now; empty if it is.
         """
         self._identity = identity
         self._neighbours = neighbours
         self._decoder = LinkDecoder()
         self._handshake = Handshake(
-            identity, lambda number: neighbours(number).standing(), dialling=dialling, nonce=nonce, expected=expected
+            identity,
+            lambda number: neighbours(number).standing(),
+            dialling=dialling,
+            nonce=nonce,
+            expected=expected,
+            barred=barred,
         )
         self._started = now
         self._pulse: Pulse | None = None

@@ -23,6 +23,8 @@ class Reason(IntEnum):
     SILENT = 9
     REPLACED = 10
     REFUSED = 11
+    KEY = 12
+    QUARANTINED = 13
 
 
 class LinkError(PostroadError):

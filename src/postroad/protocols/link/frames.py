@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CUSTODY",
+    "ED25519",
     "HEADER",
     "HEADER_BYTES",
     "HEART_BEAT",
@@ -29,7 +30,11 @@ __all__ = [
     "LARGEST_COUNT",
     "NONCE_BYTES",
     "NO_PROOF",
+    "NO_SIGNATURE",
     "PROOF_BYTES",
+    "PROVED_BYTES",
+    "SIGNATURE_BYTES",
+    "SIGNED_VERSION",
     "UNAUTHENTICATED",
     "Bye",
     "Control",
@@ -66,10 +71,16 @@ _RANGE = struct.Struct("<QQ")
 _CONTROL = struct.Struct("<B3s")
 _BYE = struct.Struct("<HH")
 
-# Authentication methods.
-UNAUTHENTICATED, HMAC_SHA256 = 0, 1
+# Authentication methods: bits that can be joined.
+UNAUTHENTICATED, HMAC_SHA256, ED25519 = 0, 1, 2
 NONCE_BYTES = PROOF_BYTES = 32
 NO_PROOF = bytes(PROOF_BYTES)
+# The part of a WELCOME that its proof and its signature cover.
+PROVED_BYTES = HEADER_BYTES + _WELCOME.size - PROOF_BYTES
+# From version 2 on a WELCOME ends with a signature.
+SIGNED_VERSION = 2
+SIGNATURE_BYTES = 64
+NO_SIGNATURE = bytes(SIGNATURE_BYTES)
 
 # Capabilities. This one says: settle my DATA frames when you are done with them, not when you have them.
 CUSTODY = 1
@@ -90,7 +101,7 @@ class Hello:
         membership: the epoch of the network's membership as it knows it.
         network: the name of the network it belongs to.
         nonce: 32 random bytes, never used twice.
-        authentication: `UNAUTHENTICATED` or `HMAC_SHA256`.
+        authentication: `UNAUTHENTICATED`, or `HMAC_SHA256`, `ED25519`, or both joined.
         capabilities: bits; those nobody knows are ignored.
         heart_beat: it sends something at least every so many ms.
     """
@@ -118,6 +129,7 @@ class Welcome:
         settled: the last one up to which all are settled.
         first: the first DATA frame it may send; those before it are done with, or go another way.
         proof: HMAC, or zeros when there is no secret.
+        signature: by the broker's key, or zeros when it has none; not in version 1.
     """
 
     version: int
@@ -126,6 +138,7 @@ class Welcome:
     settled: int
     first: int
     proof: bytes = NO_PROOF
+    signature: bytes = NO_SIGNATURE
 
 
 class Control(NamedTuple):
@@ -196,7 +209,8 @@ def encode_hello(hello: Hello) -> bytes:
 def encode_welcome(welcome: Welcome) -> bytes:
     """A WELCOME frame."""
     counts = (welcome.epoch, welcome.received, welcome.settled, welcome.first)
-    return _framed(WELCOME, _WELCOME.pack(welcome.version, bytes(6), *counts, welcome.proof))
+    signature = welcome.signature if welcome.version >= SIGNED_VERSION else b""
+    return _framed(WELCOME, _WELCOME.pack(welcome.version, bytes(6), *counts, welcome.proof), signature)
 
 
 def encode_control(kind: int, payload: bytes) -> bytes:
@@ -246,14 +260,16 @@ def _hello(body: bytes) -> Hello:
 
 
 def _welcome(body: bytes) -> Welcome:
-    if len(body) != _WELCOME.size:
+    if len(body) not in (_WELCOME.size, _WELCOME.size + SIGNATURE_BYTES):
         raise _size("WELCOME", _WELCOME.size, body)
-    version, zeros, epoch, received, settled, first, proof = _WELCOME.unpack(body)
+    version, zeros, epoch, received, settled, first, proof = _WELCOME.unpack_from(body)
+    if (version >= SIGNED_VERSION) != (len(body) > _WELCOME.size):
+        raise LinkError(f"WELCOME: {len(body)} bytes behind the header in version {version}")
     if any(zeros):
         raise LinkError("WELCOME: a reserved byte is not 0")
     if max(epoch, received, first) > LARGEST_COUNT or settled > received or not first:
         raise LinkError(f"WELCOME: received {received}, settled {settled}, first {first}, epoch {epoch} cannot be")
-    return Welcome(version, epoch, received, settled, first, proof)
+    return Welcome(version, epoch, received, settled, first, proof, body[_WELCOME.size :] or NO_SIGNATURE)
 
 
 def _control(body: bytes) -> Control:

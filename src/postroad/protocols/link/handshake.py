@@ -12,8 +12,9 @@ Rule 2: a proof covers both HELLOs, so nobody in between can change a version, a
 Rule 3: nothing of what the peer says counts before its proof does.
 Rule 4: a refusal is told to the peer with a BYE (`encode_bye(error.reason, str(error))` while `error.ours`).
 
-Proofs say who opened the connection, not who sends on it later: between machines, use TLS, and give what identifies the
-TLS session as `binding`.
+A secret proves that the peer belongs to the network; a signature that it is the broker whose number it claims. Both say
+who opened the connection, not who sends on it later: between machines, use TLS, and give what identifies the TLS
+session as `binding`.
 """
 
 from __future__ import annotations
@@ -21,15 +22,18 @@ from __future__ import annotations
 import hmac
 import struct
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from postroad.protocols.link.errors import LinkError, Reason
 from postroad.protocols.link.frames import (
+    ED25519,
     HMAC_SHA256,
     LARGEST_COUNT,
     NO_PROOF,
+    NO_SIGNATURE,
     NONCE_BYTES,
-    PROOF_BYTES,
+    PROVED_BYTES,
+    SIGNED_VERSION,
     UNAUTHENTICATED,
     Bye,
     Hello,
@@ -52,10 +56,20 @@ if TYPE_CHECKING:
 
 __all__ = ["HIGHEST_VERSION", "LOWEST_VERSION", "Handshake", "Identity", "Standing"]
 
-LOWEST_VERSION = HIGHEST_VERSION = 1
+LOWEST_VERSION, HIGHEST_VERSION = 1, SIGNED_VERSION
 
 _DIALLER, _LISTENER = b"postroad link, dialler", b"postroad link, listener"
 _LARGEST_NUMBER = 2**32 - 1
+
+
+class Seals(Protocol):
+    """Signs what this broker says of itself, and knows the keys of the others."""
+
+    def sign(self, data: bytes) -> bytes:
+        """The signature of this broker, 64 bytes."""
+
+    def verify(self, broker: int, data: bytes, signature: bytes) -> bool:
+        """Whether a broker has signed this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +86,7 @@ class Identity:
         heart_beat: this end sends something at least every so many ms.
         missed_beats: a peer is dead after so many of its own intervals without a byte.
         binding: bytes that both ends of a TLS session know and nobody else has, such as the hash of its certificate.
+        seals: the key of this broker and those of the others; None to do without.
     """
 
     broker: int
@@ -83,6 +98,13 @@ class Identity:
     heart_beat: int = HEART_BEAT_MS
     missed_beats: int = MAX_MISSED_BEATS
     binding: bytes = b""
+    seals: Seals | None = field(default=None, repr=False)
+
+    @property
+    def authentication(self) -> int:
+        """How this end proves who it is."""
+        by_secret = UNAUTHENTICATED if self.secret is None else HMAC_SHA256
+        return by_secret if self.seals is None else by_secret | ED25519
 
     def __post_init__(self) -> None:
         if not 1 <= self.broker <= _LARGEST_NUMBER:
@@ -125,6 +147,7 @@ class Handshake:
         dialling: bool,
         nonce: bytes,
         expected: Container[int] | None = None,
+        barred: Callable[[int], str] | None = None,
     ) -> None:
         """
         Args:
@@ -133,6 +156,7 @@ class Handshake:
             dialling: whether this end opened the connection.
             nonce: 32 bytes from a good source of randomness, for this handshake alone.
             expected: the numbers the peer may have; None for any but one's own.
+            barred: why the broker of a number is not let in now; empty if it is.
         """
         if len(nonce) != NONCE_BYTES:
             raise LinkError(f"a nonce has {NONCE_BYTES} random bytes, not {len(nonce)}")
@@ -140,6 +164,7 @@ class Handshake:
         self._standing = standing
         self._dialling = dialling
         self._expected = expected
+        self._barred = barred
         self._hello = Hello(
             LOWEST_VERSION,
             HIGHEST_VERSION,
@@ -148,7 +173,7 @@ class Handshake:
             identity.membership,
             identity.network,
             nonce,
-            UNAUTHENTICATED if identity.secret is None else HMAC_SHA256,
+            identity.authentication,
             identity.capabilities,
             identity.heart_beat,
         )
@@ -206,18 +231,33 @@ class Handshake:
             raise LinkError(f"broker {peer.broker} is not expected on this link", Reason.UNEXPECTED_NUMBER)
         if peer.authentication != own.authentication:
             raise LinkError(
-                "one end has a secret and the other has none, or they prove it in different ways; give both the secret "
-                "of the network",
+                "one end has a secret or a key and the other has none; give both the secret of the network, and both "
+                "or neither a key",
                 Reason.AUTHENTICATION,
             )
+        if self._identity.seals is not None and self.version < SIGNED_VERSION:
+            raise LinkError(
+                f"broker {peer.broker} speaks no version of the link protocol that has signatures; update it",
+                Reason.VERSION,
+            )
+        if self._barred is not None and (reason := self._barred(peer.broker)):
+            raise LinkError(reason, Reason.QUARANTINED)
 
     def _welcome(self, peer: Hello) -> bytes:
         self.ours = self._standing(peer.broker)
         welcome = Welcome(self.version, *self.ours)
-        return encode_welcome(replace(welcome, proof=self._proof(welcome, peer, dialler=self._dialling)))
+        said = self._said(welcome, peer, dialler=self._dialling)
+        secret, seals = self._identity.secret, self._identity.seals
+        if secret is not None:
+            welcome = replace(welcome, proof=hmac.digest(secret, said, "sha256"))
+        if seals is not None:
+            welcome = replace(welcome, signature=seals.sign(said))
+        return encode_welcome(welcome)
 
     def _verify(self, welcome: Welcome, peer: Hello) -> None:
-        proof = self._proof(welcome, peer, dialler=not self._dialling)
+        said = self._said(welcome, peer, dialler=not self._dialling)
+        secret, seals = self._identity.secret, self._identity.seals
+        proof = NO_PROOF if secret is None else hmac.digest(secret, said, "sha256")
         if not hmac.compare_digest(proof, welcome.proof):
             raise LinkError(
                 f"broker {peer.broker} does not know the secret of network {peer.network!r}; give both the same",
@@ -227,11 +267,17 @@ class Handshake:
             raise LinkError(
                 f"broker {peer.broker} chose version {welcome.version}; it is {self.version}", Reason.VERSION
             )
+        if not (
+            welcome.signature == NO_SIGNATURE
+            if seals is None
+            else seals.verify(peer.broker, said, welcome.signature)
+        ):
+            raise LinkError(
+                f"the peer does not have the key that the network lists for broker {peer.broker}", Reason.KEY
+            )
 
-    def _proof(self, welcome: Welcome, peer: Hello, *, dialler: bool) -> bytes:
-        secret = self._identity.secret
-        if secret is None:
-            return NO_PROOF
+    def _said(self, welcome: Welcome, peer: Hello, *, dialler: bool) -> bytes:
+        """What a proof and a signature cover: who makes them, both HELLOs, and where the maker stands."""
         first, second = (self._hello, peer) if self._dialling else (peer, self._hello)
         binding = self._identity.binding
         parts = (
@@ -240,9 +286,9 @@ class Handshake:
             binding,
             encode_hello(first),
             encode_hello(second),
-            encode_welcome(welcome)[:-PROOF_BYTES],
+            encode_welcome(welcome)[:PROVED_BYTES],
         )
-        return hmac.digest(secret, b"".join(parts), "sha256")
+        return b"".join(parts)
 
 
 def refused(bye: Bye) -> LinkError:
