@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from postroad.errors import PostroadError
 from postroad.server import BrokerConfig, ConfigError, Service
-from postroad.server.links import MOST_STRANGERS
 from postroad.server.metrics import metrics_text
-from postroad.server.network import LinkTlsConfig, Neighbouring, NetworkConfig, NetworkStrategy, check_network
+from postroad.server.network import LinkTlsConfig, Member, Neighbouring, NetworkConfig, NetworkStrategy, check_network
 from postroad.server.status import status
+from postroad.server.strangers import MOST_STRANGERS
 from postroad.topology import Graph, line, ring
 from tests.server import scene
 from tests.server.fleet import free_ports
@@ -162,12 +163,35 @@ def test_a_broker_with_another_secret_does_not_join(tmp_path: Path) -> None:
     run(talk)
 
 
-def test_links_to_other_machines_need_a_secret() -> None:
-    neighbours = [Neighbouring(number=2, host="192.0.2.1", port=1)]
-    with pytest.raises(PostroadError, match=r"192\.0\.2\.1 is another machine, so links need a secret"):
-        check_network(NetworkConfig(neighbours=neighbours))
-    check_network(NetworkConfig(neighbours=neighbours, secret="s"))
-    check_network(NetworkConfig(neighbours=neighbours, tls=LinkTlsConfig(certificate="c", key="k", ca="a")))
+def test_links_to_other_machines_need_tls_and_keys_or_words_that_say_not() -> None:
+    def distant(**more: Any) -> NetworkConfig:
+        return NetworkConfig(neighbours=[Neighbouring(number=2, host="192.0.2.1", port=1)], **more)
+
+    tls = LinkTlsConfig(certificate="c", key="k", ca="a")
+    members = [Member(number=number, key="k") for number in (1, 2)]
+    for config in (distant(), distant(secret="s"), distant(secret="s", key="k", members=members)):
+        with pytest.raises(PostroadError, match=r"192\.0\.2\.1 is another machine, so links need TLS"):
+            check_network(config, 1)
+    for config in (distant(tls=tls), distant(tls=tls, secret="s"), distant(insecure_links_without_tls=True)):
+        with pytest.raises(PostroadError, match=r"192\.0\.2\.1 is another machine, so brokers need keys"):
+            check_network(config, 1)
+    insecure = distant(insecure_links_without_tls=True, insecure_records_without_keys=True)
+    with pytest.raises(PostroadError, match="so links need a secret"):
+        check_network(insecure, 1)
+    check_network(distant(tls=tls, key="k", members=members), 1)
+    check_network(distant(insecure_links_without_tls=True, key="k", members=members), 1)
+    check_network(distant(insecure_records_without_keys=True, tls=tls), 1)
+    check_network(msgspec.structs.replace(insecure, secret="s"), 1)
+
+
+def test_keys_that_do_not_fit_the_network_are_refused() -> None:
+    members = [Member(number=1, key="k")]
+    with pytest.raises(PostroadError, match="key and members go together"):
+        check_network(NetworkConfig(members=members), 1)
+    with pytest.raises(PostroadError, match="broker 2 is not listed"):
+        check_network(NetworkConfig(key="k", members=members, neighbours=[Neighbouring(number=2, port=1)]), 1)
+    with pytest.raises(PostroadError, match="listed twice"):
+        check_network(NetworkConfig(key="k", members=members * 2), 1)
 
 
 def test_links_speak_tls_with_certificates_of_both_ends(tmp_path: Path) -> None:
@@ -267,23 +291,33 @@ def test_what_a_link_refuses_is_told_and_only_that_connection_closes(
     run(talk)
 
 
-def test_connections_without_a_handshake_are_bounded(tmp_path: Path) -> None:
+def test_idle_connections_make_room_for_a_neighbour(tmp_path: Path) -> None:
     async def talk() -> None:
         async with link_to_broker_5(tmp_path) as broker:
-            waiting = [await asyncio.open_connection("127.0.0.1", broker.link_port) for _ in range(MOST_STRANGERS + 1)]
-            reader, writer = await asyncio.open_connection("127.0.0.1", broker.link_port)
-            assert b"connections wait for their handshakes" in await asyncio.wait_for(reader.read(), PATIENCE)
-            for _, each in [*waiting, (reader, writer)]:
-                each.close()
             assert broker.links is not None
-            assert broker.links.statistics()["connections_turned_away"] == 1
+            idle = [await asyncio.open_connection("127.0.0.1", broker.link_port) for _ in range(MOST_STRANGERS + 6)]
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.link_port)
+            writer.write(handshake(7))
+            await until(lambda: broker.links is not None and broker.links.up == {1})
+            # The oldest went for the newer ones, and were told.
+            assert b"wait for their handshakes" in await asyncio.wait_for(idle[0][0].read(), PATIENCE)
+            assert broker.links.statistics()["connections_turned_away"] == 7
+            assert len(broker.links.strangers) == MOST_STRANGERS - 1
+            for _, each in [*idle, (reader, writer)]:
+                each.close()
+            await until(lambda: broker.links is not None and not len(broker.links.strangers))
 
     run(talk)
 
 
 def test_a_neighbour_whose_host_is_no_name_is_dialled_again_and_again(tmp_path: Path) -> None:
     async def talk() -> None:
-        network = NetworkConfig(secret="0123456789abcdef", neighbours=[Neighbouring(number=2, host="a..b", port=9)])
+        network = NetworkConfig(
+            secret="0123456789abcdef",
+            neighbours=[Neighbouring(number=2, host="a..b", port=9)],
+            insecure_links_without_tls=True,
+            insecure_records_without_keys=True,
+        )
         async with scene.service(tmp_path, network=network) as broker:
             assert broker.links is not None
             await asyncio.sleep(0.2)

@@ -19,8 +19,9 @@ from postroad.protocols.link.limits import (
 from postroad.routing.window import REMEMBER_MS
 from postroad.server import read_config
 from postroad.server.counts import LinkStatistics
-from postroad.server.links import MOST_STRANGERS
-from postroad.server.peering import CLOSE_SECONDS
+from postroad.server.peering import CLOSE_SECONDS, MAX_UNREAD_BYTES
+from postroad.server.quarantine import FIRST_MS, FORGIVEN_MS, LONGEST_MS
+from postroad.server.strangers import MOST_STRANGERS
 from tests.structure.markdown import blocks
 from tests.structure.repository import ROOT
 
@@ -40,6 +41,8 @@ def test_the_settings_can_be_read(tmp_path: Path) -> None:
     assert network is not None
     assert (network.delivery, network.settings.heartbeat_ms, network.neighbours[0].port) == ("custody", 1_000, 61_701)
     assert network.tls is not None
+    assert network.key is not None
+    assert [member.number for member in network.members] == [1, 2]
 
 
 def test_limits_are_those_of_the_code() -> None:
@@ -49,7 +52,11 @@ def test_limits_are_those_of_the_code() -> None:
         f"| {MAX_HELD_FRAMES:,} frames |",
         f"| {HELD_MS // 1_000} s, {MAX_HELD_BYTES // MIB} MiB, {MAX_HELD:,} messages |",
         f"| {MAX_LINK_FRAME_BYTES // MIB} MiB; {MAX_HANDSHAKE_FRAME_BYTES // 1024} KiB before the handshake is done |",
-        f"| {MOST_STRANGERS} and one for each neighbour; {HANDSHAKE_TIMEOUT_MS // 1_000} s each |",
+        f"| {MOST_STRANGERS}, and {MOST_STRANGERS} from neighbours' addresses; "
+        f"{HANDSHAKE_TIMEOUT_MS // 1_000} s for TLS and {HANDSHAKE_TIMEOUT_MS // 1_000} s for the rest |",
+        f"| {MAX_UNREAD_BYTES // MIB} MiB | in quarantine |",
+        f"from {FIRST_MS // 1_000} s, twice as long each time, up to {LONGEST_MS // 60_000} minutes",
+        f"after {FORGIVEN_MS // 60_000} minutes without another",
         f"| {CLOSE_SECONDS:.0f} s | cut |",
         f"every id of the last {REMEMBER_MS // 1_000} s",
         f"waited {QUEUE_WAIT_MS // 1_000} s in a queue",

@@ -16,7 +16,7 @@ from postroad.cli import pipelines
 from postroad.cli.brokers import broker
 from postroad.cli.checking import match
 from postroad.cli.labs import trail
-from postroad.cli.networks import plan
+from postroad.cli.networks import keys, plan
 from postroad.cli.operating import status, stop, up
 from postroad.cli.publishing import publish
 from postroad.cli.subscribing import subscribe
@@ -43,7 +43,7 @@ app.command()(subscribe)
 app.command()(match)
 app.command()(trace)
 app.add_typer(network, name="network")
-for command in (plan, up, status, stop):
+for command in (plan, keys, up, status, stop):
     network.command()(command)
 capacity = typer.Typer(help="What brokers can carry, and how many are needed.", no_args_is_help=True)
 app.add_typer(capacity, name="capacity")

@@ -14,7 +14,7 @@ from postroad.errors import PostroadError
 if TYPE_CHECKING:
     from postroad.topology import Graph, Hierarchy, Plan
 
-__all__ = ["plan"]
+__all__ = ["keys", "plan"]
 
 DEFAULT_BROKERS = 8
 DEFAULT_CLUSTER = "1,2,2,2"
@@ -68,6 +68,15 @@ def plan(
     name: Annotated[str | None, typer.Option(help="The name of the network; by default that of the shape.")] = None,
     out: Annotated[Path | None, typer.Option(help="The file to write; by default, standard output.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    keys: Annotated[
+        bool | None,
+        typer.Option(
+            "--keys/--no-keys",
+            help="Make a key for each broker, beside --out; by default where --host is another machine.",
+            show_default=False,
+        ),
+    ] = None,
+    tls: Annotated[bool, typer.Option("--tls", help="Make certificates too, with an authority of its own.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a plan of a network as TOML, to be read, edited and started."""
@@ -83,6 +92,10 @@ def plan(
         host=host,
         first_port=first_port,
     )
+    from postroad.server.network import is_loopback
+
+    if keys or tls or (keys is None and not is_loopback(host)):
+        made = _with_credentials(made, out, tls, force)
     if out is None and not as_json:
         typer.echo(made.to_toml(), nl=False)
     if out is not None:
@@ -91,6 +104,35 @@ def plan(
         echo_json(summary(made) | ({} if out is None else {"file": str(out)}))
     else:
         echo_table(f"network {made.name}{'' if out is None else f', written to {out}'}", summary(made), err=out is None)
+
+
+def _with_credentials(made: Plan, out: Path | None, tls: bool, force: bool) -> Plan:
+    from postroad.network import credentials_of, make_credentials
+
+    if out is None:
+        raise PostroadError("private keys are written beside the plan; name its file with --out, or say --no-keys")
+    if out.exists() and not force:
+        raise PostroadError(f"{out} is there already; name another file, or write over it with --force")
+    return make_credentials(made, credentials_of(out), tls=tls)
+
+
+def keys(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, as `postroad network plan` writes it.")],
+    tls: Annotated[bool, typer.Option("--tls", help="Make certificates too, with an authority of its own.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make keys for the brokers of a plan that have none yet, and certificates for all, beside the plan."""
+    from postroad.cli.operating import read_plan
+    from postroad.network import credentials_of, make_credentials
+
+    folder = credentials_of(plan)
+    made = make_credentials(read_plan(plan), folder, tls=tls)
+    _write(plan, made.to_toml(), force=True)
+    told = {"brokers": len(made.brokers), "tls": made.tls, "keys": str(folder)}
+    if as_json:
+        echo_json(told)
+    else:
+        echo_table(f"network {made.name}, keys in {folder}", told)
 
 
 def _network(
@@ -149,4 +191,6 @@ def summary(made: Plan) -> dict[str, Any]:
         "links": len(graph.links),
         "most_links_at_one_broker": max(degrees),
         "ports": f"{min(ports)} to {max(ports)}",
+        **({"keys": sum(one.key is not None for one in made.brokers)} if made.brokers[0].key is not None else {}),
+        **({"tls": True} if made.tls else {}),
     }

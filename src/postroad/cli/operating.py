@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from postroad.server import TrackingConfig
     from postroad.topology import Plan
 
-__all__ = ["status", "stop", "up"]
+__all__ = ["read_plan", "status", "stop", "up"]
 
 # The answer to "is all well?" is no.
 EXIT_NOT_WELL = 1
@@ -48,7 +48,7 @@ def up(
     secret: Annotated[
         str | None,
         typer.Option(
-            envvar="POSTROAD_SECRET", help="What all brokers share; needed where a broker is not on 127.0.0.1."
+            envvar="POSTROAD_SECRET", help="What all brokers share; beside keys and TLS, or instead on this machine."
         ),
     ] = None,
     wait: Annotated[float, typer.Option(min=1, help="Seconds that the network may take to come up.")] = 300.0,
@@ -69,12 +69,12 @@ def up(
     as_json: AsJson = False,
 ) -> None:
     """Start every broker of a plan as a process, wait until they are linked, and watch them until Ctrl-C."""
-    from postroad.network import NetworkRun, RunOptions, place_of
+    from postroad.network import NetworkRun, RunOptions, credentials_of, place_of
 
     place = place_of(plan, data)
     if plan.is_dir():
         raise PostroadError(f"{plan} is a directory; name the plan, and its data directory with --data")
-    read = _read(plan)
+    read = read_plan(plan)
     if detach:
         given = {
             "--data": place.root,
@@ -93,7 +93,9 @@ def up(
         _start_in_background(arguments, place.root, secret, as_json, group)
         return
     tracking = _tracking(recorder, persist, journal, alias)
-    options_given = RunOptions(secret, log_level.value, directory_host, directory_port, wait, tracking, group, restart)
+    options_given = RunOptions(
+        secret, log_level.value, directory_host, directory_port, wait, tracking, group, restart, credentials_of(plan)
+    )
     asyncio.run(_until_stopped(NetworkRun(read, plan, place, _listener(as_json), options_given)))
 
 
@@ -110,7 +112,7 @@ def _tracking(recorder: str, persist: float, journal: bool, alias: str | None) -
         raise PostroadError(f"{named}: {error}") from None
 
 
-def _read(path: Path) -> Plan:
+def read_plan(path: Path) -> Plan:
     from postroad.topology import Plan
 
     try:

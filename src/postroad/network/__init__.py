@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from postroad.network.credentials import credentials_of, make_credentials
 from postroad.network.directory import Directory
 from postroad.network.errors import NetworkError
 from postroad.network.finding import Stopped, find, look_once, start_detached, stop_network
@@ -22,8 +23,10 @@ __all__ = [
     "Place",
     "RunOptions",
     "Stopped",
+    "credentials_of",
     "find",
     "look_once",
+    "make_credentials",
     "place_of",
     "start_detached",
     "stop_network",

@@ -46,7 +46,14 @@ def prepare(plan: Plan, place: Place, options: RunOptions) -> list[BrokerEntry]:
     entries = []
     for broker, admin_port in zip(plan.brokers, free_ports(len(plan.brokers), taken), strict=True):
         number = broker.number
-        config = broker_config(plan, number, place.data(number).resolve(), secret=options.secret, admin_port=admin_port)
+        config = broker_config(
+            plan,
+            number,
+            place.data(number).resolve(),
+            secret=options.secret,
+            admin_port=admin_port,
+            credentials=options.credentials,
+        )
         trail = options.tracking.trail or str(place.trail.resolve())
         tracking = msgspec.structs.replace(options.tracking, trail=trail)
         settings = msgspec.structs.replace(config, log_level=options.log_level, tracking=tracking, group=options.group)

@@ -53,6 +53,7 @@ class RunOptions(NamedTuple):
         tracking: what the brokers keep of messages; their trails go into one directory.
         group: the group of the system that may read data, logs and trail; none without.
         restart: brokers that die are started again.
+        credentials: the directory with private keys and certificates, for a plan that has them.
     """
 
     secret: str | None = None
@@ -63,6 +64,7 @@ class RunOptions(NamedTuple):
     tracking: TrackingConfig = TrackingConfig()
     group: str | None = None
     restart: bool = True
+    credentials: Path | None = None
 
 
 class Listener(Protocol):

@@ -29,6 +29,7 @@ from postroad.routing.contract import NOTHING, Parcel, Reaction, Routed
 from postroad.routing.envelopes import arrived, entering, may_go_on, returned_rows
 from postroad.routing.errors import RoutingError
 from postroad.routing.frames import Attach, Detach, StepDown, Topics
+from postroad.routing.records import MAX_AHEAD_MS
 from postroad.routing.sets import Destinations
 from postroad.routing.topics import LOCAL, MAX_PATTERNS, TopicTable
 from postroad.routing.window import DEFAULT_WINDOW, SeenIds
@@ -184,6 +185,14 @@ class Hierarchical:
         return self._take(frame, link, now) + self._say_rooted()
 
     def _take(self, frame: Frame, link: int, now: int) -> Reaction:
+        if isinstance(frame, Attach | Topics):
+            # Before anything is changed: a frame that is refused half-way would leave its first half behind.
+            self._table.check(frame.patterns if isinstance(frame, Attach) else frame.added)
+        if isinstance(frame, Attach | StepDown) and frame.epoch > now + MAX_AHEAD_MS:
+            raise RoutingError(
+                f"broker {link} claims a place since {frame.epoch:,}, more than a day ahead of the clock here "
+                f"({now:,} ms)"
+            )
         if isinstance(frame, Attach):
             return self._takes_peer(frame, link, now) if frame.as_peer else self._take_child(frame, link, now)
         if isinstance(frame, Topics):

@@ -42,7 +42,7 @@ from postroad.routing.frames import (
     LinkRecord,
     signed_bytes,
 )
-from postroad.routing.records import HeldLinks, SaidInterest, Verdict, aged, check_links
+from postroad.routing.records import MAX_AHEAD_MS, HeldLinks, SaidInterest, Verdict, aged, check_links
 from postroad.topology import LARGEST_BROKER, routes
 
 if TYPE_CHECKING:
@@ -51,15 +51,12 @@ if TYPE_CHECKING:
     from postroad.routing.records import AnyRecord, Record, Seals
     from postroad.topology import Routes
 
-__all__ = ["DEFAULT_LIFETIME_MS", "DEFAULT_REFRESH_MS", "MAX_AHEAD_MS", "MAX_NAMED_LINKS", "LinkState"]
+__all__ = ["DEFAULT_LIFETIME_MS", "DEFAULT_REFRESH_MS", "MAX_NAMED_LINKS", "LinkState"]
 
 # A refresh of a thousand brokers is then some 33 small frames a second on each link.
 DEFAULT_REFRESH_MS = 30_000
 # Three refreshes may be lost, and there is time for the fourth to arrive.
 DEFAULT_LIFETIME_MS = 100_000
-# How far a counter may be ahead of the clock here: a clock may be set to the wrong day, and a broker that started with
-# such a clock is believed all the same. What is further ahead is no clock that somebody set by mistake.
-MAX_AHEAD_MS = 86_400_000
 # Links that all brokers together may name: a thousand brokers with a thousand links each, some 100 MB.
 MAX_NAMED_LINKS = 1_000_000
 

@@ -12,6 +12,7 @@ from postroad.routing.errors import RoutingError
 from postroad.routing.frames import Interest, InterestDelta, LinkRecord
 
 __all__ = [
+    "MAX_AHEAD_MS",
     "MAX_CHANGES",
     "MIN_CHANGES_BYTES",
     "AnyRecord",
@@ -23,6 +24,10 @@ __all__ = [
     "aged",
     "check_links",
 ]
+
+# How far a counter may be ahead of the clock here: a clock may be set to the wrong day, and a broker that started with
+# such a clock is believed all the same. What is further ahead is no clock that somebody set by mistake.
+MAX_AHEAD_MS = 86_400_000
 
 # Changes of an interest that are kept beside the whole, in number and in bytes; or as many bytes as the whole has. Then
 # the whole is said again, so that nobody keeps more than twice what there is, and a newcomer gets no more than that.

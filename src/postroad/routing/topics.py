@@ -6,6 +6,7 @@ batch; what was found for a topic is remembered until an interest changes that i
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
     from postroad.routing.contract import Matcher
     from postroad.routing.sets import Flags, Integers
 
-__all__ = ["EVERYTHING", "LOCAL", "MAX_PATTERNS", "TopicTable", "Wanted"]
+__all__ = ["EVERYTHING", "LOCAL", "MAX_PATTERNS", "MAX_WILDCARDS", "TopicTable", "Wanted"]
 
 LOCAL = 0
 EVERYTHING = ">"
 # For one link. A link that wants more is taken to want everything: it gets too much, but it loses nothing.
 MAX_PATTERNS = 100_000
+# Of these with wildcards, for one link: each is tried on every topic that was not seen before, a microsecond each.
+MAX_WILDCARDS = 4_096
 # Remembered answers. Full, they are all forgotten: topics come back quickly if they are still in use.
 _MAX_REMEMBERED = 65_536
 
@@ -58,7 +61,18 @@ class TopicTable:
         self._overflowed: set[int] = set()
         self._owners: dict[str, set[int]] = {}
         self._wildcards: dict[str, Callable[[str], bool]] = {}
+        self._wild: Counter[int] = Counter()  # how many patterns of an owner have wildcards
         self._remembered: dict[bytes, frozenset[int]] = {}
+
+    def check(self, patterns: Iterable[str]) -> None:
+        """Read patterns that a neighbour sent, before anything is done with them.
+
+        Raises:
+            PostroadError: one of them is none.
+        """
+        for pattern in patterns:
+            if pattern not in self._owners:
+                self._matcher(pattern)
 
     def patterns(self, owner: int) -> set[str]:
         """What an owner wants; not to be changed."""
@@ -77,7 +91,7 @@ class TopicTable:
         fresh = set(patterns) - self.patterns(owner)
         if owner in self._overflowed:
             return set()
-        if len(self.patterns(owner)) + len(fresh) > MAX_PATTERNS:
+        if len(self.patterns(owner)) + len(fresh) > MAX_PATTERNS or self._too_wild(owner, fresh, self._wild[owner]):
             return self._overflow(owner)
         return self._enter(owner, fresh)
 
@@ -87,11 +101,15 @@ class TopicTable:
 
     def replace(self, owner: int, patterns: set[str]) -> set[str]:
         """An owner wants exactly this. Returns the patterns whose owners changed."""
-        if len(patterns) > MAX_PATTERNS:
+        if len(patterns) > MAX_PATTERNS or self._too_wild(owner, patterns):
             return self._overflow(owner)
         self._overflowed.discard(owner)
         gone = self._strike(owner, self.patterns(owner) - patterns)
         return gone | self._enter(owner, patterns - self.patterns(owner))
+
+    @staticmethod
+    def _too_wild(owner: int, patterns: set[str], there: int = 0) -> bool:
+        return owner != LOCAL and there + sum(map(_is_wildcard, patterns)) > MAX_WILDCARDS
 
     def _overflow(self, owner: int) -> set[str]:
         """Take an owner to want everything; its single patterns count no more, until they are replaced as a whole."""
@@ -102,6 +120,7 @@ class TopicTable:
     def _enter(self, owner: int, patterns: set[str]) -> set[str]:
         for pattern in patterns:
             self._patterns.setdefault(owner, set()).add(pattern)
+            self._wild[owner] += _is_wildcard(pattern)
             self._owners.setdefault(pattern, set()).add(owner)
             self._forget(pattern)
         return patterns
@@ -109,6 +128,7 @@ class TopicTable:
     def _strike(self, owner: int, patterns: set[str]) -> set[str]:
         for pattern in patterns:
             self._patterns[owner].discard(pattern)
+            self._wild[owner] -= _is_wildcard(pattern)
             self._owners[pattern].discard(owner)
             self._forget(pattern)
             if not self._owners[pattern]:
@@ -143,12 +163,16 @@ class TopicTable:
 
     def _forget(self, pattern: str) -> None:
         """A pattern has other owners now: forget the answers it is part of."""
-        if "*" in pattern or ">" in pattern:
+        if _is_wildcard(pattern):
             if pattern not in self._wildcards:
                 self._wildcards[pattern] = self._matcher(pattern)
             self._remembered.clear()
         else:
             self._remembered.pop(pattern.encode(), None)
+
+
+def _is_wildcard(pattern: str) -> bool:
+    return "*" in pattern or ">" in pattern
 
 
 def distinct_topics(batch: Batch) -> tuple[Integers, Integers]:

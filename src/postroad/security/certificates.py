@@ -1,4 +1,4 @@
-"""Certificates of a network: an authority of its own vouches for each broker's number and host, and for nothing else."""
+"""Certificates of a network: an authority of its own vouches for each broker's number and host."""
 
 from __future__ import annotations
 
@@ -102,9 +102,7 @@ class Authority:
                 x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
                 critical=False,
             )
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
-            )
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
         return Certified(*_signed(builder, key, self._key))
 

@@ -7,7 +7,7 @@ from postroad.server import arrow as _arrow  # noqa: F401
 from postroad.server.config import BrokerConfig, ConfigError, TlsConfig, read_config
 from postroad.server.counts import ServerStatistics
 from postroad.server.logs import log_to_stderr
-from postroad.server.planning import broker_config
+from postroad.server.planning import Credentials, broker_config
 from postroad.server.reservation import ReservationError
 from postroad.server.running import run_broker
 from postroad.server.service import ListenError, Service
@@ -16,6 +16,7 @@ from postroad.server.tracking import TrackingConfig
 __all__ = [
     "BrokerConfig",
     "ConfigError",
+    "Credentials",
     "ListenError",
     "ReservationError",
     "ServerStatistics",

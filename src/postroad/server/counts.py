@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["LinkStatistics", "ServerStatistics"]
+__all__ = ["LinkStatistics", "QuarantineStatus", "ServerStatistics"]
 
 
 class ServerStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +47,9 @@ class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
         repeated_frames: came although they had come before.
         unsettled_frames_now: came, and this broker is not done with them.
         restarts: how often the neighbour came back as another process.
+        refusals: what the neighbour sent that is not believed.
+        quarantines: how often its link was closed for that, and kept closed.
+        quarantined_now: whether it is.
     """
 
     neighbour: int
@@ -64,3 +67,14 @@ class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
     repeated_frames: int
     unsettled_frames_now: int
     restarts: int
+    refusals: int
+    quarantines: int
+    quarantined_now: bool
+
+
+class QuarantineStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A neighbour that is kept out because of what it sent."""
+
+    neighbour: int
+    seconds_left: float
+    reason: str

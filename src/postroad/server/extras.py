@@ -29,6 +29,7 @@ def check_extras(config: BrokerConfig) -> None:
     """
     needed = [
         (config.websocket_port is not None, "websocket_port", "websockets", "websocket"),
+        (config.network is not None and config.network.key is not None, "network.key", "cryptography", "security"),
         (config.event_loop == "uvloop", 'event_loop = "uvloop"', "uvloop", "fast"),
     ]
     for wanted, setting, module, extra in needed:

@@ -16,16 +16,23 @@ from typing import TYPE_CHECKING, cast
 
 from postroad.errors import PostroadError
 from postroad.protocols import link
+from postroad.protocols.link import limits as link_limits
 from postroad.routing.frames import decode_frame, encode_frame
 from postroad.routing.sets import Destinations
+from postroad.server.admission import Admission
 from postroad.server.counts import LinkStatistics
-from postroad.server.peering import LinkConnection
+from postroad.server.peering import MAX_UNREAD_BYTES, TLS_SECONDS, LinkConnection
+from postroad.server.strangers import Strangers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
     from postroad.broker import Outbox, Relay, Sending
     from postroad.broker.consignments import Consignment
+    from postroad.security import BrokerKeys
+    from postroad.server.counts import QuarantineStatus
+    from postroad.server.listener import Accepted
     from postroad.server.network import Neighbouring, NetworkConfig
     from postroad.server.tls import LinkTls
 
@@ -37,13 +44,12 @@ log = logging.getLogger("postroad.links")
 # way, in heart-beats. A cut connection is dialled again within 0.1 s; what waits longer comes later than it must, and
 # the longer it waits the more ids its destinations must remember to know it again.
 GIVE_UP_BEATS = 1
-# Connections that have not proved who they are, beside one for each neighbour: each may hold a file and a kilobyte for
-# as long as a handshake may take.
-MOST_STRANGERS = 64
 # How long a broker that stops waits for its neighbours to take what it keeps for them: a few round trips of any link.
 STOP_MS = 1_000
 # How often links are looked after: about as often as the other end wants to hear how far its frames got.
 TICK_SECONDS = 0.025
+# How long a connection to a neighbour may take to be made, TLS included.
+DIAL_SECONDS = 2 * link_limits.HANDSHAKE_TIMEOUT_MS / 1_000
 # The kinds of control frames: of routing, and questions about messages.
 ROUTING = 1
 QUESTION = 2
@@ -60,9 +66,11 @@ class Links:
         clock: the time in milliseconds since 1970, UTC, for messages.
         timer: milliseconds that only go forward, for connections.
         tls: how to wrap connections; None for none.
+        keys: the key of this broker and those of the others; None for none.
 
     Attributes:
         certificate: what this broker shows when others dial it.
+        strangers: connections that have not proved who they are.
     """
 
     def __init__(
@@ -74,6 +82,7 @@ class Links:
         clock: Callable[[], int],
         timer: Callable[[], int],
         tls: LinkTls | None = None,
+        keys: BrokerKeys | None = None,
     ) -> None:
         self.number = number
         self.timer = timer
@@ -93,6 +102,7 @@ class Links:
             capabilities=link.CUSTODY if config.delivery == "custody" else 0,
             heart_beat=config.settings.heartbeat_ms,
             missed_beats=config.settings.missed_heartbeats,
+            seals=keys,
         )
         self._give_up_ms = GIVE_UP_BEATS * config.settings.heartbeat_ms
         self._known = {neighbour.number: neighbour for neighbour in config.neighbours}
@@ -108,6 +118,9 @@ class Links:
         self.stopping = False
         self._work: asyncio.Handle | None = None
         self._turned_away = self._internal_errors = 0
+        self._admission = Admission(config, timer)
+        hosts = [neighbour.host for neighbour in config.neighbours]
+        self.strangers: Strangers[Accepted] = Strangers(host for host in hosts if host not in ("", "localhost"))
 
     # --- start and stop --------------------------------------------------------------------------------------------
 
@@ -168,10 +181,16 @@ class Links:
         while True:
             try:
                 # When the other end has dialled meanwhile, a second connection would only replace that one.
-                if self._current(neighbour.number) is None:
-                    _, connection = await loop.create_connection(
-                        lambda: LinkConnection(self, dialling=True), neighbour.host, neighbour.port, ssl=self._tls
-                    )
+                number = neighbour.number
+                if self._current(number) is None and not self._admission.barred(number):
+                    async with asyncio.timeout(DIAL_SECONDS):
+                        _, connection = await loop.create_connection(
+                            lambda: LinkConnection(self, dialled=neighbour.number),
+                            neighbour.host,
+                            neighbour.port,
+                            ssl=self._tls,
+                            ssl_handshake_timeout=None if self._tls is None else TLS_SECONDS,
+                        )
                     attempt = 0 if await connection.gone.wait() and connection.was_open else attempt + 1
             except Exception as error:
                 # Also a host that is no name, or a defect: this link would never come up without the next attempt.
@@ -182,23 +201,25 @@ class Links:
 
     # --- connections -----------------------------------------------------------------------------------------------
 
-    def conversation(self, connection: LinkConnection, dialling: bool, binding: bytes) -> link.LinkConversation:
-        """A new connection, dialled or accepted."""
+    def conversation(
+        self, connection: LinkConnection, dialled: int, binding: bytes, certificate: Mapping[str, Any] | None
+    ) -> link.LinkConversation:
+        """A new connection, dialled or accepted; with the peer's certificate, if it has shown one."""
         made = link.LinkConversation(
             replace(self._identity, binding=binding),
             self._neighbour,
-            dialling=dialling,
+            dialling=bool(dialled),
             nonce=secrets.token_bytes(32),
             now=self.timer(),
-            expected=self._known,
+            expected=self._admission.expected(dialled, certificate),
+            barred=self._admission.barred,
         )
-        strangers = sum(known.neighbour is None for known in self._connections)
         self._connections[made] = connection
-        if not dialling and strangers >= MOST_STRANGERS + len(self._known):
-            self._turned_away += 1
-            connection.write(made.bye(link.Reason.REFUSED, f"{strangers} connections wait for their handshakes; later"))
-            connection.close()
         return made
+
+    def count_turned_away(self) -> None:
+        """A connection without a handshake had to make room for another."""
+        self._turned_away += 1
 
     def count_internal_error(self) -> None:
         """A defect closed a connection."""
@@ -226,6 +247,8 @@ class Links:
         self._settle()
         if heard.error is not None:
             log.warning("link closed", extra={"reason": str(heard.error)})
+            if heard.error.ours and heard.error.reason is link.Reason.FAULT and conversation.neighbour is not None:
+                self._admission.offended(_peer(conversation), str(heard.error))
             self._end(conversation, at_once=heard.error.reason is link.Reason.SILENT)
 
     def _end(self, conversation: link.LinkConversation, *, at_once: bool = False) -> None:
@@ -268,8 +291,8 @@ class Links:
             self._refuse(number, str(error))
 
     def _refuse(self, number: int, reason: str) -> None:
-        """A neighbour sent what no honest one would."""
-        log.warning("neighbour refused", extra={"neighbour": number, "reason": reason})
+        """A neighbour sent what no honest one would: close the link, and keep it closed for a while."""
+        self._admission.offended(number, reason)
         conversation = self._current(number)
         if conversation is not None:
             self._connections[conversation].write(conversation.bye(link.Reason.FAULT, reason[:200]))
@@ -336,7 +359,7 @@ class Links:
             conversation = self._current(number)
             if conversation is not None:
                 data = conversation.control(ROUTING, encode_frame(frame), now)
-                self._connections[conversation].write(data)
+                self._write_bounded(number, self._connections[conversation], data)
         for sending in outbox.parcels:
             self._send(sending, now)
         for number in outbox.disconnects:
@@ -344,6 +367,8 @@ class Links:
         for refusal in outbox.refusals:
             if refusal.grave:
                 self._refuse(refusal.link, refusal.reason)
+            else:
+                self._admission.refused(refusal.link, refusal.reason)
 
     @property
     def up(self) -> frozenset[int]:
@@ -354,7 +379,15 @@ class Links:
         """Send a neighbour a question about a message, or an answer, if its link works."""
         conversation = self._current(number)
         if conversation is not None:
-            self._connections[conversation].write(conversation.control(QUESTION, payload, self.timer()))
+            data = conversation.control(QUESTION, payload, self.timer())
+            self._write_bounded(number, self._connections[conversation], data)
+
+    def _write_bounded(self, number: int, connection: LinkConnection, data: bytes) -> None:
+        """Write what is not bounded by itself: a neighbour asks for as much of it as it likes."""
+        if connection.unread + len(data) > MAX_UNREAD_BYTES:
+            self._refuse(number, f"it asks for more than {MAX_UNREAD_BYTES:,} bytes of records and does not read them")
+        else:
+            connection.write(data)
 
     def _current(self, number: int) -> link.LinkConversation | None:
         neighbour = self._neighbours.get(number)
@@ -429,9 +462,14 @@ class Links:
             "planned_links_up": sum(number in self._up for number, known in self._known.items() if not known.standby),
             "links_known": len(self._known),
             "links_crowded": len(self._crowded),
+            "links_quarantined": len(self._admission.quarantined()),
             "connections_turned_away": self._turned_away,
             "internal_errors": self._internal_errors,
         }
+
+    def quarantined(self) -> list[QuarantineStatus]:
+        """The neighbours that are kept out, and why."""
+        return self._admission.quarantined()
 
     def neighbours(self) -> list[LinkStatistics]:
         """Counts of each link, by the neighbour's number."""
@@ -440,6 +478,7 @@ class Links:
     def _link(self, number: int) -> LinkStatistics:
         neighbour = self._neighbour(number)
         sent, received = neighbour.sender.statistics(), neighbour.receiver.statistics()
+        refusals, quarantines = self._admission.counts(number)
         return LinkStatistics(
             neighbour=number,
             up_now=number in self._up,
@@ -456,6 +495,9 @@ class Links:
             repeated_frames=received.repeated_frames,
             unsettled_frames_now=received.unsettled_frames,
             restarts=received.restarts,
+            refusals=refusals,
+            quarantines=quarantines,
+            quarantined_now=bool(self._admission.barred(number)),
         )
 
 

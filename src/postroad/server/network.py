@@ -11,7 +11,16 @@ import msgspec
 from postroad.errors import PostroadError
 from postroad.topology import DEFAULT_COST, LARGEST_BROKER, Delivery, Settings, Station
 
-__all__ = ["LinkTlsConfig", "Neighbouring", "NetworkConfig", "NetworkStrategy", "check_network"]
+__all__ = [
+    "LinkTlsConfig",
+    "Member",
+    "Neighbouring",
+    "NetworkConfig",
+    "NetworkStrategy",
+    "check_network",
+    "is_distant",
+    "is_loopback",
+]
 
 
 _LARGEST_PORT = 65_535
@@ -59,6 +68,18 @@ class LinkTlsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     ca: str
 
 
+class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A broker of the network.
+
+    Attributes:
+        number: its number.
+        key: its public key (Ed25519), base64.
+    """
+
+    number: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BROKER)]
+    key: str
+
+
 class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A network of brokers.
 
@@ -66,8 +87,14 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         name: brokers of another name are refused.
         host: the address to listen on for links.
         port: the port for links; 0 takes a free one.
-        secret: what all brokers share; needed, or certificates, unless all are on this machine.
-        tls: certificates; links then speak TLS and nothing else.
+        secret: what all brokers share.
+        tls: certificates; links then speak TLS and nothing else. Needed unless all brokers are on this machine.
+        key: a PEM file with this broker's private key (Ed25519). Needed unless all brokers are on this machine.
+        members: all brokers of the network with their public keys; nobody else belongs to it.
+        insecure_links_without_tls: do without `tls` to other machines: whoever is on the way between them can read and
+            change everything.
+        insecure_records_without_keys: do without `key` to other machines: every broker is believed whatever it says of
+            any other.
         strategy: how messages find their way.
         delivery: what a crash may lose.
         settings: what all brokers of the network agree on.
@@ -80,6 +107,10 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     port: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST_PORT)] = 0
     secret: str | None = None
     tls: LinkTlsConfig | None = None
+    key: str | None = None
+    members: list[Member] = []
+    insecure_links_without_tls: bool = False
+    insecure_records_without_keys: bool = False
     strategy: NetworkStrategy = NetworkStrategy.DRP
     delivery: Delivery = "relay"
     settings: Settings = Settings()
@@ -87,22 +118,56 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     neighbours: list[Neighbouring] = []
 
 
-def check_network(config: NetworkConfig) -> None:
-    """Nobody joins without a secret or a certificate, except on loopback.
+def is_distant(config: NetworkConfig) -> str | None:
+    """The first address of the network that is not this machine's own; None when all are."""
+    hosts = (config.host, *(neighbour.host for neighbour in config.neighbours))
+    return next((host for host in hosts if not is_loopback(host)), None)
+
+
+def check_network(config: NetworkConfig, number: int = 0) -> None:
+    """Links to other machines have TLS, and brokers there have keys; or somebody has said in words to do without.
 
     Raises:
-        PostroadError: an address is not this machine's own, and there is neither.
+        PostroadError: one of them is missing, or the keys do not fit the network.
     """
-    if config.secret is not None or config.tls is not None:
+    _check_keys(config, number)
+    host = is_distant(config)
+    if host is None:
         return
-    for host in (config.host, *(neighbour.host for neighbour in config.neighbours)):
-        if not _is_loopback(host):
-            raise PostroadError(
-                f"network: {host} is another machine, so links need a secret; set network.secret or network.tls"
-            )
+    if config.tls is None and not config.insecure_links_without_tls:
+        raise PostroadError(
+            f"network: {host} is another machine, so links need TLS; set network.tls (`postroad network plan --tls` "
+            "makes the certificates), or network.insecure_links_without_tls = true if nobody else is on the way there"
+        )
+    if config.key is None and not config.insecure_records_without_keys:
+        raise PostroadError(
+            f"network: {host} is another machine, so brokers need keys; set network.key and network.members "
+            "(`postroad network plan` makes them), or network.insecure_records_without_keys = true if every broker is "
+            "trusted to speak for all others"
+        )
+    if config.secret is None and config.tls is None and config.key is None:
+        raise PostroadError(
+            f"network: {host} is another machine, so links need a secret; set network.secret, or network.tls, or "
+            "network.key"
+        )
 
 
-def _is_loopback(host: str) -> bool:
+def _check_keys(config: NetworkConfig, number: int) -> None:
+    if (config.key is None) != (not config.members):
+        raise PostroadError(
+            "network: key and members go together: this broker's private key, and everybody's public one"
+        )
+    listed = [member.number for member in config.members]
+    if len(set(listed)) < len(listed):
+        raise PostroadError("network.members: a broker is listed twice")
+    needed = [*([number] if number else []), *(neighbour.number for neighbour in config.neighbours)]
+    for one in needed if listed else ():
+        if one not in listed:
+            raise PostroadError(f"network.members: broker {one} is not listed, so nobody would believe it")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own."""
     if host == "localhost":
         return True
     try:

@@ -7,29 +7,47 @@ import hashlib
 import logging
 from typing import TYPE_CHECKING, cast
 
+from postroad.protocols.link import Reason
+from postroad.protocols.link.limits import HANDSHAKE_TIMEOUT_MS
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from postroad.protocols import link
     from postroad.server.links import Links
+    from postroad.server.listener import Accepted
 
-__all__ = ["LinkConnection"]
+__all__ = ["MAX_UNREAD_BYTES", "TLS_SECONDS", "LinkConnection"]
 
 log = logging.getLogger("postroad.links")
 
 # A neighbour that does not read what it is sent is not waited for: the connection is cut after this.
 CLOSE_SECONDS = 2.0
+# How long a TLS handshake may take: as long as the one of the link behind it.
+TLS_SECONDS = HANDSHAKE_TIMEOUT_MS / 1_000
+# What may wait to be read by a neighbour, beside frames of messages, which are bounded by themselves: all records of a
+# large network twice over. A neighbour that asks for more and does not read is cut.
+MAX_UNREAD_BYTES = 256 * 1024 * 1024
 
 
 class LinkConnection(asyncio.Protocol):
     """One connection, dialled or accepted.
+
+    Args:
+        links: all links of the broker.
+        dialled: the neighbour that was dialled; 0 for a connection that was accepted.
+        stranger: the place at the door of a connection that was accepted.
 
     Attributes:
         gone: set when the connection is over.
         was_open: whether its handshake was ever done.
     """
 
-    def __init__(self, links: Links, *, dialling: bool) -> None:
+    def __init__(self, links: Links, *, dialled: int = 0, stranger: Accepted | None = None) -> None:
         self._links = links
-        self._dialling = dialling
+        self._dialled = dialled
+        self._stranger = stranger
         self._transport: asyncio.Transport | None = None
         self._conversation: link.LinkConversation | None = None
         self.gone = asyncio.Event()
@@ -40,7 +58,9 @@ class LinkConnection(asyncio.Protocol):
         if self._links.stopping:
             self._transport.abort()
             return
-        self._conversation = self._links.conversation(self, self._dialling, self._binding())
+        if self._stranger is not None:
+            self._stranger.connection = self
+        self._conversation = self._links.conversation(self, self._dialled, self._binding(), self._certificate())
         self.write(self._conversation.begin())
 
     def _binding(self) -> bytes:
@@ -49,15 +69,23 @@ class LinkConnection(asyncio.Protocol):
         session = self._transport.get_extra_info("ssl_object")
         if session is None:
             return b""
-        certificate = session.getpeercert(binary_form=True) if self._dialling else self._links.certificate
+        certificate = session.getpeercert(binary_form=True) if self._dialled else self._links.certificate
         return hashlib.sha256(certificate).digest()
+
+    def _certificate(self) -> Mapping[str, Any] | None:
+        """The peer's certificate, which its authority has vouched for; None without TLS."""
+        assert self._transport is not None
+        session = self._transport.get_extra_info("ssl_object")
+        return None if session is None else session.getpeercert() or {}
 
     def data_received(self, data: bytes) -> None:
         conversation = self._conversation
         assert conversation is not None
         try:
             heard = conversation.receive(data, self._links.timer())
-            self.was_open = self.was_open or heard.opened
+            if heard.opened:
+                self.was_open = True
+                self._leave_the_door(known=True)
             self._links.heard(conversation, heard)
         except Exception:
             # A defect of ours: this connection ends, nobody else is touched.
@@ -67,15 +95,34 @@ class LinkConnection(asyncio.Protocol):
             self.close(at_once=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._leave_the_door(known=False)
         if self._conversation is not None:
             self._links.lost(self._conversation)
         self.gone.set()
+
+    def _leave_the_door(self, *, known: bool) -> None:
+        if self._stranger is not None:
+            stranger, self._stranger = self._stranger, None
+            self._links.strangers.leave(stranger)
+            if known:
+                self._links.strangers.reserve(stranger.address)
+
+    def turn_away(self) -> None:
+        """Another connection needs the place of this one, which has not proved who it is."""
+        if self._conversation is not None:
+            self.write(self._conversation.bye(Reason.REFUSED, "too many connections wait for their handshakes; later"))
+        self.close()
 
     def write(self, data: bytes | memoryview) -> None:
         """Hand bytes to the socket."""
         assert self._transport is not None
         if data and not self._transport.is_closing():
             self._transport.write(data)
+
+    @property
+    def unread(self) -> int:
+        """Bytes that the peer has not read yet, as far as they wait here."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def close(self, *, at_once: bool = False) -> None:
         """Send what is written and close; in any case soon, because a peer that does not read would take for ever."""

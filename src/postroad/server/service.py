@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -23,15 +23,15 @@ from postroad.server.extras import check_extras
 from postroad.server.holdings import Holding, Holdings, who_goes
 from postroad.server.inquiry import Inquiry
 from postroad.server.links import Links
+from postroad.server.listener import LinkListener
 from postroad.server.lock import DirectoryLock, LockedError
 from postroad.server.network import check_network
-from postroad.server.peering import LinkConnection
 from postroad.server.reservation import Reservation, ReservationError
 from postroad.server.sampling import Sampler
 from postroad.server.station import Station, steady_clock, wall_clock
 from postroad.server.status import status
 from postroad.server.tcp import CLOSE_SECONDS, READ_BYTES, STRANGER_READ_BYTES, StompConnection
-from postroad.server.tls import link_tls, server_context
+from postroad.server.tls import link_keys, link_tls, server_context
 from postroad.server.tracked import make_tracking
 from postroad.server.watching import Watch
 from postroad.server.written import WrittenRecords, trail_root
@@ -61,6 +61,8 @@ _DATA_HELD = (
 )
 
 STOPPING = "this broker is stopping; connect to another one, or again later"
+
+Listening = TypeVar("Listening", bound="asyncio.Server | LinkListener")
 
 
 class ListenError(PostroadError):
@@ -113,7 +115,7 @@ class Service:
         self._station.when_queued = self._look_at_holdings
         self._relieving = False
         self._empty = asyncio.Event()
-        self._servers: dict[str, asyncio.Server] = {}
+        self._servers: dict[str, asyncio.Server | LinkListener] = {}
         self._inquiry = self._tracked(core)
         self._admin = Admin(
             lambda: status(self),
@@ -128,8 +130,9 @@ class Service:
         self._opened = self._relieved = self._internal_errors = 0
 
     def _linked(self, core: Broker, network: NetworkConfig) -> Links:
-        check_network(network)
         number = self.config.number
+        check_network(network, number)
+        keys = link_keys(network, number)
 
         def strategy(interested: Interested) -> Strategy:
             return make_strategy(
@@ -140,11 +143,12 @@ class Service:
                 station=network.station,
                 settings=network.settings,
                 custody=network.delivery == "custody",
+                seals=keys,
             )
 
         relay = Relay(core, strategy, scheme_of(network.settings))
         self._link_tls = link_tls(network.tls)
-        links = Links(number, relay, network, self._station.carry_out, wall_clock, self.timer, self._link_tls)
+        links = Links(number, relay, network, self._station.carry_out, wall_clock, self.timer, self._link_tls, keys)
         self._station.links = links
         return links
 
@@ -211,9 +215,12 @@ class Service:
 
     def troubles(self) -> list[str]:
         """What does not work as it should, though the broker runs."""
-        if self._tracking is None or not self._tracking.trouble:
-            return []
-        return [f"tracking: {self._tracking.trouble}"]
+        found = [] if self._tracking is None or not self._tracking.trouble else [f"tracking: {self._tracking.trouble}"]
+        barred = [] if self._links is None else self._links.quarantined()
+        return found + [
+            f"links: broker {one.neighbour} is in quarantine for {one.seconds_left:.0f} s: {one.reason}"
+            for one in barred
+        ]
 
     @property
     def tracking(self) -> Tracking | None:
@@ -294,14 +301,11 @@ class Service:
 
         self._servers[name] = await _listening(setting, port, listen)
 
-    async def _listen_for_links(self, links: Links, network: NetworkConfig) -> asyncio.Server:
-        async def listen(port: int) -> asyncio.Server:
-            return await asyncio.get_running_loop().create_server(
-                lambda: LinkConnection(links, dialling=False),
-                network.host,
-                port,
-                ssl=None if self._link_tls is None else self._link_tls.listening,
-            )
+    async def _listen_for_links(self, links: Links, network: NetworkConfig) -> LinkListener:
+        tls = None if self._link_tls is None else self._link_tls.listening
+
+        async def listen(port: int) -> LinkListener:
+            return await LinkListener(links, links.strangers, tls).listen(network.host, port)
 
         return await _listening("network.port", network.port, listen)
 
@@ -418,7 +422,7 @@ class Service:
         self._internal_errors += 1
 
 
-async def _listening(setting: str, port: int, listen: Callable[[int], Awaitable[asyncio.Server]]) -> asyncio.Server:
+async def _listening(setting: str, port: int, listen: Callable[[int], Awaitable[Listening]]) -> Listening:
     try:
         return await listen(port)
     except OSError as error:

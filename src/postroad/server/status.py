@@ -11,7 +11,7 @@ import postroad
 
 if TYPE_CHECKING:
     from postroad.broker import BrokerStatistics, Limits, Session, Subscription
-    from postroad.server.counts import LinkStatistics, ServerStatistics
+    from postroad.server.counts import LinkStatistics, QuarantineStatus, ServerStatistics
     from postroad.server.service import Service
 
 __all__ = ["NetworkStatus", "SessionStatus", "Status", "SubscriptionStatus", "status"]
@@ -61,6 +61,7 @@ class NetworkStatus(msgspec.Struct, frozen=True, kw_only=True):
         delivery: what a crash may lose.
         links: counts of the links together.
         neighbours: and of each.
+        quarantined: neighbours that are kept out because of what they sent.
         relay: counts of the messages that went over them.
         routing: what the strategy says of itself; with `drp`, `reached` counts the other brokers within reach.
     """
@@ -70,6 +71,7 @@ class NetworkStatus(msgspec.Struct, frozen=True, kw_only=True):
     delivery: str
     links: dict[str, int]
     neighbours: list[LinkStatistics]
+    quarantined: list[QuarantineStatus]
     relay: dict[str, int]
     routing: dict[str, int]
 
@@ -134,6 +136,7 @@ def _network(service: Service) -> NetworkStatus | None:
         delivery=config.delivery,
         links=links.statistics(),
         neighbours=links.neighbours(),
+        quarantined=links.quarantined(),
         relay=relay.statistics()._asdict(),
         routing=relay.strategy.statistics(),
     )

@@ -6,13 +6,14 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from postroad.security import BrokerKeys, KeyFault
 from postroad.server.config import ConfigError
 
 if TYPE_CHECKING:
     from postroad.server.config import TlsConfig
-    from postroad.server.network import LinkTlsConfig
+    from postroad.server.network import LinkTlsConfig, NetworkConfig
 
-__all__ = ["LinkTls", "link_tls", "server_context"]
+__all__ = ["LinkTls", "link_keys", "link_tls", "server_context"]
 
 
 def server_context(config: TlsConfig | None) -> ssl.SSLContext | None:
@@ -56,6 +57,23 @@ def link_tls(config: LinkTlsConfig | None) -> LinkTls | None:
     text = Path(config.certificate).read_text("ascii")
     own = ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN") : text.index(end)] + end)
     return LinkTls(listening, dialling, own)
+
+
+def link_keys(config: NetworkConfig, number: int) -> BrokerKeys | None:
+    """The private key of this broker and the public ones of all; None when the network has none.
+
+    Raises:
+        ConfigError: a key cannot be read, or is not that of the broker.
+    """
+    if config.key is None:
+        return None
+    try:
+        private = Path(config.key).read_bytes()
+        return BrokerKeys(config.name, number, private, {one.number: one.key for one in config.members})
+    except OSError as error:
+        raise ConfigError(f"network.key: {config.key} cannot be read ({error.strerror})") from error
+    except KeyFault as error:
+        raise ConfigError(f"network.key: {config.key}: {error}") from error
 
 
 def _context(purpose: ssl.Purpose, what: str, certificate: str, key: str) -> ssl.SSLContext:

@@ -30,6 +30,7 @@ Delivery = Literal["relay", "custody"]
 Number = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BROKER)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=_LARGEST_PORT)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[^\s\x00-\x1f\x7f]+$")]
+PublicKey = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9+/]{43}=$")]
 Milliseconds = Annotated[int, msgspec.Meta(ge=1, le=86_400_000)]
 
 
@@ -72,6 +73,7 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         parents: whom it attaches to, in order of preference (`tree`, `cluster`).
         peers: the other controllers at the top, for a controller at the top and for its deputy (`cluster`).
         deputises_for: the top controller whose place it takes when that one fails (`cluster`).
+        key: its public key (Ed25519), base64; all brokers of a plan have one, or none.
     """
 
     number: Number
@@ -81,6 +83,7 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     parents: tuple[Number, ...] = ()
     peers: tuple[Number, ...] = ()
     deputises_for: Number | None = None
+    key: PublicKey | None = None
 
 
 class LinkPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -91,12 +94,24 @@ class LinkPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A whole network. `Plan.parse(plan.to_toml()) == plan`."""
+    """A whole network. `Plan.parse(plan.to_toml()) == plan`.
+
+    Attributes:
+        version: of the format.
+        name: of the network.
+        strategy: how messages find their way.
+        delivery: what a crash may lose.
+        tls: brokers have certificates of the network's own authority, and links speak TLS.
+        settings: what all brokers agree on.
+        brokers: who belongs to it.
+        links: who is linked with whom.
+    """
 
     version: Literal[1] = 1
     name: Name
     strategy: Strategies = "drp"
     delivery: Delivery = "relay"
+    tls: bool = False
     settings: Settings = Settings()
     brokers: tuple[BrokerPlan, ...]
     links: tuple[LinkPlan, ...] = ()
@@ -201,6 +216,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             for field in ("port", "link_port")
         ]
         _check_distinct(places, "host and port")
+        keys = [(f"brokers[{at}].key", one.key) for at, one in enumerate(self.brokers) if one.key is not None]
+        _check_distinct(keys, "key")
+        if keys and len(keys) < len(self.brokers):
+            at = next(at for at, one in enumerate(self.brokers) if one.key is None)
+            raise PlanError(f"brokers[{at}].key", "is missing: all brokers have keys, or none")
 
     def _check_links(self) -> None:
         numbers = {broker.number for broker in self.brokers}

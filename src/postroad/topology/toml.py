@@ -31,6 +31,8 @@ def _value(value: Any) -> str:
     if isinstance(value, str):
         # JSON's escapes are TOML's too; only DEL is forbidden there and plain here.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_value(one) for one in value) + "]"
     return repr(value)
@@ -45,4 +47,4 @@ def _is_list_of_tables(value: object) -> bool:
 
 
 def _is_left_out(value: object) -> bool:
-    return value is None or (isinstance(value, tuple) and not value)
+    return value is None or value is False or (isinstance(value, tuple) and not value)

@@ -268,9 +268,7 @@ class Handshake:
                 f"broker {peer.broker} chose version {welcome.version}; it is {self.version}", Reason.VERSION
             )
         if not (
-            welcome.signature == NO_SIGNATURE
-            if seals is None
-            else seals.verify(peer.broker, said, welcome.signature)
+            welcome.signature == NO_SIGNATURE if seals is None else seals.verify(peer.broker, said, welcome.signature)
         ):
             raise LinkError(
                 f"the peer does not have the key that the network lists for broker {peer.broker}", Reason.KEY
