@@ -16,14 +16,14 @@ import msgspec
 from postroad.broker import Limits
 from postroad.network.configuration import write_config
 from postroad.network.ports import free_ports
-from postroad.server import TrackingConfig, broker_config
-from postroad.topology import Graph, Plan, Settings
+from postroad.server import TrackingConfig, broker_config, read_config
+from postroad.topology import Plan, Settings
 from truth.wires import Wire
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from postroad.topology import Delivery, Strategies
+    from postroad.topology import Delivery, Graph, Hierarchy, Strategies
 
 __all__ = ["Fleet", "Nursery"]
 
@@ -32,6 +32,8 @@ HEARTBEAT = Settings(heartbeat_ms=300, missed_heartbeats=4)
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 LOOK_SECONDS = 0.03
+# As long as a second broker on the same directory may take to be refused.
+TWIN_SECONDS = 3.0
 # Small, so that a subscriber that does not read soon has a full queue.
 LIMITS = Limits(queue_messages=200)
 
@@ -100,7 +102,14 @@ class Fleet:
         delivery: what links promise.
     """
 
-    def __init__(self, nursery: Nursery, folder: Path, graph: Graph, strategy: Strategies, delivery: Delivery) -> None:
+    def __init__(
+        self,
+        nursery: Nursery,
+        folder: Path,
+        graph: Graph | Hierarchy,
+        strategy: Strategies,
+        delivery: Delivery,
+    ) -> None:
         self._nursery = nursery
         self._folder = folder
         self.trail = folder / "trail"
@@ -114,6 +123,7 @@ class Fleet:
         self.tracking: dict[int, TrackingConfig] = {}
         self._pids: dict[int, int] = {}
         self._frozen: set[int] = set()
+        self._twins: list[int] = []
 
     @property
     def brokers(self) -> list[int]:
@@ -163,6 +173,36 @@ class Fleet:
                     if (await self.get(broker, "/ready"))[0] == 200:
                         return
                 await asyncio.sleep(LOOK_SECONDS)
+
+    async def start_twin(self, broker: int) -> bool:
+        """Start the same broker once more, on other ports, as happens by mistake; it should be refused.
+
+        One that is not refused works beside the other for a moment, and is killed.
+
+        Returns:
+            whether it was refused.
+        """
+        settings = self._write_settings(broker)
+        twin = settings.with_name(f"{broker}-twin.toml")
+        config = read_config(settings)
+        assert config.network is not None
+        network = msgspec.structs.replace(config.network, port=free_ports(1, set())[0], neighbours=[])
+        write_config(twin, msgspec.structs.replace(config, port=0, admin_port=None, network=network))
+        process = await self._nursery.fork(twin, self._clock(broker))
+        self._twins.append(process)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TWIN_SECONDS):
+                while process not in self._nursery.ended:  # noqa: ASYNC110  # the process is not a child of this one
+                    await asyncio.sleep(LOOK_SECONDS)
+        refused = self._nursery.ended.get(process, 0) != 0
+        self._kill_twins()
+        return refused
+
+    def _kill_twins(self) -> None:
+        for twin in self._twins:
+            if twin not in self._nursery.ended:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(twin, signal.SIGKILL)
 
     def _write_settings(self, broker: int) -> Path:
         config = broker_config(self.plan, broker, self._folder / str(broker), admin_port=self._admin[broker])
@@ -260,6 +300,7 @@ class Fleet:
 
     async def stop(self) -> None:
         """Nothing of the network is left."""
+        self._kill_twins()
         await asyncio.gather(*(self.kill(broker) for broker in self.running))
         for wire in self.wires.values():
             await wire.stop()

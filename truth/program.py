@@ -192,6 +192,7 @@ class Search:
         tally.scenarios += 1
         tally.doubled += len(played.doubled)
         tally.lost += len(played.lost)
+        tally.breaches += len(played.breaches)
         tally.troubles += bool(played.trouble)
         if played.trouble:
             sys.stderr.write(f"\nnot played to its end: {scenario.kind} {scenario.seed}: {played.trouble}\n")
@@ -204,7 +205,7 @@ class Search:
     async def _report(self, played: Played, scenario: Scenario, nursery: Nursery) -> None:
         bad = [outcome for outcome in played.outcomes if outcome.judgement.kind in _BAD]
         problems = [*((one.judgement.why, one) for one in bad[:1]), *((text, None) for text in played.doubled[:1])]
-        problems += [(text, None) for text in played.lost[:1]]
+        problems += [(text, None) for text in (*played.lost[:1], *played.breaches[:1])]
         for why, outcome in problems:
             smaller = await self._smaller(scenario, nursery, why, outcome)
             self.found(_network_finding(why, outcome, smaller))
@@ -217,7 +218,7 @@ class Search:
                 return False
             played = await self._play(scenario.without(tuple(operations)), nursery)
             if outcome is None:
-                return bool(played.doubled or played.lost)
+                return bool(played.doubled or played.lost or played.breaches)
             return any(one.judgement.kind is outcome.judgement.kind for one in played.outcomes)
 
         return scenario.without(tuple(await reduced_slowly(scenario.operations, shows, REDUCTION_TRIES)))

@@ -72,8 +72,9 @@ async def _play(finding: Finding, folder: Path) -> str:
             bad = [one for one in played.outcomes if one.judgement.kind in (Class.WRONG, Class.CAUSELESS)]
             for outcome in bad[:10]:
                 print(f"{outcome.place}: {outcome.reply.id}: {outcome.reply.verdict}: {outcome.judgement.why}")
-            if bad or played.doubled or played.lost:
-                return bad[0].judgement.why if bad else [*played.doubled, *played.lost][0]
+            others = [*played.doubled, *played.lost, *played.breaches]
+            if bad or others:
+                return bad[0].judgement.why if bad else others[0]
     finally:
         await nursery.stop()
     return ""

@@ -42,7 +42,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         kind: what it is for; one of `KINDS`.
         seed: of prices, batches and questions.
-        shape: "ring", "line", "star" or "square".
+        shape: "ring", "line", "star", "square" or "tree".
         brokers: how many.
         strategy: how messages find their ways.
         delivery: what links promise.
@@ -97,7 +97,7 @@ def draw_scenario(kind: str, seed: int) -> Scenario:
         dead = chance.sample(range(1, 6), 2)
         killed = tuple(Operation(3.0, "kill", broker) for broker in dead)
         return Scenario(**made, shape="ring", brokers=5, seconds=4, operations=killed)
-    shape, brokers = chance.choice((("ring", 3), ("ring", 4), ("line", 3), ("star", 4), ("square", 4)))
+    shape, brokers = chance.choice((("ring", 3), ("ring", 4), ("line", 3), ("star", 4), ("square", 4), ("tree", 5)))
     recorders = {str(broker): chance.choice(RECORDERS) for broker in range(1, brokers + 1)}
     journal = chance.random() < 0.4
     if kind == "calm":
@@ -134,7 +134,7 @@ def draw_scenario(kind: str, seed: int) -> Scenario:
 
 
 def _strategy(chance: random.Random, shape: str) -> str:
-    return chance.choice(("drp", "drp", "flood"))
+    return "tree" if shape == "tree" else chance.choice(("drp", "drp", "flood"))
 
 
 def _crash(chance: random.Random, *, restart: bool) -> tuple[Operation, ...]:
@@ -158,6 +158,9 @@ def _one_at_a_time(chance: random.Random, brokers: int) -> tuple[Operation, ...]
     return tuple(found)
 
 
+_HARMS = ("kill", "freeze", "cut", "fill", "clock", "restart", "upgrade", "move", "delete", "twin", "harm")
+
+
 def _storm(chance: random.Random, shape: str, brokers: int) -> tuple[Operation, ...]:
     """Anything, one upon the other."""
     found: list[Operation] = []
@@ -166,7 +169,7 @@ def _storm(chance: random.Random, shape: str, brokers: int) -> tuple[Operation, 
         until = round(at + chance.uniform(0.3, 2.5), 2)
         broker = chance.randrange(1, brokers + 1)
         other = chance.randrange(1, brokers + 1)
-        kind = chance.choice(("kill", "freeze", "cut", "fill", "clock", "restart", "upgrade", "move", "delete"))
+        kind = chance.choice(_HARMS)
         if kind == "kill":
             found += [Operation(at, "kill", broker), Operation(until, "start", broker)]
         elif kind == "freeze":
@@ -176,6 +179,8 @@ def _storm(chance: random.Random, shape: str, brokers: int) -> tuple[Operation, 
         elif kind == "fill":
             size = chance.choice(FILE_SIZES)
             found += [Operation(at, "fill", broker, 0, size), Operation(until, "drain", broker)]
+        elif kind == "harm":
+            found.append(Operation(at, kind, 0, 0, chance.randrange(1_000_000)))
         elif kind == "clock":
             found.append(Operation(at, "clock", broker, 0, chance.choice(CLOCK_STEPS)))
             if chance.random() < 0.5:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from postroad.errors import PostroadError
 from postroad.server import TrackingConfig
-from postroad.topology import line, ring, square_with_diagonal, star
+from postroad.topology import line, ring, square_with_diagonal, star, tree
 from postroad.tracking import journey_document
 from postroad.trail import Trail
 from truth.classifier import Class, Judgement, classify
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from postroad.messages import MessageId
-    from postroad.topology import Delivery, Graph, Strategies
+    from postroad.topology import Delivery, Graph, Hierarchy, Strategies
     from truth.facts import Reader
     from truth.fleet import Nursery
     from truth.replies import Reply
@@ -65,6 +65,7 @@ class Played:
         outcomes: all answers.
         doubled: copies that came twice over one connection.
         lost: messages that custody promised and a whole connection did not get.
+        breaches: other things that must not happen.
         vague_of: (vague, all) answers about ids that were old enough when a broker was killed; None elsewhere.
         live_seconds: how long a live trace took while two brokers were dead.
         trouble: what went wrong with the scenario itself.
@@ -75,6 +76,7 @@ class Played:
     outcomes: list[Outcome] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    breaches: list[str] = field(default_factory=list)
     vague_of: tuple[int, int] | None = None
     live_seconds: list[float] = field(default_factory=list)
     trouble: str = ""
@@ -98,10 +100,12 @@ async def play(scenario: Scenario, nursery: Nursery, folder: Path, tell: Callabl
     return stage.played
 
 
-def graph_of(scenario: Scenario) -> Graph:
-    """The links of a scenario."""
+def shape_of(scenario: Scenario) -> Graph | Hierarchy:
+    """Who is linked with whom."""
     if scenario.shape == "square":
         return square_with_diagonal()
+    if scenario.shape == "tree":
+        return tree(scenario.brokers, fan_out=2)
     return {"ring": ring, "line": line, "star": star}[scenario.shape](scenario.brokers)
 
 
@@ -115,7 +119,7 @@ class Stage:
         self._tell = tell
         self._folder = folder
         strategy, delivery = cast("Strategies", scenario.strategy), cast("Delivery", scenario.delivery)
-        self._fleet = Fleet(nursery, folder, graph_of(scenario), strategy, delivery)
+        self._fleet = Fleet(nursery, folder, shape_of(scenario), strategy, delivery)
         self._traffic = Traffic(
             self._fleet, self._wishes(), self._publishers(), scenario.rate, random.Random(scenario.seed + 1)
         )
@@ -225,6 +229,11 @@ class Stage:
             await self._restart(broker, upgrade=operation.what == "upgrade")
         elif operation.what in ("move", "delete", "restore"):
             self._move(operation.what)
+        elif operation.what == "twin" and broker in fleet.running:
+            if not await fleet.start_twin(broker):
+                self.played.breaches.append(f"a second broker {broker} on the same directories was not refused")
+        elif operation.what == "harm":
+            self._harm(random.Random(operation.number))
 
     async def _restart(self, broker: int, *, upgrade: bool) -> None:
         if broker in self._fleet.running:
@@ -236,6 +245,21 @@ class Stage:
             self._journal[broker] = not self._journal[broker]
             self._set_tracking(broker)
         await self._fleet.start(broker)
+
+    def _harm(self, chance: random.Random) -> None:
+        """Damage some file of the trail under the brokers that write it."""
+        found = sorted(path for path in self._fleet.trail.rglob("*") if path.suffix in (".json", ".parquet"))
+        with contextlib.suppress(OSError):
+            path = chance.choice(found or [self._fleet.trail])
+            data = bytearray(path.read_bytes())
+            what = chance.choice(("flip", "cut", "remove"))
+            if what == "remove":
+                path.unlink()
+            elif what == "cut":
+                path.write_bytes(data[: chance.randrange(len(data))])
+            else:
+                data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+                path.write_bytes(data)
 
     def _move(self, what: str) -> None:
         trail = self._fleet.trail

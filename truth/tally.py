@@ -33,6 +33,7 @@ class Tally:
     after_kill: list[int] = field(default_factory=lambda: [0, 0])
     after_kill_journal: list[int] = field(default_factory=lambda: [0, 0])
     live_seconds: float = 0.0
+    breaches: int = 0
     troubles: int = 0
 
     def count(self, source: str, kind: Class, *, filters: bool = False) -> None:
@@ -45,7 +46,17 @@ class Tally:
         """The sums of somebody else."""
         self.answers.update(other.answers)
         self.sources.update(other.sources)
-        for name in ("mutations", "scenarios", "filter_questions", "crashed", "refused", "doubled", "lost", "troubles"):
+        for name in (
+            "mutations",
+            "scenarios",
+            "filter_questions",
+            "crashed",
+            "refused",
+            "doubled",
+            "lost",
+            "breaches",
+            "troubles",
+        ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for mine, others in ((self.after_kill, other.after_kill), (self.after_kill_journal, other.after_kill_journal)):
             mine[0] += others[0]
@@ -73,7 +84,9 @@ class Tally:
             "live_trace_seconds_two_dead": round(self.live_seconds, 2) if self.live_seconds else None,
             "doubled": self.doubled,
             "lost_under_custody": self.lost,
+            "breaches": self.breaches,
             "crashed": self.crashed,
+            "not_played": self.troubles,
             "vague": _share(self.answers[Class.VAGUE], total),
             "refused": self.refused,
             "sources": dict(sorted(self.sources.items())),

@@ -60,6 +60,8 @@ class VerifiedFile:
     def __init__(self, path: Path, size: int, footer_crc: int, reads: Reads, repeating: Sequence[str] = ()) -> None:
         self.path = path
         self._reads = reads
+        # The last rows read from a file that is in memory anyway: a part of a manifest is asked again and again.
+        self._kept: dict[tuple[str | int, ...], Any] = {}
         try:
             tail = self._tail(size)
         except OSError as error:
@@ -67,8 +69,9 @@ class VerifiedFile:
         if footer_checksum(tail, path) != footer_crc:
             raise TrailDamageError(path, "the footer is not the one that was written")
         reads.count(min(len(tail), _footer_length(tail)))
+        self._is_small = len(tail) == size
         try:
-            source = pa.BufferReader(tail) if len(tail) == size else str(path)
+            source = pa.BufferReader(tail) if self._is_small else str(path)
             self._file = pq.ParquetFile(source, page_checksum_verification=True, read_dictionary=list(repeating))
         except (OSError, ValueError, pa.ArrowException) as error:
             raise TrailDamageError(path, error) from error
@@ -99,11 +102,17 @@ class VerifiedFile:
     def read(self, columns: Sequence[str], groups: Iterable[int] | None = None) -> Any:
         """The columns of some row groups, of all if not said."""
         chosen = sorted(set(groups)) if groups is not None else list(range(self.groups))
+        key: tuple[str | int, ...] = (*columns, *chosen)
+        if key in self._kept:
+            return self._kept[key]
         try:
             self._reads.bytes += self._cost(columns, chosen)
-            return self._file.read_row_groups(chosen, columns=list(columns), use_threads=False)
+            rows = self._file.read_row_groups(chosen, columns=list(columns), use_threads=False)
         except (OSError, ValueError, IndexError, KeyError, pa.ArrowException) as error:
             raise TrailDamageError(self.path, error) from error
+        if self._is_small:
+            self._kept = {key: rows}
+        return rows
 
     def _cost(self, columns: Sequence[str], groups: Sequence[int]) -> int:
         places = [place for place, name in enumerate(self._file.schema_arrow.names) if name in set(columns)]
