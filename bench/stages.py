@@ -38,6 +38,7 @@ class Nowhere:
     """A line that ends here: it counts what is written."""
 
     peer = "nobody"
+    address = "nowhere"
 
     def __init__(self) -> None:
         self.written = 0

@@ -118,10 +118,10 @@ def test_mistakes_of_the_user_are_a_line_and_the_code_2(
 
 def test_options_come_before_the_file(tmp_path: Path) -> None:
     config = tmp_path / "broker.toml"
-    config.write_text('number = 3\nport = 5\n[users]\nann = "secret"\n[limits]\nsessions = 4\n')
+    config.write_text('number = 3\nport = 5\nusers_file = "people"\n[limits]\nsessions = 4\n')
     chosen = settings(config, {"port": 6, "log_level": "debug"})
     assert (chosen.number, chosen.port, chosen.log_level) == (3, 6, "debug")
-    assert (chosen.users, chosen.limits.sessions) == ({"ann": "secret"}, 4)
+    assert (chosen.users_file, chosen.limits.sessions) == ("people", 4)
     assert settings(None, {}).port == 61613
 
 

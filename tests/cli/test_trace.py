@@ -55,8 +55,8 @@ def test_a_message_is_told_by_id_and_by_alias_while_the_broker_runs_and_afterwar
     told["later"] = here(monkeypatch, "trace", "A 17/b", *trail)
     tree = told["id"].out.splitlines()
     assert tree[0] == f"{ids[0]}  delivered, certain"
-    assert "publisher 1 (bob) at broker 1" in tree[1]
-    assert tree[-1].endswith("subscriber 1 (ann, quotes.> where price > 20): delivered")
+    assert "publisher 1 (unverified:bob) at broker 1" in tree[1]
+    assert tree[-1].endswith("subscriber 1 (unverified:ann, quotes.> where price > 20): delivered")
     assert told["id"].code == 0
     assert told["alias"] == told["id"]
     assert told["later"] == told["id"]

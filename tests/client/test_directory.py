@@ -14,6 +14,7 @@ import pytest
 from postroad.client import ClientError, ConnectionLost, Reconnect, connect
 from postroad.network import Directory
 from tests.client.serving import address, broker, run, until
+from tests.server.people import users_file
 from tests.server.test_tls import Papers
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def test_addresses_are_tried_in_order_until_one_answers(tmp_path: Path) -> None:
 def test_a_broker_that_refuses_is_passed_over(tmp_path: Path) -> None:
     async def talk() -> None:
         async with (
-            broker(tmp_path / "1", users={"bob": "b"}) as strict,
-            broker(tmp_path / "2", users={"ann": "a"}) as open_to_ann,
+            broker(tmp_path / "1", users_file=users_file(tmp_path / "bobs", bob="b")) as strict,
+            broker(tmp_path / "2", users_file=users_file(tmp_path / "anns", ann="a")) as open_to_ann,
             directory([address(strict), address(open_to_ann)]) as url,
         ):
             async with connect(directory=url, login="ann", passcode="a") as client:

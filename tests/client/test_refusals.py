@@ -10,6 +10,7 @@ import pytest
 from postroad.client import Client, ClientError, ConnectionLost, connect
 from postroad.errors import PostroadError
 from tests.client.serving import Script, address, broker, run, scripted, until
+from tests.server.people import users_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +39,7 @@ def test_bad_selector_is_told_with_the_server_s_text_where_the_loop_begins(tmp_p
 
 def test_wrong_passcode_is_told_when_connecting(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with broker(tmp_path, users={"ann": "secret"}) as service:
+        async with broker(tmp_path, users_file=users_file(tmp_path / "people", ann="secret")) as service:
             with pytest.raises(ClientError, match="login or passcode is wrong"):
                 await enter_and_leave(connect(address(service), login="ann", passcode="guess"))
             async with connect(address(service), login="ann", passcode="secret") as client:

@@ -36,6 +36,7 @@ class FakeLine:
     """A connection that keeps what is written."""
 
     peer = "test:1"
+    address = "test"
 
     def __init__(self) -> None:
         self.written = bytearray()

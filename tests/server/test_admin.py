@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from postroad.server import admin, http
+from postroad.server import BrokerConfig, ConfigError, Service, admin, http
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def test_health_ready_and_status_tell_the_state_of_the_broker(tmp_path: Path) ->
             assert told["server"]["connections_now"] == 1
             assert told["limits"]["queue_messages"] == 10_000
             (session,) = told["sessions"]
-            assert (session["principal"], session["published"]) == ("ann", 2)
+            assert (session["principal"], session["published"]) == ("unverified:ann", 2)
             (subscription,) = session["subscriptions"]
             assert subscription["key"] == "mine"
             assert subscription["topic"] == "a.>"
@@ -59,6 +59,42 @@ def test_health_ready_and_status_tell_the_state_of_the_broker(tmp_path: Path) ->
             await client.close()
 
     run(talk)
+
+
+def test_with_a_token_only_who_shows_it_sees_who_is_connected(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef\n")
+    right = "Host: 127.0.0.1\r\nAuthorization: Bearer 0123456789abcdef\r\n"
+    wrong = "Host: 127.0.0.1\r\nAuthorization: Bearer 0123456789abcdeg\r\n"
+
+    async def talk() -> None:
+        async with service(tmp_path / "data", admin_port=0, admin_token_file=str(token)) as broker:
+            client = await Client.connect(broker.port, login="ann")
+            await client.subscribe("mine", "a.>")
+            for head in ("Host: 127.0.0.1\r\n", wrong):
+                code, body = await get(broker.admin_port, "/status", head)
+                told = json.loads(body)
+                assert (code, told["sessions"], "ann" in body, "a.>" in body) == (200, [], False, False)
+                assert told["left_out"] == {"sessions": 1, "subscriptions": 1}
+                for path in ("/trace/00000001-00000001-018bcfe56800-0001", "/aliases/x"):
+                    assert (await get(broker.admin_port, path, head))[0] == 401
+                for path in ("/health", "/ready", "/metrics"):
+                    assert (await get(broker.admin_port, path, head))[0] == 200
+            assert broker.server_statistics().admin_requests_refused == 3
+            _, body = await get(broker.admin_port, "/status", right)
+            assert json.loads(body)["sessions"][0]["principal"] == "unverified:ann"
+            assert (await get(broker.admin_port, "/trace/00000001-00000001-018bcfe56800-0001", right))[0] == 200
+            await client.close()
+
+    run(talk)
+
+
+@pytest.mark.parametrize("text", ["", "short", "a b" * 10, "\u00e9" * 20])
+def test_a_file_that_holds_no_token_is_refused(tmp_path: Path, text: str) -> None:
+    token = tmp_path / "token"
+    token.write_text(text)
+    with pytest.raises(ConfigError, match="admin_token_file"):
+        Service(BrokerConfig(data=str(tmp_path / "data"), admin_token_file=str(token)))
 
 
 def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:

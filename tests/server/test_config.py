@@ -42,8 +42,7 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
     admin_port = 8161
     connect_seconds = 2.5
     log_level = "warning"
-    [users]
-    ann = "secret"
+    users_file = "users.toml"
     [tls]
     certificate = "cert.pem"
     key = "key.pem"
@@ -52,7 +51,7 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
     """
     config = read_config(written(tmp_path, text))
     assert (config.number, config.port, config.websocket_port, config.admin_port) == (3, 0, 15674, 8161)
-    assert config.users == {"ann": "secret"}
+    assert config.users_file == "users.toml"
     assert config.tls == TlsConfig(certificate="cert.pem", key="key.pem")
     assert (config.limits.sessions, config.limits.queue_messages) == (5, 10_000)
     assert (config.connect_seconds, config.log_level) == (2.5, "warning")
@@ -68,6 +67,8 @@ def test_an_empty_file_is_a_broker_for_this_machine_only(tmp_path: Path) -> None
     ("text", "reason"),
     [
         ("prot = 1", "prot"),
+        ('[users]\nann = "secret"\nbob = "b"', r"postroad users add ann --file .*users.toml`, and the same for 1 more"),
+        ("users = 3", "postroad users add LOGIN"),
         ("port = 1" + "0" * 5_000, "not TOML"),
         ("port = " + "[" * 5_000, "not TOML"),
         ('port = "high"', r"\$\.port"),

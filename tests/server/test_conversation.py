@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from postroad.protocols.stomp import Version, encode_frame
+from tests.server.people import PlainGate
 from tests.server.scene import Scene, bodies
 
 # --- CONNECT ----------------------------------------------------------------------------------------------------------
@@ -30,7 +31,7 @@ def test_broker_names_its_versions_when_there_is_no_common_one() -> None:
 
 @pytest.mark.parametrize("given", [{}, {"login": "ann"}, {"login": "ann", "passcode": "x"}, {"login": "bob"}])
 def test_broker_refuses_a_wrong_login(given: dict[str, str]) -> None:
-    scene = Scene(users={"ann": "secret"})
+    scene = Scene(gate=PlainGate(ann="secret"))
     talker = scene.talker()
     talker.say("CONNECT", {"accept-version": "1.2", "host": "here", **given})
     assert talker.error() == "login or passcode is wrong"
@@ -38,9 +39,74 @@ def test_broker_refuses_a_wrong_login(given: dict[str, str]) -> None:
 
 
 def test_broker_lets_a_known_login_in_under_its_name() -> None:
-    scene = Scene(users={"ann": "secret"})
+    scene = Scene(gate=PlainGate(ann="secret"))
     scene.client(login="ann", passcode="secret")
     assert [session.principal for session in scene.core.sessions()] == ["ann"]
+
+
+def test_a_login_that_nobody_has_to_prove_is_marked_as_such() -> None:
+    scene = Scene()
+    for headers in ({"login": "ann"}, {}):
+        scene.client(**headers)
+    assert [session.principal for session in scene.core.sessions()] == ["unverified:ann", ""]
+
+
+def test_what_follows_connect_waits_until_the_login_is_checked() -> None:
+    gate = PlainGate(later=True, ann="secret")
+    scene = Scene(gate=gate)
+    talker = scene.talker()
+    hello = {"accept-version": "1.2", "host": "here", "login": "ann", "passcode": "secret"}
+    frames = [("SUBSCRIBE", {"id": "1", "destination": "/topic/a"}, b""), ("SEND", {"destination": "/topic/a"}, b"one")]
+    stream = encode_frame("CONNECT", hello) + b"".join(encode_frame(*frame) for frame in frames)
+    talker.conversation.received(stream)
+    # What a transport had read already when it was told to pause.
+    talker.send("a", b"two")
+    assert (talker.heard(), talker.line.is_reading, scene.core.sessions()) == ([], False, [])
+    (answer,) = gate.waiting
+    answer()
+    heard = talker.heard()
+    assert [(frame.command, frame.body) for frame in heard] == [
+        ("CONNECTED", b""),
+        ("MESSAGE", b"one"),
+        ("MESSAGE", b"two"),
+    ]
+    assert talker.line.is_reading
+    assert talker.conversation.login == "ann"
+
+
+def test_nothing_that_follows_a_wrong_login_is_carried_out() -> None:
+    gate = PlainGate(later=True, ann="secret")
+    scene = Scene(gate=gate)
+    talker = scene.talker()
+    hello = encode_frame("CONNECT", {"accept-version": "1.2", "host": "here", "login": "ann", "passcode": "guess"})
+    talker.conversation.received(hello + encode_frame("SEND", {"destination": "/topic/a"}, b"one"))
+    gate.waiting[0]()
+    assert talker.error() == "login or passcode is wrong"
+    assert scene.core.statistics().accepted == 0
+
+
+def test_a_login_that_is_checked_too_late_or_after_the_end_changes_nothing() -> None:
+    gate = PlainGate(later=True, ann="secret")
+    scene = Scene(gate=gate)
+    late, gone = scene.talker(), scene.talker()
+    for talker in (late, gone):
+        talker.say("CONNECT", {"accept-version": "1.2", "host": "here", "login": "ann", "passcode": "secret"})
+    gone.conversation.lost("the client closed the connection")
+    scene.wait(10_000)
+    assert "the login could not be checked within 10,000 ms" in late.error()
+    for answer in gate.waiting:
+        answer()
+    assert scene.core.sessions() == []
+
+
+def test_a_client_that_floods_while_its_login_is_checked_is_closed() -> None:
+    scene = Scene(gate=PlainGate(later=True, ann="secret"))
+    talker = scene.talker()
+    talker.say("CONNECT", {"accept-version": "1.2", "host": "here", "login": "ann", "passcode": "secret"})
+    for _ in range(5):
+        talker.conversation.received(b"x" * 16_384)
+    assert "wait for CONNECTED" in talker.error()
+    assert talker.conversation.kept_bytes == 0
 
 
 def test_one_session_too_many_is_refused_with_the_name_of_the_limit() -> None:

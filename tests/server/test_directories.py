@@ -65,17 +65,19 @@ def test_group_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "said"), [(0o600, ""), (0o640, ""), (0o644, "can read it"), (0o660, "can change it")])
-@pytest.mark.parametrize("text", ['[users]\nann = "secret"\n', '[network]\nsecret = "hush"\n'])
+@pytest.mark.parametrize(
+    "text", ["users_file = 'broker.toml'\n", "admin_token_file = 'broker.toml'\n", '[network]\nsecret = "hush"\n']
+)
 def test_settings_with_secrets_that_others_can_read_are_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, said: str, text: str
 ) -> None:
     path = tmp_path / "broker.toml"
-    path.write_text(text)
+    path.write_text(text.replace("broker.toml", str(path)))
     path.chmod(mode)
     with caplog.at_level(logging.WARNING, "postroad.server"):
         warn_of_exposed_secrets(read_config(path), path)
     assert [said in vars(record)["problem"] for record in caplog.records] == ([True] if said else [])
-    assert all('"secret"' not in vars(record)["problem"] for record in caplog.records)
+    assert all("hush" not in vars(record)["problem"] for record in caplog.records)
 
 
 def test_settings_without_secrets_may_be_open(tmp_path: Path) -> None:

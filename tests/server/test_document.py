@@ -90,7 +90,7 @@ def test_the_example_of_settings_is_read(tmp_path: Path) -> None:
     path = tmp_path / "broker.toml"
     path.write_text(example.text)
     config = read_config(path)
-    assert (config.number, config.limits.queue_messages, config.users) == (7, 50_000, {"ann": "secret"})
+    assert (config.number, config.limits.queue_messages, config.users_file) == (7, 50_000, "users.toml")
 
 
 def test_the_example_of_status_has_the_fields_of_the_code() -> None:

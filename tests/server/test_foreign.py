@@ -12,6 +12,7 @@ import stomp
 import stompman
 from stomp.adapter.ws import WSStompConnection
 
+from tests.server.people import users_file
 from tests.server.scene import PATIENCE, run, service, until
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def test_stomp_py_subscribes_with_a_selector_and_gets_what_it_wants(tmp_path: Pa
         assert receipts[1]["message-id"] == message.headers["message-id"]
         closed(connection, heard)
 
-    with_stomp_py(tmp_path, talk, users={"ann": "secret"})
+    with_stomp_py(tmp_path, talk, users_file=users_file(tmp_path / "people", ann="secret"))
 
 
 @pytest.mark.parametrize("version", ["1.1", "1.2"])
@@ -170,7 +171,7 @@ def stompman_client(broker: Service, **settings: Any) -> stompman.Client:
 
 def test_stompman_publishes_subscribes_and_acknowledges(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with service(tmp_path, users={"ann": "secret"}) as broker:
+        async with service(tmp_path, users_file=users_file(tmp_path / "people", ann="secret")) as broker:
             heard: asyncio.Queue[Any] = asyncio.Queue()
             async with stompman_client(broker) as client:
                 subscription = await client.subscribe(

@@ -12,6 +12,7 @@ import pytest
 from postroad.broker import Limits
 from postroad.server import BrokerConfig, Service, log_to_stderr, watching
 from postroad.server.logs import JsonLines
+from tests.server.people import PlainGate
 from tests.server.scene import Client, Scene, run, service, until
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def test_connections_and_their_ends_are_logged_with_the_reason(caplog: pytest.Lo
 
 def test_nobody_reads_a_passcode_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    scene = Scene(users={"ann": "geheim"})
+    scene = Scene(gate=PlainGate(ann="geheim"))
     scene.client(login="ann", passcode="geheim")
     wrong = scene.talker()
     wrong.say("CONNECT", {"accept-version": "1.2", "host": "h", "login": "ann", "passcode": "geheimer"})

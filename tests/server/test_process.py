@@ -9,15 +9,17 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from postroad.security import users_text
+from tests.server.people import record, users_file
 from tests.server.scene import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 PROGRAM = """
 import sys
@@ -70,6 +72,26 @@ def test_a_signal_stops_it_cleanly_with_code_0(tmp_path: Path, number: signal.Si
         assert process.returncode == 0, errors
         events = [json.loads(line)["event"] for line in errors.splitlines()]
         assert events == ["listening", "connected", "disconnected", "stopped"]
+
+
+def test_a_hangup_makes_it_read_its_users_again(tmp_path: Path) -> None:
+    people = Path(users_file(tmp_path / "people", ann="a"))
+
+    def says(port: int, name: str) -> bytes:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
+            client.sendall(f"CONNECT\naccept-version:1.2\nhost:here\nlogin:{name}\npasscode:{name[0]}\n\n\0".encode())
+            return client.recv(4096)
+
+    with broker(tmp_path, f"users_file = '{people}'") as (process, port):
+        assert says(port, "ann").startswith(b"CONNECTED")
+        people.write_text(users_text({"bob": record("b")}))
+        assert b"login or passcode is wrong" in says(port, "bob")
+        process.send_signal(signal.SIGHUP)
+        assert process.stderr is not None
+        while json.loads(process.stderr.readline())["event"] != "users reloaded":
+            pass
+        assert says(port, "bob").startswith(b"CONNECTED")
+        assert b"login or passcode is wrong" in says(port, "ann")
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:

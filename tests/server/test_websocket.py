@@ -196,6 +196,20 @@ def test_pages_from_elsewhere_are_kept_out_when_origins_are_named(tmp_path: Path
     run(conversation)
 
 
+def test_pages_from_other_hosts_are_kept_out_by_default(tmp_path: Path) -> None:
+    async def conversation() -> None:
+        async with service(tmp_path, websocket_port=0) as broker:
+            async with connect(address(broker.websocket_port), origin=Origin("http://127.0.0.1:8000")):
+                pass
+            for stranger in ("https://evil.example", "null"):
+                with pytest.raises(InvalidStatus) as refused:
+                    await connect(address(broker.websocket_port), origin=Origin(stranger))
+                assert refused.value.response.status_code == 403
+            assert broker.server_statistics().origins_refused == 2
+
+    run(conversation)
+
+
 def test_a_full_broker_answers_503_and_plain_http_gets_an_explanation(tmp_path: Path) -> None:
     async def conversation() -> None:
         async with service(tmp_path, websocket_port=0, limits=Limits(sessions=1)) as broker:

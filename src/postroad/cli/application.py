@@ -13,6 +13,7 @@ import typer
 from postroad import __version__
 from postroad.cli import capacity as capacity_commands
 from postroad.cli import pipelines
+from postroad.cli import users as users_commands
 from postroad.cli.brokers import broker
 from postroad.cli.checking import match
 from postroad.cli.labs import trail
@@ -50,6 +51,11 @@ app.add_typer(capacity, name="capacity")
 capacity.command()(capacity_commands.fit)
 capacity.command()(capacity_commands.calibrate)
 capacity.command()(capacity_commands.plan)
+users = typer.Typer(help="Who may log in to a broker.", no_args_is_help=True)
+app.add_typer(users, name="users")
+for change in (users_commands.add, users_commands.passwd, users_commands.remove):
+    users.command()(change)
+users.command(name="list")(users_commands.list_users)
 lab = typer.Typer(help="Experiments.", no_args_is_help=True)
 app.add_typer(lab, name="lab")
 lab.command()(trail)
@@ -62,6 +68,11 @@ for job in ("trace", "compact", "audit", "storage", "timings", "follow"):
 @network.callback()
 def _network() -> None:
     """Networks of brokers."""
+
+
+@users.callback()
+def _users() -> None:
+    """Who may log in to a broker."""
 
 
 @pipeline.callback()

@@ -55,6 +55,12 @@ def trace(
     explore: Annotated[
         Explore, typer.Option(help="Ask only those that a broker handed it to, or all its neighbours.")
     ] = Explore.NEXT_HOPS,
+    admin_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="POSTROAD_ADMIN_TOKEN_FILE", help="The token of the brokers' admin endpoints, if they ask."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell where a message went: who sent it, which brokers it passed, who got it, and how sure that is.
@@ -64,7 +70,7 @@ def trace(
     if network is not None and trail is not None:
         raise PostroadError("give --trail or --network, not both")
     if network is not None:
-        passed = _from_network(network, message, explore, as_json)
+        passed = _from_network(network, message, explore, as_json, _token(admin_token_file))
     else:
         passed = _from_trail(trail or DEFAULT_TRAIL, message, explore, as_json)
     if not passed:
@@ -144,7 +150,16 @@ def _of_directory(path: Path) -> str:
     return f"http://127.0.0.1:{running[0].admin_port}"
 
 
-def _from_network(address: str, text: str, explore: Explore, as_json: bool) -> bool:
+def _token(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        return path.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PostroadError(f"--admin-token-file {path}: cannot be read ({error})") from None
+
+
+def _from_network(address: str, text: str, explore: Explore, as_json: bool, token: str) -> bool:
     """Ask a running broker, which asks the others."""
     import urllib.parse
 
@@ -154,25 +169,26 @@ def _from_network(address: str, text: str, explore: Explore, as_json: bool) -> b
     try:
         ids = [str(MessageId.parse(text))]
     except PostroadError as error:
-        ids = _asked(base, f"/aliases/{urllib.parse.quote(text, safe='')}")["ids"]
+        ids = _asked(base, f"/aliases/{urllib.parse.quote(text, safe='')}", token)["ids"]
         if not ids:
             raise PostroadError(f"{error}; and {base} knows no message that has the alias {text!r}") from error
     passed = True
     for one in ids:
-        document = _asked(base, f"/trace/{one}?explore={explore.value}")
+        document = _asked(base, f"/trace/{one}?explore={explore.value}", token)
         _show(document, as_json)
         passed = passed and bool(document["stops"])
     return passed
 
 
-def _asked(base: str, path: str) -> dict[str, Any]:
+def _asked(base: str, path: str, token: str = "") -> dict[str, Any]:
     import http.client
     import json
     import urllib.error
     import urllib.request
 
     try:
-        with urllib.request.urlopen(base + path, timeout=ASK_SECONDS) as answer:
+        request = urllib.request.Request(base + path, headers={"Authorization": f"Bearer {token}"} if token else {})
+        with urllib.request.urlopen(request, timeout=ASK_SECONDS) as answer:
             document: dict[str, Any] = json.load(answer)
     except urllib.error.HTTPError as error:
         kind = NotThereError if error.code == HTTPStatus.NOT_FOUND else PostroadError

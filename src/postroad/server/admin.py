@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hmac
 from http import HTTPStatus
 from typing import TYPE_CHECKING, get_args
 from urllib.parse import unquote
 
 from postroad.errors import PostroadError
 from postroad.messages import MessageId
+from postroad.server.audit import Audit
 from postroad.server.extras import has
 from postroad.server.http import JSON, Answer, Endpoint, Request, json_answer, text_answer
+from postroad.server.status import without_people
 from postroad.tracking import Exploration
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ MOST_QUESTIONS = 16
 
 TRACE = "/trace/"
 ALIASES = "/aliases/"
+NEEDS_TOKEN = "this needs the token of admin_token_file, in the header Authorization: Bearer TOKEN"
 NO_RECORD = "this broker keeps no record (tracking.recorder is none)"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -43,6 +47,8 @@ class Admin:
         troubles: what does not work as it should, though the broker runs.
         trace: finds where a message went, as JSON; None where no record is kept.
         aliased: finds the messages that have a name in another system; None where no record is kept.
+        token: what a request has to show to see who is connected and where messages went; None shows it to all.
+        audit: what is told of refusals.
     """
 
     def __init__(
@@ -52,12 +58,16 @@ class Admin:
         troubles: Callable[[], list[str]] = list,
         trace: Callable[[MessageId, Exploration], Awaitable[bytes]] | None = None,
         aliased: Callable[[str], Awaitable[list[MessageId]]] | None = None,
+        token: str | None = None,
+        audit: Audit | None = None,
     ) -> None:
         self._status = status
         self._is_ready = is_ready
         self._troubles = troubles
         self._trace = trace
         self._aliased = aliased
+        self._token = token
+        self._audit = audit or Audit()
         self._endpoint = Endpoint(self._page, MOST_REQUESTS, slow_seconds=TRACE_SECONDS, most_slow=MOST_QUESTIONS)
 
     async def listen(self, port: int) -> asyncio.Server:
@@ -74,15 +84,26 @@ class Admin:
             status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
             return text_answer(status, "ready" if ready else "not ready")
         if path == "/status":
-            return json_answer(self._status())
+            told = self._status()
+            return json_answer(told if self._may_see_people(request) else without_people(told))
         if path == "/metrics":
             return self._metrics()
+        if path.startswith((TRACE, ALIASES)) and not self._may_see_people(request):
+            return text_answer(HTTPStatus.UNAUTHORIZED, NEEDS_TOKEN)
         if path.startswith(TRACE):
             return self._traced(path.removeprefix(TRACE), request.query.get("explore", ""))
         if path.startswith(ALIASES):
             return self._ids(unquote(path.removeprefix(ALIASES)))
         text = "there are /health, /ready, /status, /metrics, /trace/ID and /aliases/ALIAS"
         return text_answer(HTTPStatus.NOT_FOUND, text)
+
+    def _may_see_people(self, request: Request) -> bool:
+        """Whether a request shows the token, if one is asked for; a wrong one is told to the audit."""
+        if self._token is None or hmac.compare_digest(self._token.encode(), request.token.encode()):
+            return True
+        if request.token:
+            self._audit.refused("admin request refused", path=request.path[:100])
+        return False
 
     async def _ids(self, alias: str) -> Answer:
         if self._aliased is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from pathlib import Path  # noqa: TC003 - read_config is part of the public API, and its types are looked up
 from typing import Annotated, Literal
@@ -64,11 +65,14 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         host: the address to listen on. Only this machine can connect by default.
         port: the port for STOMP over TCP; 0 takes a free one.
         websocket_port: the port for STOMP over WebSocket; none without.
-        websocket_origins: the web pages that may connect, such as "https://example.org"; empty lets all pages.
+        websocket_origins: the web pages that may connect besides those from the broker's own host, such as
+            "https://example.org"; "*" lets all pages.
+        admin_token_file: a file with the token that the admin endpoint asks for; none without.
         admin_port: the port for health, status and metrics, on the loopback address only; none without.
         data: the directory for what must survive a restart.
         group: the group of the system that may read data and trail; without, only the user that runs the broker may.
-        users: login -> passcode; empty lets everybody in.
+        users_file: logins and hashed passcodes, as `postroad users` writes them; without, everybody is let in, and a
+            login proves nothing.
         tls: certificates; with them both STOMP ports speak TLS and nothing else.
         limits: what the broker keeps at most.
         frames: how large a frame of a client may be.
@@ -86,9 +90,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     websocket_port: Port | None = None
     websocket_origins: list[str] = []
     admin_port: Port | None = None
+    admin_token_file: str | None = None
     data: str = "postroad-data"
     group: Annotated[str, msgspec.Meta(min_length=1)] | None = None
-    users: dict[str, str] = {}
+    users_file: str | None = None
     tls: TlsConfig | None = None
     limits: Limits = msgspec.field(default_factory=Limits)
     frames: FrameConfig = msgspec.field(default_factory=FrameConfig)
@@ -113,6 +118,8 @@ def read_config(path: Path) -> BrokerConfig:
     except (ValueError, RecursionError) as error:
         # Not only TOMLDecodeError: digits beyond what Python converts, bytes that are no UTF-8, brackets in brackets.
         raise ConfigError(f"{path}: not TOML: {error}") from error
+    if "users" in settings:
+        raise ConfigError(f"{path}: {_plain_users(settings['users'], path)}")
     try:
         config = msgspec.convert(settings, BrokerConfig)
         config.tracking.histories()
@@ -121,3 +128,16 @@ def read_config(path: Path) -> BrokerConfig:
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}; the settings are {', '.join(BrokerConfig.__struct_fields__)}") from error
     return config
+
+
+def _plain_users(users: object, path: Path) -> str:
+    """What to do with passcodes that anybody can read who reads the settings."""
+    names = list(users) if isinstance(users, dict) else []
+    file = path.with_name("users.toml")
+    first = shlex.quote(str(names[0])) if names else "LOGIN"
+    more = f", and the same for {len(names) - 1} more" if len(names) > 1 else ""
+    return (
+        "passcodes do not stand in the settings any more. Hash them into a file of their own with "
+        f"`postroad users add {first} --file {shlex.quote(str(file))}`{more}; then put "
+        f'users_file = "{file}" in place of [users]'
+    )

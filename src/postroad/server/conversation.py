@@ -5,7 +5,7 @@ The messages of a read go to the core as one batch, cut only where a control fra
 
 from __future__ import annotations
 
-import hmac
+import functools
 import logging
 import secrets
 from typing import TYPE_CHECKING, Protocol
@@ -19,6 +19,9 @@ from postroad.errors import PostroadError
 from postroad.protocols import stomp
 from postroad.protocols.stomp import Version
 from postroad.protocols.stomp.identifying import CLOCK_RECEIPT, MESSAGE_ID_HEADER, SERVER_TIME_HEADER
+from postroad.security import principal_of
+from postroad.server.audit import Audit
+from postroad.server.gate import Verdict
 from postroad.server.heartbeats import HeartBeats
 from postroad.server.identified import CORRECTION_MS, TOKEN_BYTES, asks_for_ids, claimed_publisher, id_terms, no_id
 from postroad.server.receipts import Receipts
@@ -26,7 +29,7 @@ from postroad.server.reservation import ReservationError
 from postroad.server.transactions import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from postroad.broker import Admission, Session
     from postroad.messages import Batch, MessageId
@@ -46,19 +49,30 @@ OVERFLOW_HEADER = "overflow"
 MAX_UNREAD_REPLY_BYTES = 1024 * 1024
 # How long it then has to read some: a client that only sends before it reads would otherwise wait for ever, as we do.
 UNREAD_REPLY_MS = 30_000
+# Frames that a client may send before it has the answer to its CONNECT, while its login is checked.
+MAX_EARLY_BYTES = 64 * 1024
+
+
+class Logins(Protocol):
+    """Checks logins."""
+
+    def check(self, login: str, passcode: str, address: str, answer: Callable[[Verdict], None]) -> None:
+        """Check a login, and call `answer`, now or later."""
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for every conversation of a broker.
 
     Attributes:
-        users: login -> passcode; empty lets everybody in.
+        gate: checks logins; None lets everybody in, as nobody in particular.
+        audit: what is told of refusals.
         heart_beat_ms: the shortest heart-beat either way.
         connect_ms: how long a connection may take until its CONNECT has come.
         limits: the limits of frames; None for the message format's own.
     """
 
-    users: dict[str, str] = {}
+    gate: Logins | None = None
+    audit: Audit = msgspec.field(default_factory=Audit)
     heart_beat_ms: int = 1_000
     connect_ms: int = 10_000
     limits: stomp.StompLimits | None = None
@@ -70,6 +84,10 @@ class Line(Protocol):
     @property
     def peer(self) -> str:
         """Who is at the other end, for logs."""
+
+    @property
+    def address(self) -> str:
+        """The address that limits count by."""
 
     def connected(self) -> str:
         """The client is to be let in; why it cannot be, or an empty text."""
@@ -110,6 +128,11 @@ class Conversation:
         self._transactions = Transactions()
         self._receipts = Receipts(station, self._send)
         self._closed = False
+        self._login = ""
+        # A login is being checked: what came behind the CONNECT waits here, and then what was read meanwhile.
+        self._checking = False
+        self._held: tuple[stomp.Received, int, int] | None = None
+        self._early = bytearray()
         # A DISCONNECT has come: nothing that follows it counts.
         self._parting = False
         self._timer = station.timer
@@ -156,15 +179,24 @@ class Conversation:
         if self._closed or self._parting:
             return
         self._beats.heard = self._timer()
-        found = self._decoder.receive(data)
-        row = 0
-        for event in found.events:
+        if self._checking:
+            self._keep_early(data)
+            return
+        self._act_on(self._decoder.receive(data))
+
+    def _act_on(self, found: stomp.Received, place: int = 0, row: int = 0) -> None:
+        """Act on what was read, from an event and a row on."""
+        for event in found.events[place:] if place else found.events:
+            place += 1
             if found.batch is not None and event.row > row:
                 self._publish(found.batch, found, row, event.row)
                 row = event.row
             if not self._closed:
                 self._answer(event)
             if self._closed or self._parting:
+                return
+            if self._checking:
+                self._held = (found, place, row)
                 return
         if found.batch is not None and row < len(found.batch):
             self._publish(found.batch, found, row, len(found.batch))
@@ -184,9 +216,14 @@ class Conversation:
             core.congested(self._session)
 
     @property
+    def login(self) -> str:
+        """The login that the client has proved; empty without."""
+        return self._login
+
+    @property
     def kept_bytes(self) -> int:
         """What is kept of unfinished frames and open transactions."""
-        return self._decoder.pending + self._transactions.held_bytes
+        return self._decoder.pending + self._transactions.held_bytes + len(self._early)
 
     @property
     def waiting_bytes(self) -> int:
@@ -214,7 +251,8 @@ class Conversation:
         if self._closed:
             return
         if self._session is None and now >= self._connect_by:
-            self._fail(f"no CONNECT frame within {self._terms.connect_ms:,} ms (limit connect_seconds)")
+            late = "the login could not be checked" if self._checking else "no CONNECT frame"
+            self._fail(f"{late} within {self._terms.connect_ms:,} ms (limit connect_seconds)")
             return
         if self._give_up_at is not None and now >= self._give_up_at:
             self._fail(f"this client sends and does not read: {self._unread_replies:,} bytes of replies wait for it")
@@ -311,6 +349,7 @@ class Conversation:
 
     def _may_publish(self, session: Session, outbox: Outbox) -> bool:
         if outbox.refused:
+            self._terms.audit.refused("publication refused", **self._who(), principal=session.principal)
             self._fail(f"{session.principal or 'anonymous'} may not publish to this topic")
         return not outbox.refused
 
@@ -322,7 +361,7 @@ class Conversation:
         except PostroadError as error:
             if isinstance(event, stomp.Subscribe):
                 refused = {**self._who(), "topic": event.topic, "selector": event.selector, "reason": str(error)}
-                log.warning("subscription refused", extra=refused)
+                self._terms.audit.refused("subscription refused", **refused)
             self._fail(str(error), event.receipt)
             return
         if event.receipt is not None and not isinstance(event, stomp.ProtocolError | stomp.Connect):
@@ -366,11 +405,60 @@ class Conversation:
         return {}
 
     def _connect(self, event: stomp.Connect) -> None:
-        if self._terms.users and not self._knows(event.login, event.passcode):
-            raise BrokerError("login or passcode is wrong")
+        """Let a client in, now or when its login is checked; the broker reads no further from it meanwhile."""
+        gate, login = self._terms.gate, event.login or ""
+        if gate is None:
+            self._let_in(event, Verdict("", principal_of(login, verified=False)))
+            return
+        answers: list[Verdict] = []
+        answer = functools.partial(self._answered, event, answers)
+        gate.check(login, event.passcode or "", self._line.address, answer)
+        if answers:
+            self._let_in(event, answers[0])
+        else:
+            self._checking = True
+            self.pause_reading()
+
+    def _answered(self, event: stomp.Connect, answers: list[Verdict], verdict: Verdict) -> None:
+        """The login was checked: at once, while `_connect` waits for `answers`, or later."""
+        if not self._checking:
+            answers.append(verdict)
+            return
+        if self._closed:
+            return
+        self._checking = False
+        try:
+            self._let_in(event, verdict)
+            self._go_on()
+        except PostroadError as error:
+            self._fail(str(error))
+        except Exception as error:
+            self.broke(error)
+
+    def _go_on(self) -> None:
+        """Act on what came while the login was checked, and read on."""
+        held, self._held = self._held, None
+        if held is not None:
+            self._act_on(*held)
+        early, self._early = self._early, bytearray()
+        if early and not (self._closed or self._parting):
+            self._act_on(self._decoder.receive(early))
+        if not self._closed:
+            self.resume_reading()
+
+    def _keep_early(self, data: bytes | bytearray | memoryview) -> None:
+        # A transport may hand over what it had read when it was told to pause.
+        self._early += data
+        if len(self._early) > MAX_EARLY_BYTES:
+            self._fail(f"more than {MAX_EARLY_BYTES:,} bytes came before the answer to CONNECT; wait for CONNECTED")
+
+    def _let_in(self, event: stomp.Connect, verdict: Verdict) -> None:
+        if verdict.refusal:
+            raise BrokerError(verdict.refusal)
         if refusal := self._line.connected():
             raise BrokerError(refusal)
-        self._session = self._station.core.attached(event.login or "")
+        self._login = verdict.login
+        self._session = self._station.core.attached(verdict.principal)
         self._station.join(self._session.number, self)
         least = self._terms.heart_beat_ms
         self._beats.agree(*event.heart_beat, least)
@@ -382,7 +470,8 @@ class Conversation:
             )
         )
         self._station.carry_out(outbox)
-        log.info("connected", extra={**self._who(), "login": event.login, "version": str(event.version)})
+        who = {**self._who(), "login": event.login, "verified": bool(verdict.login), "version": str(event.version)}
+        log.info("connected", extra=who)
         self._wake()
 
     def _assigns_ids(self, event: stomp.Connect, session: Session) -> tuple[dict[str, str], Outbox]:
@@ -393,13 +482,6 @@ class Conversation:
         was = claimed_publisher(event.headers)
         publisher, outbox = core.assigns_ids(session, secrets.token_hex(TOKEN_BYTES), now, was)
         return id_terms(publisher, core.number, core.skew_tolerance_ms, now), outbox
-
-    def _knows(self, login: str | None, passcode: str | None) -> bool:
-        expected = self._terms.users.get(login or "")
-        given = (passcode or "").encode()
-        # Compared even for an unknown login, so that time does not tell which logins exist.
-        same = hmac.compare_digest((expected or "").encode(), given)
-        return expected is not None and same
 
     def _subscribe(self, event: stomp.Subscribe) -> None:
         assert self._session is not None
@@ -503,6 +585,7 @@ class Conversation:
         self._closed = True
         self._transactions = Transactions()
         self._decoder.forget()
+        self._held, self._early = None, bytearray()
         log.info("disconnected", extra={**self._who(), "reason": reason})
         if self._session is not None:
             session, self._session = self._session, None

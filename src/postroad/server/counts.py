@@ -17,6 +17,11 @@ class ServerStatistics(msgspec.Struct, frozen=True, kw_only=True):
         strangers_evicted: those that gave their place to others.
         held_bytes_now: what counts for `memory_bytes`, or a little more.
         connections_relieved: cut off because `memory_bytes` was used up.
+        logins_refused: wrong logins or passcodes.
+        logins_delayed: not looked at, because others from the address were wrong or too many are being checked.
+        subscriptions_refused, publications_refused: by a policy, or because they are not valid.
+        origins_refused: web pages that may not connect.
+        admin_requests_refused: without the token that they need.
         internal_errors: defects that closed a connection.
     """
 
@@ -27,6 +32,12 @@ class ServerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     strangers_evicted: int
     held_bytes_now: int
     connections_relieved: int
+    logins_refused: int
+    logins_delayed: int
+    subscriptions_refused: int
+    publications_refused: int
+    origins_refused: int
+    admin_requests_refused: int
     internal_errors: int
 
 

@@ -59,13 +59,12 @@ def exposed_secrets(config: BrokerConfig, path: Path | None = None) -> list[str]
 
 
 def _secret_files(config: BrokerConfig, path: Path | None) -> Iterator[tuple[Path, str]]:
-    named = {
-        "passcodes (users)": bool(config.users),
-        "the secret of the network (network.secret)": config.network is not None and config.network.secret is not None,
-    }
-    held = [what for what, is_there in named.items() if is_there]
-    if path is not None and held:
-        yield path, " and ".join(held)
+    if path is not None and config.network is not None and config.network.secret is not None:
+        yield path, "the secret of the network (network.secret)"
+    if config.users_file is not None:
+        yield Path(config.users_file), "hashed passcodes (users_file)"
+    if config.admin_token_file is not None:
+        yield Path(config.admin_token_file), "a token (admin_token_file)"
     for name, tls in (("tls.key", config.tls), ("network.tls.key", config.network and config.network.tls)):
         if tls:
             yield Path(tls.key), f"a private key ({name})"

@@ -66,8 +66,17 @@ async def _serve(config: BrokerConfig, started: Callable[[Service], None] | None
         if stopping is not None:
             stopping.cancel()
 
+    reloads: set[asyncio.Task[None]] = set()
+
+    def on_hangup() -> None:
+        task = asyncio.create_task(service.reload_users())
+        # The loop alone does not keep a task alive.
+        reloads.add(task)
+        task.add_done_callback(reloads.discard)
+
     for number in SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
+    loop.add_signal_handler(signal.SIGHUP, on_hangup)
     try:
         await service.start()
         if started is not None:
@@ -76,7 +85,7 @@ async def _serve(config: BrokerConfig, started: Callable[[Service], None] | None
         stopping = asyncio.create_task(service.stop())
         await asyncio.wait([stopping])
     finally:
-        for number in SIGNALS:
+        for number in (*SIGNALS, signal.SIGHUP):
             loop.remove_signal_handler(number)
     if stopping.cancelled():
         await service.abort()

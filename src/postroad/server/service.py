@@ -15,11 +15,14 @@ from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
 from postroad.errors import PostroadError
 from postroad.routing.drp import Drp
 from postroad.server.admin import Admin
+from postroad.server.audit import Audit
+from postroad.server.config import ConfigError
 from postroad.server.conversation import Conversation, Terms
 from postroad.server.counts import ServerStatistics
 from postroad.server.directories import claim_directories
 from postroad.server.entrance import Entrance
 from postroad.server.extras import check_extras
+from postroad.server.gate import Gate
 from postroad.server.holdings import Holding, Holdings, who_goes
 from postroad.server.inquiry import Inquiry
 from postroad.server.links import Links
@@ -33,6 +36,7 @@ from postroad.server.status import status
 from postroad.server.tcp import CLOSE_SECONDS, READ_BYTES, STRANGER_READ_BYTES, StompConnection
 from postroad.server.tls import link_keys, link_tls, server_context
 from postroad.server.tracked import make_tracking
+from postroad.server.users_file import load_token, load_users
 from postroad.server.watching import Watch
 from postroad.server.written import WrittenRecords, trail_root
 from postroad.tracking import journey_document
@@ -87,8 +91,12 @@ class Service:
         self.read_buffer = memoryview(bytearray(READ_BYTES))
         self.stranger_buffer = self.read_buffer[:STRANGER_READ_BYTES]
         self._tls = server_context(config.tls)
+        self.audit = Audit()
+        users = None if config.users_file is None else load_users(Path(config.users_file))
+        self._gate = Gate(users, self.timer, self.audit)
         self._terms = Terms(
-            users=config.users,
+            gate=self._gate,
+            audit=self.audit,
             heart_beat_ms=config.heart_beat_ms,
             connect_ms=int(config.connect_seconds * 1_000),
             limits=config.frames.limits(),
@@ -123,6 +131,8 @@ class Service:
             self.troubles,
             None if self._inquiry is None else self._trace,
             None if self._tracking is None else self._tracking.aliased,
+            token=None if config.admin_token_file is None else load_token(Path(config.admin_token_file)),
+            audit=self.audit,
         )
         self._watch = Watch(core, self)
         self._watching: asyncio.Task[None] | None = None
@@ -245,6 +255,12 @@ class Service:
             strangers_evicted=self._entrance.evicted,
             held_bytes_now=self._holdings.total,
             connections_relieved=self._relieved,
+            logins_refused=self.audit.counts["login refused"],
+            logins_delayed=self.audit.counts["login delayed"],
+            subscriptions_refused=self.audit.counts["subscription refused"],
+            publications_refused=self.audit.counts["publication refused"],
+            origins_refused=self.audit.counts["origin refused"],
+            admin_requests_refused=self.audit.counts["admin request refused"],
             internal_errors=self._internal_errors,
         )
 
@@ -333,7 +349,29 @@ class Service:
         self._lock.release()
         if "admin" in self._servers:
             self._servers["admin"].close()
+        self._gate.close()
         log.info("stopped", extra={"connections_cut": cut})
+
+    async def reload_users(self) -> None:
+        """Read the users file again. Clients whose user is gone, or has another passcode now, are closed.
+
+        A file that cannot be read changes nothing; the log says so.
+        """
+        path = self.config.users_file
+        if path is None:
+            log.info("users not reloaded", extra={"reason": "no users_file is set"})
+            return
+        before = self._gate.users or {}
+        try:
+            users = await asyncio.to_thread(load_users, Path(path))
+        except ConfigError as error:
+            log.error("users not reloaded", extra={"reason": str(error)})
+            return
+        self._gate.replace_users(users)
+        gone = {login for login, record in before.items() if users.get(login) != record}
+        for conversation in [each for each in self._connections if each.login in gone]:
+            conversation.refuse("this user was removed or has another passcode now; log in again")
+        log.info("users reloaded", extra={"users": len(users), "changed_or_removed": len(gone)})
 
     async def _wait_until_closed(self) -> int:
         """Answers how many connections did not end by themselves in time."""
@@ -358,12 +396,12 @@ class Service:
 
     # --- what connections report -----------------------------------------------------------------------------------
 
-    def opened(self, connection: StompConnection, address: str) -> Conversation:
-        """A client has connected from an address."""
+    def opened(self, connection: StompConnection) -> Conversation:
+        """A client has connected."""
         self._opened += 1
         conversation = Conversation(self._station, connection, self._terms)
         self._connections[conversation] = connection
-        arrival = self._entrance.arrive(connection, address)
+        arrival = self._entrance.arrive(connection, connection.address)
         for stranger in arrival.evicted:
             stranger.cut_off("no CONNECT was answered yet, and newer connections need the place (limit strangers)")
         if arrival.refusal:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from postroad.server.counts import LinkStatistics, QuarantineStatus, ServerStatistics
     from postroad.server.service import Service
 
-__all__ = ["NetworkStatus", "SessionStatus", "Status", "SubscriptionStatus", "status"]
+__all__ = ["NetworkStatus", "SessionStatus", "Status", "SubscriptionStatus", "status", "without_people"]
 
 # The answer stays within some megabytes; the counts are of all, whatever is left out here.
 MOST_SESSIONS = 1_000
@@ -117,6 +117,16 @@ def status(service: Service) -> Status:
         network=_network(service),
         tracking=_tracking(service),
     )
+
+
+def without_people(status: Status) -> Status:
+    """The same without sessions, whose principals and subscriptions are not for everybody; they are counted."""
+    subscriptions = sum(len(session.subscriptions) for session in status.sessions)
+    left_out = {
+        "sessions": status.left_out["sessions"] + len(status.sessions),
+        "subscriptions": status.left_out["subscriptions"] + subscriptions,
+    }
+    return msgspec.structs.replace(status, sessions=[], left_out=left_out)
 
 
 def _tracking(service: Service) -> dict[str, int | str] | None:

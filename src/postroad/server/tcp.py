@@ -55,7 +55,8 @@ class StompConnection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self._peer = _address(peer)
         self._read_buffer = self._service.stranger_buffer
-        self._conversation: Conversation = self._service.opened(self, address_of(peer))
+        self._address = address_of(peer)
+        self._conversation: Conversation = self._service.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         for handle in (self._wake_handle, self._close_handle):
@@ -145,6 +146,10 @@ class StompConnection(asyncio.BufferedProtocol):
     @property
     def peer(self) -> str:
         return self._peer
+
+    @property
+    def address(self) -> str:
+        return self._address
 
     def connected(self) -> str:
         refusal = self._service.connected(self)

@@ -47,6 +47,7 @@ class Watch:
             others = overflowed[MOST_LINES:]
             shed = sum(_newly_shed(each) for each in others)
             log.warning("more slow subscribers", extra={"subscriptions": len(others), "shed": shed})
+        self._service.audit.look()
         turned_away = self._service.server_statistics().connections_turned_away
         if turned_away > self._turned_away:
             log.warning("connections turned away", extra={"count": turned_away - self._turned_away})

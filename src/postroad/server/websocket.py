@@ -10,9 +10,10 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import State
 from websockets.server import ServerProtocol
-from websockets.typing import Origin, Subprotocol
+from websockets.typing import Subprotocol
 
 from postroad.protocols.stomp.limits import MAX_FRAME_BYTES
+from postroad.server.origins import allows_origin
 from postroad.server.tcp import StompConnection
 
 if TYPE_CHECKING:
@@ -56,10 +57,9 @@ class WebSocketConnection(StompConnection):
 
     def __init__(self, service: Service) -> None:
         super().__init__(service)
-        origins = [Origin(origin) for origin in service.config.websocket_origins]
         self._protocol = ServerProtocol(
-            # Programs that are no browsers send no origin.
-            origins=[*origins, None] if origins else None,
+            # `_answer_to` judges them.
+            origins=None,
             subprotocols=SUBPROTOCOLS,
             select_subprotocol=_choose,
             # Of a whole WebSocket message, which may hold many frames: each of them has the limits of the settings.
@@ -116,14 +116,26 @@ class WebSocketConnection(StompConnection):
         pieces: list[bytes] = []
         for event in self._protocol.events_received():
             if isinstance(event, Request):
-                full = self._refused or self._service.is_full
-                answer = self._refusal() if full else self._protocol.accept(event)
-                self._protocol.send_response(answer)
+                self._protocol.send_response(self._answer_to(event))
             elif isinstance(event, Frame) and event.opcode in _DATA:
                 if event.opcode is not Opcode.CONT:
                     self._binary = event.opcode is Opcode.BINARY
                 pieces.append(bytes(event.data))
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _answer_to(self, request: Request) -> Response:
+        if self._refused or self._service.is_full:
+            return self._refusal()
+        origin = request.headers.get_all("Origin")
+        host = request.headers.get_all("Host")
+        config = self._service.config
+        if len(origin) > 1 or not allows_origin(
+            origin[0] if origin else None, host[0] if host else "", config.websocket_origins, config.tls is not None
+        ):
+            self._service.audit.refused("origin refused", peer=self.peer, origin=", ".join(origin)[:200])
+            text = "Pages from this origin may not connect; the setting websocket_origins lists those that may.\n"
+            return self._protocol.reject(403, text)
+        return self._protocol.accept(request)
 
     def _flush(self) -> None:
         for data in self._protocol.data_to_send():

@@ -1,0 +1,193 @@
+"""Checks logins: off the event loop, a bounded number at once, with delays after failures.
+
+A passcode that was right is remembered as a keyed hash for as long as its record stays, so that a client that connects
+again is let in at once, also while its address or its name has to wait for somebody else's failures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import math
+import secrets
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
+
+from postroad.errors import PostroadError
+from postroad.security import (
+    MAX_LOGIN_BYTES,
+    SALT_BYTES,
+    LoginDelays,
+    best_method,
+    hash_passcode,
+    is_passcode,
+    principal_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from postroad.server.audit import Audit
+
+__all__ = ["Gate", "Verdict"]
+
+log = logging.getLogger("postroad.server")
+
+# Each check takes some 20 MiB and a fraction of a second of a processor, which the loop needs too.
+CHECKS_AT_ONCE = 2
+# Checks that wait for their turn: those at the end are still answered within a few seconds, before `connect_seconds`.
+MOST_CHECKS = 32
+# Of them, those from one address.
+MOST_CHECKS_PER_ADDRESS = 8
+
+WRONG = "login or passcode is wrong"
+
+
+class Verdict(NamedTuple):
+    """What became of a login.
+
+    Attributes:
+        refusal: what the client is told; empty when it is let in.
+        principal: who it is then.
+        login: the login that was proved; empty where nobody has to prove one.
+    """
+
+    refusal: str
+    principal: str = ""
+    login: str = ""
+
+
+class Gate:
+    """The logins of one broker.
+
+    Args:
+        users: logins and records of passcodes; None lets everybody in, as nobody in particular.
+        timer: milliseconds that only go forward.
+        audit: what is told of refusals.
+    """
+
+    def __init__(self, users: Mapping[str, str] | None, timer: Callable[[], int], audit: Audit) -> None:
+        self._users = users
+        self._timer = timer
+        self._audit = audit
+        self._delays = LoginDelays()
+        self._key = secrets.token_bytes(32)
+        self._known: dict[str, bytes] = {}
+        self._checks: Counter[str] = Counter()
+        self._executor: ThreadPoolExecutor | None = None
+        # Unknown logins are checked against a record too, so that time does not tell which logins exist.
+        self._nobody = ""
+
+    @property
+    def users(self) -> Mapping[str, str] | None:
+        """Those who may log in."""
+        return self._users
+
+    def replace_users(self, users: Mapping[str, str]) -> None:
+        """Others may log in from now on."""
+        self._users = users
+        self._nobody = ""
+        self._known = {login: digest for login, digest in self._known.items() if login in users}
+
+    def close(self) -> None:
+        """Check no more; what is under way ends by itself."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def check(self, login: str, passcode: str, address: str, answer: Callable[[Verdict], None]) -> None:
+        """Check a login, and call `answer`, now or later, on the loop."""
+        if len(login.encode()) > MAX_LOGIN_BYTES:
+            answer(Verdict(f"the login has more than {MAX_LOGIN_BYTES} bytes (limit MAX_LOGIN_BYTES)"))
+            return
+        users = self._users
+        if users is None:
+            answer(Verdict("", principal_of(login, verified=False)))
+            return
+        record = users.get(login)
+        if record is not None and self._is_known(login, passcode, record):
+            answer(Verdict("", principal_of(login, verified=True), login))
+            return
+        now = self._timer()
+        if (wait := self._delays.refused_for(address, now)) > 0:
+            self._audit.refused("login delayed", address=address, wait_ms=wait, **_who(login, record))
+            seconds = math.ceil(wait / 1_000)
+            answer(Verdict(f"too many logins from this address were wrong; try again in {seconds} s"))
+        elif self._checks.total() >= MOST_CHECKS or self._checks[address] >= MOST_CHECKS_PER_ADDRESS:
+            self._audit.refused("login delayed", address=address, checks=self._checks.total(), **_who(login, record))
+            answer(Verdict("the broker is checking as many logins as it can; try again in some seconds"))
+        else:
+            self._checks[address] += 1
+            check = _Check(login, passcode, address, record, answer)
+            asyncio.get_running_loop().call_later(self._delays.wait_for(login, now) / 1_000, self._begin, check)
+
+    def _begin(self, check: _Check) -> None:
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(CHECKS_AT_ONCE, "postroad-logins")
+        try:
+            future = asyncio.get_running_loop().run_in_executor(self._executor, self._is_right, check)
+        except RuntimeError:
+            # The broker is stopping, and every connection closing with it.
+            self._done(check)
+            return
+        future.add_done_callback(lambda done: self._finish(check, done))
+
+    def _is_right(self, check: _Check) -> bool:
+        """In a thread of its own."""
+        if check.record is None:
+            if not self._nobody:
+                some = next(iter((self._users or {}).values()), None)
+                self._nobody = some or hash_passcode(
+                    secrets.token_hex(), secrets.token_bytes(SALT_BYTES), best_method()
+                )
+            is_passcode(self._nobody, check.passcode)
+            return False
+        return is_passcode(check.record, check.passcode)
+
+    def _finish(self, check: _Check, done: asyncio.Future[bool]) -> None:
+        self._done(check)
+        if done.cancelled():
+            return
+        if (error := done.exception()) is not None:
+            log.error("login not checked", extra={"reason": str(error)}, exc_info=error)
+            text = str(error) if isinstance(error, PostroadError) else "internal error: the login could not be checked"
+            check.answer(Verdict(text))
+            return
+        # The users may have been replaced meanwhile: then the record that was right no longer counts.
+        current = (self._users or {}).get(check.login)
+        if done.result() and check.record is not None and current == check.record:
+            self._known[check.login] = self._digest(check.login, check.passcode, check.record)
+            check.answer(Verdict("", principal_of(check.login, verified=True), check.login))
+            return
+        self._delays.failed(check.address, check.login, self._timer())
+        self._audit.refused("login refused", address=check.address, **_who(check.login, check.record))
+        check.answer(Verdict(WRONG))
+
+    def _done(self, check: _Check) -> None:
+        self._checks[check.address] -= 1
+        if not self._checks[check.address]:
+            del self._checks[check.address]
+
+    def _is_known(self, login: str, passcode: str, record: str) -> bool:
+        known = self._known.get(login)
+        return known is not None and hmac.compare_digest(known, self._digest(login, passcode, record))
+
+    def _digest(self, login: str, passcode: str, record: str) -> bytes:
+        return hmac.digest(self._key, "\0".join((record, login, passcode)).encode(), hashlib.sha256)
+
+
+class _Check(NamedTuple):
+    """A login that is being checked."""
+
+    login: str
+    passcode: str
+    address: str
+    record: str | None
+    answer: Callable[[Verdict], None]
+
+
+def _who(login: str, record: str | None) -> dict[str, object]:
+    """The login for the log, if it is one: what is not may be a passcode in the wrong place."""
+    return {"login": login if record is not None else None, "known": record is not None}
