@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ssl
 from typing import TYPE_CHECKING
 
@@ -9,6 +11,7 @@ import pytest
 import trustme
 from websockets.asyncio.client import connect
 
+from postroad.broker import Limits
 from postroad.server import BrokerConfig, ConfigError, Service, TlsConfig
 from postroad.server.network import LinkTlsConfig
 from tests.server.scene import Client, run, service, until
@@ -64,6 +67,45 @@ def test_messages_go_over_tls_on_tcp_and_websocket(tmp_path: Path) -> None:
             await until(lambda: broker.server_statistics().connections_now == 0)
 
     run(talk)
+
+
+@pytest.mark.parametrize("event_loop", ["asyncio", "uvloop"])
+def test_strangers_that_never_shake_hands_are_bounded_and_keep_nobody_out(tmp_path: Path, event_loop: str) -> None:
+    papers = Papers(tmp_path)
+
+    async def talk() -> None:
+        limits = Limits(strangers=3, connections_per_address=6)
+        async with service(tmp_path, tls=papers.config(), limits=limits) as broker:
+            idle = [await Client.open(broker.port) for _ in range(10)]
+            await until(lambda: broker.server_statistics().strangers_evicted == 7)
+            assert broker.server_statistics().strangers_now == 3
+            for client in idle[:7]:
+                with contextlib.suppress(ConnectionError):
+                    assert await client.at_end()
+            honest = await Client.connect(broker.port, papers.client_context())
+            await honest.subscribe("s", "a")
+            honest.publish("a", b"through")
+            assert (await honest.frame()).body == b"through"
+            assert broker.server_statistics().strangers_now == 2
+            for client in idle:
+                await client.close()
+            await until(lambda: broker.server_statistics().strangers_now == 0)
+            more = [await Client.connect(broker.port, papers.client_context()) for _ in range(5)]
+            # Without a word, as there is no way to say one yet.
+            with pytest.raises((ConnectionError, ssl.SSLError, EOFError)):
+                await Client.connect(broker.port, papers.client_context())
+            assert broker.server_statistics().connections_turned_away == 1
+            for client in (honest, *more):
+                await client.close()
+            await until(lambda: broker.server_statistics().connections_now == 0)
+        assert broker.server_statistics().strangers_now == 0
+
+    if event_loop == "asyncio":
+        run(talk)
+    else:
+        uvloop = pytest.importorskip("uvloop")
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(asyncio.wait_for(talk(), 40))
 
 
 def test_a_client_without_tls_gets_nothing_and_hurts_nobody(tmp_path: Path) -> None:

@@ -66,6 +66,9 @@ class Entrance(Generic[Key]):
     def __len__(self) -> int:
         return len(self._addresses)
 
+    def __contains__(self, key: Key) -> bool:
+        return key in self._addresses
+
     @property
     def strangers(self) -> list[Key]:
         """Those without a session, oldest first."""

@@ -35,6 +35,7 @@ from postroad.server.station import Station, steady_clock, wall_clock
 from postroad.server.status import status
 from postroad.server.tcp import CLOSE_SECONDS, READ_BYTES, STRANGER_READ_BYTES, StompConnection
 from postroad.server.tls import link_keys, link_tls, server_context
+from postroad.server.tls_listener import TlsListener
 from postroad.server.tracked import make_tracking
 from postroad.server.users_file import load_token, load_users
 from postroad.server.watching import Watch
@@ -66,7 +67,7 @@ _DATA_HELD = (
 
 STOPPING = "this broker is stopping; connect to another one, or again later"
 
-Listening = TypeVar("Listening", bound="asyncio.Server | LinkListener")
+Listening = TypeVar("Listening", bound="asyncio.Server | LinkListener | TlsListener")
 
 
 class ListenError(PostroadError):
@@ -123,7 +124,7 @@ class Service:
         self._station.when_queued = self._look_at_holdings
         self._relieving = False
         self._empty = asyncio.Event()
-        self._servers: dict[str, asyncio.Server | LinkListener] = {}
+        self._servers: dict[str, asyncio.Server | LinkListener | TlsListener] = {}
         self._inquiry = self._tracked(core)
         self._admin = Admin(
             lambda: status(self),
@@ -305,14 +306,12 @@ class Service:
         log.info("listening", extra={"broker": config.number, "host": config.host, "tls": bool(config.tls), **ports})
 
     async def _listen(self, name: str, setting: str, port: int, connection: type[StompConnection]) -> None:
-        async def listen(port: int) -> asyncio.Server:
+        async def listen(port: int) -> asyncio.Server | TlsListener:
+            if self._tls is not None:
+                listener = TlsListener(self, connection, self._tls, self.config.connect_seconds)
+                return await listener.listen(self.config.host, port, BACKLOG)
             return await asyncio.get_running_loop().create_server(
-                lambda: connection(self),
-                self.config.host,
-                port,
-                backlog=BACKLOG,
-                ssl=self._tls,
-                ssl_handshake_timeout=None if self._tls is None else self.config.connect_seconds,
+                lambda: connection(self), self.config.host, port, backlog=BACKLOG
             )
 
         self._servers[name] = await _listening(setting, port, listen)
@@ -401,14 +400,23 @@ class Service:
         self._opened += 1
         conversation = Conversation(self._station, connection, self._terms)
         self._connections[conversation] = connection
-        arrival = self._entrance.arrive(connection, connection.address)
-        for stranger in arrival.evicted:
-            stranger.cut_off("no CONNECT was answered yet, and newer connections need the place (limit strangers)")
-        if arrival.refusal:
-            asyncio.get_running_loop().call_soon(connection.cut_off, arrival.refusal)
+        refusal = "" if connection in self._entrance else self.arrived(connection, connection.address)
+        if refusal:
+            asyncio.get_running_loop().call_soon(connection.cut_off, refusal)
         elif self._stopping:
             conversation.refuse(STOPPING)
         return conversation
+
+    def arrived(self, connection: StompConnection, address: str) -> str:
+        """A connection was accepted, which may have a TLS handshake to do yet; why it is refused, or an empty text."""
+        arrival = self._entrance.arrive(connection, address)
+        for stranger in arrival.evicted:
+            stranger.cut_off("no CONNECT was answered yet, and newer connections need the place (limit strangers)")
+        return arrival.refusal
+
+    def left(self, connection: StompConnection) -> None:
+        """A connection has ended before its TLS handshake was done."""
+        self._entrance.leave(connection)
 
     @property
     def is_full(self) -> bool:

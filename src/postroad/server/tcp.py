@@ -33,6 +33,9 @@ class StompConnection(asyncio.BufferedProtocol):
 
     All connections read into one buffer of the service: the loop fills it and reports that in one step, and nothing of
     it is kept.
+
+    Attributes:
+        handshake: the TLS handshake that comes first, if there is one.
     """
 
     def __init__(self, service: Service) -> None:
@@ -44,6 +47,8 @@ class StompConnection(asyncio.BufferedProtocol):
         self._refilling = False
         self._shut = False
         self._is_stranger = True
+        self._is_made = False
+        self.handshake: asyncio.Task[None] | None = None
         # What is known to be held for this connection: kept of what was read, and not taken by the socket.
         self._kept = self._unsent = 0
 
@@ -51,6 +56,7 @@ class StompConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._is_made = True
         self._transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
         peer = transport.get_extra_info("peername")
         self._peer = _address(peer)
@@ -208,6 +214,11 @@ class StompConnection(asyncio.BufferedProtocol):
 
     def cut_off(self, reason: str) -> None:
         """Tell the client why, as far as its socket takes it at once, and close."""
+        if not self._is_made:
+            # Nobody can be told anything before the TLS handshake.
+            if self.handshake is not None:
+                self.handshake.cancel()
+            return
         self._conversation.refuse(reason)
         self._count_unsent()
         if self._unsent > LOW_WATER:
