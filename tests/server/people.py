@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def record(passcode: str, log_n: int = 2) -> str:
+def record(passcode: str, log_n: int = 2, r: int = 1) -> str:
     """A record of a passcode, computed here from the rules of scrypt and of its text form."""
     salt = b"salt of a test"
-    found = hashlib.scrypt(passcode.encode(), salt=salt, n=1 << log_n, r=1, p=1, maxmem=2**28, dklen=32)
+    found = hashlib.scrypt(passcode.encode(), salt=salt, n=1 << log_n, r=r, p=1, maxmem=2**28, dklen=32)
     salt_text, hash_text = (base64.b64encode(data).decode().rstrip("=") for data in (salt, found))
-    return f"$scrypt$ln={log_n},r=1,p=1${salt_text}${hash_text}"
+    return f"$scrypt$ln={log_n},r={r},p=1${salt_text}${hash_text}"
 
 
 def users_file(folder: Path, **passcodes: str) -> str:

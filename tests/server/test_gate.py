@@ -68,7 +68,7 @@ def test_a_slow_check_does_not_hold_the_loop(tmp_path: Path) -> None:
     async def talk() -> None:
         people = tmp_path / "users.toml"
         # Several hundred milliseconds of a processor.
-        rewrite(people, users_text({"ann": record("secret", 19)}))
+        rewrite(people, users_text({"ann": record("secret", 16, 8)}))
         async with service(tmp_path / "data", users_file=str(people)) as broker:
             checking = asyncio.create_task(login(broker, "ann", "secret"))
             turns = 0

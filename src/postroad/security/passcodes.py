@@ -27,6 +27,8 @@ Method = Literal["scrypt", "argon2id"]
 
 SALT_BYTES = 16
 HASH_BYTES = 32
+# What is read at least: argon2 asks for 8 and 4; a hash of less than 16 could be met by chance.
+MIN_SALT_BYTES, MIN_HASH_BYTES = 8, 16
 # Longer ones cannot come in a CONNECT frame.
 MAX_PASSCODE_BYTES = 4 * 1024
 
@@ -102,15 +104,20 @@ def _read(record: str) -> tuple[Method, tuple[int, int, int], bytes, bytes]:
         if (found := pattern.fullmatch(record)) is None:
             continue
         costs = int(found[1]), int(found[2]), int(found[3])
-        if any(not 1 <= cost <= limit for cost, limit in zip(costs, most, strict=True)):
-            raise SecurityError(f"a passcode's record asks for more than is granted ({method}: at most {most})")
+        # What the methods themselves ask for: N < 2^(16 r), and 8 KiB for each thread.
+        beyond = costs[0] >= 16 * costs[1] if method == "scrypt" else costs[0] < 8 * costs[2]
+        if beyond or any(not 1 <= cost <= limit for cost, limit in zip(costs, most, strict=True)):
+            raise SecurityError(f"the costs in a passcode's record are out of range ({method}: at most {most})")
         if method == "argon2id" and find_spec("argon2") is None:
             raise SecurityError(
                 "a passcode is hashed with argon2id, which needs the library argon2-cffi: "
                 "pip install 'postroad[argon2]', or set the passcode anew here with `postroad users passwd`"
             )
         chosen: Method = "scrypt" if method == "scrypt" else "argon2id"
-        return chosen, costs, _bytes(found[4]), _bytes(found[5])
+        salt, hashed = _bytes(found[4]), _bytes(found[5])
+        if len(salt) < MIN_SALT_BYTES or len(hashed) < MIN_HASH_BYTES:
+            raise SecurityError("the salt or the hash of a passcode's record is too short; set the passcode anew")
+        return chosen, costs, salt, hashed
     raise SecurityError("this is no record of a passcode; set the passcode with `postroad users passwd`")
 
 
