@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from postroad.client import connect
 from postroad.errors import PostroadError
 from postroad.messages import Draft
+from postroad.security import principal_of
 from truth.facts import Fact
 
 if TYPE_CHECKING:
@@ -232,7 +233,8 @@ class Traffic:
             queue = 1_000_000 if wish.reads else 1
             subscription = client.subscribe("quotes.>", f"price < {wish.below}", ack=ack, queue=queue)
             await subscription.start()
-            inbox = Inbox(login, wish, time.monotonic())
+            # The brokers here have no users, and mark logins accordingly.
+            inbox = Inbox(principal_of(login, verified=False), wish, time.monotonic())
             self.account.inboxes.append(inbox)
             inbox.number = await self._number(inbox)
             ready()

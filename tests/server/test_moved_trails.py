@@ -143,7 +143,10 @@ def test_nothing_is_certain_of_messages_whose_record_was_taken_away(tmp_path: Pa
             told = trail.trace(message)
             assert [stop.broker for stop in told.journey.stops] == [1, 2]
             ((broker, hit),) = told.journey.delivered
-            assert (told.publisher, told.subscribers[broker, hit.number].principal) == ("bob", "ann")
+            assert (told.publisher, told.subscribers[broker, hit.number].principal) == (
+                "unverified:bob",
+                "unverified:ann",
+            )
     assert "the trail was moved, deleted or replaced" in pair.first.page("/health")
     assert "tracking degraded" in pair.first.stderr
     assert "postroad_tracking_trail_breaks_total" in pair.first.page("/metrics")
