@@ -99,7 +99,9 @@ def test_what_went_on_behind_a_broker_that_does_not_answer_is_found_round_it(
             assert inquiry is not None
             journey = (await inquiry.trace(message)).journey
             assert journey.silent == (2,)
-            assert [(stop.parent, stop.broker) for stop in journey.stops] == [(0, 1), (2, 3)]
+            assert [(stop.parent, stop.broker, stop.recorded) for stop in journey.stops] == [
+                (0, 1, True), (1, 2, False), (2, 3, True),
+            ]  # fmt: skip
             assert journey.verdict is Verdict.RECORDED_IN_PART
             assert len(journey.delivered) == 1
             for client in (far, sender):
@@ -334,8 +336,9 @@ def test_what_has_a_receipt_survives_a_crash_with_a_journal_and_is_a_gap_without
         assert before.journey.verdict is Verdict.DELIVERED
         after = Trail(tmp_path / f"crashed-{journal}" / "trail").trace(ids[journal])
         if journal:
-            # Complete up to the crash; what came after is not known, and the reader says so.
-            assert after.journey.verdict is Verdict.RECORDED_IN_PART
+            # What the crashed broker did with the message is on record as a whole, whatever came after.
+            assert after.journey.verdict is Verdict.DELIVERED
+            assert after.journey.certainty == 1.0
             assert len(after.journey.delivered) == 1
         else:
             assert after.journey.verdict is Verdict.NOT_RECORDED

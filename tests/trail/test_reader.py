@@ -172,7 +172,7 @@ def test_an_origin_that_crashed_before_its_first_commit_is_gone_around_by_the_li
     TrailWriter(tmp_path, 1, NOON + HOUR).close(NOON + 2 * HOUR)
     journey = Trail(tmp_path).trace(ID, exploration=exploration).journey
     assert journey.verdict is Verdict.RECORDED_IN_PART
-    assert [(stop.broker, stop.parent) for stop in journey.stops] == [(2, 1)]
+    assert [(stop.broker, stop.parent, stop.recorded) for stop in journey.stops] == [(1, 0, False), (2, 1, True)]
     assert [(broker, hit.number) for broker, hit in journey.delivered] == [(2, 50)]
     assert journey.queries == 2
 

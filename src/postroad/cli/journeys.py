@@ -49,6 +49,10 @@ def journey_tree(journey: Document) -> Tree:
         above = branches.get(stop["from"], root)
         branches[stop["broker"]] = above.add(_stop(stop))
         _add_subscribers(branches[stop["broker"]], stop)
+    # A broker of an earlier version does not tell these.
+    for hop in journey.get("open", ()):
+        text = f"[yellow]broker {hop['neighbour']}: handed to it, and whether it came is not known[/]"
+        branches[hop["broker"]].add(f"{text} ({_text(hop['reason'])}){_doubt(hop['doubt'])}")
     for hop in journey["lost"]:
         text = f"[red]broker {hop['neighbour']} never had it: lost after this hop[/]{_doubt(hop['doubt'])}"
         branches[hop["broker"]].add(text)
@@ -65,16 +69,17 @@ def journey_lines(journey: Document) -> list[str]:
         between = f"between {instant(gap['since'])} and {instant(gap['until'])}"
         if gap["until"] >= END_OF_TIME:
             between = f"since {instant(gap['since'])}"
-        lines.append(f"broker {gap['broker']}: not recorded {between} ({_text(gap['reason'])})")
+        hides = f"; may hide {_text(gap['hides'])}" if gap.get("hides") else ""
+        lines.append(f"broker {gap['broker']}: not recorded {between} ({_text(gap['reason'])}){hides}")
     lines += [f"broker {broker} did not answer; what it knows is missing here" for broker in journey["silent"]]
     return lines
 
 
 def _certainty(journey: Document) -> str:
     wrong = 1.0 - journey["certainty"]
-    if wrong > 0.0:
-        return f", wrong with probability {wrong:.1e}"
-    return "" if journey["verdict"] in _OPEN else ", certain"
+    if journey["verdict"] in _OPEN:
+        return ""
+    return f", wrong with probability {wrong:.1e}" if wrong > 0.0 else ", certain"
 
 
 def _doubt(doubt: float) -> str:
@@ -92,7 +97,8 @@ def _origin(origin: Document, *, known: bool) -> str:
 def _stop(stop: Document) -> str:
     since, until = stop["window"]
     window = "" if since >= until else f" [dim]{instant(since)} to {instant(until)}[/]"
-    return f"[bold]broker {stop['broker']}[/]{window}{_doubt(stop['doubt'])}"
+    source = "" if stop.get("recorded", True) else " [yellow](by the records of its neighbours; its own is missing)[/]"
+    return f"[bold]broker {stop['broker']}[/]{source}{window}{_doubt(stop['doubt'])}"
 
 
 def _add_subscribers(branch: Tree, stop: Document) -> None:

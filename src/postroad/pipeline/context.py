@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 
-from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, FOREVER, Hole, gaps_within
+from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, FOREVER, Hole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.pipeline.sources import Source, Sources
-    from postroad.tracking import Gap
     from postroad.trail import Run
 
     Ints = NDArray[np.int64]
@@ -101,10 +100,6 @@ class Context:
         """When a broker may have seen a message, by its own clock."""
         return time - self.skew, time + self.tolerance + self.skew
 
-    def gaps_at(self, broker: int, time: int) -> tuple[Gap, ...]:
-        """The gaps of a broker's record around an id time."""
-        return gaps_within(self.runs[broker], self.holes[broker], time, *self.window(time))
-
     def neighbours_at(self, broker: int, time: int) -> tuple[int, ...]:
         """The links of a broker around an id time."""
         return self.links[broker].between(*self.window(time))
@@ -112,8 +107,8 @@ class Context:
     def is_complete(self, broker: Ints, time: Ints) -> Bits:
         """Whether the records of the brokers are surely complete around the id times and not yet deleted; row by row.
 
-        Surely: the whole window lies in one run and in no hole. `gaps_at` may still find no gap where this says no, as
-        right after a broker was stopped on purpose.
+        Surely: the whole window lies in one run and in no hole. Where this says no, the general rules may still find
+        that nothing is hidden, as right after a broker was stopped on purpose.
         """
         complete = np.zeros(len(broker), np.bool_)
         for number in np.unique(broker).tolist():

@@ -61,6 +61,8 @@ COLUMNS = {
     "reason": "string",
     "at": "bigint",
     "asked": "string",
+    # The run that wrote a passage; 0 or null where that is not known.
+    "run": "bigint",
 }
 
 

@@ -45,7 +45,7 @@ def _gathered(context: Context, id: MessageId, rows: Iterable[Mapping[str, Any]]
 def _add(known: Evidence, row: Mapping[str, Any], window: tuple[int, int]) -> None:
     known.probes += 1
     if row["source"] == PASSAGE:
-        known.passage(dict(row))
+        known.passage(dict(row), row["run"] or 0)
     elif row["source"] == SHED:
         known.drops.append(Drop(row["subscriber"], row["link"], row["reason"], row["at"]))
     elif row["source"] == HITS:
@@ -61,10 +61,14 @@ def _add(known: Evidence, row: Mapping[str, Any], window: tuple[int, int]) -> No
 def findings_of(context: Context, id: MessageId, rows: Iterable[Mapping[str, Any]]) -> dict[int, Findings]:
     """What each broker of the trail knows of an id."""
     known = _gathered(context, id, rows)
-    for broker, one in known.items():
-        one.gaps += context.gaps_at(broker, id.time)
     return {
-        broker: one.findings(context.retained_since[broker], context.neighbours_at(broker, id.time))
+        broker: one.findings(
+            context.runs[broker],
+            context.holes[broker],
+            context.window(id.time),
+            context.retained_since[broker],
+            context.neighbours_at(broker, id.time),
+        )
         for broker, one in known.items()
     }
 

@@ -36,7 +36,15 @@ __all__ = ["VERDICT_SCHEMA", "Judge", "judged"]
 _SUBSCRIBER = pa.struct([("broker", pa.int64()), ("subscriber", pa.int64()), ("doubt", pa.float64())])
 _LOST = pa.struct([("broker", pa.int64()), ("neighbour", pa.int64()), ("doubt", pa.float64())])
 _PRUNED = pa.struct([*_LOST, ("reason", pa.string())])
-_GAP = pa.struct([("broker", pa.int64()), ("since", pa.int64()), ("until", pa.int64()), ("reason", pa.string())])
+_GAP = pa.struct(
+    [
+        ("broker", pa.int64()),
+        ("since", pa.int64()),
+        ("until", pa.int64()),
+        ("reason", pa.string()),
+        ("hides", pa.string()),
+    ]
+)
 
 VERDICT_SCHEMA = pa.schema(
     [
@@ -54,6 +62,8 @@ VERDICT_SCHEMA = pa.schema(
         ("pruned", pa.list_(_PRUNED)),
         ("gaps", pa.list_(_GAP)),
         ("silent", pa.list_(pa.int64())),
+        # Hops of which nobody can say whether the message came there.
+        ("open", pa.list_(_PRUNED)),
     ]
 )
 
@@ -187,7 +197,7 @@ _ANSWERS = pa.schema([VERDICT_SCHEMA.field(name) for name in _ANSWER_NAMES])
 
 def _table(verdict: Any, certainty: Floats, brokers: _Rows, subscribers: _Rows, acknowledged: _Rows) -> Any:
     nothing = _Rows.empty(len(verdict))
-    lists = [brokers, subscribers, acknowledged, nothing, nothing, nothing, nothing]
+    lists = [brokers, subscribers, acknowledged, *(nothing for _ in _ANSWER_NAMES[5:])]
     kinds = [_ANSWERS.field(name).type for name in _ANSWER_NAMES[2:]]
     arrays = [rows.array(kind) for rows, kind in zip(lists, kinds, strict=True)]
     return pa.Table.from_arrays([pa.array(verdict, pa.string()), pa.array(certainty), *arrays], schema=_ANSWERS)
@@ -221,6 +231,7 @@ def _as_row(journey: Journey) -> dict[str, Any]:
         "pruned": [hop._asdict() for hop in journey.pruned],
         "gaps": [{"broker": broker, **gap._asdict()} for broker, gap in journey.gaps],
         "silent": list(journey.silent),
+        "open": [hop._asdict() for hop in journey.open],
     }
 
 

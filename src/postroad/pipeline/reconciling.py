@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from postroad.pipeline.evidence import ASKED
 from postroad.pipeline.judging import judged
 from postroad.pipeline.plain import first_rows, whole_ids
+from postroad.tracking.verdicts import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -67,7 +68,9 @@ def asked_once(rows: Any) -> Any:
 
 def counts_of(verdicts: Any) -> Any:
     """The counts of some verdicts."""
-    doubt = pc.subtract(1.0, verdicts.column("certainty"))
+    # A verdict that leaves things open rests on no answer, so on no false one.
+    is_open = pc.is_in(verdicts.column("verdict"), pa.array([one.value for one in OPEN]))
+    doubt = pc.if_else(is_open, 0.0, pc.subtract(1.0, verdicts.column("certainty")))
     parts = [
         _counted("origin", verdicts.column("origin"), None, verdicts.column("verdict"), doubt),
         _from_lists(verdicts, "lost", "link", "broker", "neighbour", "lost"),

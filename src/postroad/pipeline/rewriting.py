@@ -14,6 +14,7 @@ from postroad.pipeline.merging import merged_rows
 from postroad.pipeline.proof import same_rows
 from postroad.pipeline.units import Unit, done
 from postroad.trail import TABLES, Reads, TrailFile
+from postroad.trail.coverage import run_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,7 +144,9 @@ def erased_files(run: Run, changes: Changes, name: str, who: Erasure) -> dict[st
             return
         yield number, None
         if left.num_rows:
-            for entry in FileMaker(root, unit.table, f"{name}-e{number}").write(unit.broker, left):
+            # Readers of passages go by the run that wrote them.
+            mark = f"{name}-e{number}-of{run_of_file(unit.entries[0].path):012d}"
+            for entry in FileMaker(root, unit.table, mark).write(unit.broker, left):
                 yield number, entry
 
     found = done(run.spark, units, erase)

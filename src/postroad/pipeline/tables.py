@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from postroad.pipeline.errors import PipelineError
 from postroad.trail import SCHEMAS, TABLES
+from postroad.trail.coverage import RUN_IN_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from postroad.pipeline.sources import Source, Sources
 
-__all__ = ["ID", "spark_schema", "table"]
+__all__ = ["ID", "spark_schema", "table", "with_runs"]
 
 # The columns that make an id.
 ID = ("origin", "time", "publisher", "counter")
@@ -76,3 +77,11 @@ def table(
         return rows
     time = TABLES[name].time
     return rows.where(f"{time} >= {sources.since} and {time} < {sources.until}")
+
+
+def with_runs(rows: DataFrame) -> DataFrame:
+    """Passages as `table` gives them, with the `run` that wrote each, from the name of its file; 0 if not known."""
+    from pyspark.sql import functions as f
+
+    digits = f.regexp_extract(f.col("_metadata.file_name"), RUN_IN_NAME, 1)
+    return rows.select("*", f.when(digits == "", f.lit(0)).otherwise(digits.cast("bigint")).alias("run"))

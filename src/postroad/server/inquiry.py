@@ -20,8 +20,13 @@ __all__ = ["ANSWER_SECONDS", "Inquiry"]
 
 log = logging.getLogger("postroad.tracking")
 
-# How long another broker may take: a few reads of its disk, and the way there and back. After that it counts as silent.
-ANSWER_SECONDS = 3.0
+# How long a trace waits for brokers that do not answer, in all: whoever asks wants to know now, and files answer for
+# the others. A broker that lives needs a few reads of its disk, and the way there and back.
+ANSWER_SECONDS = 1.0
+# Who is asked late has this much at least, from then on.
+LEAST_SECONDS = 0.3
+# After this the files of a broker are read, and those asked that they name, while it may still answer itself.
+HEDGE_SECONDS = 0.15
 # Questions of other brokers answered at once; more are not answered, and their askers say so.
 MOST_ANSWERS = 64
 
@@ -71,27 +76,59 @@ class Inquiry:
         self._answering: set[asyncio.Task[None]] = set()
 
     async def trace(self, message: MessageId, exploration: Exploration = "next-hops") -> Told:
-        """Where a message went, asked broker by broker from its origin."""
-        work = Reconstruction(message, exploration, self._topology())
-        answers: list[Answer] = []
-        while asked := work.to_ask():
-            for broker, answer in zip(
-                asked, await asyncio.gather(*(self._ask(b, message) for b in asked)), strict=True
-            ):
-                work.tell(broker, None if answer is None else answer.findings)
-                if answer is not None:
-                    answers.append(answer)
-        return told(work.journey(), answers)
+        """Where a message went, asked broker by broker from its origin.
 
-    async def _ask(self, broker: int, message: MessageId) -> Answer | None:
+        A broker that does not answer keeps nobody else from being asked: what it has written is gone by meanwhile, and
+        its own answer takes the place of that if it comes in time.
+        """
+        work = Reconstruction(message, exploration, self._topology())
+        until = asyncio.get_running_loop().time() + ANSWER_SECONDS
+        answers: dict[int, Answer] = {}
+        live: dict[asyncio.Task[Answer | None], int] = {}
+        files: dict[asyncio.Task[Answer | None], int] = {}
+        asked: set[int] = set()
+        try:
+            while True:
+                for broker in work.to_ask():
+                    if broker not in asked:
+                        asked.add(broker)
+                        task = asyncio.create_task(self._ask(broker, message, until))
+                        live[task] = broker
+                        files[asyncio.create_task(self._ask_files(broker, message, task))] = broker
+                if not live and not files:
+                    break
+                done, _ = await asyncio.wait({*live, *files}, return_when=asyncio.FIRST_COMPLETED)
+                # A broker's own answer first: what its files say does not take the place of that.
+                for task in sorted(done, key=lambda one: one in files):
+                    is_live = task in live
+                    broker, answer = live.pop(task) if is_live else files.pop(task), task.result()
+                    if answer is not None and (is_live or broker not in answers):
+                        answers[broker] = answer
+                        work.tell(broker, answer.findings)
+                    elif not is_live and broker not in answers:
+                        work.tell(broker, None)
+        finally:
+            for task in (*live, *files):
+                task.cancel()
+        return told(work.journey(), answers.values())
+
+    async def _ask(self, broker: int, message: MessageId, until: float) -> Answer | None:
+        """A broker's own answer, or None when it has given none by then."""
         if broker == self._broker:
             return await self._own(message)
-        answer = None if self._lines is None else await self._ask_over(self._lines, broker, message)
-        if answer is None and self._written is not None:
-            return await self._written(broker, message)
-        return answer
+        return None if self._lines is None else await self._ask_over(self._lines, broker, message, until)
 
-    async def _ask_over(self, lines: Lines, broker: int, message: MessageId) -> Answer | None:
+    async def _ask_files(self, broker: int, message: MessageId, live: asyncio.Task[Answer | None]) -> Answer | None:
+        """What a broker has written, once it has been silent for a moment; None also where it answers meanwhile."""
+        if broker == self._broker:
+            await asyncio.wait({live})
+            return None
+        await asyncio.wait({live}, timeout=HEDGE_SECONDS)
+        if (live.done() and live.result() is not None) or self._written is None:
+            return None
+        return await self._written(broker, message)
+
+    async def _ask_over(self, lines: Lines, broker: int, message: MessageId, until: float) -> Answer | None:
         if not lines.up:
             # Nobody hears the question.
             return None
@@ -99,7 +136,8 @@ class Inquiry:
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
             self._send(said)
-            answer = decode_answer(await asyncio.wait_for(future, ANSWER_SECONDS))
+            left = until - asyncio.get_running_loop().time()
+            answer = decode_answer(await asyncio.wait_for(future, max(left, LEAST_SECONDS)))
         except (TimeoutError, AnswerError) as error:
             log.warning("no answer", extra={"asked": broker, "id": str(message), "reason": str(error) or "timeout"})
             return None

@@ -7,6 +7,8 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from postroad.errors import PostroadError
 from postroad.messages import MessageId
 from postroad.server.config import ConfigError
@@ -40,7 +42,8 @@ from postroad.trail import (
     sweep,
     sweep_leftovers,
 )
-from postroad.trail.coverage import GONE, NOT_YET_WRITTEN
+from postroad.trail.backlog import GIVEN_UP
+from postroad.trail.coverage import GONE, ON_ITS_WAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -296,7 +299,12 @@ class Tracking:
         try:
             trail = Trail(self._root)
             holes += self._gone(trail)
-            written = trail.findings(self._broker, message)
+            run = self._backlog.run
+            # What the recorder has released it can tell nothing of: where the trail lacks it, it was given up.
+            if run is not None and run.through < released_through:
+                holes.append(Gap(run.through, released_through + 1, GIVEN_UP))
+            living = None if run is None else msgspec.structs.replace(run, through=max(now, run.through))
+            written = trail.findings(self._broker, message, living=living)
             findings = merged(findings, written)
             # A name is written long before the messages that it stands for.
             unknown = _subscribers_in(findings) - named.keys()
@@ -305,13 +313,12 @@ class Tracking:
                 publisher = trail.publisher(self._broker, message.publisher)
         except (TrailError, OSError) as error:
             holes.append(Gap(message.time, message.time + 1, f"the trail cannot be read: {error}"))
-        told = {gap for gap in findings.gaps if gap.reason != NOT_YET_WRITTEN}
+        told = {gap for gap in holes if gap.since < until and gap.until > since}
         for gap in findings.gaps:
-            if gap.reason == NOT_YET_WRITTEN:
-                holes += _beyond_recorder(gap, message.time, now, released_through)
-        told.update(gap for gap in holes if gap.since < until and gap.until > since)
+            told |= {gap} if gap.since < now else set(_to_come(gap, findings, message, now))
         known = tuple(named[number] for number in sorted(named))
-        return Answer(findings._replace(gaps=tuple(sorted(told))), publisher, known)
+        ends = tuple(gap for gap in findings.ends if gap.since < now)
+        return Answer(findings._replace(gaps=tuple(sorted(told)), ends=ends), publisher, known)
 
     def _gone(self, trail: Trail) -> list[Gap]:
         """What is missing in a trail that was moved, deleted or replaced, and no commit has noticed yet."""
@@ -329,14 +336,14 @@ def _subscribers_in(findings: Findings) -> set[int]:
     return numbers | {drop.subscriber for drop in findings.dropped if drop.subscriber}
 
 
-def _beyond_recorder(gap: Gap, at: int, now: int, released_through: int) -> list[Gap]:
-    """What is left of what is not written yet, given that the recorder was asked about it.
-
-    It has forgotten what was given up, and it knows nothing of times to come, which an id that is no one's may have.
-    """
-    given_up = [Gap(gap.since, released_through + 1, gap.reason)] if gap.since < released_through else []
-    to_come = [Gap(max(gap.since, now), gap.until, gap.reason)] if at > now + DEFAULT_SKEW_MS else []
-    return given_up + to_come
+def _to_come(gap: Gap, findings: Findings, message: MessageId, now: int) -> list[Gap]:
+    """What the times after now may bring, given that the recorder was asked about all before."""
+    if message.time > now + DEFAULT_SKEW_MS:
+        # Nobody has this id yet, and somebody may be given it.
+        return [gap]
+    if message.broker == findings.broker or findings.routed is not None:
+        return []
+    return [gap._replace(reason=ON_ITS_WAY)]
 
 
 def make_tracking(config: BrokerConfig, clock: Callable[[], int]) -> Tracking | None:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroad.trail import Trail, TrailError
+from postroad.trail.coverage import NOT_ANSWERED, NOT_YET_WRITTEN
 
 if TYPE_CHECKING:
     from postroad.messages import MessageId
     from postroad.server.config import BrokerConfig
-    from postroad.tracking import Answer
+    from postroad.tracking import Answer, Gap
 
 __all__ = ["WrittenRecords", "trail_root"]
 
@@ -37,7 +38,17 @@ class WrittenRecords:
     def _read(self, broker: int, message: MessageId) -> Answer | None:
         try:
             trail = Trail(self._root)
-            return trail.answer(broker, message) if broker in trail.brokers() else None
+            return _unanswered(trail.answer(broker, message)) if broker in trail.brokers() else None
         except (TrailError, OSError) as error:
             log.warning("record of another broker not read", extra={"asked": broker, "reason": str(error)})
             return None
+
+
+def _unanswered(answer: Answer) -> Answer:
+    """The answer, with what is known of its broker beside its files: that it did not answer."""
+    findings = answer.findings
+
+    def said(gaps: tuple[Gap, ...]) -> tuple[Gap, ...]:
+        return tuple(gap._replace(reason=NOT_ANSWERED) if gap.reason == NOT_YET_WRITTEN else gap for gap in gaps)
+
+    return answer._replace(findings=findings._replace(gaps=said(findings.gaps), ends=said(findings.ends)))

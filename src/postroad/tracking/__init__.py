@@ -14,7 +14,7 @@ from postroad.tracking.log import LogRecorder
 from postroad.tracking.merging import merge_filters
 from postroad.tracking.presence import Presence
 from postroad.tracking.probing import Evidence, covers, error_rate, evidence_of, probe, without_superseded
-from postroad.tracking.reconstruction import Exploration, Journey, LostHop, PrunedHop, Reconstruction, Stop
+from postroad.tracking.reconstruction import Exploration, Journey, LostHop, OpenHop, PrunedHop, Reconstruction, Stop
 from postroad.tracking.sealed import SealedRecorder
 from postroad.tracking.segments import (
     ADDENDUM,
@@ -76,6 +76,7 @@ __all__ = [
     "LogRecords",
     "LostHop",
     "Names",
+    "OpenHop",
     "PassageRuns",
     "Passages",
     "Presence",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from postroad.tracking.reasons import is_held
+
 __all__ = ["Drop", "Findings", "Gap", "Hit", "merged"]
 
 
@@ -33,11 +35,19 @@ class Drop(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A time for which the broker's record is not complete, by the broker's clock."""
+    """A time for which the broker's record is not complete, by the broker's clock.
+
+    Attributes:
+        since: from when,
+        until: to when, not included.
+        reason: why.
+        hides: what of the message in question it may hide; empty until a reconstruction has compared all evidence.
+    """
 
     since: int
     until: int
     reason: str
+    hides: str = ""
 
 
 class Findings(NamedTuple):
@@ -58,6 +68,8 @@ class Findings(NamedTuple):
         retained_since: the record before this time is deleted; 0 when nothing is.
         neighbours: the links that this broker had at the time.
         probes: filters probed and rows looked up, for accounting.
+        ends: times without a complete record after the message was handled here, which is on record as a whole: they
+            hide only what became of it later.
     """
 
     broker: int
@@ -74,6 +86,13 @@ class Findings(NamedTuple):
     retained_since: int
     neighbours: tuple[int, ...]
     probes: int
+    ends: tuple[Gap, ...] = ()
+
+    @property
+    def waits(self) -> bool:
+        """Whether the message waits here when the record ends: in a queue, or for a way to another broker."""
+        done = {hit.number for hit in self.delivered} | {drop.subscriber for drop in self.dropped}
+        return any(hit.number not in done for hit in self.queued) or is_held(self.dropped)
 
 
 def merged(first: Findings, second: Findings) -> Findings:
@@ -93,6 +112,7 @@ def merged(first: Findings, second: Findings) -> Findings:
         retained_since=max(first.retained_since, second.retained_since),
         neighbours=tuple(sorted({*first.neighbours, *second.neighbours})),
         probes=first.probes + second.probes,
+        ends=tuple(sorted({*first.ends, *second.ends})),
     )
 
 

@@ -5,22 +5,26 @@ of a running network and a test drive the same rules.
 
 A broker counts as passed when its own record says so *and* a broker already on the way says that it handed the message
 to it. A false answer of one filter alone therefore adds no hop; both must be wrong at once.
+
+A broker that cannot say itself (it is silent, or its record has a gap) counts as passed when a neighbour says that the
+message came from it. Where no neighbour does, the hop to it is *open*: handed on, and nobody knows whether it came.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from postroad.tracking.findings import Findings, Hit
 from postroad.tracking.reasons import DETOURS, is_held
-from postroad.tracking.verdicts import Verdict
+from postroad.tracking.verdicts import OPEN, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from postroad.messages import MessageId
-    from postroad.tracking.findings import Drop, Findings, Gap, Hit
+    from postroad.tracking.findings import Drop, Gap
 
-__all__ = ["BELIEVED_DOUBT", "Exploration", "Journey", "LostHop", "PrunedHop", "Reconstruction", "Stop"]
+__all__ = ["BELIEVED_DOUBT", "Exploration", "Journey", "LostHop", "OpenHop", "PrunedHop", "Reconstruction", "Stop"]
 
 # A neighbour's claim that the next broker denies is either a loss or a false answer. Below this doubt it is reported as
 # a loss: networks lose far less than one message in a thousand hops, so above it a false answer is the likelier reason.
@@ -28,6 +32,18 @@ BELIEVED_DOUBT = 1e-3
 
 # How brokers are chosen: those that a broker on the way says it handed the message to, or all its neighbours.
 Exploration = Literal["next-hops", "neighbours"]
+
+
+# What a gap may hide of a message, by what else is known of it there.
+HIDES_ALL = "whether the message came here, where it went on to and who got it"
+HIDES_ACCEPTANCE = "whether the message entered here, where it went on to and who got it"
+HIDES_DELIVERIES = "deliveries here, and hops to brokers that cannot say themselves"
+HIDES_MORE = "that it was handled here another time, with other deliveries and hops"
+HIDES_LATER = "what became of it here later"
+
+SILENT = "the broker does not answer, and its files are not here"
+BEHIND_GAP = "the record of the broker is not complete for that time"
+SENDER_ENDED = "the record of the sender ends soon after, and it may have sent it another way"
 
 
 class Stop(NamedTuple):
@@ -40,6 +56,7 @@ class Stop(NamedTuple):
         doubt: the probability that the answers putting it here are all false.
         window: the id times of the record that answered: from, to.
         findings: all that the broker knows.
+        recorded: whether its own record says so; otherwise only its neighbours' records do.
     """
 
     broker: int
@@ -48,6 +65,7 @@ class Stop(NamedTuple):
     doubt: float
     window: tuple[int, int]
     findings: Findings
+    recorded: bool = True
 
 
 class LostHop(NamedTuple):
@@ -56,6 +74,15 @@ class LostHop(NamedTuple):
     broker: int
     neighbour: int
     doubt: float
+
+
+class OpenHop(NamedTuple):
+    """One broker says it handed the message to another, and nobody can say whether it came there."""
+
+    broker: int
+    neighbour: int
+    doubt: float
+    reason: str
 
 
 class PrunedHop(NamedTuple):
@@ -73,14 +100,16 @@ class Journey(NamedTuple):
     Attributes:
         id: the message.
         verdict: the answer in a word.
-        certainty: the probability that the verdict does not rest on false answers; 1 where the record is exact.
+        certainty: the probability that the verdict does not rest on false answers; 1 where the record is exact, 0 where
+            the verdict leaves open what became of the message.
         stops: the brokers it passed, the origin first, each after the one it came from.
         lost: hops after which it was gone.
         pruned: answers not believed.
-        gaps: (broker, gap) where the record is not complete.
+        gaps: (broker, gap) where the record may hide something of this message.
         silent: brokers that were asked and did not answer.
         queries: how many brokers were asked.
         probes: filters probed and rows looked up by all of them.
+        open: hops of which nobody knows whether the message came there.
     """
 
     id: MessageId
@@ -93,6 +122,7 @@ class Journey(NamedTuple):
     silent: tuple[int, ...]
     queries: int
     probes: int
+    open: tuple[OpenHop, ...] = ()
 
     @property
     def delivered(self) -> list[tuple[int, Hit]]:
@@ -144,135 +174,49 @@ class Reconstruction:
         if findings is None:
             return sorted(self._topology.get(broker, ()))
         passed = _own(findings, self.id.broker) is not None
-        if passed and self._exploration == "next-hops":
-            return [hit.number for hit in findings.next_hops]
-        if findings.gaps:
-            return sorted({*findings.neighbours, *self._topology.get(broker, ())})
-        if passed:
+        claimed = [hit.number for hit in findings.next_hops] if passed else []
+        if findings.gaps or findings.ends:
+            return [*claimed, *sorted({*findings.neighbours, *self._topology.get(broker, ())})]
+        if passed and self._exploration == "neighbours":
             return sorted(findings.neighbours)
-        return []
+        return claimed
 
     # --- putting it together ---------------------------------------------------------------------------------------
 
     def journey(self) -> Journey:
         """The way as far as the answers go."""
-        stops, lost, pruned = self._walk()
+        way = _Way(self.id, self._answers)
+        way.walk()
+        gaps = tuple((broker, gap) for broker, found in sorted(way.gaps().items()) for gap in found)
         silent = tuple(sorted(broker for broker, answer in self._answers.items() if answer is None))
-        known = [answer for answer in self._answers.values() if answer is not None]
-        on_the_way = {stop.broker for stop in stops} | self._claimed(stops) | {self.id.broker}
-        gaps = tuple((one.broker, gap) for one in known if one.broker in on_the_way for gap in one.gaps)
-        verdict, certainty = self._verdict(stops, lost, gaps, [broker for broker in silent if broker in on_the_way])
+        verdict, certainty = self._verdict(way, bool(gaps) or any(broker in way.concerned for broker in silent))
         return Journey(
             self.id,
             verdict,
-            certainty,
-            tuple(stops),
-            tuple(lost),
-            tuple(pruned),
+            0.0 if verdict in OPEN else certainty,
+            tuple(way.stops),
+            tuple(way.lost),
+            tuple(way.pruned),
             gaps,
             silent,
             len(self._answers),
-            sum(one.probes for one in known),
+            sum(one.probes for one in self._answers.values() if one is not None),
+            tuple(way.open),
         )
 
-    def _claimed(self, stops: list[Stop]) -> set[int]:
-        return {hit.number for stop in stops for hit in stop.findings.next_hops}
-
-    def _walk(self) -> tuple[list[Stop], list[LostHop], list[PrunedHop]]:
-        """Depth first from the origin, along hops that both ends confirm."""
-        lost: list[LostHop] = []
-        pruned: list[PrunedHop] = []
-        stops: list[Stop] = []
-        seen: set[int] = set()
-        waiting = self._roots()
-        while waiting:
-            stop = waiting.pop()
-            if stop.broker in seen:
-                continue
-            seen.add(stop.broker)
-            stops.append(stop)
-            onward: list[Stop] = []
-            for hit in stop.findings.next_hops:
-                self._follow(stop, hit, onward, lost, pruned)
-            onward += self._beyond(stop, {one.broker for one in onward})
-            waiting += reversed(onward)
-        pruned += self._unclaimed(seen)
-        reached = {stop.broker for stop in stops}
-        return stops, [hop for hop in lost if hop.neighbour not in reached], pruned
-
-    def _roots(self) -> list[Stop]:
-        """The origin; where it cannot tell, the brokers nearest to it that can."""
-        origin = self._answers.get(self.id.broker)
-        if origin is not None and origin.published is not None:
-            hit = origin.published
-            return [Stop(origin.broker, 0, 0, hit.doubt, (hit.time_from, hit.time_to), origin)]
-        if origin is not None and not origin.gaps:
-            return []
-        return self._from({self.id.broker}, 1)[::-1]
-
-    def _follow(self, stop: Stop, claim: Hit, onward: list[Stop], lost: list[LostHop], pruned: list[PrunedHop]) -> None:
-        """A broker on the way says that it handed the message to a neighbour."""
-        if claim.number not in self._answers:
-            return
-        there = self._answers[claim.number]
-        if there is None or claim.number == stop.parent:
-            return
-        own = _own(there, self.id.broker)
-        if own is not None:
-            doubt = claim.doubt * own.doubt
-            onward.append(Stop(there.broker, stop.broker, stop.depth + 1, doubt, (own.time_from, own.time_to), there))
-        elif there.gaps or _came_back(stop.findings, claim.number):
-            return
-        elif claim.doubt <= BELIEVED_DOUBT:
-            lost.append(LostHop(stop.broker, claim.number, claim.doubt))
-        else:
-            pruned.append(PrunedHop(stop.broker, claim.number, claim.doubt, "the neighbour never had it"))
-
-    def _beyond(self, stop: Stop, found: set[int]) -> list[Stop]:
-        """Brokers that say they got it from this one, though its own record is not complete or it is silent."""
-        gone = {hit.number for hit in stop.findings.next_hops if self._is_blind(hit.number)}
-        if stop.findings.gaps:
-            gone.add(stop.broker)
-        return [one for one in self._from(gone, stop.depth + 1) if one.broker not in found]
-
-    def _from(self, gone: set[int], depth: int) -> list[Stop]:
-        """Brokers that say they got it from one of these."""
-        stops = []
-        for one in self._answers.values():
-            if one is None or one.routed is None:
-                continue
-            came = [hit for hit in one.arrived_from if hit.number in gone]
-            if came:
-                window = (one.routed.time_from, one.routed.time_to)
-                stops.append(Stop(one.broker, came[0].number, depth, one.routed.doubt * came[0].doubt, window, one))
-        return stops
-
-    def _is_blind(self, broker: int) -> bool:
-        answer = self._answers.get(broker)
-        return broker in self._answers and (answer is None or (answer.routed is None and bool(answer.gaps)))
-
-    def _unclaimed(self, seen: set[int]) -> list[PrunedHop]:
-        """Brokers that say they had it, and none on the way says it handed it to them."""
-        return [
-            PrunedHop(one.broker, one.broker, one.routed.doubt, "no broker on the way handed it on")
-            for one in self._answers.values()
-            if one is not None and one.routed is not None and one.broker not in seen
-        ]
-
-    def _verdict(
-        self, stops: list[Stop], lost: list[LostHop], gaps: tuple[tuple[int, Gap], ...], silent: list[int]
-    ) -> tuple[Verdict, float]:
+    def _verdict(self, way: _Way, is_partial: bool) -> tuple[Verdict, float]:
+        stops = way.stops
         if not stops:
             return self._verdict_of_the_origin()
         here = 1.0 - stops[0].doubt
-        if lost:
-            return Verdict.LOST_AFTER_HOP, here * (1.0 - max(hop.doubt for hop in lost))
+        if way.lost:
+            return Verdict.LOST_AFTER_HOP, here * (1.0 - max(hop.doubt for hop in way.lost))
         drops = [drop for stop in stops for drop in stop.findings.dropped if drop.reason not in DETOURS]
         if any(not drop.subscriber for drop in drops):
             return Verdict.DROPPED, here
         if drops:
             return Verdict.SHED, here
-        if gaps or silent:
+        if is_partial or way.open:
             return Verdict.RECORDED_IN_PART, here
         return _fate(stops, here)
 
@@ -285,6 +229,162 @@ class Reconstruction:
         if origin.gaps:
             return Verdict.NOT_RECORDED, 1.0
         return Verdict.NEVER_ACCEPTED, 1.0
+
+
+class _Way:
+    """The way of a message as far as some answers go."""
+
+    def __init__(self, id: MessageId, answers: Mapping[int, Findings | None]) -> None:
+        self.id = id
+        self._answers = answers
+        self.stops: list[Stop] = []
+        self.lost: list[LostHop] = []
+        self.open: list[OpenHop] = []
+        self.pruned: list[PrunedHop] = []
+
+    def walk(self) -> None:
+        """Depth first from the origin, along hops that both ends confirm, and around brokers that cannot say."""
+        seen: set[int] = set()
+        self._walk_from(self._roots(), seen)
+        if self.stops or self._is_blind(self.id.broker):
+            # Behind several brokers in a row that cannot say: who handed it to the last of them is not known.
+            for one in self._answers.values():
+                if one is not None and one.routed is not None and one.broker not in seen:
+                    blind = [hit for hit in one.arrived_from if self._is_blind(hit.number) and hit.number not in seen]
+                    stops = [self._inferred(hit.number, 0, 0, hit.doubt * one.routed.doubt) for hit in blind[:1]]
+                    self._walk_from(stops, seen)
+        self.pruned += self._unclaimed(seen)
+        self.lost = [hop for hop in self.lost if hop.neighbour not in seen]
+        self.open = [hop for hop in self.open if hop.neighbour not in seen]
+
+    def _walk_from(self, roots: list[Stop], seen: set[int]) -> None:
+        waiting = roots
+        while waiting:
+            stop = waiting.pop()
+            if stop.broker in seen:
+                continue
+            seen.add(stop.broker)
+            self.stops.append(stop)
+            onward: list[Stop] = []
+            for hit in stop.findings.next_hops:
+                self._follow(stop, hit, onward)
+            onward += self._beyond(stop, {one.broker for one in onward})
+            waiting += reversed(onward)
+
+    def _roots(self) -> list[Stop]:
+        """The origin, by its own record or by its neighbours'."""
+        origin = self._answers.get(self.id.broker)
+        if origin is not None and origin.published is not None:
+            hit = origin.published
+            return [Stop(origin.broker, 0, 0, hit.doubt, (hit.time_from, hit.time_to), origin)]
+        if origin is not None and not origin.gaps:
+            return []
+        came = self._came_from(self.id.broker)
+        return [self._inferred(self.id.broker, 0, 0, min(doubt for _, doubt in came))] if came else []
+
+    def _follow(self, stop: Stop, claim: Hit, onward: list[Stop]) -> None:
+        """A broker on the way says that it handed the message to a neighbour."""
+        if claim.number not in self._answers or claim.number == stop.parent:
+            return
+        there = self._answers[claim.number]
+        own = None if there is None else _own(there, self.id.broker)
+        if there is not None and own is not None:
+            doubt = claim.doubt * own.doubt
+            onward.append(Stop(there.broker, stop.broker, stop.depth + 1, doubt, (own.time_from, own.time_to), there))
+        elif there is None or there.gaps:
+            # Also where the link gave it back: the neighbour may have had it before that.
+            doubts = [doubt for _, doubt in self._came_from(claim.number)] + _doubts_of_traces(there)
+            if doubts:
+                doubt = claim.doubt * min(doubts)
+                onward.append(self._inferred(claim.number, stop.broker, stop.depth + 1, doubt))
+            else:
+                why = SILENT if there is None else BEHIND_GAP
+                self.open.append(OpenHop(stop.broker, claim.number, claim.doubt, why))
+        elif _came_back(stop.findings, claim.number):
+            return
+        elif claim.doubt > BELIEVED_DOUBT:
+            self.pruned.append(PrunedHop(stop.broker, claim.number, claim.doubt, "the neighbour never had it"))
+        elif stop.findings.gaps or stop.findings.ends:
+            self.open.append(OpenHop(stop.broker, claim.number, claim.doubt, SENDER_ENDED))
+        else:
+            self.lost.append(LostHop(stop.broker, claim.number, claim.doubt))
+
+    def _beyond(self, stop: Stop, found: set[int]) -> list[Stop]:
+        """Brokers that say they got it from this one, whose own record does not say so and is not complete."""
+        if stop.recorded and not stop.findings.gaps and not stop.findings.ends:
+            return []
+        stops = []
+        for one, doubt in self._came_from(stop.broker):
+            if one.broker not in found and one.routed is not None:
+                window = (one.routed.time_from, one.routed.time_to)
+                stops.append(Stop(one.broker, stop.broker, stop.depth + 1, doubt, window, one))
+        return stops
+
+    def _came_from(self, broker: int) -> list[tuple[Findings, float]]:
+        """Brokers that say they got the message from this one, and the doubt that they did."""
+        return [
+            (one, one.routed.doubt * hit.doubt)
+            for one in self._answers.values()
+            if one is not None and one.routed is not None and one.broker != self.id.broker
+            for hit in one.arrived_from
+            if hit.number == broker
+        ]
+
+    def _inferred(self, broker: int, parent: int, depth: int, doubt: float) -> Stop:
+        """A broker that only its neighbours' records say it passed."""
+        known = self._answers.get(broker)
+        findings = known if known is not None else _nothing(broker)
+        return Stop(broker, parent, depth, doubt, (self.id.time, self.id.time), findings, recorded=False)
+
+    def _is_blind(self, broker: int) -> bool:
+        """Whether a broker cannot say that it never had the message."""
+        answer = self._answers.get(broker)
+        blind = answer is None or (_own(answer, self.id.broker) is None and bool(answer.gaps))
+        return broker in self._answers and blind
+
+    def _unclaimed(self, seen: set[int]) -> list[PrunedHop]:
+        """Brokers that say they had it, and none on the way says it handed it to them."""
+        return [
+            PrunedHop(one.broker, one.broker, one.routed.doubt, "no broker on the way handed it on")
+            for one in self._answers.values()
+            if one is not None and one.routed is not None and one.broker not in seen
+        ]
+
+    @property
+    def concerned(self) -> set[int]:
+        """The brokers whose records matter: where it passed, or may have passed, and where it entered."""
+        return {self.id.broker, *(stop.broker for stop in self.stops), *(hop.neighbour for hop in self.open)}
+
+    def gaps(self) -> dict[int, list[Gap]]:
+        """Where records may hide something of the message, and what."""
+        found: dict[int, list[Gap]] = {}
+        stops = {stop.broker: stop for stop in self.stops}
+        senders = {hop.broker for hop in self.open}
+        for broker in self.concerned:
+            answer = self._answers.get(broker)
+            if answer is None:
+                continue
+            stop = stops.get(broker)
+            hides = HIDES_ACCEPTANCE if broker == self.id.broker else HIDES_ALL
+            if stop is not None:
+                hides = HIDES_MORE if stop.recorded else HIDES_DELIVERIES
+            found[broker] = [gap._replace(hides=hides) for gap in answer.gaps]
+            if stop is not None and (answer.waits or broker in senders):
+                found[broker] += [gap._replace(hides=HIDES_LATER) for gap in answer.ends]
+        return found
+
+
+def _doubts_of_traces(findings: Findings | None) -> list[float]:
+    """Doubts that a broker did what its record says with a message whose arrival it lost the record of."""
+    if findings is None:
+        return []
+    hits = (*findings.next_hops, *findings.delivered, *findings.queued, *findings.acknowledged, *findings.refused)
+    return [hit.doubt for hit in hits] + [0.0 for _ in findings.dropped]
+
+
+def _nothing(broker: int) -> Findings:
+    """What is known from a broker that does not answer."""
+    return Findings(broker, None, None, (), (), (), (), (), (), (), (), 0, (), 0)
 
 
 def _own(findings: Findings, origin: int) -> Hit | None:

@@ -51,6 +51,7 @@ def journey_document(story: Told) -> dict[str, Any]:
         "origin": _origin(journey.id, story.publisher),
         "stops": [_stop(stop, story) for stop in journey.stops],
         "lost": [hop._asdict() for hop in journey.lost],
+        "open": [hop._asdict() for hop in journey.open],
         "pruned": [hop._asdict() for hop in journey.pruned],
         "gaps": [{"broker": broker, **gap._asdict()} for broker, gap in journey.gaps],
         "silent": list(journey.silent),
@@ -72,6 +73,7 @@ def _stop(stop: Stop, story: Told) -> dict[str, Any]:
         "broker": stop.broker,
         "from": stop.parent,
         "depth": stop.depth,
+        "recorded": stop.recorded,
         "doubt": stop.doubt,
         "window": list(stop.window),
         "delivered": [

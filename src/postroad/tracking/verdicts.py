@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["Verdict"]
+__all__ = ["OPEN", "Verdict"]
 
 
 class Verdict(Enum):
@@ -23,3 +23,7 @@ class Verdict(Enum):
     OUTSIDE_RETENTION = "outside retention"  # older than the records that are kept
     NOT_RECORDED = "not recorded"  # its origin kept no complete record at that time, and nothing is known of it
     UNANSWERED = "unanswered"  # its origin did not answer, or is not known
+
+
+# Verdicts that leave open what became of the message: nothing is claimed, so nothing is certain.
+OPEN = frozenset({Verdict.RECORDED_IN_PART, Verdict.NOT_RECORDED, Verdict.UNANSWERED})

@@ -2,10 +2,16 @@
 
 A *run* is the life of one broker process: what it observed from `since` through `through` (its own clock) is in the
 files of the manifest. Outside of runs, and inside of gaps, nothing is promised: a reader says "not recorded", not "no".
+
+`through` is the watermark of a run: every commit writes it, and so does a recovery from the journal. What a commit has
+of a message it has whole: a broker handles a message in one turn of its event loop, and a part of the record ends
+between two turns. So a row that says how a message came also says where it went on to, whatever was lost later. Only
+what happens to it in later turns can be missing: a delivery from a queue, a message that a link gave back.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,7 +19,7 @@ import msgspec
 from postroad.tracking import Gap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 __all__ = [
     "BEFORE_FIRST",
@@ -22,20 +28,29 @@ __all__ = [
     "FOREVER",
     "GONE",
     "NEVER_BEGUN",
+    "NOT_ANSWERED",
     "NOT_YET_WRITTEN",
+    "ON_ITS_WAY",
+    "RESENT_MS",
+    "RUN_IN_NAME",
     "SET_BACK",
     "SET_BACK_MS",
     "STOPPED",
     "Hole",
     "Run",
+    "gaps_around",
     "gaps_within",
     "joined",
+    "run_of_file",
 ]
 
 BEFORE_FIRST = "before the record begins"
 STOPPED = "the broker was stopped, or ran without a record"
 CRASHED = "the broker ended without writing its last records"
-NOT_YET_WRITTEN = "not yet written"
+# A reader of files cannot know whether the process still lives.
+NOT_YET_WRITTEN = "not written: the broker has it in memory, or ended without writing it"
+NOT_ANSWERED = "not written, and the broker does not answer"
+ON_ITS_WAY = "it may still be on its way to this broker"
 DELETED = "older than what is kept"
 SET_BACK = "the clock was set back, and this time came twice"
 NEVER_BEGUN = "there is no record of this broker"
@@ -44,7 +59,15 @@ GONE = "the trail was moved, deleted or replaced while the broker wrote to it"
 # A clock that is set back by less needs no mention: readers look for gaps farther around an id's time than this.
 SET_BACK_MS = 5_000
 
+# How long after a broker's restart its neighbours may send again what the earlier process had taken: a neighbour gives
+# that up a heart-beat (1 s) after it lost the connection. Several times that, for networks with slower heart-beats.
+RESENT_MS = 5_000
+
 FOREVER = 2**48  # beyond every time that an id can have
+
+# How the names of files begin, or after an erasure go on: with the number of the run that wrote their rows.
+RUN_IN_NAME = r"(?:^|-of)(\d{12})-"
+_RUN = re.compile(RUN_IN_NAME)
 
 
 class Run(msgspec.Struct, array_like=True, frozen=True):
@@ -70,6 +93,12 @@ def joined(runs: Iterable[Run], newer: Run) -> tuple[Run, ...]:
     return tuple(sorted([*rest, newer], key=lambda run: (run.since, run.number)))
 
 
+def run_of_file(path: str) -> int:
+    """The number of the run that the rows of a file are of; 0 where its name does not tell."""
+    found = _RUN.search(path.rpartition("/")[2])
+    return int(found[1]) if found else 0
+
+
 def gaps_within(runs: Iterable[Run], holes: Iterable[Hole], at: int, since: int, until: int) -> tuple[Gap, ...]:
     """The times around an id's for which the record is not complete, in order.
 
@@ -81,17 +110,71 @@ def gaps_within(runs: Iterable[Run], holes: Iterable[Hole], at: int, since: int,
         until: to here. A time in which the broker was stopped on purpose counts only when the id is of that time: it
             saw nothing then, and all that it saw before was written.
     """
-    gaps: list[Gap] = []
+    gaps = [Gap(hole.since, hole.until, hole.reason) for hole in holes]
+    gaps += [gap for gap, _ in _between(_in_order(runs))]
+    return tuple(sorted(gap for gap in gaps if _matters(gap, at, since, until)))
+
+
+def gaps_around(
+    runs: Iterable[Run],
+    holes: Iterable[Hole],
+    at: int,
+    since: int,
+    until: int,
+    handled: Collection[int] = (),
+    waits: bool = False,
+) -> tuple[tuple[Gap, ...], tuple[Gap, ...]]:
+    """The gaps that may hide something of an id, given the runs in which the broker is known to have handled it.
+
+    Args:
+        runs: the lives of the broker.
+        holes: times inside of them that are not complete.
+        at: the id's time.
+        since: the broker may have seen the message from here,
+        until: to here.
+        handled: the numbers of the runs whose exact record says that the message came.
+        waits: whether the message still waits here, as far as the record goes: then every later gap may hide its end.
+
+    Returns:
+        Gaps that may hide anything; and gaps behind the last run that handled the message, which hide only what became
+        of it later. A gap before the first such run may hide that an earlier process handled it too. A gap behind it
+        may hide that a later process did, unless that one has a whole record of its first moments.
+    """
+    gaps = gaps_within(runs, holes, at, since, until)
+    ordered = _in_order(runs)
+    last = max((place for place, run in enumerate(ordered) if run.number in handled), default=-1)
+    if last < 0:
+        return gaps, ()
+    # A stop on purpose cuts nothing off: the message was handled before it or after it.
+    gaps = tuple(gap for gap in gaps if gap.reason != STOPPED)
+    later = [run for run in ordered[last + 1 :] if run.since <= until + RESENT_MS]
+    again = any(gaps_within(ordered, holes, run.since, run.since, run.since + RESENT_MS) for run in later)
+    behind = {gap for gap, place in _between(ordered) if place > last and gap.reason in (CRASHED, NOT_YET_WRITTEN)}
+    ends = () if again else tuple(gap for gap in gaps if gap in behind)
+    if waits:
+        far = (gap for gap in behind if gap.reason == CRASHED and gap not in gaps)
+        ends = tuple(sorted({*ends, *far}))
+    return tuple(gap for gap in gaps if gap not in ends), ends
+
+
+def _in_order(runs: Iterable[Run]) -> list[Run]:
+    return sorted(runs, key=lambda one: (one.since, one.number))
+
+
+def _between(ordered: list[Run]) -> list[tuple[Gap, int]]:
+    """The gaps before, between and behind runs, each with the place of the run behind it."""
+    gaps: list[tuple[Gap, int]] = []
     ended, reason = 0, BEFORE_FIRST
-    for run in sorted(runs, key=lambda one: (one.since, one.number)):
+    for place, run in enumerate(ordered):
         if run.since > ended:
-            gaps.append(Gap(ended, run.since, reason))
+            gaps.append((Gap(ended, run.since, reason), place))
+        elif reason == CRASHED:
+            # The clock was set back meanwhile, a little: the times are covered, but not what was lost then.
+            gaps.append((Gap(ended, ended + 1, reason), place))
         if run.through >= ended:
             ended, reason = run.through, STOPPED if run.closed else CRASHED
     last = NEVER_BEGUN if reason == BEFORE_FIRST else NOT_YET_WRITTEN if reason == CRASHED else STOPPED
-    gaps.append(Gap(ended, FOREVER, last))
-    gaps += [Gap(hole.since, hole.until, hole.reason) for hole in holes]
-    return tuple(sorted(gap for gap in gaps if _matters(gap, at, since, until)))
+    return [*gaps, (Gap(ended, FOREVER, last), len(ordered))]
 
 
 def _matters(gap: Gap, at: int, since: int, until: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from postroad.tracking import ADDENDUM, HERE, Drop, Findings, Gap, HistoryKind, Hit
-from postroad.trail.coverage import DELETED
+from postroad.trail.coverage import DELETED, gaps_around
 from postroad.trail.packing import unpack
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from postroad.messages import MessageId
     from postroad.tracking.probing import Evidence as Said
+    from postroad.trail.coverage import Hole, Run
 
 __all__ = ["Evidence"]
 
@@ -39,6 +40,7 @@ class Evidence:
         self.gaps: list[Gap] = []
         self._hits: dict[int, dict[int, Hit]] = {}
         self._told_whole = False
+        self._handled: set[int] = set()
 
     def add(self, kind: int, hit: Hit) -> None:
         """One positive answer of a kind of history."""
@@ -50,10 +52,12 @@ class Evidence:
         """An answer of the exact record."""
         self.add(kind, Hit(number, 0.0, self.identity.time, self.identity.time))
 
-    def passage(self, row: dict[str, object]) -> None:
-        """A row of `passages`."""
+    def passage(self, row: dict[str, object], run: int = 0) -> None:
+        """A row of `passages`, and the run that wrote it; 0 where that is not known."""
         came_from = row["arrived_from"]
         assert isinstance(came_from, int)
+        if came_from != ADDENDUM and run:
+            self._handled.add(run)
         if came_from == HERE:
             self.surely(HistoryKind.PUBLISHED, 0)
         elif came_from != ADDENDUM:
@@ -96,11 +100,30 @@ class Evidence:
         """Whether nothing at all was found."""
         return not self._hits and not self.drops
 
-    def findings(self, retained_since: int, neighbours: tuple[int, ...]) -> Findings:
+    def findings(
+        self,
+        runs: Iterable[Run],
+        holes: Iterable[Hole],
+        window: tuple[int, int],
+        retained_since: int,
+        neighbours: tuple[int, ...],
+    ) -> Findings:
         """All of it; of an id whose record here may be deleted, what is left, and that it is not complete.
 
         A journey was made of the complete records of all brokers, and says all of it however little these keep.
+
+        Args:
+            runs: the lives of the broker.
+            holes: times inside of them for which its record is not complete.
+            window: when the broker may have seen the message.
+            retained_since: id times before this are deleted.
+            neighbours: the links of the broker at the time.
         """
+        found = self._findings(retained_since, neighbours)
+        gaps, ends = gaps_around(runs, holes, self.identity.time, *window, self._handled, found.waits)
+        return found._replace(gaps=tuple(sorted({*found.gaps, *gaps})), ends=ends)
+
+    def _findings(self, retained_since: int, neighbours: tuple[int, ...]) -> Findings:
         if self.identity.time < retained_since and not self._told_whole:
             self.gaps.append(Gap(0, retained_since, DELETED))
         return Findings(

@@ -17,7 +17,7 @@ from postroad.tracking.answers import Answer, Subscriber
 from postroad.tracking.surroundings import Surroundings
 from postroad.tracking.telling import Told, told
 from postroad.trail.columns import DAY_MS
-from postroad.trail.coverage import gaps_within
+from postroad.trail.coverage import joined, run_of_file
 from postroad.trail.errors import TrailDamageError, TrailError
 from postroad.trail.evidence import Evidence
 from postroad.trail.opened import Reads, TrailFile
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from postroad.tracking import Exploration
-    from postroad.trail.coverage import Hole
+    from postroad.trail.coverage import Hole, Run
     from postroad.trail.files import FileEntry
 
 __all__ = ["DEFAULT_SKEW_MS", "DEFAULT_TOLERANCE_MS", "Trail"]
@@ -104,6 +104,7 @@ class Trail:
         identity: MessageId,
         tolerance: int = DEFAULT_TOLERANCE_MS,
         skew: int = DEFAULT_SKEW_MS,
+        living: Run | None = None,
     ) -> Findings:
         """All that the record of one broker says of an id.
 
@@ -112,31 +113,37 @@ class Trail:
             identity: the message.
             tolerance: how long after the id's time, in ms, the broker may have seen it first.
             skew: how far, in ms, the broker's clock may be from the id's.
+            living: the run that goes on, with the time through which whoever asks knows what is not written yet.
         """
         evidence = Evidence(broker, identity)
         pinned = self.pinned(broker)
         since, until = identity.time - skew, identity.time + tolerance + skew
-        evidence.gaps += gaps_within(pinned.runs, pinned.holes, identity.time, since, until)
-        for row in self._rows("passages", broker, identity, evidence):
-            evidence.passage(row)
-        for row in self._rows("journeys", identity.broker, identity, evidence):
+        for row, run in self._rows("passages", broker, identity, evidence):
+            evidence.passage(row, run)
+        for row, _ in self._rows("journeys", identity.broker, identity, evidence):
             evidence.journey(row)
-        for row in self._rows("records", broker, identity, evidence):
+        for row, _ in self._rows("records", broker, identity, evidence):
             evidence.surely(row["kind"], row["subject"])
-        for row in self._rows("shed", broker, identity, evidence):
+        for row, _ in self._rows("shed", broker, identity, evidence):
             evidence.drops.append(Drop(row["subscriber"], row["link"], row["reason"], row["at"]))
         neighbours = tuple(self.neighbours(broker, since, until, evidence.gaps))
         self._probe(evidence, since, until, neighbours)
-        return evidence.findings(pinned.retained_since, neighbours)
+        # A run that the manifest does not know covers nothing here, whatever its broker believes.
+        goes_on = [living for run in pinned.runs if living and (run.number, run.since) == (living.number, living.since)]
+        runs = joined(pinned.runs, goes_on[0]) if goes_on else pinned.runs
+        return evidence.findings(runs, pinned.holes, (since, until), pinned.retained_since, neighbours)
 
-    def _rows(self, table: str, broker: int, identity: MessageId, evidence: Evidence) -> Iterator[dict[str, Any]]:
-        """The rows of an id in a table of messages."""
+    def _rows(
+        self, table: str, broker: int, identity: MessageId, evidence: Evidence
+    ) -> Iterator[tuple[dict[str, Any], int]]:
+        """The rows of an id in a table of messages, each with the run that wrote it."""
         names = table_named(table).schema.names
         for file, groups in self._opened(table, broker, identity, evidence):
             for group in groups:
                 evidence.probes += 1
                 try:
-                    yield from _matching(file, group, names, identity)
+                    for row in _matching(file, group, names, identity):
+                        yield row, run_of_file(file.path.name)
                 except TrailDamageError as error:
                     evidence.gaps.append(self._damaged(error, file_range(groups)))
 

@@ -22,8 +22,9 @@ from postroad.pipeline.proof import prove, same_rows
 from postroad.pipeline.redo import finish_commits, sole_compaction
 from postroad.pipeline.rewriting import erased_files, merged_filters, rewritten
 from postroad.pipeline.sources import open_sources
-from postroad.pipeline.tables import ID, spark_schema, table
-from postroad.trail import FOREVER, expire, sweep
+from postroad.pipeline.tables import ID, spark_schema, table, with_runs
+from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, FOREVER, expire, gaps_within, sweep
+from postroad.trail.coverage import CRASHED, NOT_YET_WRITTEN, RESENT_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -130,7 +131,7 @@ def _expired(run: Run, now: int, age: int) -> dict[str, Any]:
 
 def run_compaction(run: Run, changes: Changes, name: str) -> dict[str, Any]:
     """Write the new files, and note what they replace."""
-    files = run.sources.inside("passages")
+    files = [source for source in run.sources.inside("passages") if not _is_near_an_end(run.sources, source)]
     figures = {"journeys": 0, "passages_joined": 0, "passages_left": 0}
     if files:
         figures = _join(run, changes, files, name)
@@ -138,6 +139,17 @@ def run_compaction(run: Run, changes: Changes, name: str) -> dict[str, Any]:
     figures |= rewritten(run, changes, name, SMALL_FILE_BYTES)
     run.tell("merging filters")
     return figures | merged_filters(run, changes, name)
+
+
+def _is_near_an_end(sources: Sources, source: Source) -> bool:
+    """Whether a run of the broker ends without a close near the times of a file.
+
+    What is said of messages around such an end depends on which run wrote a row, and only the file's name tells that.
+    """
+    pinned, margin = sources.pins[source.broker], DEFAULT_SKEW_MS + DEFAULT_TOLERANCE_MS + RESENT_MS
+    since, until = source.entry.time_from - margin, source.entry.time_to + margin
+    gaps = gaps_within(pinned.runs, (), source.entry.time_from, since, until)
+    return any(gap.reason in (CRASHED, NOT_YET_WRITTEN) for gap in gaps)
 
 
 def _join(run: Run, changes: Changes, files: list[Source], name: str) -> dict[str, int]:
@@ -206,7 +218,8 @@ def evidence_by_origin(
     """
     from pyspark.sql import functions as f
 
-    evidence = as_evidence(table(spark, sources, "passages", files, whole_files=whole_files), PASSAGE)
+    passages = table(spark, sources, "passages", files, whole_files=whole_files)
+    evidence = as_evidence(with_runs(passages) if files else passages, PASSAGE)
     for one in more:
         evidence = evidence.unionByName(one)
     shed = sources.of("shed", always=True)

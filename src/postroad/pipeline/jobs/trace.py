@@ -30,7 +30,7 @@ from postroad.pipeline.evidence import (
 from postroad.pipeline.ids import id_text, id_texts, read_asked, with_aliases
 from postroad.pipeline.judging import VERDICT_SCHEMA, Judge
 from postroad.pipeline.searching import BROADCAST_IDS, Bins, filter_hits, of_asked_by_bins
-from postroad.pipeline.tables import ID, table
+from postroad.pipeline.tables import ID, table, with_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -114,6 +114,7 @@ def trace_ids(
     for name, (source, renamed) in _EXACT.items():
         if sources.of(name):
             rows = table(spark, sources, name)
+            rows = with_runs(rows) if name == "passages" else rows
             found = of_asked(rows, wanted) if bins.count <= broadcast_ids else of_asked_by_bins(rows, wanted, bins)
             evidence = evidence.unionByName(as_evidence(found, source, renamed))
             columns |= filled(found, renamed)
@@ -165,7 +166,8 @@ def _without_answer(ids: DataFrame, why: str) -> DataFrame:
         elif field.name == "verdict":
             columns.append(f.lit(why).alias("verdict"))
         elif field.name == "certainty":
-            columns.append(f.lit(1.0).alias("certainty"))
+            # Nothing is claimed of it, so nothing is certain.
+            columns.append(f.lit(0.0).alias("certainty"))
         else:
             columns.append(f.lit(None).cast(field.dataType).alias(field.name))
     text = f.when(f.col("origin").isNotNull(), id_text()).alias("id")
