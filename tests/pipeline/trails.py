@@ -13,6 +13,7 @@ from postroad.pipeline.evidence import ASKED, COLUMNS, JOURNEY, PASSAGE, RECORD,
 from postroad.pipeline.tables import ID
 from postroad.tracking import Lists, Passages
 from postroad.trail import pin
+from postroad.trail.coverage import run_of_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +93,12 @@ def _rows(
 ) -> list[dict[str, Any]]:
     found = pq.ParquetFile(path).read().to_pylist()
     return [
-        {**{renamed.get(name, name): value for name, value in row.items()}, "source": source, "broker": broker}
+        {
+            **{renamed.get(name, name): value for name, value in row.items()},
+            "source": source,
+            "broker": broker,
+            "run": run_of_file(path.name),
+        }
         for row in found
         if tuple(row[name] for name in ID) in wanted
     ]

@@ -203,6 +203,22 @@ def test_without_a_journal_a_crash_takes_no_more_than_the_last_interval_and_a_re
     assert trail.warnings == []
 
 
+@pytest.mark.parametrize("journal", [False, True])
+def test_what_a_killed_broker_has_on_disk_is_told_for_certain_before_it_starts_again(
+    tmp_path: Path, brokers: subprocess.Popen[str], journal: bool
+) -> None:
+    nursery = Nursery(brokers, tmp_path, f"persist_seconds = {PERSIST_SECONDS}\njournal = {str(journal).lower()}")
+    life = nursery.life(random.Random(7))
+    trail = Trail(nursery.trail)
+    # With a journal that is all that has a receipt, otherwise what was committed; the broker died a moment later.
+    known = [one for one in life.confirmed if journal or one.time <= trail.pinned(1).runs[-1].through]
+    for message in [*spread(known, 30), *known[-30:]]:
+        journey = trail.trace(message).journey
+        assert (journey.verdict, journey.certainty, journey.gaps) == (Verdict.DELIVERED, 1.0, ())
+    after = MessageId(life.confirmed[-1].publisher, 1, life.confirmed[-1].time + 60_000, 0)
+    assert trail.trace(after).journey.verdict is Verdict.NOT_RECORDED
+
+
 @pytest.mark.parametrize(("recorder", "kills"), [("exact", 3), ("sealed", 1)])
 def test_with_a_journal_nothing_whose_receipt_was_given_is_missing(
     tmp_path: Path, brokers: subprocess.Popen[str], recorder: str, kills: int

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from postroad.errors import PostroadError
 from postroad.server.disk import DiskThread, hanging, is_done
+from postroad.tracking.journaling import turn_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,14 +40,18 @@ class JournalKeeper:
 
     Args:
         journal: takes entries on the loop, and is synced here.
+        clock: the broker's time in ms; without it the ends of turns are not marked.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, clock: Callable[[], int] | None = None) -> None:
         self.journal = journal
+        self._clock = clock
         # The position, whether an entry up to it was given up, and who waits.
         self._waiting: deque[tuple[int, bool, Callable[[bool], None]]] = deque()
         self._asked = 0
         self._reached = 0
+        # The positions before and after the last entry that ended a turn.
+        self._turn = 0, 0
         self._lost: list[tuple[int, int]] = []
         self._wanted = asyncio.Event()
         # A thread of its own: a receipt must not wait while a file of the trail is written.
@@ -106,7 +111,8 @@ class JournalKeeper:
         await is_done(self._released(), HANG_SECONDS)
 
     def _released(self) -> asyncio.Future[int]:
-        reached, lost = self._reached, tuple(self._lost)
+        before, after = self._turn
+        reached, lost = max(self._reached, after if self._reached >= before else 0), tuple(self._lost)
         return self._thread.do(lambda: self.journal.release(reached, lost))
 
     async def _sync_for_ever(self) -> None:
@@ -121,6 +127,10 @@ class JournalKeeper:
                 log.exception("internal error", extra={"where": "journal"})
 
     async def _sync(self, for_ever: bool = True) -> None:
+        if self._clock is not None and self.journal.position > self.journal.durable:
+            # Nothing else runs on the loop just now: whatever turn told the journal something is over.
+            told = self.journal.position
+            self._turn = told, self.journal.append(turn_entry(self._clock()), ends_turn=True)
         work = self._thread.do(self.journal.sync)
         while not await is_done(work, HANG_SECONDS):
             self._give_up()

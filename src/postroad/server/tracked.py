@@ -111,7 +111,7 @@ class Tracking:
         self._clock = clock
         self._lock = DirectoryLock(root / "locks" / f"broker={broker}.lock", broker, f"{root} {_TRAIL_HELD}")
         self._backlog = Backlog(lambda now: TrailWriter(root, broker, now), backlog_bytes, self._claim)
-        self._journal = keeper = None if journal is None else JournalKeeper(journal)
+        self._journal = keeper = None if journal is None else JournalKeeper(journal, clock)
         self._keeper = Keeper(
             recorder,
             self._backlog,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from postroad.tracking.findings import Findings
     from postroad.tracking.segments import BatchCost
 
-__all__ = ["JournalEntryError", "Journaled", "retell", "told_at"]
+__all__ = ["JournalEntryError", "Journaled", "retell", "told_at", "turn_end", "turn_entry"]
 
 _HEAD = np.dtype([("event", "<i4"), ("count", "<i4"), ("number", "<i8"), ("now", "<i8")])
 _ID_BYTES = 16
@@ -51,6 +51,7 @@ class _Event(IntEnum):
     LINKED = 13
     UNLINKED = 14
     ALIASED = 15
+    TURN_ENDED = 16
 
 
 class Journaled:
@@ -166,11 +167,27 @@ class Journaled:
         return self.recorder.statistics()
 
     def _write(self, event: _Event, number: int, now: int, ids: Ids | None = None, *texts: str) -> None:
-        count = 0 if ids is None else len(ids)
-        head = np.array([(event, count, number, now)], _HEAD).tobytes()
+        head = _head(event, 0 if ids is None else len(ids), number, now)
         body = b"" if ids is None else np.ascontiguousarray(ids, "<u8").tobytes()
         tail = msgspec.msgpack.encode(texts) if texts else b""
         self.position = self._append(head + body + tail)
+
+
+def _head(event: _Event, count: int, number: int, now: int) -> bytes:
+    return np.array([(event, count, number, now)], _HEAD).tobytes()
+
+
+def turn_entry(now: int) -> bytes:
+    """The entry between two turns of the event loop: all that was told before `now` stands before it."""
+    return _head(_Event.TURN_ENDED, 0, 0, now)
+
+
+def turn_end(entry: bytes) -> int | None:
+    """The time of an entry between two turns; None for any other."""
+    if len(entry) != _HEAD.itemsize:
+        return None
+    event, _, _, now = np.frombuffer(entry, _HEAD, 1)[0].tolist()
+    return int(now) if event == _Event.TURN_ENDED else None
 
 
 def told_at(entry: bytes) -> int:
@@ -205,6 +222,8 @@ def retell(entry: bytes, recorder: TrackingRecorder) -> int:
 
 
 def _retell(event: _Event, ids: Ids, number: int, now: int, texts: list[str], recorder: TrackingRecorder) -> None:
+    if event is _Event.TURN_ENDED:
+        return
     if event in (_Event.ACKNOWLEDGED, _Event.REFUSED):
         recorder.acknowledged(int(ids[0, 0]), int(ids[0, 1]), number, event is _Event.ACKNOWLEDGED, now)
     elif event is _Event.PUBLISHES:

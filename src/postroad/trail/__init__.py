@@ -12,13 +12,14 @@ from postroad.trail.errors import (
     TrailWriteError,
 )
 from postroad.trail.files import FileEntry, Group, describe_file, file_path, write_file
-from postroad.trail.journal import Journal, JournalStatistics, journal_folder, replay
+from postroad.trail.journal import Journal, JournalStatistics, journal_folder, read_segments, replay
 from postroad.trail.ledger import Ledger
 from postroad.trail.opened import Reads, TrailFile, VerifiedFile
 from postroad.trail.packing import NUMBER_BYTES, pack_lists, pack_words, unpack, unpack_lists
 from postroad.trail.pinned import Pinned, pin
 from postroad.trail.probing import ask_filters, matching_filters
 from postroad.trail.reader import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, Trail
+from postroad.trail.remainder import Remainder, remainders
 from postroad.trail.retention import DEFAULT_GRACE_MS, Expired, expire, sweep, sweep_leftovers
 from postroad.trail.schemas import SCHEMAS, TABLES, VERSION, Table, metadata, table_named
 from postroad.trail.standing import STANDING
@@ -50,6 +51,7 @@ __all__ = [
     "Pinned",
     "Prepared",
     "Reads",
+    "Remainder",
     "Run",
     "Table",
     "Trail",
@@ -75,6 +77,8 @@ __all__ = [
     "pack_lists",
     "pack_words",
     "pin",
+    "read_segments",
+    "remainders",
     "replay",
     "sweep",
     "sweep_leftovers",

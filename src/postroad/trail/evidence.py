@@ -84,6 +84,26 @@ class Evidence:
         ):
             self._listed(kind, (subscriber for broker, subscriber in _pairs(row[column]) if broker == self.broker))
 
+    def told(self, found: Findings, run: int) -> None:
+        """What an exact recorder knows that was told again what a run left in its journal."""
+        kinds = {
+            HistoryKind.ARRIVED: found.arrived_from,
+            HistoryKind.FORWARDED: found.next_hops,
+            HistoryKind.DELIVERED: found.delivered,
+            HistoryKind.ACKNOWLEDGED: found.acknowledged,
+            HistoryKind.REFUSED: found.refused,
+            HistoryKind.QUEUED: found.queued,
+            HistoryKind.PUBLISHED: (found.published,) if found.published else (),
+            HistoryKind.ROUTED: (found.routed,) if found.routed else (),
+        }
+        for kind, hits in kinds.items():
+            for hit in hits:
+                self.add(kind, hit)
+        if found.published or found.routed:
+            self._handled.add(run)
+        self.drops += found.dropped
+        self.probes += found.probes
+
     def take(self, said: Said) -> None:
         """What filters said."""
         self.probes += said.probes

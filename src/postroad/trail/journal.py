@@ -10,7 +10,8 @@ entry:   length u32 LE, CRC-32 of the bytes u32 LE, the bytes
 lapse:   FF FF FF FF, 00 00 00 00: entries that stood here were given up
 ```
 
-The end of a segment may be torn by a crash: whatever follows the last whole entry was never durable.
+The end of a segment may be torn by a crash: whatever follows the last whole entry was never durable. What is forced to
+disk together ends with an entry that says so (`tracking.journaling.turn_entry`), between two turns of the event loop.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from postroad.trail.paths import refuse_links
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["Journal", "JournalStatistics", "journal_folder", "replay"]
+__all__ = ["Journal", "JournalStatistics", "SegmentEntries", "journal_folder", "read_segments", "replay"]
 
 MAGIC = b"PRjrnl01"
 ENDING = ".journal"
@@ -89,6 +90,8 @@ class Journal:
         self._lock = threading.Lock()  # guards the buffer alone, and is held for moments
         self._buffer = bytearray()
         self._lapsed = False  # the last entry was given up, and the next must say so
+        # Bytes of the buffer, and the position behind them, that the next sync takes: up to the end of a turn.
+        self._turn: tuple[int, int] | None = None
         self._unwritten = b""  # taken from the buffer by a sync that failed
         self._file = -1
         self._path = self._folder
@@ -101,8 +104,11 @@ class Journal:
         self.trouble = ""
         self._syncs = self._failures = self._lost = 0
 
-    def append(self, entry: bytes) -> int:
-        """Take an entry; answers the position that is durable when the entry is. Never blocks on the disk."""
+    def append(self, entry: bytes, *, ends_turn: bool = False) -> int:
+        """Take an entry; answers the position that is durable when the entry is. Never blocks on the disk.
+
+        After an entry that ends a turn, the next sync takes no more than that: others may be half a turn.
+        """
         with self._lock:
             self.position += _HEAD.size + len(entry)
             if len(self._buffer) + len(self._unwritten) + len(entry) > self._max_waiting_bytes:
@@ -115,17 +121,21 @@ class Journal:
                     self._lapsed = False
                 self._buffer += _HEAD.pack(len(entry), zlib.crc32(entry))
                 self._buffer += entry
+            if ends_turn:
+                self._turn = len(self._buffer), self.position
             return self.position
 
     def sync(self) -> int:
-        """Force all entries so far to disk; answers the durable position. For one thread, off the loop.
+        """Force all entries so far to disk, or those up to the end of a turn; answers the durable position.
+
+        For one thread, off the loop.
 
         Raises:
             TrailWriteError: the disk does not take them; they wait, within a bound, for the next call.
         """
         with self._lock:
-            taken, self._buffer = self._buffer, bytearray()
-            reached = self.position
+            size, reached = self._turn or (len(self._buffer), self.position)
+            taken, self._buffer, self._turn = self._buffer[:size], self._buffer[size:], None
             self._unwritten += taken
         try:
             if self._unwritten:
@@ -235,6 +245,18 @@ def _overlaps(segment: _Segment, gaps: tuple[tuple[int, int], ...]) -> bool:
     return any(since < segment.through and until > segment.since for since, until in gaps)
 
 
+class SegmentEntries(NamedTuple):
+    """The entries of one segment.
+
+    Attributes:
+        entries: in order; None where others are missing, which were given up or are damaged.
+        is_torn: it ends within an entry, as a crash leaves it.
+    """
+
+    entries: Iterator[bytes | None]
+    is_torn: bool
+
+
 def replay(
     root: str | Path, broker: int, warnings: list[str], missing: Callable[[], None] | None = None
 ) -> Iterator[bytes]:
@@ -246,52 +268,80 @@ def replay(
         warnings: takes what is torn or damaged, and is left out.
         missing: called between two entries, or after the last, where others are missing.
     """
-    for path in _segments(Path(root), broker):
-        faults = len(warnings)
-        for entry in _segment_entries(path, warnings):
+    for segment in read_segments(root, broker, warnings):
+        for entry in segment.entries:
             if entry is not None:
                 yield entry
             elif missing is not None:
                 missing()
-        if missing is not None and len(warnings) > faults:
+        if segment.is_torn and missing is not None:
             missing()
 
 
-def _segment_entries(path: Path, warnings: list[str]) -> Iterator[bytes | None]:
-    """The entries of one segment; None for a lapse."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        warnings.append(f"{path}: {error.strerror or error}")
-        return
-    if data[: len(MAGIC)] != MAGIC:
-        # A crash right after the segment was made leaves none of it.
-        if not MAGIC.startswith(data):
-            warnings.append(f"{path}: not a segment of a journal")
-        return
+def read_segments(root: str | Path, broker: int, warnings: list[str]) -> Iterator[SegmentEntries]:
+    """The segments that earlier processes left, in order; `warnings` takes what is torn or damaged, and is left out."""
+    for path in _segments(Path(root), broker):
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            # Its broker lives, and has written all of this to the trail.
+            continue
+        except OSError as error:
+            warnings.append(f"{path}: {error.strerror or error}")
+            yield SegmentEntries(iter([None]), False)
+            continue
+        if data[: len(MAGIC)] != MAGIC:
+            # A crash right after the segment was made leaves none of it.
+            if not MAGIC.startswith(data):
+                warnings.append(f"{path}: not a segment of a journal")
+                yield SegmentEntries(iter([None]), False)
+            continue
+        places, end = _places(data)
+        is_torn = end < len(data) and _is_cut_off(data, end)
+        if end < len(data):
+            warnings.append(f"{path}: torn or damaged after {end:,} of {len(data):,} bytes")
+            places += [] if is_torn else [None]
+        yield SegmentEntries(_at(data, places), is_torn)
+
+
+def _at(data: bytes, places: list[tuple[int, int] | None]) -> Iterator[bytes | None]:
+    return (None if place is None else data[place[0] : place[1]] for place in places)
+
+
+def _places(data: bytes) -> tuple[list[tuple[int, int] | None], int]:
+    """Where the entries of a segment begin and end, None for a lapse; and where the last that can be read ends."""
+    found: list[tuple[int, int] | None] = []
     place = len(MAGIC)
     while place < len(data):
         if data.startswith(_LAPSE, place):
-            yield None
+            found.append(None)
             place += len(_LAPSE)
             continue
         entry = _entry(data, place)
         if entry is None:
-            warnings.append(f"{path}: torn or damaged after {place:,} of {len(data):,} bytes")
-            return
-        yield entry
-        place += _HEAD.size + len(entry)
+            break
+        found.append(entry)
+        place = entry[1]
+    return found, place
 
 
-def _entry(data: bytes, place: int) -> bytes | None:
+def _is_cut_off(data: bytes, place: int) -> bool:
+    """Whether an entry that cannot be read goes on behind the end of its segment."""
+    if place + _HEAD.size > len(data):
+        return True
+    length, _ = _HEAD.unpack_from(data, place)
+    return length <= MAX_ENTRY_BYTES and place + _HEAD.size + int(length) > len(data)
+
+
+def _entry(data: bytes, place: int) -> tuple[int, int] | None:
+    """Where an entry's bytes begin and end; None where they are not what was written."""
     if place + _HEAD.size > len(data):
         return None
     length, crc = _HEAD.unpack_from(data, place)
     start = place + _HEAD.size
     if length > MAX_ENTRY_BYTES or start + length > len(data):
         return None
-    entry = data[start : start + length]
-    return entry if zlib.crc32(entry) == crc else None
+    return (start, start + length) if zlib.crc32(data[start : start + length]) == crc else None
 
 
 def _segments(root: Path, broker: int) -> list[Path]:

@@ -6,23 +6,27 @@ a later version is named in `warnings` and left out, and the findings say that t
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from postroad.messages import MessageId
-from postroad.tracking import Drop, Findings, Gap, Presence, Reconstruction
+from postroad.tracking import Drop, ExactRecorder, Findings, Gap, Presence, Reconstruction
 from postroad.tracking.answers import Answer, Subscriber
 from postroad.tracking.surroundings import Surroundings
 from postroad.tracking.telling import Told, told
+from postroad.trail.backlog import GIVEN_UP
 from postroad.trail.columns import DAY_MS
-from postroad.trail.coverage import joined, run_of_file
+from postroad.trail.coverage import CRASHED, NOT_YET_WRITTEN, joined, run_of_file
 from postroad.trail.errors import TrailDamageError, TrailError
 from postroad.trail.evidence import Evidence
+from postroad.trail.journal import SegmentEntries, journal_folder, read_segments
 from postroad.trail.opened import Reads, TrailFile
 from postroad.trail.pinned import Pinned, pin
 from postroad.trail.probing import ask_filters, matching_filters
+from postroad.trail.remainder import Remainder, remainders
 from postroad.trail.schemas import table_named
 
 if TYPE_CHECKING:
@@ -39,13 +43,17 @@ DEFAULT_SKEW_MS = 5_000
 # How long after its id's time a message may still be on its way. What waits in a queue longer is recorded as waiting.
 DEFAULT_TOLERANCE_MS = 10_000
 
+# A journal that is larger is not read for one question: it would take seconds, and some ten times as much memory.
+MAX_JOURNAL_BYTES = 256 << 20
+
 _MANIFESTS = "manifests"
 
 
 class Trail:
     """A trail directory, to ask.
 
-    The manifest of each broker is pinned when it is first needed: later commits are not seen. One thread uses it.
+    The manifest of each broker is pinned when it is first needed: later commits are not seen. Where a question is about
+    times beyond it and the broker has a journal, that is read, and the manifest pinned once more. One thread uses it.
 
     Attributes:
         reads: files opened and bytes read so far.
@@ -68,6 +76,7 @@ class Trail:
         self.reads = Reads()
         self._pinned: dict[int, Pinned] = {}
         self._damage: list[str] = []
+        self._journals: dict[int, tuple[Remainder, ...]] = {}
 
     @property
     def warnings(self) -> list[str]:
@@ -115,9 +124,26 @@ class Trail:
             skew: how far, in ms, the broker's clock may be from the id's.
             living: the run that goes on, with the time through which whoever asks knows what is not written yet.
         """
-        evidence = Evidence(broker, identity)
-        pinned = self.pinned(broker)
-        since, until = identity.time - skew, identity.time + tolerance + skew
+        window = identity.time - skew, identity.time + tolerance + skew
+        # A run that the manifest does not know covers nothing here, whatever its broker believes.
+        runs = self.pinned(broker).runs
+        goes_on = [living for run in runs if living and (run.number, run.since) == (living.number, living.since)]
+        found = self._findings(broker, identity, window, goes_on, ())
+        ends = {gap.reason for gap in (*found.gaps, *found.ends)} & {CRASHED, NOT_YET_WRITTEN, GIVEN_UP}
+        if ends and living is None and (parts := self._remainders(broker)):
+            return self._findings(broker, identity, window, [part.extended for part in parts], parts)
+        return found
+
+    def _findings(
+        self,
+        broker: int,
+        identity: MessageId,
+        window: tuple[int, int],
+        extended: list[Run],
+        parts: tuple[Remainder, ...],
+    ) -> Findings:
+        """What the files say, with some runs that go further than the manifest says, and what a journal adds."""
+        evidence, pinned = Evidence(broker, identity), self.pinned(broker)
         for row, run in self._rows("passages", broker, identity, evidence):
             evidence.passage(row, run)
         for row, _ in self._rows("journeys", identity.broker, identity, evidence):
@@ -126,12 +152,44 @@ class Trail:
             evidence.surely(row["kind"], row["subject"])
         for row, _ in self._rows("shed", broker, identity, evidence):
             evidence.drops.append(Drop(row["subscriber"], row["link"], row["reason"], row["at"]))
-        neighbours = tuple(self.neighbours(broker, since, until, evidence.gaps))
-        self._probe(evidence, since, until, neighbours)
-        # A run that the manifest does not know covers nothing here, whatever its broker believes.
-        goes_on = [living for run in pinned.runs if living and (run.number, run.since) == (living.number, living.since)]
-        runs = joined(pinned.runs, goes_on[0]) if goes_on else pinned.runs
-        return evidence.findings(runs, pinned.holes, (since, until), pinned.retained_since, neighbours)
+        neighbours = {*self.neighbours(broker, *window, evidence.gaps)}
+        for part in parts:
+            told = part.recorder.findings(identity, part.through)
+            evidence.told(told, part.run.number)
+            neighbours |= {*told.neighbours}
+        self._probe(evidence, *window, tuple(sorted(neighbours)))
+        runs = pinned.runs
+        for longer in extended:
+            runs = joined(runs, longer)
+        holes = [*pinned.holes, *(hole for part in parts for hole in part.holes)]
+        return evidence.findings(runs, holes, window, pinned.retained_since, tuple(sorted(neighbours)))
+
+    def _remainders(self, broker: int) -> tuple[Remainder, ...]:
+        """What the journal of a broker has beyond its files; read once.
+
+        The journal is read before the manifest, which is pinned anew: what a broker that lives lets go of meanwhile is
+        then in the files.
+        """
+        if broker not in self._journals:
+            warnings: list[str] = []
+            segments = read_segments(self.root, broker, warnings)
+            told = [SegmentEntries(iter(list(one.entries)), one.is_torn) for one in segments if self._is_small(broker)]
+            parts: tuple[Remainder, ...] = ()
+            if told:
+                pinned = self._pinned[broker] = pin(self.root, broker, self.reads)
+                fresh = partial(ExactRecorder, broker)
+                parts = tuple(remainders(told, pinned.runs, pinned.holes, fresh, warnings))
+            self._journals[broker] = parts
+        return self._journals[broker]
+
+    def _is_small(self, broker: int) -> bool:
+        """Whether a journal can be read for one question. What it has is written to the trail at the next start."""
+        try:
+            sizes = (path.stat().st_size for path in journal_folder(self.root, broker).iterdir())
+            return sum(sizes) <= MAX_JOURNAL_BYTES
+        except OSError:
+            # A broker that lives lets go of what it has written.
+            return False
 
     def _rows(
         self, table: str, broker: int, identity: MessageId, evidence: Evidence
@@ -197,11 +255,17 @@ class Trail:
         findings = self.findings(broker, identity, tolerance, skew)
         numbers = {hit.number for hits in (findings.delivered, findings.queued) for hit in hits}
         numbers |= {drop.subscriber for drop in findings.dropped if drop.subscriber}
-        known = self.named_subscribers(broker, numbers, identity.time - skew, identity.time + tolerance + skew)
+        written = self.named_subscribers(broker, numbers, identity.time - skew, identity.time + tolerance + skew)
+        known = {one.number: one for one in written}
         publisher = None
         if broker == identity.broker and findings.published is not None:
             publisher = self.publisher(broker, identity.publisher)
-        return Answer(findings, publisher, known)
+        for part in self._journals.get(broker, ()):
+            chronicle = part.recorder.chronicle
+            known |= {one.number: one for one in chronicle.named(numbers - known.keys())}
+            if publisher is None and broker == identity.broker:
+                publisher = chronicle.publisher(identity.publisher)
+        return Answer(findings, publisher, tuple(known[number] for number in sorted(known)))
 
     def trace(
         self,
