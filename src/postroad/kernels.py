@@ -44,6 +44,7 @@ __all__ = [
     "copy_bytes",
     "count_bits",
     "device",
+    "fold_product",
     "give_way",
     "inlined",
     "kernel",
@@ -323,6 +324,18 @@ def _trailing_zeros(typing: Any, word: Any) -> Any:
 
 
 @_intrinsic
+def _folded(typing: Any, one: Any, other: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(arguments[0], wide), builder.zext(arguments[1], wide))
+        upper = builder.trunc(builder.lshr(product, wide(64)), _WORD)
+        return builder.xor(builder.trunc(product, _WORD), upper)
+
+    word = _numba_types.uint64
+    return word(word, word), generate
+
+
+@_intrinsic
 def _population(typing: Any, word: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
@@ -351,6 +364,16 @@ def count_bits(word: Int) -> Int:
 def lowest_bit(word: Int) -> Int:
     """The place of the lowest bit that is set in a word that is not 0."""
     return _trailing_zeros(word)
+
+
+@inlined
+def fold_product(one: Int, other: Int) -> Int:
+    """The two halves of the 128-bit product of two words, joined by exclusive or: one multiplication on most machines.
+
+    Every bit of one word reaches every bit of the result in a way that depends on the other word, which is what a
+    keyed hash needs. The lower half alone would leave the highest bit of a word where it is, whatever the key.
+    """
+    return _folded(one, other)
 
 
 @inlined

@@ -26,7 +26,7 @@ def test_examples_print_what_the_document_says() -> None:
 
 def test_limits_are_those_of_the_document() -> None:
     listed = dict(re.findall(r"^\| `(MAX_\w+)` \| ([0-9,]+) \|", TEXT, re.MULTILINE))
-    listed |= dict(re.findall(r"`(MAX_CONJUNCTIONS)` \(([0-9,]+)\)", TEXT))
+    listed |= dict(re.findall(r"`(MAX_CONJUNCTIONS|MAX_EXPANDED_CONSTRAINTS)`\s\(([0-9,]+)\)", TEXT))
     actual = {
         name: value for module in (limits, topics) for name, value in vars(module).items() if name.startswith("MAX_")
     }

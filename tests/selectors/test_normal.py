@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroad.selectors import Selector
-from postroad.selectors.limits import MAX_TERMS
+from postroad.selectors.limits import MAX_EXPANDED_CONSTRAINTS, MAX_TERMS
 from postroad.selectors.normal import MAX_CONJUNCTIONS, Constraint, LikePattern, Operator, Range
 from tests.selectors.expressions import ANY, ONE, Form, compared, kind_of, like, truth, write
 from tests.selectors.strategies import attribute_maps, conditions
@@ -305,9 +305,16 @@ def test_negated_conjunction_that_is_too_wide_is_tested() -> None:
     assert holds(conjunction[0], everything | {"a7": 8})
 
 
+def test_a_selector_of_few_conditions_is_expanded_as_far_as_its_alternatives_go() -> None:
+    text = " AND ".join(f"(a{number} = 1 OR b{number} = 2)" for number in range(6))
+    assert len(Selector.parse(text).disjunction) == MAX_CONJUNCTIONS
+    assert len(Selector.parse(f"{text} AND (c = 1 OR d = 2)").disjunction) == MAX_CONJUNCTIONS
+
+
 def test_exponential_selector_is_not_expanded() -> None:
     text = " AND ".join(f"(a{number} = 1 OR b{number} = 2)" for number in range(MAX_TERMS // 2 - 1))
     alternatives = Selector.parse(text).disjunction
-    assert len(alternatives) == MAX_CONJUNCTIONS
+    assert 1 < len(alternatives) < MAX_CONJUNCTIONS
+    assert sum(map(len, alternatives)) <= MAX_EXPANDED_CONSTRAINTS
     assert satisfied(alternatives, {f"a{number}": 1 for number in range(MAX_TERMS)})
     assert not satisfied(alternatives, {f"a{number}": 1 for number in range(5)})

@@ -2,7 +2,12 @@
 
 Blocks come in powers of two. A freed block goes to the free list of its size and is handed out again, so adding and
 removing subscriptions for ever does not grow the arrays. An allocation that does not fit answers -1 and changes
-nothing: the caller grows the array and asks again.
+nothing: the caller grows the array and asks again, and growing refuses at the ceiling.
+
+Counters and offsets are 64-bit integers here. Rows keep them in 32 bits, so a block must end at `MOST_OFFSET` at the
+latest, however large the array is: the allocators check that themselves, beside `ceilings.py`. Sizes are those of
+arrays that Python holds, at least 1 and far below 2**31, so `size_class` ends; a head of a free list is -1 or the
+start of a block that was handed out before, so it lies in the array.
 """
 
 from __future__ import annotations
@@ -19,6 +24,9 @@ if TYPE_CHECKING:
 
 # A free text block keeps the offset of the next one in its own bytes: five, so that no array is too large.
 LEAST_TEXT_CLASS = 3
+
+# Where the last block may end: offsets are kept in signed 32-bit columns.
+MOST_OFFSET = 2**31 - 1
 
 
 @device
@@ -39,7 +47,7 @@ def take_words(store: Store, size: Int) -> Int:
         store.counters[WORD_HEADS + kind] = store.words[head]
         return head
     start = store.counters[WORDS_USED]
-    if start + (1 << kind) > store.words.size:
+    if start + (1 << kind) > min(store.words.size, MOST_OFFSET):
         return -1
     store.counters[WORDS_USED] = start + (1 << kind)
     return start
@@ -71,7 +79,7 @@ def take_text(store: Store, size: Int) -> Int:
         store.counters[TEXT_HEADS + kind] = following - 1
         return head
     start = store.counters[TEXT_USED]
-    if start + (1 << kind) > store.text.size:
+    if start + (1 << kind) > min(store.text.size, MOST_OFFSET):
         return -1
     store.counters[TEXT_USED] = start + (1 << kind)
     return start

@@ -30,7 +30,7 @@ class Store(NamedTuple):
         words: int32[:]; buckets, lists, programs and directories, in blocks.
         text: uint8[:]; texts of constraints and names of attributes, in blocks.
         attributes: int32[n, 12]; what is asked of each attribute.
-        counters: int64[80]; how much of everything is used, and the heads of free lists.
+        counters: int64[81]; how much of everything is used, and the heads of free lists.
         conjunctions: int32[n, 5].
         masks: uint64[n, 3]; which lengths of prefix, suffix and gram are resident, per attribute.
         sieve: uint64[4096]; which pieces of text may be resident.
@@ -82,11 +82,11 @@ class Reading(NamedTuple):
         memory: int64[n]; answers of costly constraints, stamped likewise.
         seen: int64[n]; slots reported, stamped likewise.
         stack, floats: the stack of programs.
-        hashes: uint64[64]; the levels of the topic, hashed.
+        hashes: uint64[:]; the levels of the topic, hashed, and room for searches in texts (`search.py`).
         present: int32[n]; the attributes the row has.
         pending: int32[n]; the constraints it reaches.
         known, known_values: numbers that Python rounded, by their place in the buffer.
-        hard: int64[n, 2]; how many numbers Python has yet to round, and where they are.
+        hard: int64[n, 2]; how many numbers Python has yet to round, the work done so far, and where the numbers are.
     """
 
     values: NDArray[np.int64]

@@ -14,6 +14,10 @@ NOT_EQUAL_TEXT, IN_TEXT, NOT_IN_TEXT, NOT_EQUAL_NUMBER, EXACT_RANGE, ALWAYS = 7,
 LAST_QUICK = ALWAYS
 PREFIX, SUFFIX, SUBSTRING, LIKE, NOT_LIKE, TOPIC, TEST, GRAM = 13, 14, 15, 16, 17, 18, 19, 20
 
+# Numbers of rows and offsets into `words` and `text` are kept in 32 bits here: `ceilings.py` says how large the
+# arrays may become, and why nothing wraps below that. In kernels a sum of two int32 is an int64; only storing it cuts
+# it off.
+
 # --- constraints: int32[n, 16], one cache line a row -----------------------------------------------------------------
 KIND, ATTRIBUTE, FLAGS, REFERENCES = 0, 1, 2, 3
 TEXT, TEXT_SIZE = 4, 5  # payload bytes in `text`
@@ -71,9 +75,11 @@ RESERVED_ATTRIBUTES = 4
 WORDS_USED, TEXT_USED, CONSTRAINTS_USED, CONSTRAINT_FREE, CONSTRAINTS_LIVE = 0, 1, 2, 3, 4
 CONJUNCTIONS_USED, CONJUNCTION_FREE, CONJUNCTIONS_LIVE, CHUNKS_USED, CHUNK_FREE, ROW_STAMP = 5, 6, 7, 8, 9, 10
 ALWAYS_CONSTRAINT, TOPIC_SHAPES, LISTS_LIVE, NAMES_LIVE = 11, 12, 13, 14
+SECRET = 15  # of the hash (`hashing.py`); an unsigned word, kept as a signed one
 WORD_HEADS = 16  # 32 free-list heads of `words`, by size class
 TEXT_HEADS = 48  # 32 free-list heads of `text`
-COUNTERS = 80
+RESIDENT_WORK = 80  # what a message can cost at most that meets all that is resident (`costs.py`)
+COUNTERS = 81
 
 # --- range chunks ----------------------------------------------------------------------------------------------------
 # 128 ranges a chunk: an insertion moves at most 3.5 KiB, and a million ranges have about ten thousand chunks, whose

@@ -5,8 +5,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from postroad.errors import LimitError
 from postroad.matching import programs
-from postroad.matching.texts import ANY_ONE, ANY_RUN
+from postroad.matching.costs import WORD_COST, like_cost
+from postroad.matching.search import ANY_ONE, ANY_RUN, MAX_PATTERN_BYTES
 from postroad.selectors import tree
 
 if TYPE_CHECKING:
@@ -32,15 +34,21 @@ class Program(NamedTuple):
         words: the number of attributes it reads, their numbers, then the code.
         text: the bytes of its constants.
         depth: how many cells of the stack it needs.
+        cost: the most that running it can cost (`costs.py`).
     """
 
     words: list[int]
     text: bytes
     depth: int
+    cost: int
 
 
 def like_bytes(pattern: LikePattern) -> bytes:
-    """A LIKE pattern as bytes, with the two wildcards as bytes that UTF-8 does not use."""
+    """A LIKE pattern as bytes, with the two wildcards as bytes that UTF-8 does not use.
+
+    Raises:
+        LimitError: it is longer than the searches have room for; a selector's own limit is as long.
+    """
     parts = []
     for part, holes in zip(pattern.parts, pattern.holes, strict=True):
         pieces, start = [], 0
@@ -49,7 +57,10 @@ def like_bytes(pattern: LikePattern) -> bytes:
             start = hole + 1
         pieces.append(part[start:].encode())
         parts.append(bytes([ANY_ONE]).join(pieces))
-    return bytes([ANY_RUN]).join(parts)
+    data = bytes([ANY_RUN]).join(parts)
+    if len(data) > MAX_PATTERN_BYTES:
+        raise LimitError("a LIKE pattern", len(data), MAX_PATTERN_BYTES, "bytes of UTF-8, MAX_PATTERN_BYTES")
+    return data
 
 
 def compile_condition(condition: tree.Node, attribute_number: Callable[[str], int]) -> Program:
@@ -57,7 +68,9 @@ def compile_condition(condition: tree.Node, attribute_number: Callable[[str], in
     compiler = _Compiler(attribute_number)
     compiler.condition(condition)
     attributes = sorted(set(compiler.attributes))
-    return Program([len(attributes), *attributes, *compiler.code], bytes(compiler.text), compiler.deepest)
+    return Program(
+        [len(attributes), *attributes, *compiler.code], bytes(compiler.text), compiler.deepest, compiler.cost
+    )
 
 
 class _Compiler:
@@ -70,6 +83,7 @@ class _Compiler:
         self.attributes: list[int] = []
         self.depth = 0
         self.deepest = 0
+        self.cost = 0
 
     def condition(self, node: tree.Node) -> None:
         """Code that leaves the truth of a node on the stack."""
@@ -91,7 +105,9 @@ class _Compiler:
             self._emit(0, programs.IN, int(node.negated), len(node.values), *spans)
         elif isinstance(node, tree.Like):
             self._attribute(node.name)
-            self._emit(0, programs.LIKE, int(node.negated), *self._constant(like_bytes(node.pattern)))
+            pattern = like_bytes(node.pattern)
+            self.cost += like_cost(pattern)
+            self._emit(0, programs.LIKE, int(node.negated), *self._constant(pattern))
         elif isinstance(node, tree.IsNull):
             self._emit(1, programs.IS_NULL, int(node.negated), self._number(node.name))
         else:
@@ -157,5 +173,6 @@ class _Compiler:
 
     def _emit(self, growth: int, *words: int) -> None:
         self.code += words
+        self.cost += len(words) * WORD_COST
         self.depth += growth
         self.deepest = max(self.deepest, self.depth)

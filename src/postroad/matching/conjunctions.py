@@ -2,6 +2,10 @@
 
 A conjunction is *reached* through one of its constraints, the one that the fewest other conjunctions are reached
 through (the access predicate of Fabret et al., SIGMOD 2001); the others are tested only for messages that reach it.
+
+Nothing here sees a message. Numbers of conjunctions stay below 2**27 (`ceilings.py`), so that an entry, which is such a
+number shifted by one bit, fits 32 bits and is never negative. `room_for` is asked before the first block is taken: the
+allocations behind it cannot fail, and none of their answers is the -1 of a full arena.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.kernels import Int, Truth, device, kernel
-from postroad.matching.arena import free_words, size_class, take_words
+from postroad.matching.arena import MOST_OFFSET, free_words, size_class, take_words
 from postroad.matching.bundles import CHUNKS, STORE
 from postroad.matching.columns import (
     ACCESS,
@@ -23,6 +27,7 @@ from postroad.matching.columns import (
     CONJUNCTIONS_LIVE,
     CONJUNCTIONS_USED,
     COUNT,
+    DIRECTORY_CAPACITY,
     DIRECTORY_COUNT,
     ENTRY_SHIFT,
     ENTRY_WORDS,
@@ -35,13 +40,16 @@ from postroad.matching.columns import (
     POSITION,
     PREFIX,
     RANGE,
+    RESIDENT_WORK,
     REST,
     SLOT,
     SUFFIX,
     TEST,
     TOPIC_ATTRIBUTE,
+    WORD_HEADS,
     WORDS_USED,
 )
+from postroad.matching.costs import ENTRY_COST, MEMBER_COST
 from postroad.matching.lists import MEMBERS, NOTHING, SIZE, drop_list, intern_list, list_block
 from postroad.matching.lists import REFERENCES as LIST_REFERENCES
 from postroad.matching.pieces import note_piece
@@ -161,14 +169,43 @@ def free_conjunction(store: Store, number: Int) -> None:
 
 
 @device
+def block_to_take(store: Store, reached: Int) -> Int:
+    """How many words the larger bucket or directory has that one more conjunction needs; 0 where there is room."""
+    row = store.constraints[reached]
+    if row[KIND] == RANGE:
+        attribute = store.attributes[row[ATTRIBUTE]]
+        chunks: Int = np.int64(attribute[DIRECTORY_COUNT])
+        return max(4, 2 * chunks) if chunks == attribute[DIRECTORY_CAPACITY] else np.int64(0)
+    count: Int = np.int64(row[COUNT])
+    return ENTRY_WORDS * max(1, 2 * count) if count == row[CAPACITY] else np.int64(0)
+
+
+@device
 def room_for(store: Store, reached: Int, rest: Int) -> Truth:
     """Whether `words` has room for whatever attaching a conjunction may take: a larger bucket or directory, and the
     list of what is left to test. Known beforehand, nothing has to be undone.
+
+    The sizes are exactly those that `push_entry`, `enlist_chunk` and `intern_list` ask for, so that a free block of
+    their class is one that they get. Two blocks of one class may find only one free.
     """
-    bucket = 2 * ENTRY_WORDS * (np.int64(store.constraints[reached, COUNT]) + 1)
-    directory = 2 * (np.int64(store.attributes[store.constraints[reached, ATTRIBUTE], DIRECTORY_COUNT]) + 2)
-    needed = (1 << size_class(bucket)) + (1 << size_class(directory)) + (1 << size_class(rest + MEMBERS))
-    return store.counters[WORDS_USED] + needed <= store.words.size
+    first, second = block_to_take(store, reached), (rest + MEMBERS if rest > 1 else np.int64(0))
+    needed = np.int64(0)
+    kind, other = size_class(first), size_class(second)
+    if first > 0 and store.counters[WORD_HEADS + kind] < 0:
+        needed += 1 << kind
+    if second > 0 and (store.counters[WORD_HEADS + other] < 0 or (first > 0 and kind == other)):
+        needed += 1 << other
+    return store.counters[WORDS_USED] + needed <= min(store.words.size, MOST_OFFSET)
+
+
+@device
+def count_rest(roles: NDArray[np.int32], access: Int) -> Int:
+    """How many members are left to test: all but the one to reach the conjunction through, and but hints."""
+    count = np.int64(0)
+    for place in range(roles.size):
+        if place != access and roles[place] != HINT:
+            count += 1
+    return count
 
 
 @device
@@ -198,7 +235,7 @@ def attach(
     """
     access = choose_access(store, members, roles)
     reached = np.int64(members[access])
-    if not room_for(store, reached, members.size):
+    if not room_for(store, reached, count_rest(roles, access)):
         return WORDS_FULL
     count = 0
     for place in range(members.size):
@@ -224,6 +261,7 @@ def attach(
         position = push_entry(store, reached, marked, left, guard)
         if position == 0:
             note_piece(store, reached)
+    store.counters[RESIDENT_WORK] += ENTRY_COST + MEMBER_COST * count
     row = store.conjunctions[number]
     row[SLOT] = number if slot < 0 else slot
     row[ACCESS], row[POSITION], row[REST] = reached, position, left
@@ -257,10 +295,13 @@ def detach_one(store: Store, chunks: Chunks, number: Int) -> None:
     else:
         pull_entry(store, reached, row[POSITION])
     left = np.int64(row[REST])
+    store.counters[RESIDENT_WORK] -= ENTRY_COST
     if left > NOTHING:
+        store.counters[RESIDENT_WORK] -= MEMBER_COST
         release(store, left)
     elif left < NOTHING:
         block = list_block(left)
+        store.counters[RESIDENT_WORK] -= MEMBER_COST * np.int64(store.words[block + SIZE])
         store.words[block + LIST_REFERENCES] -= 1
         if store.words[block + LIST_REFERENCES] == 0:
             for at in range(block + MEMBERS, block + MEMBERS + store.words[block + SIZE]):

@@ -1,4 +1,9 @@
-"""Whether a constraint holds for the row just read."""
+"""Whether a constraint holds for the row just read.
+
+`constraint` is the number of a live constraint, taken from an entry or a list, and never negative; its attribute has a
+row in `values`. A value is read only where its stamp is the row's, and then `START` and `END` lie in the buffer that
+`IN_SCRATCH` says.
+"""
 
 from __future__ import annotations
 
@@ -53,9 +58,11 @@ from postroad.matching.columns import (
     WORD_COUNT,
     WORDS,
 )
+from postroad.matching.costs import LIKE_BYTE_COST, SUBSTRING_BYTE_COST
 from postroad.matching.numerics import compare_numbers
 from postroad.matching.programs import run_program
-from postroad.matching.texts import has_prefix, has_substring, has_suffix, is_like, topic_matches
+from postroad.matching.search import has_substring, is_like
+from postroad.matching.texts import has_prefix, has_suffix, topic_matches
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -157,6 +164,8 @@ def holds_slowly(
             reading.numbers,
             buffer,
             scratch,
+            reading.hashes,
+            reading.hard,
             stamp,
         )
     elif reading.values[row[ATTRIBUTE], STAMP] == stamp and reading.values[row[ATTRIBUTE], FORM] & IS_TEXT:
@@ -167,10 +176,12 @@ def holds_slowly(
         elif kind == SUFFIX:
             result = has_suffix(store.text, at, size, source, start, end)
         elif kind in (SUBSTRING, GRAM):
-            result = has_substring(store.text, at, size, source, start, end)
+            reading.hard[0, 1] += SUBSTRING_BYTE_COST * (end - start)
+            result = has_substring(store.text, at, size, source, start, end, reading.hashes)
         elif kind == TOPIC:
             result = topic_matches(store.text, at, size, source, start, end)
         elif kind in (LIKE, NOT_LIKE):
-            result = is_like(store.text, at, size, source, start, end) == (kind == LIKE)
+            reading.hard[0, 1] += LIKE_BYTE_COST * (end - start)
+            result = is_like(store.text, at, size, source, start, end, reading.hashes) == (kind == LIKE)
     reading.memory[constraint] = stamp << 1 | (1 if result else 0)
     return result

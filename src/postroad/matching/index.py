@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from postroad.errors import PostroadError
-from postroad.matching.columns import CONJUNCTIONS_LIVE, MAX_LEVELS
+from postroad.matching.ceilings import Ceilings
+from postroad.matching.columns import CONJUNCTIONS_LIVE, RESIDENT_WORK
 from postroad.matching.conjunctions import FILTER, HINT, attach, attach_nothing, detach
+from postroad.matching.hashing import FIXED_SECRET
 from postroad.matching.interning import Interner
 from postroad.matching.lowering import fan_out, lower, lower_topic
 from postroad.matching.reading import SCRATCH_START
-from postroad.matching.scanning import DONE, PENDING_FULL, RESULTS_FULL, STATUS, scan
+from postroad.matching.scanning import BUDGET, DONE, PENDING_FULL, RESULTS_FULL, ROW, STATUS, STOPPED, scan
+from postroad.matching.search import ROOM_WORDS
 from postroad.matching.store import WORDS_FULL
 from postroad.matching.tables import Tables, grown
 from postroad.messages import number_of
@@ -29,13 +32,18 @@ if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.selectors.normal import Conjunction
 
-__all__ = ["IndexStatistics", "MatchingError", "SubscriptionIndex"]
+__all__ = ["NO_BUDGET", "IndexStatistics", "MatchingError", "SubscriptionIndex"]
 
 # The least number of removals between two tidyings, so that a small index does not tidy all the time.
 _LEAST_REMOVALS = 1024
 # Numbers that only Python can round are settled this many at a time (twice as many when that was not enough).
 _HARD_ROWS = 1024
 _FIRST_RESULTS = 4096
+# Reaching a conjunction through each text of an IN multiplies its constraints, and adding one costs some microseconds:
+# with more than this many constraints in all, a selector is reached some other way.
+MAX_FANNED_CONSTRAINTS = 4_096
+# More work than any batch is.
+NO_BUDGET = 2**62
 _LARGE_RESULT = 1 << 18
 
 _NO_STARTS = np.zeros(0, np.int64)
@@ -56,6 +64,7 @@ class IndexStatistics(NamedTuple):
     constraints: int
     attributes: int
     bytes: int
+    work: int
 
 
 class SubscriptionIndex:
@@ -65,20 +74,25 @@ class SubscriptionIndex:
     can share one index: give them different keys, and tell them apart by slot.
 
     Not safe for use by two threads at once.
+
+    Args:
+        ceilings: how large its arrays may become.
+        secret: 64 bits that its hash depends on, from a source of randomness where clients choose names and texts; no
+            answer depends on it.
     """
 
-    def __init__(self) -> None:
-        self._tables = Tables()
+    def __init__(self, ceilings: Ceilings | None = None, secret: int = FIXED_SECRET) -> None:
+        self._tables = Tables(ceilings or Ceilings(), secret)
         self._interner = Interner(self._tables)
         self._slots: dict[Hashable, int] = {}
         self._keys: list[Hashable] = []
         self._removals = 0
         self._pending = np.zeros(1024, np.int32)
         self._scratch = np.zeros(SCRATCH_START + MAX_HEADER_BYTES, np.uint8)
-        self._level_hashes = np.zeros(MAX_LEVELS, np.uint64)
+        self._room = np.zeros(ROOM_WORDS, np.uint64)
         self._results = np.zeros(_FIRST_RESULTS, np.int32)
         self._hard = np.zeros((1 + _HARD_ROWS, 2), np.int64)
-        self._progress = np.zeros(3, np.int64)
+        self._progress = np.zeros(4, np.int64)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -101,6 +115,7 @@ class SubscriptionIndex:
 
         Raises:
             MatchingError: the key is in the index already.
+            LimitError: an array of the index is as large as it may be; nothing has changed.
             SelectorError, TopicError: a text does not parse.
         """
         if isinstance(selector, str):
@@ -150,11 +165,17 @@ class SubscriptionIndex:
         keys = self._keys
         return [keys[slot] for slot in slots]
 
-    def match(self, batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    def match(self, batch: Batch, budget: int = NO_BUDGET) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """The subscriptions that want each message of a batch, as (offsets, slots).
 
         Row i is wanted by `slots[offsets[i]:offsets[i + 1]]`, each slot once, in no particular order.
+
+        Args:
+            batch: the messages.
+            budget: about how many nanoseconds this and delivering what matched may take (`costs.py`). The match stops
+                behind the row that uses it up, and answers the rows so far: at least one, if there is one.
         """
+        self._progress[BUDGET] = budget
         offsets = self._scan(batch, _NO_STARTS, _NO_VALUES)
         if self._hard[0, 0]:
             offsets = self._scan_with_hard_numbers(batch)
@@ -177,25 +198,33 @@ class SubscriptionIndex:
             constraints=tables.live_constraints,
             attributes=self._interner.attribute_count,
             bytes=tables.nbytes + own,
+            work=self.work,
         )
+
+    @property
+    def work(self) -> int:
+        """The most that matching a single message can cost, in about nanoseconds (`costs.py`)."""
+        return int(self._tables.counters[RESIDENT_WORK])
 
     def _scan(self, batch: Batch, known: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.int64]:
         tables, interner, progress = self._tables, self._interner, self._progress
         offsets = np.empty(len(batch) + 1, np.int64)
         offsets[0] = 0
-        progress[:] = 0
-        self._hard[0, 0] = 0
+        progress[:BUDGET] = 0
+        self._hard[0, 0] = self._hard[0, 1] = 0
         while True:
             # Bundled in here, the arrays would cost a microsecond more on every call (`bundles.py`).
             scan(
                 batch.buffer, batch.spans, batch.ids, batch.envelopes, *tables.store, *tables.chunks,
                 tables.values, tables.numbers, tables.memory, tables.seen, interner.stack, interner.floats,
-                self._level_hashes, tables.present, self._pending, known, values, self._hard,
+                self._room, tables.present, self._pending, known, values, self._hard,
                 self._scratch, self._scratch, progress, self._results, offsets,
             )  # fmt: skip
             status = progress[STATUS]
             if status == DONE:
                 return offsets
+            if status == STOPPED:
+                return offsets[: progress[ROW] + 1]
             if status == RESULTS_FULL:
                 self._results = grown(self._results, 4 * len(self._results))
             elif status == PENDING_FULL:
@@ -222,7 +251,7 @@ class SubscriptionIndex:
         if not disjunction:
             self._tables.make_room()
             return int(attach_nothing(self._tables.store))
-        alternatives = [part for conjunction in disjunction for part in _fanned_out(conjunction)]
+        alternatives = _alternatives(disjunction)
         slot = -1
         try:
             for conjunction in alternatives:
@@ -250,15 +279,27 @@ class SubscriptionIndex:
         roles = np.array([role for _, role in members], np.int32)
         rest = np.empty(len(members), np.int32)
         tables = self._tables
-        tables.make_room()
-        while True:
-            number = attach(tables.store, tables.chunks, numbers, roles, rest, slot, multiple)
-            if number != WORDS_FULL:
-                return int(number)
-            tables.grow_words()
+        try:
+            tables.make_room()
+            while True:
+                number = attach(tables.store, tables.chunks, numbers, roles, rest, slot, multiple)
+                if number != WORDS_FULL:
+                    return int(number)
+                tables.grow_words()
+        except BaseException:
+            interner.release(numbers.tolist())
+            raise
 
     def _detach(self, slot: int) -> None:
         detach(self._tables.store, self._tables.chunks, slot)
+
+
+def _alternatives(disjunction: tuple[Conjunction, ...]) -> list[Conjunction]:
+    """The conjunctions of a subscription, fanned out where that does not make too many constraints of it."""
+    alternatives = [part for conjunction in disjunction for part in _fanned_out(conjunction)]
+    if sum(map(len, alternatives)) > MAX_FANNED_CONSTRAINTS:
+        return list(disjunction)
+    return alternatives
 
 
 def _fanned_out(conjunction: Conjunction) -> list[Conjunction]:

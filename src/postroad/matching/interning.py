@@ -16,6 +16,8 @@ from postroad.matching.columns import (
     NAMES_LIVE,
     PRIORITY_ATTRIBUTE,
     RESERVED_ATTRIBUTES,
+    SECRET,
+    SHAPE_USES,
     TIMESTAMP_ATTRIBUTE,
     TOPIC_ATTRIBUTE,
     TOPIC_SHAPES,
@@ -51,6 +53,21 @@ NO_TEXT = np.zeros(0, np.uint8)
 NO_BOUNDS = np.zeros(2, np.float64)
 
 
+# Levels, a mask of the levels that are stars, and whether the pattern ends in `>`.
+Shape = tuple[int, int, bool]
+# In the place of a shape's number: the pattern is tested and never looked up.
+_NO_SHAPE = -1
+
+
+def _shape_of(pattern: TopicPattern) -> Shape:
+    levels = pattern.levels
+    is_open = levels[-1] == ">"
+    count = len(levels) - is_open
+    stars = sum(1 << place for place in range(count) if levels[place] == "*")
+    # The mask is a signed word in the kernels; a star at the 64th level sets its sign.
+    return count, stars - (1 << 64) if stars >> 63 else stars, is_open
+
+
 class Interner:
     """Finds or makes the rows of constraints; each call takes one reference."""
 
@@ -61,7 +78,8 @@ class Interner:
         self._names: dict[str, int] = {}
         self._free_names: list[int] = []
         self._next_name = RESERVED_ATTRIBUTES
-        self._shapes: dict[tuple[int, int, bool], int] = {}
+        self._shapes: dict[Shape, int] = {}
+        self._free_shapes: list[int] = []
         self._request = np.zeros(REQUEST_SIZE, np.int64)
 
     @property
@@ -80,6 +98,10 @@ class Interner:
     def text(self, kind: int, attribute: int, data: bytes) -> int:
         """A constraint with a text."""
         return self._intern(kind, attribute, text=np.frombuffer(data, np.uint8))
+
+    def searched(self, kind: int, attribute: int, data: bytes, cost: int) -> int:
+        """A constraint that looks for a text or pattern anywhere in a value, and what that costs at most."""
+        return self._intern(kind, attribute, bits=(cost, 0), text=np.frombuffer(data, np.uint8))
 
     def number(self, kind: int, attribute: int, bits: int, integral: int) -> int:
         """A constraint with one number in canonical form."""
@@ -101,8 +123,14 @@ class Interner:
 
     def listed(self, kind: int, attribute: int, texts: list[bytes]) -> int:
         """A constraint over a list of texts: each is an equality of its own, which the list refers to."""
-        members = sorted(self.text(columns.EQUAL_TEXT, attribute, data) for data in texts)
-        return self._intern(kind, attribute, words=np.array(members, np.int32))
+        members: list[int] = []
+        try:
+            # One by one, so that those before a refused one are known.
+            members.extend(self.text(columns.EQUAL_TEXT, attribute, data) for data in texts)
+            return self._intern(kind, attribute, words=np.array(sorted(members), np.int32))
+        except BaseException:
+            self.release(members)
+            raise
 
     def program(self, program: Program) -> int:
         """A constraint that runs a program."""
@@ -110,14 +138,22 @@ class Interner:
             self.stack = grown(self.stack, 2 * program.depth)
             self.floats = grown(self.floats, 2 * program.depth)
         words, text = np.array(program.words, np.int32), np.frombuffer(program.text, np.uint8)
-        return self._intern(columns.TEST, TOPIC_ATTRIBUTE, words=words, text=text)
+        return self._intern(columns.TEST, TOPIC_ATTRIBUTE, bits=(program.cost, 0), words=words, text=text)
 
-    def topic(self, pattern: TopicPattern) -> int:
-        """A constraint with a topic pattern that has wildcards."""
-        shape, levels, stars = self._shape(pattern)
+    def topic(self, pattern: TopicPattern) -> tuple[int, bool]:
+        """A constraint with a topic pattern that has wildcards, and whether messages are looked up in it by its shape.
+
+        Where there are as many shapes as there may be, a pattern of another one can only be tested.
+        """
         data = np.frombuffer(pattern.text.encode(), np.uint8)
-        content = shape_key(data, levels, stars, shape)
-        return self._intern(columns.TOPIC, TOPIC_ATTRIBUTE, bits=(shape, 0), text=data, content=content)
+        shape = _shape_of(pattern)
+        number = self._shape_number(shape)
+        if number is None:
+            return self._intern(columns.TOPIC, TOPIC_ATTRIBUTE, bits=(_NO_SHAPE, 0), text=data), False
+        levels, stars, _ = shape
+        content = shape_key(data, levels, stars, number, int(self.tables.counters[SECRET]))
+        bits = (number, 0)
+        return self._intern(columns.TOPIC, TOPIC_ATTRIBUTE, bits=bits, text=data, content=content), True
 
     def release(self, members: list[int]) -> None:
         """Give references back that no conjunction took over."""
@@ -137,20 +173,24 @@ class Interner:
         tables.counters[NAMES_LIVE] = len(self._names)
         if unused:
             self._rebuild_names(len(tables.names))
+        self._collect_shapes()
 
     def _new_name(self, name: str) -> int:
         data = name.encode()
         if len(data) > _MAX_NAME:
             raise LimitError("the name of an attribute", len(data), _MAX_NAME, "bytes of UTF-8")
         tables = self.tables
-        number = self._free_names.pop() if self._free_names else self._next_name
-        if number == self._next_name:
-            self._next_name += 1
+        number = self._free_names[-1] if self._free_names else self._next_name
+        # Whatever can be refused comes before anything changes.
         if number >= len(tables.attributes):
             tables.grow_attributes(2 * len(tables.attributes))
         if 2 * len(self._names) >= len(tables.names):
             self._rebuild_names(2 * len(tables.names))
         self._put_name(name, number)
+        if number == self._next_name:
+            self._next_name += 1
+        else:
+            self._free_names.pop()
         self._names[name] = number
         tables.counters[NAMES_LIVE] = len(self._names)
         return number
@@ -167,19 +207,33 @@ class Interner:
         live = np.fromiter(self._names.values(), np.int32, len(self._names))
         rebuild_names(tables.store, live)
 
-    def _shape(self, pattern: TopicPattern) -> tuple[int, int, int]:
-        levels = pattern.levels
-        is_open = levels[-1] == ">"
-        count = len(levels) - is_open
-        stars = sum(1 << place for place in range(count) if levels[place] == "*")
-        # The mask is a signed word in the kernels; a star at the 64th level sets its sign.
-        signed = stars - (1 << 64) if stars >> 63 else stars
-        number = self._shapes.setdefault((count, stars, is_open), len(self._shapes))
-        if number >= len(self.tables.shapes):
-            self.tables.grow_shapes()
-        self.tables.shapes[number] = (count, signed, is_open, 1)
-        self.tables.counters[TOPIC_SHAPES] = len(self._shapes)
-        return number, count, signed
+    def _shape_number(self, shape: Shape) -> int | None:
+        """The number of a shape; None when there are as many as there may be."""
+        tables = self.tables
+        number = self._shapes.get(shape)
+        if number is not None:
+            return number
+        if not self._free_shapes and len(self._shapes) >= tables.ceilings.shapes:
+            self._collect_shapes()
+            if not self._free_shapes:
+                return None
+        number = self._free_shapes.pop() if self._free_shapes else len(self._shapes)
+        if number >= len(tables.shapes):
+            tables.grow_shapes()
+        self._shapes[shape] = number
+        tables.shapes[number] = (*shape, 0)
+        tables.counters[TOPIC_SHAPES] = max(int(tables.counters[TOPIC_SHAPES]), number + 1)
+        return number
+
+    def _collect_shapes(self) -> None:
+        """Take back the numbers of shapes that no pattern has any more; `store.py` counts the patterns."""
+        tables = self.tables
+        uses = tables.shapes[:, SHAPE_USES]
+        unused = [shape for shape, number in self._shapes.items() if not uses[number]]
+        self._free_shapes += [self._shapes.pop(shape) for shape in unused]
+        tables.counters[TOPIC_SHAPES] = max(self._shapes.values(), default=-1) + 1
+        if not self._shapes:
+            self._free_shapes = []
 
     def _intern(
         self,

@@ -3,6 +3,9 @@
 Many subscriptions differ only in the constraint they are reached through: a million that ask for one topic and one of a
 hundred prices share a hundred lists. A list is a block of `words`: how many refer to it, how many members it has, and
 the members, cheapest first. A table finds it by its members.
+
+A block begins below 2**30 (`ceilings.py`), so `-block - 2` fits the 32 bits of an entry and is never NOTHING; table
+words and places are as in `store.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import numpy as np
 
 from postroad.kernels import Int, device, inlined, kernel
 from postroad.matching.arena import free_words, take_words
-from postroad.matching.columns import KIND, LISTS_LIVE
+from postroad.matching.columns import KIND, LISTS_LIVE, SECRET
 from postroad.matching.columns import REFERENCES as CONSTRAINT_REFERENCES
 from postroad.matching.hashing import mix
 
@@ -39,11 +42,11 @@ def list_block(left: Int) -> Int:
 
 
 @device
-def members_key(words: NDArray[np.int32], at: Int, count: Int) -> np.uint64:
+def members_key(secret: np.uint64, words: NDArray[np.int32], at: Int, count: Int) -> np.uint64:
     """The key of the list whose members stand at words[at:]."""
     key = np.uint64(count)
     for place in range(at, at + count):
-        key = mix(key + np.uint64(words[place] + 1))
+        key = mix(secret, key + np.uint64(words[place] + 1))
     return key
 
 
@@ -80,7 +83,7 @@ def intern_list(store: Store, members: NDArray[np.int32], count: Int) -> Int:
     A new list takes the references of the members over; for a resident one they are dropped.
     """
     sort_members(store, members, count)
-    key = members_key(members, np.int64(0), count)
+    key = members_key(np.uint64(store.counters[SECRET]), members, np.int64(0), count)
     mask = np.uint64(store.lists.size - 1)
     at = key & mask
     while store.lists[at] != np.uint64(0):
@@ -109,7 +112,8 @@ def drop_list(store: Store, block: Int) -> None:
     """Take a list that nobody refers to out of the table and free its block; the gap is closed (Knuth, vol. 3,
     algorithm R), for which the keys of the lists behind it are made again from their members.
     """
-    key = members_key(store.words, block + MEMBERS, np.int64(store.words[block + SIZE]))
+    secret = np.uint64(store.counters[SECRET])
+    key = members_key(secret, store.words, block + MEMBERS, np.int64(store.words[block + SIZE]))
     mask = np.uint64(store.lists.size - 1)
     gap = key & mask
     while np.int64(store.lists[gap] & _LOW) - 1 != block:
@@ -118,7 +122,7 @@ def drop_list(store: Store, block: Int) -> None:
     at = (gap + np.uint64(1)) & mask
     while store.lists[at] != np.uint64(0):
         other = np.int64(store.lists[at] & _LOW) - 1
-        home = members_key(store.words, other + MEMBERS, np.int64(store.words[other + SIZE])) & mask
+        home = members_key(secret, store.words, other + MEMBERS, np.int64(store.words[other + SIZE])) & mask
         if ((at - home) & mask) >= ((at - gap) & mask):
             store.lists[gap] = store.lists[at]
             store.lists[at] = np.uint64(0)
@@ -128,10 +132,13 @@ def drop_list(store: Store, block: Int) -> None:
     store.counters[LISTS_LIVE] -= 1
 
 
-@kernel("void(uint64[::1], uint64[::1], int32[::1])", allocates=False)
-def rebuild_lists(lists: NDArray[np.uint64], old: NDArray[np.uint64], words: NDArray[np.int32]) -> None:
+@kernel("void(uint64[::1], uint64[::1], int32[::1], int64[::1])", allocates=False)
+def rebuild_lists(
+    lists: NDArray[np.uint64], old: NDArray[np.uint64], words: NDArray[np.int32], counters: NDArray[np.int64]
+) -> None:
     """Fill an empty table with the lists of an old one."""
+    secret = np.uint64(counters[SECRET])
     for slot in old:
         if slot != np.uint64(0):
             block = np.int64(slot & _LOW) - 1
-            enter_list(lists, members_key(words, block + MEMBERS, np.int64(words[block + SIZE])), block)
+            enter_list(lists, members_key(secret, words, block + MEMBERS, np.int64(words[block + SIZE])), block)

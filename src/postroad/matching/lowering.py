@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from postroad.errors import LimitError
 from postroad.matching import columns
 from postroad.matching.columns import MAX_AFFIX, TOPIC_ATTRIBUTE
 from postroad.matching.compiling import compile_condition, like_bytes
 from postroad.matching.conjunctions import EITHER, FILTER, HINT
+from postroad.matching.costs import like_cost, substring_cost
+from postroad.matching.search import MAX_PATTERN_BYTES
 from postroad.selectors.normal import Operator
 
 if TYPE_CHECKING:
@@ -42,7 +45,8 @@ def lower_topic(interner: Interner, topic: TopicPattern | None) -> list[Member]:
         return []
     if topic.is_exact:
         return [(interner.text(columns.EQUAL_TEXT, TOPIC_ATTRIBUTE, topic.text.encode()), EITHER)]
-    return [(interner.topic(topic), EITHER)]
+    number, looked_up = interner.topic(topic)
+    return [(number, EITHER if looked_up else FILTER)]
 
 
 def fan_out(conjunction: Conjunction) -> Constraint | None:
@@ -93,7 +97,8 @@ def _lower_text(interner: Interner, attribute: int, operator: Operator, operand:
         # <>, NOT IN, NOT LIKE and a long IN: any text may do, so only the attribute itself can be looked up.
         yield interner.plain(columns.EXISTS, attribute), HINT
         if operator is Operator.NOT_LIKE:
-            yield interner.text(columns.NOT_LIKE, attribute, like_bytes(operand)), FILTER  # type: ignore[arg-type]
+            pattern = like_bytes(operand)  # type: ignore[arg-type]
+            yield interner.searched(columns.NOT_LIKE, attribute, pattern, like_cost(pattern)), FILTER
         else:
             kind, texts = _LISTS[operator], (operand,) if isinstance(operand, str) else operand
             yield interner.listed(kind, attribute, [text.encode() for text in texts]), FILTER  # type: ignore[attr-defined]
@@ -119,7 +124,9 @@ def _lower_substring(interner: Interner, attribute: int, data: bytes) -> Iterato
     if len(data) in GRAM_SIZES:
         yield interner.text(columns.GRAM, attribute, data), EITHER
         return
-    yield interner.text(columns.SUBSTRING, attribute, data), FILTER
+    if len(data) > MAX_PATTERN_BYTES:
+        raise LimitError("a LIKE pattern", len(data), MAX_PATTERN_BYTES, "bytes of UTF-8, MAX_PATTERN_BYTES")
+    yield interner.searched(columns.SUBSTRING, attribute, data, substring_cost()), FILTER
     yield from _grams(interner, attribute, data)
 
 
@@ -132,7 +139,8 @@ def _grams(interner: Interner, attribute: int, data: bytes) -> Iterator[Member]:
 
 def _lower_like(interner: Interner, attribute: int, pattern: LikePattern) -> Iterator[Member]:
     """A pattern is reached through the plain text it begins or ends with, or the longest in its middle."""
-    yield interner.text(columns.LIKE, attribute, like_bytes(pattern)), FILTER
+    data = like_bytes(pattern)
+    yield interner.searched(columns.LIKE, attribute, data, like_cost(data)), FILTER
     runs = [
         part[start:end].encode()
         for part, holes in zip(pattern.parts, pattern.holes, strict=True)

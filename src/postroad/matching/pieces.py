@@ -3,6 +3,10 @@
 Which lengths are resident stands in a mask per attribute. Before any look-up, a *sieve* is asked: a bitmap over
 (kind, attribute, two bytes of the piece) that most texts fall through. Masks and sieve may hold bits of pieces that are
 gone until they are tidied; a bit too many costs a look-up, never an answer.
+
+A place in the sieve is the upper 18 bits of a product, so a word of it is one of 2**12. Pieces have 1 to 63 bytes, so a
+shift by their size stays in the mask. A window that is looked up ends at the end of the text at the latest; two bytes
+are read at `at` only where the text has two from there on.
 """
 
 from __future__ import annotations
@@ -21,12 +25,11 @@ from postroad.matching.columns import (
     KIND,
     PREFIX,
     PREFIX_LENGTHS,
-    SHAPE_USES,
+    SECRET,
     SUFFIX,
     SUFFIX_LENGTHS,
     TEXT,
     TEXT_SIZE,
-    TOPIC,
 )
 from postroad.matching.hashing import constraint_key, hash_bytes
 from postroad.matching.store import find_text
@@ -79,7 +82,8 @@ def note_piece(store: Store, constraint: Int) -> None:
 @inlined
 def find_piece(store: Store, kind: Int, attribute: Int, source: NDArray[np.uint8], at: Int, size: Int) -> Int:
     """The piece that equals source[at:at + size] and that conjunctions are reached through, or -1."""
-    key = constraint_key(kind, attribute, hash_bytes(source, at, size), 0, 0)
+    secret = np.uint64(store.counters[SECRET])
+    key = constraint_key(secret, kind, attribute, hash_bytes(secret, source, at, size), 0, 0)
     found = find_text(store, key, kind, attribute, source, at, size)
     return found if found >= 0 and store.constraints[found, COUNT] > 0 else -1
 
@@ -151,12 +155,9 @@ def collect_grams(
 
 @kernel(f"void({STORE}, int64)")
 def tidy_pieces(store: Store, used: int) -> None:
-    """Note anew which pieces and which shapes of topic patterns are resident."""
+    """Note anew which pieces are resident."""
     store.masks[:] = np.uint64(0)
     store.sieve[:] = np.uint64(0)
-    store.shapes[:, SHAPE_USES] = 0
     for number in range(used):
-        if store.constraints[number, KIND] == TOPIC:
-            store.shapes[store.bits[number, 0], SHAPE_USES] = 1
-        elif store.constraints[number, COUNT] > 0:
+        if store.constraints[number, COUNT] > 0:
             note_piece(store, number)

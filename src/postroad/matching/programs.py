@@ -26,9 +26,10 @@ from postroad.matching.columns import (
     STAMP,
     START,
 )
+from postroad.matching.costs import LIKE_BYTE_COST, WORD_COST
 from postroad.matching.hashing import same_bytes
 from postroad.matching.numerics import add, compare_numbers, divide, multiply, subtract
-from postroad.matching.texts import is_like
+from postroad.matching.search import is_like
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -296,6 +297,8 @@ def test_text(
     text: NDArray[np.uint8],
     base: Int,
     source: NDArray[np.uint8],
+    room: NDArray[np.uint64],
+    done: NDArray[np.int64],
 ) -> None:
     """IN or LIKE of the text in a cell; anything but a text is unknown."""
     if stack[top, WHAT] not in (PLAIN_TEXT, UNTYPED_TEXT):
@@ -305,7 +308,8 @@ def test_text(
     if operation == IN:
         found = is_listed(words, at + 2, words[at + 1], text, base, source, start, end)
     else:
-        found = is_like(text, base + words[at + 1], np.int64(words[at + 2]), source, start, end)
+        found = is_like(text, base + words[at + 1], np.int64(words[at + 2]), source, start, end, room)
+        done[0, 1] += LIKE_BYTE_COST * (end - start)
     set_truth(stack, top, True, found != (words[at] != 0))
 
 
@@ -322,9 +326,17 @@ def run_program(
     numbers: NDArray[np.float64],
     buffer: NDArray[np.uint8],
     scratch: NDArray[np.uint8],
+    room: NDArray[np.uint64],
+    done: NDArray[np.int64],
     stamp: Int,
 ) -> Truth:
-    """Run words[at:end] on the current row; whether the result is true."""
+    """Run words[at:end] on the current row; whether the result is true.
+
+    `room` is for searches in texts, and done[0, 1] counts the work (`Reading.hard`). The compiler wrote the words:
+    they end after a whole operation, never take a cell that was not pushed, so that 0 <= top < the depth that it told,
+    and name attributes and texts that are there. Nothing in a message can change that.
+    """
+    done[0, 1] += WORD_COST * (end - at)
     at += 1 + words[at]
     top = np.int64(-1)
     while at < end:
@@ -380,6 +392,6 @@ def run_program(
             at += 2
         else:
             source = scratch if stack[top, WHERE] == IN_ROW_SCRATCH else buffer
-            test_text(stack, top, words, at, operation, text, base, source)
+            test_text(stack, top, words, at, operation, text, base, source, room, done)
             at += 2 + 2 * words[at + 1] if operation == IN else 3
     return stack[0, WHAT] == BOOLEAN and stack[0, WORD] == 1

@@ -7,6 +7,11 @@ too low is skipped, a chunk that lies wholly around the value is taken whole, an
 
 Bounds are closed and in float64: `x > 50` is [next float after 50, infinity]. What float64 cannot hold exactly is
 widened here and decided by the exact constraint behind the entry.
+
+Directories are blocks of `words`; places in them come from binary searches between 0 and their count. The size of a
+chunk that is in use is 1 to CHUNK; a free one has a negative size, which links the free list and is read by
+`take_chunk` alone. Numbers of chunks stay below 2**22 (`ceilings.py`). NaN cannot come: a bound is a literal of a
+selector or an infinity, and a number of a message is finite or compares false everywhere.
 """
 
 from __future__ import annotations

@@ -3,6 +3,12 @@
 Each value is put into its canonical form once: a number as integer or float bits, so that 50 and 50.0 are one, and,
 where a resident equality asks for exactly this text or number, the number of that constraint. Tests of equality are
 then comparisons of two integers.
+
+Indices: rows were checked when they were decoded (`messages.checking`), so entries and lines end inside their spans,
+which are 0 or more and at most the buffer's size; they are widened to 64 bits before anything is added. An
+attribute's number comes from the table of names and has a row in every array. `present` has room for each attribute
+once, and a stamp keeps a name that a message has twice from being noted twice. Unescaped text is never longer than
+what it is made from, for which `scratch` must have room.
 """
 
 from __future__ import annotations
@@ -36,6 +42,7 @@ from postroad.matching.columns import (
     NUMBER_HIT,
     NUMBER_QUESTIONS,
     PRIORITY_ATTRIBUTE,
+    SECRET,
     STAMP,
     START,
     TEXT_HIT,
@@ -72,7 +79,7 @@ _INTEGER_LIMIT = 2.0**63
 @inlined
 def find_attribute(store: Store, buffer: NDArray[np.uint8], start: Int, size: Int) -> Int:
     """The number of the attribute with this name, or -1 if no resident constraint mentions it."""
-    key = name_key(buffer, start, size)
+    key = name_key(np.uint64(store.counters[SECRET]), buffer, start, size)
     mask = np.uint64(store.names.size - 1)
     at = key & mask
     tag = key & _TAG
@@ -106,7 +113,8 @@ def put_text(
     reading.values[row, END] = end
     hit = np.int64(-1)
     if store.attributes[row, TEXT_QUESTIONS] > 0:
-        key = constraint_key(EQUAL_TEXT, attribute, hash_bytes(source, start, end - start), 0, 0)
+        secret = np.uint64(store.counters[SECRET])
+        key = constraint_key(secret, EQUAL_TEXT, attribute, hash_bytes(secret, source, start, end - start), 0, 0)
         hit = find_text(store, key, EQUAL_TEXT, attribute, source, start, end - start)
     reading.values[row, TEXT_HIT] = hit
     reading.values[row, NUMBER_HIT] = -1
@@ -131,7 +139,8 @@ def put_number(reading: Reading, store: Store, attribute: Int, form: Int, intege
     reading.numbers[row] = number
     hit = np.int64(-1)
     if store.attributes[row, NUMBER_EQUALITIES] > 0:
-        key = constraint_key(EQUAL_NUMBER, attribute, hash_bytes(NO_BYTES, 0, 0), integer, integral)
+        secret = np.uint64(store.counters[SECRET])
+        key = constraint_key(secret, EQUAL_NUMBER, attribute, hash_bytes(secret, NO_BYTES, 0, 0), integer, integral)
         hit = find_number(store, key, attribute, integer, integral)
     reading.values[row, NUMBER_HIT] = hit
 

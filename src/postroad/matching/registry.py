@@ -1,4 +1,8 @@
-"""The registries beside the constraints: attribute names, and shapes of topic patterns."""
+"""The registries beside the constraints: attribute names, and shapes of topic patterns.
+
+The table of names is at most half full when a name is added, so that probes end. A pattern has at most MAX_LEVELS
+levels, and `split_levels` leaves further ones out.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from postroad.matching.columns import (
     MAX_LEVELS,
     NAME,
     NAME_SIZE,
+    SECRET,
 )
 from postroad.matching.hashing import name_key
 from postroad.matching.texts import shape_content, split_levels
@@ -27,7 +32,10 @@ if TYPE_CHECKING:
 @device
 def enter_name(store: Store, number: Int) -> None:
     """Put an attribute into the table of names, which always has room."""
-    key = name_key(store.text, np.int64(store.attributes[number, NAME]), np.int64(store.attributes[number, NAME_SIZE]))
+    secret = np.uint64(store.counters[SECRET])
+    key = name_key(
+        secret, store.text, np.int64(store.attributes[number, NAME]), np.int64(store.attributes[number, NAME_SIZE])
+    )
     mask = np.uint64(store.names.size - 1)
     at = key & mask
     while store.names[at] != np.uint64(0):
@@ -62,9 +70,9 @@ def rebuild_names(store: Store, live: NDArray[np.int32]) -> None:
         enter_name(store, np.int64(number))
 
 
-@kernel(f"int64({BUFFER}, int64, int64, int64)")
-def shape_key(pattern: NDArray[np.uint8], levels: int, stars: int, shape: int) -> Int:
+@kernel(f"int64({BUFFER}, int64, int64, int64, int64)")
+def shape_key(pattern: NDArray[np.uint8], levels: int, stars: int, shape: int, secret: int) -> Int:
     """The hash of the levels that a topic pattern spells out, as a signed word."""
     hashes = np.empty(MAX_LEVELS, np.uint64)
-    split_levels(pattern, np.int64(0), np.int64(pattern.size), hashes)
-    return np.int64(shape_content(hashes, levels, stars, shape))
+    split_levels(np.uint64(secret), pattern, np.int64(0), np.int64(pattern.size), hashes)
+    return np.int64(shape_content(np.uint64(secret), hashes, levels, stars, shape))

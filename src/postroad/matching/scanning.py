@@ -3,6 +3,11 @@
 For each row: (1) read the attributes that constraints mention; (2) collect the buckets that its values reach, by
 equality, existence, prefix, suffix, gram and topic; (3) test the entries of these buckets; (4) walk the range chunks of
 its numbers. A subscription with several conjunctions is reported once.
+
+Indices: the numbers in `pending` are those of live constraints; buckets, lists and chunks hold numbers of live
+conjunctions and constraints, none negative, and no index changes while a batch is matched. Before a bucket or a chunk
+is walked, `slots` has room for all of it; before an attribute's fixed look-ups, `pending` has. Stamps and totals are
+64-bit integers; a batch ends at 2**31 bytes, so it has fewer rows than that.
 """
 
 from __future__ import annotations
@@ -49,6 +54,7 @@ from postroad.matching.columns import (
     PRIORITY_ATTRIBUTE,
     RANGE,
     ROW_STAMP,
+    SECRET,
     SHAPE_LEVELS,
     SHAPE_OPEN,
     SHAPE_STARS,
@@ -67,6 +73,7 @@ from postroad.matching.columns import (
     TOPIC_SHAPES,
     TRUE_CONSTRAINT,
 )
+from postroad.matching.costs import CANDIDATE_COST, GRAM_COST, RESULT_COST, ROW_COST, SHAPE_COST
 from postroad.matching.deciding import holds_quickly, holds_slowly
 from postroad.matching.hashing import constraint_key
 from postroad.matching.lists import MEMBERS, NOTHING, SIZE, list_block
@@ -81,10 +88,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # How a scan ended; anything but DONE asks for more room and is taken up again at the same row.
-DONE, RESULTS_FULL, PENDING_FULL, SCRATCH_FULL = 0, 1, 2, 3
+# STOPPED is as good as DONE for the rows so far: the budget is used up.
+DONE, RESULTS_FULL, PENDING_FULL, SCRATCH_FULL, STOPPED = 0, 1, 2, 3, 4
 
-# Where a scan notes how far it came.
-STATUS, ROW, TOTAL = 0, 1, 2
+# Where a scan notes how far it came; BUDGET is the work (`costs.py`) after which it stops behind a row.
+STATUS, ROW, TOTAL, BUDGET = 0, 1, 2, 3
 
 _TAG = np.uint64(0xFFFFFFFF00000000)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -110,7 +118,9 @@ def collect_topics(
     """
     if count + shape_count > reading.pending.size:
         return -1
-    levels = split_levels(source, start, end, reading.hashes)
+    secret = np.uint64(store.counters[SECRET])
+    reading.hard[0, 1] += SHAPE_COST * shape_count
+    levels = split_levels(secret, source, start, end, reading.hashes)
     mask = np.uint64(store.table.size - 1)
     for shape in range(shape_count):
         wanted = store.shapes[shape, SHAPE_LEVELS]
@@ -118,8 +128,8 @@ def collect_topics(
             continue
         if (wanted == levels) == (store.shapes[shape, SHAPE_OPEN] != 0):
             continue
-        content = shape_content(reading.hashes, wanted, store.shapes[shape, SHAPE_STARS], shape)
-        key = constraint_key(TOPIC, TOPIC_ATTRIBUTE, content, shape, 0)
+        content = shape_content(secret, reading.hashes, wanted, store.shapes[shape, SHAPE_STARS], shape)
+        key = constraint_key(secret, TOPIC, TOPIC_ATTRIBUTE, content, shape, 0)
         at = key & mask
         while store.table[at] != np.uint64(0):
             if (store.table[at] & _TAG) == (key & _TAG):
@@ -232,6 +242,7 @@ def collect_row(
         if suffixes:
             count = collect_affixes(store, reading, count, suffixes, SUFFIX, attribute, source, start, end)
         if grams:
+            reading.hard[0, 1] += GRAM_COST * (end - start)
             count = collect_grams(store, reading, count, grams, attribute, source, start, end, stamp)
             if count < 0:
                 return -1
@@ -259,6 +270,7 @@ def take_entries(
         count = np.int64(store.constraints[constraint, COUNT])
         if total + count > slots.size:
             return -1
+        reading.hard[0, 1] += CANDIDATE_COST * count
         for at in range(first, first + ENTRY_WORDS * count, ENTRY_WORDS):
             marked, left = np.int64(store.words[np.uint64(at)]), np.int64(store.words[np.uint64(at + 1)])
             fits = range_fits(store, reading, marked, left, stamp)
@@ -307,6 +319,7 @@ def take_ranges(
             size = np.int64(chunks.sizes[chunk])
             if total + size > slots.size:
                 return -1
+            reading.hard[0, 1] += CANDIDATE_COST * size
             if chunks.summaries[chunk, INTRICATE] == 0.0 and not inexact:
                 total = take_items(chunks, chunk, size, low, slots, total)
             else:
@@ -432,7 +445,7 @@ def scan(
     """Match the rows from progress[ROW] on; `slots` and `offsets` receive the answer.
 
     Takes a batch, then the arrays of the three bundles in order. `scratch` and `scratch_text` are one array, to write
-    and to read.
+    and to read. hard[0, 1] counts the work.
     """
     store = Store(
         constraints,
@@ -475,8 +488,12 @@ def scan(
         if after < 0:
             status = RESULTS_FULL
             break
+        hard[0, 1] += ROW_COST + RESULT_COST * (after - total)
         total = after
         row += 1
         offsets[row] = total
+        if hard[0, 1] > progress[BUDGET]:
+            status = STOPPED
+            break
     counters[ROW_STAMP] = stamp
     progress[STATUS], progress[ROW], progress[TOTAL] = status, row, total

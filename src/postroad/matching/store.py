@@ -2,6 +2,11 @@
 
 Identical constraints of different subscriptions are one row, counted. The same table answers the matcher's questions:
 "is there a resident equality with this attribute and this text?" is a look-up of the constraint by its key.
+
+Indices: a word of `table` that is not zero holds the number of a live constraint plus one, so a number taken from it
+is never negative, and places in the table are unsigned and masked by its size, a power of two with a quarter of it
+free: every probe ends. Offsets of rows into `words` and `text` come from `arena.py` and end below 2**31. What a
+message brings is only compared: no byte of it becomes an index here except through a hash.
 """
 
 from __future__ import annotations
@@ -32,19 +37,26 @@ from postroad.matching.columns import (
     FLAGS,
     IN_TEXT,
     KIND,
+    LIKE,
     MENTIONS,
     NEXT_FREE,
     NOT_EQUAL_NUMBER,
     NOT_EQUAL_TEXT,
     NOT_IN_TEXT,
+    NOT_LIKE,
     NUMBER_EQUALITIES,
     NUMBER_QUESTIONS,
     RANGE,
     REFERENCES,
+    RESIDENT_WORK,
+    SECRET,
+    SHAPE_USES,
+    SUBSTRING,
     TEST,
     TEXT,
     TEXT_QUESTIONS,
     TEXT_SIZE,
+    TOPIC,
     TRUE_CONSTRAINT,
     WORD_COUNT,
     WORDS,
@@ -193,6 +205,10 @@ def count_questions(store: Store, constraint: Int, step: Int) -> None:
         for at in range(row[WORDS] + 1, row[WORDS] + 1 + store.words[row[WORDS]]):
             store.attributes[store.words[at], MENTIONS] += step
             store.attributes[store.words[at], NUMBER_QUESTIONS] += step
+    elif kind == TOPIC and store.bits[constraint, 0] >= 0:
+        store.shapes[store.bits[constraint, 0], SHAPE_USES] += step
+    if kind in (LIKE, NOT_LIKE, SUBSTRING, TEST):
+        store.counters[RESIDENT_WORK] += step * store.bits[constraint, 0]
 
 
 @device
@@ -217,15 +233,15 @@ def find_request(
 
 @device
 def request_key(
-    request: NDArray[np.int64], request_words: NDArray[np.int32], request_text: NDArray[np.uint8]
-) -> np.uint64:
+    secret: np.uint64, request: NDArray[np.int64], request_words: NDArray[np.int32], request_text: NDArray[np.uint8]
+) -> Int:
     """The key of a request; a topic shape brings the hash of its content along (`request[5]`)."""
     content = np.uint64(request[5])
     if content == np.uint64(0):
-        content = hash_bytes(request_text, 0, request_text.size)
+        content = hash_bytes(secret, request_text, 0, request_text.size)
     for step in range(request_words.size):
-        content = mix(content + np.uint64(request_words[step] + 1))
-    return constraint_key(request[0], request[1], content, request[3], request[4])
+        content = mix(secret, content + np.uint64(request_words[step] + 1))
+    return constraint_key(secret, request[0], request[1], content, request[3], request[4])
 
 
 @inlined
@@ -245,7 +261,7 @@ def intern(
     """Find the requested constraint or make it, with one more reference; `request` is kind, attribute, flags, two
     words of bits and a content hash. Answers its number, WORDS_FULL or TEXT_FULL. A full arena changes nothing.
     """
-    key = request_key(request, request_words, request_text)
+    key = request_key(np.uint64(store.counters[SECRET]), request, request_words, request_text)
     found = find_request(store, key, request, request_words, request_text)
     if found >= 0:
         store.constraints[found, REFERENCES] += 1

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from postroad.errors import LimitError
 from postroad.matching.bundles import Chunks, Store
 from postroad.matching.columns import (
     ALWAYS_CONSTRAINT,
@@ -27,6 +28,7 @@ from postroad.matching.columns import (
     LISTS_LIVE,
     MASK_COLUMNS,
     RESERVED_ATTRIBUTES,
+    SECRET,
     SHAPE_COLUMNS,
     SUMMARY_COLUMNS,
     TEXT_HEADS,
@@ -34,6 +36,7 @@ from postroad.matching.columns import (
     VALUE_COLUMNS,
     WORD_HEADS,
 )
+from postroad.matching.hashing import proper_secret
 from postroad.matching.lists import rebuild_lists
 from postroad.matching.pieces import SIEVE_WORDS
 from postroad.matching.store import rebuild_table
@@ -41,8 +44,23 @@ from postroad.matching.store import rebuild_table
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from postroad.matching.ceilings import Ceilings
+
 # Small enough that an index of a few subscriptions costs little, large enough that it does not grow at once.
 _FIRST = 64
+_WORD = 2**64 - 1
+
+
+def bounded(what: str, rows: int, needed: int, ceiling: int, limit: str) -> int:
+    """How many rows to grow to: as many as wanted, but not beyond the ceiling.
+
+    Raises:
+        LimitError: not even the rows that are needed fit below it.
+    """
+    if needed > ceiling:
+        advice = f"{limit} of an index, where 32-bit offsets end; subscribe to less, or spread over more brokers"
+        raise LimitError(what, needed, ceiling, advice)
+    return min(rows, ceiling)
 
 
 def grown(array: NDArray[Any], rows: int, fill: int = 0) -> NDArray[Any]:
@@ -52,10 +70,24 @@ def grown(array: NDArray[Any], rows: int, fill: int = 0) -> NDArray[Any]:
     return bigger
 
 
-class Tables:
-    """Every array of an index; see `columns.py` for what stands in them."""
+def spread(secret: int) -> int:
+    """Spread a secret over 64 bits (the finaliser of SplitMix64): a hash that multiplies by 1 or 2 would be none."""
+    word = (secret + 0x9E3779B97F4A7C15) & _WORD
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & _WORD
+    word = (word ^ word >> 27) * 0x94D049BB133111EB & _WORD
+    return word ^ word >> 31
 
-    def __init__(self) -> None:
+
+class Tables:
+    """Every array of an index; see `columns.py` for what stands in them.
+
+    Args:
+        ceilings: how large they may become.
+        secret: of the hash (`hashing.py`).
+    """
+
+    def __init__(self, ceilings: Ceilings, secret: int) -> None:
+        self.ceilings = ceilings
         self.constraints = np.zeros((_FIRST, CONSTRAINT_COLUMNS), np.int32)
         self.bounds = np.zeros((_FIRST, 2), np.float64)
         self.bits = np.zeros((_FIRST, 2), np.int64)
@@ -84,6 +116,7 @@ class Tables:
         self.counters[[CONSTRAINT_FREE, CONJUNCTION_FREE, CHUNK_FREE, ALWAYS_CONSTRAINT]] = -1
         self.counters[WORD_HEADS : WORD_HEADS + 32] = -1
         self.counters[TEXT_HEADS : TEXT_HEADS + 32] = -1
+        self.counters[SECRET] = proper_secret(spread(secret))
         self.grow_attributes(2 * RESERVED_ATTRIBUTES)
         self.grow_chunks(4)
         self._bundle()
@@ -94,8 +127,13 @@ class Tables:
         self.chunks = Chunks(*(getattr(self, name) for name in Chunks._fields))
 
     def grow_attributes(self, rows: int) -> None:
-        """Room for more attributes."""
+        """Room for more attributes.
+
+        Raises:
+            LimitError: there are as many as there may be.
+        """
         first = len(self.attributes)
+        rows = bounded("the number of names", rows, first + 1, self.ceilings.attributes, "attributes")
         self.attributes = grown(self.attributes, rows)
         self.attributes[first:, [EXISTS_CONSTRAINT, TRUE_CONSTRAINT, FALSE_CONSTRAINT]] = -1
         self.masks = grown(self.masks, rows)
@@ -105,7 +143,12 @@ class Tables:
         self._bundle()
 
     def grow_chunks(self, rows: int) -> None:
-        """Room for more range chunks."""
+        """Room for more range chunks.
+
+        Raises:
+            LimitError: there are as many as there may be.
+        """
+        rows = bounded("the number of chunks of ranges", rows, len(self.sizes) + 1, self.ceilings.chunks, "chunks")
         self.lows = grown(self.lows, rows)
         self.highs = grown(self.highs, rows)
         self.entries = grown(self.entries, rows)
@@ -114,24 +157,30 @@ class Tables:
         self._bundle()
 
     def make_room(self) -> None:
-        """Room for one more constraint, conjunction, list and range chunk: kernels ask for words and text only."""
+        """Room for one more constraint, conjunction, list and range chunk: kernels ask for words and text only.
+
+        Raises:
+            LimitError: there are as many as there may be; nothing has changed.
+        """
         counters = self.counters
         if counters[CONSTRAINT_FREE] < 0 and counters[CONSTRAINTS_USED] == len(self.constraints):
             self._grow_constraints()
         if counters[CONJUNCTION_FREE] < 0 and counters[CONJUNCTIONS_USED] == len(self.conjunctions):
-            rows = _more(len(self.conjunctions))
+            used, ceiling = len(self.conjunctions), self.ceilings.conjunctions
+            rows = bounded("the number of conjunctions", _more(used), used + 1, ceiling, "conjunctions")
             self.conjunctions = grown(self.conjunctions, rows)
             self.seen = grown(self.seen, rows)
             self._bundle()
         if 4 * (counters[LISTS_LIVE] + 1) > 3 * len(self.lists):
             old, self.lists = self.lists, np.zeros(2 * len(self.lists), np.uint64)
-            rebuild_lists(self.lists, old, self.words)
+            rebuild_lists(self.lists, old, self.words, self.counters)
             self._bundle()
         if counters[CHUNK_FREE] < 0 and counters[CHUNKS_USED] == len(self.sizes):
             self.grow_chunks(_more(len(self.sizes)))
 
     def _grow_constraints(self) -> None:
-        rows = _more(len(self.constraints))
+        used, ceiling = len(self.constraints), self.ceilings.constraints
+        rows = bounded("the number of constraints", _more(used), used + 1, ceiling, "constraints")
         self.constraints = grown(self.constraints, rows)
         self.bounds = grown(self.bounds, rows)
         self.bits = grown(self.bits, rows)
@@ -147,17 +196,27 @@ class Tables:
         self._bundle()
 
     def grow_words(self) -> None:
-        """Room for more words."""
-        self.words = grown(self.words, _more(len(self.words)))
+        """Room for more words.
+
+        Raises:
+            LimitError: there are as many as there may be.
+        """
+        used, ceiling = len(self.words), self.ceilings.words
+        self.words = grown(self.words, bounded("the number of words", _more(used), used + 1, ceiling, "words"))
         self._bundle()
 
     def grow_text(self) -> None:
-        """Room for more bytes of text."""
-        self.text = grown(self.text, _more(len(self.text)))
+        """Room for more bytes of text.
+
+        Raises:
+            LimitError: there are as many as there may be.
+        """
+        used, ceiling = len(self.text), self.ceilings.text
+        self.text = grown(self.text, bounded("the text of all selectors", _more(used), used + 1, ceiling, "text"))
         self._bundle()
 
     def grow_shapes(self) -> None:
-        """Room for more shapes of topic patterns."""
+        """Room for more shapes of topic patterns; the caller has made sure that there may be more."""
         self.shapes = grown(self.shapes, 2 * len(self.shapes))
         self._bundle()
 

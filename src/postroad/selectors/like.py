@@ -97,9 +97,14 @@ def _without_empty_middles(parts: list[str]) -> LikePattern:
     return LikePattern(kept, ((),) * len(kept))
 
 
+# A regular expression tries each part at each place: up to so many steps it is the fastest, and beyond them a text that
+# is made for it would take the product of both lengths.
+_MOST_STEPS = 65_536
+
+
 @lru_cache(maxsize=1024)
 def like_matcher(pattern: LikePattern) -> Callable[[str], object]:
-    """A function that gives something true for the texts that match.
+    """A function that gives None for the texts that do not match, and something else for those that do.
 
     Each middle part is taken at its first place and never reconsidered (an atomic group), since a later place can only
     leave less for the parts after it. So a pattern of many `%` takes time in proportion to the text, not a power of it.
@@ -109,7 +114,47 @@ def like_matcher(pattern: LikePattern) -> Callable[[str], object]:
         return re.compile(first, re.DOTALL).fullmatch
     last = middles.pop()
     middle = "".join(f"(?>.*?{part})" for part in middles)
-    return re.compile(f"{first}{middle}.*{last}", re.DOTALL).fullmatch
+    matches = re.compile(f"{first}{middle}.*{last}", re.DOTALL).fullmatch
+    short = _MOST_STEPS // (1 + max(map(len, pattern.parts)))
+    ends = re.compile(first, re.DOTALL).match, re.compile(last, re.DOTALL).fullmatch
+
+    def matched(text: str) -> object:
+        return matches(text) if len(text) <= short else _matches_long(pattern, ends, text)
+
+    return matched
+
+
+def _matches_long(
+    pattern: LikePattern, ends: tuple[Callable[[str], object], Callable[[str], object]], text: str
+) -> object:
+    """The same in time linear in the text (and, for a part with holes, in the words of a number of so many bits)."""
+    begins, finishes = ends
+    start, end = len(pattern.parts[0]), len(text) - len(pattern.parts[-1])
+    if start > end or not begins(text[:start]) or not finishes(text[end:]):
+        return None
+    for part, holes in list(zip(*pattern, strict=True))[1:-1]:
+        if holes:
+            start = _after_holes(part, holes, text, start, end)
+        else:
+            found = text.find(part, start, end)
+            start = found + len(part) if found >= 0 else -1
+        if start < 0:
+            return None
+    return True
+
+
+def _after_holes(part: str, holes: tuple[int, ...], text: str, start: int, end: int) -> int:
+    """The end of the first place that fits a part with holes, or -1: one bit for each of its characters."""
+    open_places = sum(1 << hole for hole in holes)
+    places: dict[str, int] = {}
+    for index, char in enumerate(part):
+        places[char] = places.get(char, 0) | 1 << index
+    last, state = 1 << len(part) - 1, 0
+    for index in range(start, end):
+        state = (state << 1 | 1) & (places.get(text[index], 0) | open_places)
+        if state & last:
+            return index + 1
+    return -1
 
 
 def _expression(part: str, holes: tuple[int, ...]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "MAX_CONJUNCTIONS",
+    "MAX_EXPANDED_CONSTRAINTS",
     "MAX_IN_VALUES",
     "MAX_LIKE_LENGTH",
     "MAX_NAME_BYTES",
@@ -23,8 +24,8 @@ MAX_NESTING = 64
 # Texts in one IN list.
 MAX_IN_VALUES = 1_024
 
-# Characters of a LIKE pattern. A part with `_` in it is tried at each place of the attribute's text, so the work is the
-# product of both lengths.
+# Characters of a LIKE pattern. Its parts are searched in time linear in the attribute's text; only a part with `_` in
+# it costs a step more for each 64 bytes of the part.
 MAX_LIKE_LENGTH = 1_024
 
 # Conditions joined by AND and OR, and operands joined by arithmetic, in the whole selector. Walks over the tree are
@@ -33,6 +34,10 @@ MAX_TERMS = 2_048
 
 # Attribute names have one byte for their length in an encoded message, so a longer name can name nothing.
 MAX_NAME_BYTES = 255
+
+# Constraints in all those alternatives together: each is a row to find or make when a subscription is added, at some
+# microseconds, while everybody else waits. Beyond it, fewer alternatives are made.
+MAX_EXPANDED_CONSTRAINTS = 4_096
 
 # Alternatives that an OR-heavy selector is expanded into for an index; beyond it, the widest ORs are evaluated instead.
 # Expansion can be exponential in the selector's length, so some bound is a must; at 64 the expansion still costs less

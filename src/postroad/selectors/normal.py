@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from postroad.selectors.conjunctions import ordered
 from postroad.selectors.constraints import Conjunction, Constraint, Operator, Range
 from postroad.selectors.like import LikePattern
-from postroad.selectors.limits import MAX_CONJUNCTIONS
+from postroad.selectors.limits import MAX_CONJUNCTIONS, MAX_EXPANDED_CONSTRAINTS
 from postroad.selectors.positive import Every, Some, positive_form, width
 
 if TYPE_CHECKING:
@@ -38,11 +38,18 @@ def disjunction(condition: Node) -> tuple[Conjunction, ...]:
     form = positive_form(condition)
     if isinstance(form, Constraint):
         return ((form,),)
-    found = [ordered(constraints) for constraints in _expanded(form, MAX_CONJUNCTIONS)]
+    # An alternative has at most as many constraints as the form.
+    budget = min(MAX_CONJUNCTIONS, max(1, MAX_EXPANDED_CONSTRAINTS // _size(form)))
+    found = [ordered(constraints) for constraints in _expanded(form, budget)]
     if len(found) == 1:
         return (found[0],) if found[0] is not None else ()
     distinct = dict.fromkeys(conjunction for conjunction in found if conjunction is not None)
     return ((),) if () in distinct else tuple(distinct)
+
+
+def _size(form: Positive) -> int:
+    """How many constraints the form has, at least one."""
+    return 1 if isinstance(form, Constraint) else max(1, sum(map(_size, form.parts)))
 
 
 def _expanded(form: Positive, budget: int) -> Sequence[Sequence[Constraint]]:

@@ -2,6 +2,9 @@
 
 Every occurrence of an attribute counts, also the second one of a name, which selectors do not see: more categories can
 only make a message match once too often. Untyped text counts as text and, where it is a number, as a number.
+
+Indices: rows were checked when they were decoded; categories are counted in 64 bits and written only while there is
+room.
 """
 
 from __future__ import annotations

@@ -1,0 +1,65 @@
+"""What matching one message can cost, in about nanoseconds: the measure of two limits.
+
+*Resident work* is the most that any single message could cost with what is resident: every conjunction is reached,
+every constraint in it is tested, and every text is as long as a text may be. The index keeps the sum as subscriptions
+come and go; a broker refuses a subscription that would lift it beyond its limit. Constraints that several subscriptions
+share are tested once for a message, and count once.
+
+*Work done* is counted while a batch is matched, by the same prices but for what really happens. When it goes beyond a
+budget, the match stops after the row at hand, and its caller goes on later (`SubscriptionIndex.match`).
+
+The prices are rounded up from `scripts/bench worst_cases` on the machine of docs/benchmarks.md. They decide when work
+is cut or refused, never what matches.
+"""
+
+from __future__ import annotations
+
+from postroad.matching.search import ANY_ONE, ANY_RUN
+from postroad.messages.limits import MAX_VALUE_BYTES
+
+__all__ = [
+    "CANDIDATE_COST",
+    "ENTRY_COST",
+    "GRAM_COST",
+    "LIKE_BYTE_COST",
+    "MEMBER_COST",
+    "RESULT_COST",
+    "ROW_COST",
+    "SHAPE_COST",
+    "SUBSTRING_BYTE_COST",
+    "WORD_COST",
+    "like_cost",
+    "substring_cost",
+]
+
+# A conjunction that a message reaches: its entry comes from memory, seldom from a cache.
+ENTRY_COST = 50
+# One more constraint of it to test.
+MEMBER_COST = 10
+# The same two while a match goes on, where entries of one bucket follow each other in memory.
+CANDIDATE_COST = 20
+# A byte of text in a search for a substring, and in a LIKE, where the plain search has given up.
+SUBSTRING_BYTE_COST = 4
+LIKE_BYTE_COST = 6
+# One step of a program, and one word of a LIKE with holes for a byte of text.
+WORD_COST = 1
+# A window of a text that is looked up, a shape of topic patterns, a row as such.
+GRAM_COST = 30
+SHAPE_COST = 100
+ROW_COST = 200
+# A match: what delivering it costs later, mostly in Python. By far the largest price, as it should be.
+RESULT_COST = 1_000
+
+
+def substring_cost() -> int:
+    """The most that a search for a substring can cost."""
+    return MAX_VALUE_BYTES * SUBSTRING_BYTE_COST
+
+
+def like_cost(pattern: bytes) -> int:
+    """The most that a LIKE can cost; `pattern` as `compiling.like_bytes` gives it."""
+    parts = pattern.split(bytes((ANY_RUN,)))
+    if len(parts) == 1:
+        return len(pattern)
+    widest = max((len(part) + 63 >> 6 for part in parts if ANY_ONE in part), default=0)
+    return MAX_VALUE_BYTES * (LIKE_BYTE_COST + widest * WORD_COST)
