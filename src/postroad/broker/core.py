@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.broker.assigning import DEFAULT_SKEW_TOLERANCE_MS, Admission, AssigningPublishers
+from postroad.broker.budgets import Budgets, estimated_bytes
 from postroad.broker.delivering import Deliveries
 from postroad.broker.errors import BrokerError
 from postroad.broker.grouping import Grouping, any_expires, unmatched
@@ -21,7 +22,9 @@ from postroad.broker.queues import Load
 from postroad.broker.recording import NoRecorder
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.statistics import BrokerStatistics
-from postroad.matching import SubscriptionIndex
+from postroad.broker.turns import MAX_UNFINISHED_BYTES, Turns, Work
+from postroad.matching import NO_BUDGET, SubscriptionIndex
+from postroad.matching.hashing import FIXED_SECRET
 from postroad.messages import IdGenerator, attribute_texts
 from postroad.messages.columns import SOURCE
 from postroad.security import AllowAll, Refusal
@@ -54,6 +57,9 @@ class Broker:
         recorder: keeps the record.
         subscription_numbers: hands out subscription numbers; counts from 1 without.
         skew_tolerance_ms: how far the time of an id that a client gives may be from the broker's.
+        index_secret: 64 random bits for the hash of the index, where clients are not trusted; no answer depends on it.
+        in_turns: whether batches that are much work are cut (`limits.turn_ms`). The driver then calls `proceed` for as
+            long as the broker is `unfinished`.
 
     Attributes:
         waiting: what waits for all subscriptions together.
@@ -69,6 +75,8 @@ class Broker:
         recorder: Recorder | None = None,
         subscription_numbers: SubscriptionNumbers | None = None,
         skew_tolerance_ms: int = DEFAULT_SKEW_TOLERANCE_MS,
+        index_secret: int = FIXED_SECRET,
+        in_turns: bool = False,
     ) -> None:
         self.number = number
         self.limits = limits or Limits()
@@ -78,7 +86,10 @@ class Broker:
         self.skew_tolerance_ms = skew_tolerance_ms
         self._policy = policy or AllowAll()
         self.recorder = recorder or NoRecorder()
-        self.index = SubscriptionIndex()
+        self.index = SubscriptionIndex(secret=index_secret)
+        self._budgets = Budgets(self.limits)
+        self._turns = Turns()
+        self._turn_budget = self.limits.turn_ms * 1_000_000 if in_turns else NO_BUDGET
         self.relay: Relay | None = None
         self.alias_attribute: str | None = None
         self._grouping = Grouping()
@@ -86,7 +97,7 @@ class Broker:
         self._by_slot: list[Subscription | None] = []
         self._next_session = 1
         self.waiting = Load()
-        self._deliveries = Deliveries(self.limits, self.recorder, self._sessions)
+        self._deliveries = Deliveries(self.limits, self.recorder, self._sessions, self._turns if in_turns else None)
         self._accepted = self._matched_nobody = 0
         self._ids_skewed = self._resent = 0
 
@@ -163,6 +174,7 @@ class Broker:
 
         Raises:
             BrokerError: the key is taken, the session has too many subscriptions, or the policy refuses.
+            LimitError: the index is full.
             SelectorError, TopicError: a text does not parse.
         """
         if key in session.subscriptions:
@@ -175,8 +187,10 @@ class Broker:
         allowed = self._policy.may_subscribe(session.principal, topic, wanted)
         if isinstance(allowed, Refusal):
             raise BrokerError(f"subscription to {topic!r} refused: {allowed.reason}")
+        size = estimated_bytes(key, topic, allowed)
+        self._budgets.check_bytes(session, size)
         subscription = Subscription(self._subscription_numbers.take(), session, key, topic, ack_mode, policy)
-        subscription.slot = self.index.add(subscription.number, allowed, pattern)
+        self._add_to_index(subscription, allowed, pattern, size)
         if subscription.slot >= len(self._by_slot):
             self._by_slot.extend([None] * (subscription.slot + 1 - len(self._by_slot)))
         self._by_slot[subscription.slot] = subscription
@@ -188,6 +202,19 @@ class Broker:
         subscription.selector = "" if allowed is None else str(allowed)
         self.recorder.subscribed(subscription.number, session.principal, topic, subscription.selector, now)
         return subscription
+
+    def _add_to_index(
+        self, subscription: Subscription, selector: Selector | None, pattern: TopicPattern, size: int
+    ) -> None:
+        before = self.index.work
+        subscription.slot = self.index.add(subscription.number, selector, pattern)
+        work = self.index.work - before
+        try:
+            self._budgets.check_work(subscription.session, work)
+        except BrokerError:
+            self.index.remove(subscription.number)
+            raise
+        self._budgets.add(subscription, size, work)
 
     def unsubscribe(self, session: Session, key: str, now: int) -> Outbox:
         """End a subscription.
@@ -204,6 +231,7 @@ class Broker:
 
     def _end_subscription(self, subscription: Subscription, reason: str, outbox: Outbox, now: int) -> None:
         self.index.remove(subscription.number)
+        self._budgets.remove(subscription)
         self._by_slot[subscription.slot] = None
         del subscription.session.subscriptions[subscription.key]
         if subscription.policy is OverflowPolicy.PUSH_BACK and subscription.ack_mode is not AckMode.AUTO:
@@ -236,13 +264,67 @@ class Broker:
             self._record_aliases(batch, self.alias_attribute, now)
         self._accepted += len(batch)
         source.published += len(batch)
-        if self.relay is None:
-            offsets, slots = self.index.match(batch)
-            self.count_unmatched(unmatched(offsets))
-            self.hand_out(batch, offsets, slots, source, outbox, now)
-        else:
-            self.relay.publish(batch, source, outbox, now)
+        self.take_up(Work(batch, source), outbox, now)
         return outbox
+
+    def take_up(self, work: Work, outbox: Outbox, now: int) -> None:
+        """Match rows and hand them on, as far as one turn goes; the rest, and all that follows it, has to wait."""
+        done = 0 if self._turns.has(work.origin) else self._advance(work, outbox, now)
+        if done < len(work.batch):
+            self._turns.push(work, done)
+            if work.source is not None:
+                if not work.source.paused:
+                    outbox.pauses.append(work.source.number)
+                work.source.unfinished = True
+            while self._turns.bytes > MAX_UNFINISHED_BYTES:
+                self._go_on(outbox, now)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether `proceed` has something to do."""
+        return bool(self._turns)
+
+    def proceed(self, now: int) -> Outbox:
+        """One more turn for what was too much work before."""
+        outbox = Outbox()
+        for session in self._turns.take_owed():
+            if not session.congested and self._sessions.get(session.number) is session:
+                self._drain(session, outbox, now)
+                if self.has_waiting(session):
+                    self._turns.owe(session)
+        self._go_on(outbox, now)
+        return outbox
+
+    def _go_on(self, outbox: Outbox, now: int) -> None:
+        work = self._turns.pull()
+        if work is None:
+            return
+        done = self._advance(work, outbox, now)
+        if done < len(work.batch):
+            self._turns.push(work, done, first=True)
+            return
+        if work.consignment is not None:
+            work.consignment.release()
+        source = work.source
+        if source is not None and not self._turns.has(work.origin):
+            source.unfinished = False
+            if not source.paused and self._sessions.get(source.number) is source:
+                outbox.resumes.append(source.number)
+
+    def _advance(self, work: Work, outbox: Outbox, now: int) -> int:
+        """Match the first rows and hand them on; how many they were."""
+        matched = offsets, slots = self.index.match(work.batch, self._turn_budget)
+        done = len(offsets) - 1
+        part = work.part(0, done)
+        if part.source is None:
+            assert self.relay is not None
+            self.relay.deliver(part, matched, outbox, now)
+        elif self.relay is not None:
+            self.relay.publish(part.batch, matched, part.source, outbox, now)
+        else:
+            self.count_unmatched(unmatched(offsets))
+            self.hand_out(part.batch, offsets, slots, part.source, outbox, now)
+        return done
 
     def receive_identified(
         self, batch: Batch, source: Session, now: int, together: bool = False
@@ -329,12 +411,15 @@ class Broker:
         """The session's connection takes more again: hand out what waited, one turn's worth."""
         session.congested = False
         outbox = Outbox()
+        self._drain(session, outbox, now)
+        return outbox
+
+    def _drain(self, session: Session, outbox: Outbox, now: int) -> None:
         left = self.limits.drain_messages
         for subscription in session.subscriptions.values():
             if left <= 0:
                 break
             left -= self._deliveries.drain(subscription, left, outbox, now)
-        return outbox
 
     def has_waiting(self, session: Session) -> bool:
         """Whether `drained` would have more to hand out."""
@@ -409,4 +494,7 @@ class Broker:
             publishers_away_now=self._assigning.away,
             index_constraints_now=index.constraints,
             index_bytes_now=index.bytes,
+            subscription_bytes_now=self._budgets.bytes,
+            matching_work_now=self._budgets.work,
+            unfinished_messages_now=self._turns.messages,
         )

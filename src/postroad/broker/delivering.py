@@ -8,6 +8,7 @@ from postroad.broker.errors import BrokerError
 from postroad.broker.grouping import any_expires
 from postroad.broker.outbox import Delivery
 from postroad.broker.sessions import AckMode, OverflowPolicy
+from postroad.broker.turns import MAX_WRITTEN_BYTES
 from postroad.messages.columns import EXPIRY
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from postroad.broker.outbox import Outbox
     from postroad.broker.recording import Recorder
     from postroad.broker.sessions import Session, Subscription
+    from postroad.broker.turns import Turns
     from postroad.messages import Batch
 
 __all__ = ["Deliveries"]
@@ -35,15 +37,19 @@ class Deliveries:
         limits: what may wait.
         recorder: keeps the record.
         sessions: by number, as the broker keeps them.
+        turns: where to note sessions that get the rest of what matched in a later turn; None to write all at once.
 
     Attributes:
         overflowed: the subscriptions whose queues were full lately.
     """
 
-    def __init__(self, limits: Limits, recorder: Recorder, sessions: Mapping[int, Session]) -> None:
+    def __init__(
+        self, limits: Limits, recorder: Recorder, sessions: Mapping[int, Session], turns: Turns | None = None
+    ) -> None:
         self._limits = limits
         self._recorder = recorder
         self._sessions = sessions
+        self._turns = turns
         self.overflowed: set[Subscription] = set()
         self.delivered = self.shed_full = self.shed_closed = self.shed_expired = 0
         self.acknowledged = self.refused = 0
@@ -62,6 +68,9 @@ class Deliveries:
         if not len(rows):
             return
         room = self._room(subscription)
+        # Two numbers that are at hand: below this product nothing has to be measured.
+        if self._turns is not None and room and len(outbox.deliveries) * batch.buffer.nbytes > MAX_WRITTEN_BYTES:
+            room = self._room_in_turn(subscription.session, batch, room, len(rows), outbox)
         if room >= len(rows):
             self._deliver(subscription, batch, rows, outbox, now)
             return
@@ -123,6 +132,16 @@ class Deliveries:
         if subscription.ack_mode is AckMode.AUTO:
             return 2**62
         return max(0, self._limits.unacknowledged - len(subscription.unacknowledged))
+
+    def _room_in_turn(self, session: Session, batch: Batch, room: int, count: int, outbox: Outbox) -> int:
+        """No room for a session that this turn has written enough to; it gets the rest in later turns."""
+        written = outbox.written.get(session.number, 0)
+        if written >= MAX_WRITTEN_BYTES:
+            assert self._turns is not None
+            self._turns.owe(session)
+            return 0
+        outbox.written[session.number] = written + count * outbox.largest_row(batch)
+        return room
 
     def _is_full(self, subscription: Subscription) -> bool:
         waiting, together, limits = subscription.waiting, subscription.session.waiting, self._limits

@@ -1,4 +1,7 @@
-"""Turn the answer of the index around: from the subscriptions of each row to the rows of each subscription."""
+"""Turn the answer of the index around: from the subscriptions of each row to the rows of each subscription.
+
+Slots and offsets are the index's own answer, never negative.
+"""
 
 from __future__ import annotations
 

@@ -52,6 +52,14 @@ class Advertised(NamedTuple):
     removed: set[Row] | set[tuple[int, ...]] | None
 
 
+# Sets of one batch that may share a place in their table. The hash is no secret, and a publisher whose messages go to
+# chosen brokers could make them all share one.
+MAX_PROBES = 64
+
+# What an index answers: where each row's slots begin, and the slots.
+Matched = tuple["NDArray[np.int64]", "NDArray[np.int32]"]
+
+
 class Split(NamedTuple):
     """A match, split by owner.
 
@@ -102,7 +110,8 @@ def split_by_owner(
 ) -> tuple[int, int]:
     """Local slots into one answer, brokers into a dictionary of distinct sets; answers how many of each there are.
 
-    `sets` has one line more than there are rows; `table` is a power of two larger than that, filled with -1.
+    `sets` has one line more than there are rows; `table` is a power of two larger than that, filled with -1. Slots are
+    the index's own answer, and `owners` has one for each; a broker's number is below 64 times the words of a set.
     """
     distinct = 0
     local = 0
@@ -120,12 +129,18 @@ def split_by_owner(
                 sets[distinct, owner >> 6] |= np.uint64(1) << np.uint64(owner & 63)
         local_offsets[row + 1] = local
         at = set_hash(sets, distinct) & mask
-        while table[at] >= 0 and not same_set(sets, table[at], distinct):
+        probes = 0
+        while table[at] >= 0 and probes < MAX_PROBES and not same_set(sets, table[at], distinct):
             at = (at + np.uint64(1)) & mask
-        if table[at] < 0:
-            table[at] = distinct
+            probes += 1
+        if table[at] >= 0 and probes < MAX_PROBES:
+            lines[row] = table[at]
+        else:
+            # New, or one of too many that share a place: then the set may stand in the dictionary twice.
+            if table[at] < 0:
+                table[at] = distinct
+            lines[row] = distinct
             distinct += 1
-        lines[row] = table[at]
     return distinct, local
 
 
@@ -267,9 +282,15 @@ class Interests:
             self._encoded[broker] = rows
             matrix.replace(broker, EncodedPredicates(matrix.scheme, rows))
 
-    def split(self, batch: Batch, *, entering: bool) -> Split:
-        """Which brokers and which local slots want each row; the brokers only of rows that enter the network here."""
-        offsets, slots = self._index.match(batch)
+    def split(self, batch: Batch, matched: Matched | None = None, *, entering: bool) -> Split:
+        """Which brokers and which local slots want each row; the brokers only of rows that enter the network here.
+
+        Args:
+            batch: the rows.
+            matched: what the index answered for them, if it was asked already.
+            entering: whether the rows enter the network here.
+        """
+        offsets, slots = self._index.match(batch) if matched is None else matched
         if self._matrix is None:
             return self._split(offsets, slots)
         if not entering:

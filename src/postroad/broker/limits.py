@@ -32,6 +32,16 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         memory_bytes: what all clients together make the broker hold: unfinished frames, open transactions, queues, and
             what sockets have not taken. Some fifteen sessions with full queues, or a thousand with full sockets.
         subscriptions_per_session: one client cannot fill the index alone.
+        session_subscription_bytes: what the subscriptions of one session are estimated to take: 20,000 ordinary ones,
+            or 250 selectors of full length.
+        subscription_bytes: the same for all sessions together: some 600,000 ordinary subscriptions. The broker uses it
+            up only if 32 sessions use up theirs.
+        session_matching_ms: about how long matching one message may take because of one session's subscriptions, when
+            the message is the worst that could come: some 600 different LIKE patterns, or 5,000,000 equalities.
+        matching_ms: the same for all sessions together. A single message is matched in one piece, so this is the
+            longest that one message can hold up everything else.
+        turn_ms: about how long matching and delivering the messages of one read may take before others get their turn.
+            A few times what a busy read takes, so that batches are cut only when something is wrong with them.
         publishers_kept: publishers with ids of their own whose connection is lost and that may come back as the same.
             Each costs a few hundred bytes; as many as there can be connections, for the restart of a network between.
         drain_messages: how many queued messages a session gets per turn, so that one that catches up does not keep the
@@ -48,5 +58,10 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     connections_per_address: Some = 1_000
     memory_bytes: Some = 1024 * 1024 * 1024
     subscriptions_per_session: Some = 10_000
+    session_subscription_bytes: Some = 32 * 1024 * 1024
+    subscription_bytes: Some = 1024 * 1024 * 1024
+    session_matching_ms: Some = 250
+    matching_ms: Some = 1_000
+    turn_ms: Some = 50
     publishers_kept: Some = 10_000
     drain_messages: Some = 2_000

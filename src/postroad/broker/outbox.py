@@ -75,9 +75,12 @@ class Outbox:
         connects: brokers to keep a link with from now on, beyond those of the plan.
         disconnects: brokers to keep no such link with any more.
         refusals: what neighbours sent that is not believed.
+        written: about how many bytes go to each session that much goes to.
     """
 
     __slots__ = (
+        "_largest",
+        "_measured",
         "closes",
         "connects",
         "deliveries",
@@ -88,6 +91,7 @@ class Outbox:
         "refusals",
         "refused",
         "resumes",
+        "written",
     )
 
     def __init__(self) -> None:
@@ -96,11 +100,21 @@ class Outbox:
         self.resumes: list[int] = []
         self.closes: list[tuple[int, str]] = []
         self.refused = 0
+        self.written: dict[int, int] = {}
+        self._measured: Batch | None = None
+        self._largest = 0
         self.parcels: list[Sending] = []
         self.frames: list[tuple[int, Frame]] = []
         self.connects: list[int] = []
         self.disconnects: list[int] = []
         self.refusals: list[Refusal] = []
+
+    def largest_row(self, batch: Batch) -> int:
+        """The bytes of the largest row of a batch; the last batch is remembered."""
+        if self._measured is not batch:
+            self._measured = batch
+            self._largest = int((batch.spans[:, -1] - batch.spans[:, 0]).max())
+        return self._largest
 
     @property
     def concerns_links(self) -> bool:

@@ -17,6 +17,7 @@ from postroad.broker.interests import Interests
 from postroad.broker.marks import MAYBE_TWICE, have_room, marked
 from postroad.broker.outbox import Outbox, Refusal, Sending
 from postroad.broker.queues import copied_out
+from postroad.broker.turns import Work
 from postroad.broker.wants import Wants
 from postroad.routing.contract import Delta, InterestChange
 from postroad.routing.drp import Drp
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from postroad.broker.advertisements import Learned
     from postroad.broker.consignments import Consignment
     from postroad.broker.core import Broker
-    from postroad.broker.interests import Split
+    from postroad.broker.interests import Matched, Split
     from postroad.broker.sessions import Session
     from postroad.matching.encoding import Scheme
     from postroad.messages import Batch
@@ -103,6 +104,7 @@ class Relay:
             Advertisements(self._interests, self.strategy.link_state) if isinstance(self.strategy, Drp) else None
         )
         self._split: Split | None = None
+        self._matched: Matched | None = None
         self._subscribed: dict[int, tuple[str, Selector | None]] = {}
         self._added: list[str] = []
         self._removed: list[str] = []
@@ -116,13 +118,13 @@ class Relay:
 
     # --- messages --------------------------------------------------------------------------------------------------
 
-    def publish(self, batch: Batch, source: Session, outbox: Outbox, now: int) -> None:
-        """Messages enter the network here."""
-        self._split = None
+    def publish(self, batch: Batch, matched: Matched, source: Session, outbox: Outbox, now: int) -> None:
+        """Messages enter the network here; `matched` is what the index answered for them."""
+        self._split, self._matched = None, matched
         routed = self.strategy.publish(batch, now)
-        split, self._split = self._split, None
+        split, self._split, self._matched = self._split, None, None
         if split is None:
-            split = self._interests.split(routed.batch, entering=False)
+            split = self._interests.split(routed.batch, matched, entering=False)
         self._core.hand_out(routed.batch, split.offsets, split.slots, source, outbox, now)
         unwanted = split.offsets[1:] == split.offsets[:-1]
         for parcel in (*routed.parcels, *(() if routed.held is None else (routed.held,))):
@@ -167,32 +169,36 @@ class Relay:
             whole = len(routed.local) == len(routed.batch)
             here = routed.batch if whole else routed.batch.take(routed.local)
             if routed.doubtful is None:
-                self._hand_out(here, outbox, now, consignment)
+                self._core.take_up(Work(here, None, link, consignment), outbox, now)
             else:
-                self._hand_out_doubtful(here, np.searchsorted(routed.local, routed.doubtful), outbox, now, consignment)
+                doubtful = np.searchsorted(routed.local, routed.doubtful)
+                here, mask = self._with_room_for_marks(here, doubtful, now)
+                self._core.take_up(Work(here, None, link, consignment, mask), outbox, now)
         self._relayed += self._send(routed, outbox, now, _Origin(consignment=consignment))
 
-    def _hand_out(self, here: Batch, outbox: Outbox, now: int, consignment: Consignment | None) -> None:
-        """Give local subscriptions what they want of a batch that came over links."""
-        split = self._interests.split(here, entering=False)
-        self._core.hand_out(here, split.offsets, split.slots, None, outbox, now, consignment)
-
-    def _hand_out_doubtful(
-        self, here: Batch, doubtful: NDArray[np.int64], outbox: Outbox, now: int, consignment: Consignment | None
-    ) -> None:
-        """Mark rows that may have been delivered before; one without room for the mark is dropped."""
+    def _with_room_for_marks(
+        self, here: Batch, doubtful: NDArray[np.int64], now: int
+    ) -> tuple[Batch, NDArray[np.bool_]]:
+        """Rows that may have been delivered before get a mark; one without room for the mark is dropped."""
         self._maybe_duplicates += len(doubtful)
         room = have_room(here, doubtful, MAYBE_TWICE)
-        if not room.all():
-            self._core.recorder.dropped(here, doubtful[~room], 0, "maybe duplicate", now)
-            kept = np.ones(len(here), np.bool_)
-            kept[doubtful[~room]] = False
-            doubtful = (np.cumsum(kept) - 1)[doubtful[room]]
-            here = here.take(np.flatnonzero(kept))
-        # Matched as it was sent: the mark is for the subscriber alone.
-        split = self._interests.split(here, entering=False)
-        told = marked(here, doubtful, MAYBE_TWICE)
-        self._core.hand_out(told, split.offsets, split.slots, None, outbox, now, consignment)
+        mask = np.zeros(len(here), np.bool_)
+        mask[doubtful] = True
+        if room.all():
+            return here, mask
+        self._core.recorder.dropped(here, doubtful[~room], 0, "maybe duplicate", now)
+        kept = np.ones(len(here), np.bool_)
+        kept[doubtful[~room]] = False
+        return here.take(np.flatnonzero(kept)), mask[kept]
+
+    def deliver(self, work: Work, matched: Matched, outbox: Outbox, now: int) -> None:
+        """Hand what arrived over a link to local subscriptions; `matched` is what the index answered for it."""
+        batch = work.batch
+        split = self._interests.split(batch, matched, entering=False)
+        if work.doubtful is not None and work.doubtful.any():
+            # Matched as it was sent: the mark is for the subscriber alone.
+            batch = marked(batch, np.flatnonzero(work.doubtful), MAYBE_TWICE)
+        self._core.hand_out(batch, split.offsets, split.slots, None, outbox, now, work.consignment)
 
     def returned(
         self, batch: Batch, destinations: Destinations, now: int, consignment: Consignment | None = None, link: int = 0
@@ -236,7 +242,7 @@ class Relay:
         return outbox
 
     def _interested(self, batch: Batch) -> Destinations:
-        self._split = self._interests.split(batch, entering=True)
+        self._split = self._interests.split(batch, self._matched, entering=True)
         return self._split.destinations
 
     def _send(self, routed: Routed, outbox: Outbox, now: int, origin: _Origin, until: int = 0) -> int:

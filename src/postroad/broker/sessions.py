@@ -43,6 +43,8 @@ class Subscription:
         key: the client's own name for it, unique in its session.
         selector: the text of its selector, as the policy let it pass.
         waiting: messages that matched and are not sent yet.
+        bytes: what it is estimated to take; counts for the limits of its session and of the broker.
+        work: what it added to the work that a message can cost.
         unacknowledged: ids (as 128-bit integers) that were sent and wait for an acknowledgement, oldest first.
         pushes_back: numbers of the sessions that it keeps from publishing.
         shed_reported: how much of `shed` the log has told.
@@ -51,6 +53,7 @@ class Subscription:
     __slots__ = (
         "ack_mode",
         "acknowledged",
+        "bytes",
         "delivered",
         "expired",
         "key",
@@ -66,6 +69,7 @@ class Subscription:
         "topic",
         "unacknowledged",
         "waiting",
+        "work",
     )
 
     def __init__(
@@ -79,6 +83,8 @@ class Subscription:
         self.ack_mode = ack_mode
         self.policy = policy
         self.slot = -1
+        self.bytes = 0
+        self.work = 0
         self.waiting = WaitingQueue(session.waiting)
         self.unacknowledged: dict[int, None] = {}
         self.delivered = 0
@@ -106,19 +112,25 @@ class Session:
         full_links: numbers of the neighbours whose links are full and keep it from publishing.
         waiting: what waits for all its subscriptions together.
         must_acknowledge: how many of its subscriptions push back and go on only when it acknowledges.
+        unfinished: some of what it published waits for its turn to be matched.
+        subscription_bytes: what its subscriptions are estimated to take.
+        matching_work: what its subscriptions added to the work that a message can cost (`SubscriptionIndex.work`).
     """
 
     __slots__ = (
         "assigning",
         "congested",
         "full_links",
+        "matching_work",
         "must_acknowledge",
         "number",
         "principal",
         "published",
         "publisher",
         "pushed_back_by",
+        "subscription_bytes",
         "subscriptions",
+        "unfinished",
         "waiting",
     )
 
@@ -134,8 +146,11 @@ class Session:
         self.pushed_back_by: set[int] = set()
         self.full_links: set[int] = set()
         self.must_acknowledge = 0
+        self.unfinished = False
+        self.subscription_bytes = 0
+        self.matching_work = 0
 
     @property
     def paused(self) -> bool:
         """Whether anything keeps it from publishing."""
-        return bool(self.pushed_back_by or self.full_links)
+        return bool(self.unfinished or self.pushed_back_by or self.full_links)

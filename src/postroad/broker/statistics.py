@@ -29,3 +29,6 @@ class BrokerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     publishers_away_now: int
     index_constraints_now: int
     index_bytes_now: int
+    subscription_bytes_now: int
+    matching_work_now: int
+    unfinished_messages_now: int

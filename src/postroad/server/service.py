@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -114,6 +115,8 @@ class Service:
             subscription_numbers=SubscriptionNumbers(subscriptions.reserve),
             skew_tolerance_ms=config.tracking.skew_tolerance_ms,
             recorder=None if self._tracking is None else self._tracking.recorder,
+            index_secret=secrets.randbits(64),
+            in_turns=True,
         )
         self._station = Station(core, wall_clock, self.timer)
         self._link_tls: LinkTls | None = None
@@ -275,6 +278,7 @@ class Service:
             ListenError: a port cannot be opened; none is open then.
         """
         config = self.config
+        self._station.soon = asyncio.get_running_loop().call_soon
         try:
             await asyncio.to_thread(self._lock.claim)
         except OSError as error:
@@ -327,6 +331,7 @@ class Service:
     async def stop(self) -> None:
         """Tell every client, close every connection, and stop."""
         self._stopping = True
+        self._station.finish()
         if self._links is not None:
             await self._links.stop()
         if self._watching is not None:

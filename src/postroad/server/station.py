@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from postroad.broker import Outbox
 from postroad.protocols.stomp import render_messages, render_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from postroad.broker import Broker, Delivery, Outbox
+    from postroad.broker import Broker, Delivery
     from postroad.messages import Batch
     from postroad.messages.columns import Bytes
     from postroad.protocols.stomp import Rendered, Version
@@ -92,6 +93,7 @@ class Station:
 
     Attributes:
         when_queued: called after a batch while messages wait for subscribers.
+        soon: has something called after everybody else had a turn; needed where the core works in turns.
     """
 
     def __init__(
@@ -104,7 +106,9 @@ class Station:
         self.sampler: Sampler | None = None
         self.tracking: Safekeeping | None = None
         self.when_queued: Callable[[], None] | None = None
+        self.soon: Callable[[Callable[[], None]], object] | None = None
         self._readers: dict[int, Reader] = {}
+        self._turn_is_due = False
 
     def join(self, session: int, reader: Reader) -> None:
         """A connection speaks for a session from now on."""
@@ -131,6 +135,25 @@ class Station:
                 reader.refuse(reason)
         if self.when_queued is not None and self.core.waiting.bytes:
             self.when_queued()
+        if self.core.unfinished and self.soon is not None and not self._turn_is_due:
+            self._turn_is_due = True
+            self.soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        """Go on with what was too much work at once."""
+        self._turn_is_due = False
+        try:
+            outbox = self.core.proceed(self.clock())
+        except Exception as error:
+            # A defect of ours, at work that nobody waits for: what it was at is lost, the rest goes on.
+            log.error("internal error", exc_info=error)
+            outbox = Outbox()
+        self.carry_out(outbox)
+
+    def finish(self) -> None:
+        """Do all that waits for a turn, now: the broker stops."""
+        while self.core.unfinished:
+            self.carry_out(self.core.proceed(self.clock()))
 
     def _write(self, deliveries: list[Delivery]) -> None:
         if len(deliveries) == 1:

@@ -1,0 +1,103 @@
+"""What subscriptions cost, and whether a session and the broker may have one more.
+
+Two things are counted: memory, by an estimate that a client can follow, and the work that matching one message can
+cause at most (`SubscriptionIndex.work`). Constraints that several subscriptions share are tested once for a message, so
+the work counts for the session that brought them first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.broker.errors import BrokerError
+
+if TYPE_CHECKING:
+    from postroad.broker.limits import Limits
+    from postroad.broker.sessions import Session, Subscription
+    from postroad.selectors import Selector
+
+__all__ = ["Budgets", "estimated_bytes"]
+
+_NANOSECONDS = 1_000_000
+
+# An ordinary subscription: its queue, its sets, its rows in the index, its place in the connection's tables.
+_SUBSCRIPTION_BYTES = 1_500
+# Beside that: the text of a selector is kept as it is, in its tree, and in the index, where blocks are powers of two.
+_COPIES_OF_TEXT = 4
+# An alternative of it and a constraint in an alternative: rows of the index, and what is told to other brokers.
+_CONJUNCTION_BYTES = 200
+_CONSTRAINT_BYTES = 24
+
+
+def estimated_bytes(key: str, topic: str, selector: Selector | None) -> int:
+    """About what a subscription takes in memory."""
+    size = _SUBSCRIPTION_BYTES + len(key.encode()) + _COPIES_OF_TEXT * len(topic.encode())
+    if selector is not None:
+        alternatives = selector.disjunction
+        size += _COPIES_OF_TEXT * len(str(selector).encode())
+        size += _CONJUNCTION_BYTES * len(alternatives) + _CONSTRAINT_BYTES * sum(map(len, alternatives))
+    return size
+
+
+class Budgets:
+    """What the subscriptions of one broker use up of its limits."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.bytes = 0
+        self.work = 0
+
+    def check_bytes(self, session: Session, size: int) -> None:
+        """Refuse a subscription that takes too much memory, before anything is done for it.
+
+        Raises:
+            BrokerError: the session's share or the broker's would be exceeded; it names the limit.
+        """
+        limits = self._limits
+        if session.subscription_bytes + size > limits.session_subscription_bytes:
+            raise BrokerError(
+                f"the subscriptions of this session would take {session.subscription_bytes + size:,} bytes; the "
+                f"limit is {limits.session_subscription_bytes:,} (session_subscription_bytes); use shorter "
+                "selectors, or fewer"
+            )
+        if self.bytes + size > limits.subscription_bytes:
+            raise BrokerError(
+                f"the subscriptions of this broker would take {self.bytes + size:,} bytes; the limit is "
+                f"{limits.subscription_bytes:,} (subscription_bytes); try another broker"
+            )
+
+    def check_work(self, session: Session, work: int) -> None:
+        """Refuse a subscription that stands in the index, and has to leave it again, because a message costs too much.
+
+        Raises:
+            BrokerError: the session's share or the broker's is exceeded; it names the limit.
+        """
+        limits = self._limits
+        if session.matching_work + work > limits.session_matching_ms * _NANOSECONDS:
+            raise BrokerError(
+                "with this subscription, those of this session could make a single message take "
+                f"{(session.matching_work + work) / _NANOSECONDS:,.1f} ms to match; the limit is "
+                f"{limits.session_matching_ms:,} (session_matching_ms); use fewer different LIKE patterns and "
+                "conditions"
+            )
+        if self.work + work > limits.matching_ms * _NANOSECONDS:
+            raise BrokerError(
+                "with this subscription, those of this broker could make a single message take "
+                f"{(self.work + work) / _NANOSECONDS:,.1f} ms to match; the limit is {limits.matching_ms:,} "
+                "(matching_ms); use fewer different LIKE patterns and conditions, or try another broker"
+            )
+
+    def add(self, subscription: Subscription, size: int, work: int) -> None:
+        """A subscription came."""
+        subscription.bytes, subscription.work = size, work
+        self._count(subscription.session, size, work)
+
+    def remove(self, subscription: Subscription) -> None:
+        """A subscription went."""
+        self._count(subscription.session, -subscription.bytes, -subscription.work)
+
+    def _count(self, session: Session, size: int, work: int) -> None:
+        self.bytes += size
+        self.work += work
+        session.subscription_bytes += size
+        session.matching_work += work

@@ -1,0 +1,115 @@
+"""What is left of batches that were too much work for one turn of the loop.
+
+A match stops when it has used up its budget (`SubscriptionIndex.match`). The rows that are left wait here, copied out
+of the read they came in, until the driver asks the broker to go on, after everybody else has had a turn. What comes
+from the same source meanwhile waits behind them, so the order of a publisher's messages stays as it is; sources take
+turns.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from postroad.broker.queues import copied_out
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from postroad.broker.consignments import Consignment
+    from postroad.broker.sessions import Session
+    from postroad.messages import Batch
+
+__all__ = ["MAX_UNFINISHED_BYTES", "MAX_WRITTEN_BYTES", "Turns", "Work"]
+
+# What came over links and waits for its turn. Sessions are paused when something of theirs waits, so they leave one
+# read each; links are always read. Beyond this, the work is done at once, and everybody waits as long as it takes.
+MAX_UNFINISHED_BYTES = 64 * 1024 * 1024
+
+# What one turn writes to one session at most, give or take one delivery; what is more goes through its queues. A
+# session with thousands of subscriptions that all want one large message would otherwise be written gigabytes at
+# once. A few times what a connection's own buffer takes before it says that it is full.
+MAX_WRITTEN_BYTES = 4 * 1024 * 1024
+
+
+class Work(NamedTuple):
+    """Rows to match and to hand on.
+
+    Attributes:
+        batch: the rows.
+        source: the session that published them; None for what came over a link.
+        link: the neighbour they came from; 0 for what a session published.
+        consignment: what they came in, under custody; it is held once for this while it waits.
+        doubtful: which rows may have been delivered before; none without.
+    """
+
+    batch: Batch
+    source: Session | None
+    link: int = 0
+    consignment: Consignment | None = None
+    doubtful: NDArray[np.bool_] | None = None
+
+    def part(self, first: int, last: int) -> Work:
+        """Some of the rows, over the same buffer."""
+        if first == 0 and last == len(self.batch):
+            return self
+        doubtful = None if self.doubtful is None else self.doubtful[first:last]
+        return self._replace(batch=self.batch.take(np.arange(first, last)), doubtful=doubtful)
+
+    @property
+    def origin(self) -> int:
+        """Tells sources apart: sessions by their numbers, links by theirs below zero."""
+        return -self.link if self.source is None else self.source.number
+
+
+class Turns:
+    """Unfinished work by source, and the sessions that are owed what waits in their queues."""
+
+    def __init__(self) -> None:
+        self._sources: dict[int, deque[Work]] = {}
+        self._owed: dict[int, Session] = {}
+        self.bytes = 0
+        self.messages = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._sources or self._owed)
+
+    def has(self, origin: int) -> bool:
+        """Whether work of this source waits, so that more of it has to wait behind."""
+        return origin in self._sources
+
+    def push(self, work: Work, done: int, *, first: bool = False) -> None:
+        """Rows from `done` on wait; with `first`, before all others of their source."""
+        left = work.part(done, len(work.batch))
+        batch = copied_out(left.batch, np.arange(len(left.batch)))
+        if work.consignment is not None and not first:
+            work.consignment.hold()
+        waiting = self._sources.setdefault(work.origin, deque())
+        (waiting.appendleft if first else waiting.append)(left._replace(batch=batch))
+        self.bytes += batch.buffer.nbytes
+        self.messages += len(batch)
+
+    def pull(self) -> Work | None:
+        """The next work, of the source whose turn it is; None when there is none."""
+        if not self._sources:
+            return None
+        origin = next(iter(self._sources))
+        # To the end of the line: a dictionary keeps the order in which its keys came.
+        waiting = self._sources.pop(origin)
+        work = waiting.popleft()
+        if waiting:
+            self._sources[origin] = waiting
+        self.bytes -= work.batch.buffer.nbytes
+        self.messages -= len(work.batch)
+        return work
+
+    def owe(self, session: Session) -> None:
+        """More matched for a session than one turn may write: it gets the rest from its queues in later turns."""
+        self._owed[session.number] = session
+
+    def take_owed(self) -> list[Session]:
+        """The sessions that are owed something."""
+        owed, self._owed = self._owed, {}
+        return list(owed.values())
