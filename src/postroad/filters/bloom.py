@@ -2,6 +2,9 @@
 
 Bit i is bit i mod 64 of word i div 64. A filter never says no to a key it got; how often it says yes to another follows
 from the share of bits that are set.
+
+Positions are below m (`positions`), or cut to it by a mask; a filter that was read has as many words as its m needs,
+or is refused.
 """
 
 from __future__ import annotations

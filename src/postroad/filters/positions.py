@@ -6,6 +6,9 @@ and Manolios). Plain double hashing misses the textbook false-positive rate by 1
 
 Above 2^21 bits 21 bits cannot reach every position. There the words are *remixed*: a second word mix64(hash) is cut in
 the same way, and its pieces become the high bits of x, y and z (42, 42 and 44 bits).
+
+Every position is below m, by the remainders and the one subtraction of each step, and m was compared with the words
+that there are; all numbers are unsigned, so none is negative.
 """
 
 from __future__ import annotations

@@ -11,6 +11,9 @@ bring the average error rate to what was asked for.
 The more keys, the more rows must be to spare. So a large filter consists of *parts*, each solved by itself: as small as
 one of few keys, and solved within the cache of a processor. Twice the coefficients would need half the spare rows, a
 fortieth less in all, for nearly twice the time (docs/decisions/0011-narrow-ribbons-in-parts.md).
+
+Rows that a key picks follow from its hash, the number of parts and their sizes, which are checked against the bytes
+of a filter when it is read.
 """
 
 from __future__ import annotations

@@ -10,6 +10,10 @@ A kernel walks the attributes of a row like this, for each of the two blocks:
     while at < spans[row, HEADERS + 1]:
         colon, newline, escaped = line_at(buffer, at)  # name is buffer[at:colon], value buffer[colon + 1:newline]
         at = newline + 1
+
+Offsets are 64-bit integers: `span_at` widens them before anything is added, and no length that is read (one to four
+bytes) brings a sum near their end. Where a line or an entry ends is known to lie in its block, so no walk leaves the
+buffer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Kernels that read untrusted messages: they check everything and set the spans of a batch."""
+"""Kernels that read untrusted messages: they check everything and set the spans of a batch.
+
+Lengths are added in 64 bits and compared with the buffer before a span is set. Spans are kept in 32 bits:
+`decode_batch` and the codecs refuse buffers beyond MAX_BATCH_BYTES. A negative length is too short for a prefix; a
+negative span is refused by `check_rows`, since bounds checks would not see it.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 An owner is a link, by the number of the broker at its end, or LOCAL. Topics are looked up once per distinct topic of a
 batch; what was found for a topic is remembered until an interest changes that it depends on.
+
+The table that groups equal topics is at most half full, and its places are masked. A topic is compared with at most
+MAX_PROBES others: its hash is no secret, and a publisher could choose a read full of topics that share one place.
 """
 
 from __future__ import annotations
@@ -176,12 +179,20 @@ def _is_wildcard(pattern: str) -> bool:
 
 
 def distinct_topics(batch: Batch) -> tuple[Integers, Integers]:
-    """The distinct topic of each row, by a number, and the first row of each distinct topic."""
+    """The distinct topic of each row, by a number, and the first row of each distinct topic.
+
+    A topic may have two numbers, where too many others share its place in a table: that costs a look, and no answer.
+    """
     topics = np.empty(len(batch), np.int64)
     firsts = np.empty(len(batch), np.int64)
     table = np.full(1 << (2 * len(batch)).bit_length(), -1, np.int64)
     count = _group(batch.buffer, np.ascontiguousarray(batch.spans), table, topics, firsts)
     return topics, firsts[:count]
+
+
+# Topics of one read that may share a place before the rest of them are taken to be distinct. In a table that is half
+# full more than a few do by chance once in billions of reads.
+MAX_PROBES = 64
 
 
 @device
@@ -204,16 +215,18 @@ def _group(buffer: Bytes, spans: Spans, table: Integers, topics: Integers, first
             value = (value ^ np.uint64(buffer[start + offset])) * np.uint64(0x100000001B3)
         value ^= value >> np.uint64(32)
         slot = np.int64(value & np.uint64(len(table) - 1))
-        found = -1
-        while table[slot] >= 0 and found < 0:
+        found, probes = -1, 0
+        while table[slot] >= 0 and found < 0 and probes < MAX_PROBES:
             other, other_end = span_at(spans, firsts[table[slot]], TOPIC)
             if other_end - other == size and _same(buffer, start, other, size):
                 found = table[slot]
             else:
                 slot = (slot + 1) & (len(table) - 1)
+                probes += 1
         if found < 0:
             found = count
-            table[slot] = count
+            if table[slot] < 0:
+                table[slot] = count
             firsts[count] = row
             count += 1
         topics[row] = found

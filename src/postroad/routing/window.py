@@ -15,6 +15,9 @@ delivers it says so. It is remembered from then on.
 
 A row is remembered when it is first seen, marked or not: the copy that was sent again can overtake the one it repeats.
 To enter an id means to look for it, so unmarked rows are compared as well, for one more look.
+
+Entries of `slots` are -1 or the place of an id, below the size of `ids`, and slots are masked by the table's size;
+tables are at most half full, so that every search ends.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 Keys stand in chunks in the order they came; a *run* says how far the keys of one history reach. Memory follows the
 traffic: a history that gets a key a minute costs that key and its run. Chunks are shared with jobs on other threads:
 what is written once is never changed.
+
+Ends of runs are at most the size of a chunk, which fits their 24 bits; a slot below the base is negative here, and is
+compared with 0 before it is used. Nothing from outside is an index: keys are compared and copied.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 Entries come in order of their numbers: each list is then ascending without being sorted, and doubles stand next to each
 other.
+
+Entries and rows are the book's own numbers of places; nothing from outside is an index here. Sizes are summed in 64
+bits.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A batch of one publisher is a run of ids, and what happens to it happens to all of its rows or to a few stretches of
 them. So blocks are cut where anything begins or ends, the pieces are put in order, and lists are made for pieces:
 nothing is done per message. At millions of messages a second this is a hundredth of the work of laying out rows.
+
+Stretches and pieces count places of the book, in 64 bits. The tails of a run were tested not to leave its counter.
 """
 
 from __future__ import annotations

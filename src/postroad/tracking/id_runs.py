@@ -3,6 +3,8 @@
 On the loop that is a step for a batch, not for a message; hashing waits for the thread that makes filters. Runs so
 short that their hashes would be smaller are hashed on the loop, but many at once: a kernel's call costs more than the
 work it does for one id.
+
+Ids are chosen outside and only hashed; tails may wrap, as unsigned numbers do. How many there are is counted here.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 A piece is looked at first: mostly its rows follow each other, come from one origin and are all in time. Then its keys
 are made by loops without a branch, which the compiler turns into vectors: a third of the time of one loop that looks at
 each id by itself.
+
+Rows are those of the batch that the broker holds, never negative; `late` has room for one time a row. Times are what
+clients put into ids: they are compared and noted, and never become an index.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 Source: the Apache Parquet format, "Encodings": the hybrid of run lengths and bit packing (RLE), of which only run
 lengths are needed here, and differences in blocks (DELTA_BINARY_PACKED).
+
+What is written comes from runs of the record, whose counts are 1 or more and whose starts have 32 bits; the room is
+measured for the widest that they can give. Nothing here reads bytes from outside.
 """
 
 from __future__ import annotations

@@ -4,6 +4,10 @@ one that reads the columns of a frame.
 Composing the frame from `encode_batch(batch.take(rows))` and its like costs 1.5 times as much for 1,000 short messages,
 2 times for one, and 10 times for 1,000 of 1,000 bytes: every piece is an array of its own, in new pages, and copied
 once more. Numpy takes 1 to 2 µs for each thing it does, which is what a frame of one message costs.
+
+A neighbour may send anything: counts and lengths of a frame are compared with its size before `read_columns` is called,
+and are summed in 64 bits, so that no sum wraps to one that fits. Rows to write are measured first, and a row, span or
+envelope that is negative or out of range is named instead of written.
 """
 
 from __future__ import annotations

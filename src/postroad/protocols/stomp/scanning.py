@@ -4,6 +4,13 @@ It reads a client's bytes once, front to back, and never looks behind a limit. S
 makes no difference, not even to which fault is found. What a batch needs (topic, header lines, body, receipt) is
 copied to the batch's own buffer on the way: the protocol's own headers vanish, lines stand end to end, and the read
 can be forgotten.
+
+Indices are 64-bit integers from 0 on, and every read is guarded by the end of the data or of a limit. Digits are read
+up to 18 of them, which fit 64 bits, and compared with a limit before they are added. What is written is at most twice
+what is read, for which the caller has made room; a read is at most MAX_READ_BYTES, so that spans fit their 32 bits.
+Offsets of own headers are -1 where the header is missing, and are compared with 0 before they are used. `state[LAST]`
+is an offset in this data, or 0 with an empty span: `same_bytes` is false for that, so a row before the first is never
+looked at.
 """
 
 from __future__ import annotations
