@@ -164,7 +164,7 @@ def test_checks_at_once_are_bounded_for_all_and_for_one_address(tmp_path: Path) 
         assert (len(told), audit.counts["login delayed"]) == (2, 2)
         await until(lambda: len(told) == 2 + gate.MOST_CHECKS)
         assert all(each.endswith(": in") for each in told[2:])
-        door.close()
+        await door.stop()
 
     run(talk)
 

@@ -92,10 +92,10 @@ class Gate:
         self._nobody = ""
         self._known = {login: digest for login, digest in self._known.items() if login in users}
 
-    def close(self) -> None:
-        """Check no more; what is under way ends by itself."""
+    async def stop(self) -> None:
+        """Check no more; waits for what is under way, as a check cannot be stopped."""
         if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
+            await asyncio.to_thread(self._executor.shutdown, wait=True, cancel_futures=True)
 
     def check(self, login: str, passcode: str, address: str, answer: Callable[[Verdict], None]) -> None:
         """Check a login, and call `answer`, now or later, on the loop."""

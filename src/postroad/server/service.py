@@ -96,6 +96,7 @@ class Service:
         self.audit = Audit()
         users = None if config.users_file is None else load_users(Path(config.users_file))
         self._gate = Gate(users, self.timer, self.audit)
+        self._reloading = asyncio.Lock()
         self._terms = Terms(
             gate=self._gate,
             audit=self.audit,
@@ -353,7 +354,7 @@ class Service:
         self._lock.release()
         if "admin" in self._servers:
             self._servers["admin"].close()
-        self._gate.close()
+        await self._gate.stop()
         log.info("stopped", extra={"connections_cut": cut})
 
     async def reload_users(self) -> None:
@@ -365,13 +366,15 @@ class Service:
         if path is None:
             log.info("users not reloaded", extra={"reason": "no users_file is set"})
             return
-        before = self._gate.users or {}
-        try:
-            users = await asyncio.to_thread(load_users, Path(path))
-        except ConfigError as error:
-            log.error("users not reloaded", extra={"reason": str(error)})
-            return
-        self._gate.replace_users(users)
+        # One after the other, so that the last to be asked for is the last to be read.
+        async with self._reloading:
+            try:
+                users = await asyncio.to_thread(load_users, Path(path))
+            except ConfigError as error:
+                log.error("users not reloaded", extra={"reason": str(error)})
+                return
+            before = self._gate.users or {}
+            self._gate.replace_users(users)
         gone = {login for login, record in before.items() if users.get(login) != record}
         for conversation in [each for each in self._connections if each.login in gone]:
             conversation.refuse("this user was removed or has another passcode now; log in again")
