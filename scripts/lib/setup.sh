@@ -4,6 +4,8 @@
 #   set_up EXTRA...    .venv with the pinned packages of the given extras of pyproject.toml
 #   need_java          JAVA_HOME of a Java that Spark can run on
 #
+# With POSTROAD_LOCKED=1, .venv is made from constraints.lock: every file must have a hash that is listed there.
+#
 # All messages go to stderr: the output of a command, such as a benchmark's last line, stays clean. Works on Debian and
 # Ubuntu with Python 3.11 or newer; elsewhere too, as long as nothing has to be installed with apt.
 
@@ -114,8 +116,10 @@ is_set_up() {
 }
 
 pip_install() {
+    local pinned=(-c constraints.txt)
+    [[ -z "${POSTROAD_LOCKED:-}" ]] || pinned=()
     # pip undoes a failed installation itself: what was there before still works, so nothing is unfinished.
-    "$VENV_PYTHON" -m pip install --quiet --disable-pip-version-check -c constraints.txt "$@" >&2 || {
+    "$VENV_PYTHON" -m pip install --quiet --disable-pip-version-check "${pinned[@]}" "$@" >&2 || {
         rm -f -- "$STATE/unfinished"
         fail "pip could not install the packages; its message above says why. Run this again when that is mended"
     }
@@ -128,9 +132,15 @@ install_packages() {
     touch "$STATE/unfinished"
     extras="$(IFS=,; printf '%s' "$*")"
     say "installing the pinned packages into .venv (extras: $extras)"
-    # The build tool first, pinned as well: an isolated build would fetch whatever version is the newest.
-    pip_install setuptools
-    pip_install --no-build-isolation -e ".[$extras]"
+    if [[ -n "${POSTROAD_LOCKED:-}" ]]; then
+        # All pins, and of each only files whose hashes are known; then the package itself, which needs nothing more.
+        pip_install --require-hashes -r constraints.lock
+        pip_install --no-deps --no-build-isolation -e .
+    else
+        # The build tool first, pinned as well: an isolated build would fetch whatever version is the newest.
+        pip_install setuptools
+        pip_install --no-build-isolation -e ".[$extras]"
+    fi
     for extra in "$@"; do
         wanted_digest >"$STATE/extra-$extra"
     done

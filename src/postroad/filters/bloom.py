@@ -189,8 +189,12 @@ class BloomFilter:
         """Read the canonical bytes.
 
         Raises:
-            FilterError: their number does not fit m, or bits beyond m are set.
+            FilterError: their number does not fit m, bits beyond m are set, or no filter has such a shape.
+            LimitError: the shape is above a limit.
         """
         if len(data) % 8:
             raise FilterError(f"a filter's bytes come in eights, these are {len(data)}")
-        return cls(m, k, np.frombuffer(data, "<u8").astype(np.uint64, copy=False))
+        try:
+            return cls(m, k, np.frombuffer(data, "<u8").astype(np.uint64, copy=False))
+        except ValueError as error:
+            raise FilterError(str(error)) from None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from postroad.trail.errors import TrailError
+from postroad.trail.errors import TrailDamageError, TrailError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,15 +50,29 @@ def _binary(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> Any:
     return pa.Array.from_buffers(pa.binary(), rows, [validity, pa.py_buffer(starts), pa.py_buffer(body)])
 
 
+def _odd(size: int) -> TrailDamageError:
+    return TrailDamageError("a packed list", f"has {size} bytes, and numbers have {NUMBER_BYTES} each")
+
+
 def unpack(packed: bytes | None) -> tuple[int, ...]:
-    """The numbers of one packed list."""
+    """The numbers of one packed list.
+
+    Raises:
+        TrailDamageError: its bytes are no whole numbers.
+    """
     if not packed:
         return ()
-    return struct.unpack(f">{len(packed) // NUMBER_BYTES}I", packed[: len(packed) // NUMBER_BYTES * NUMBER_BYTES])
+    if len(packed) % NUMBER_BYTES:
+        raise _odd(len(packed))
+    return struct.unpack(f">{len(packed) // NUMBER_BYTES}I", packed)
 
 
 def unpack_lists(column: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The offsets and the numbers of a binary column of packed lists."""
+    """The offsets and the numbers of a binary column of packed lists.
+
+    Raises:
+        TrailDamageError: the bytes of a list are no whole numbers.
+    """
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):  # a chunked column without rows stays one
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], pa.binary())
@@ -66,6 +80,9 @@ def unpack_lists(column: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     if not len(array) or starts is None:
         return np.zeros(len(array) + 1, np.int64), np.empty(0, np.int64)
     offsets = np.frombuffer(starts, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    odd = np.flatnonzero(np.diff(offsets) % NUMBER_BYTES)
+    if len(odd):
+        raise _odd(int(offsets[odd[0] + 1] - offsets[odd[0]]))
     data = np.empty(0, np.uint8) if body is None else np.frombuffer(body, np.uint8)
     numbers = data[offsets[0] : offsets[-1]].view(">u4").astype(np.int64)
     return (offsets - offsets[0]) // NUMBER_BYTES, numbers

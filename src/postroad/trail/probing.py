@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from postroad.errors import LimitError
 from postroad.filters import FilterError
 from postroad.tracking import FilterSegment
 from postroad.tracking.probing import Evidence, evidence_of
@@ -42,7 +43,7 @@ def ask_filters(
     """What filters say, and how many of them are of a kind that this Postroad cannot ask."""
     try:
         return evidence_of(filters, identity, neighbours, subscribers), 0
-    except FilterError:
+    except (FilterError, LimitError):
         good = [one for one in filters if _can_be_asked(one, identity)]
         return evidence_of(good, identity, neighbours, subscribers), len(filters) - len(good)
 
@@ -50,6 +51,6 @@ def ask_filters(
 def _can_be_asked(one: FilterSegment, identity: MessageId) -> bool:
     try:
         evidence_of([one], identity)
-    except FilterError:
+    except (FilterError, LimitError):
         return False
     return True

@@ -1,0 +1,1 @@
+"""Fuzzing: every decoder, the selector parser, the index and the link state (`docs/testing.md`, "Fuzzing")."""
