@@ -61,7 +61,7 @@ app.add_typer(lab, name="lab")
 lab.command()(trail)
 pipeline = typer.Typer(help="Jobs over a whole trail, on Spark.", no_args_is_help=True)
 app.add_typer(pipeline, name="pipeline")
-for job in ("trace", "compact", "audit", "storage", "timings", "follow"):
+for job in ("trace", "compact", "erase", "audit", "storage", "timings", "follow"):
     pipeline.command()(getattr(pipelines, job))
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from postroad.pipeline import Account, Job
     from postroad.pipeline.erasing import Erasure
 
-__all__ = ["audit", "compact", "follow", "storage", "timings", "trace"]
+__all__ = ["audit", "compact", "erase", "follow", "storage", "timings", "trace"]
 
 TrailFolder = Annotated[Path, typer.Option("--trail", help="The directory of the trail.")]
 OutFolder = Annotated[Path, typer.Option("--out", help="The directory for results; those of earlier runs go.")]
@@ -146,15 +146,32 @@ def compact(
     given.run("compact", run, sample=sample, keep_ms=keep_ms, erase=_whom(erase))
 
 
-def _whom(text: str | None) -> Erasure | None:
+def _whom(text: str | None, option: str = "--erase") -> Erasure | None:
     from postroad.pipeline.erasing import Erasure
 
     if text is None:
         return None
     broker, _, subscriber = text.partition("/")
     if not (broker.isdecimal() and subscriber.isdecimal() and len(text) <= len(f"{2**64}/{2**64}")):
-        raise PostroadError(f"--erase {text!r}: write the number of the broker and of the subscriber there, like 3/17")
+        raise PostroadError(f"{option} {text!r}: write the number of the broker and of the subscriber there, like 3/17")
     return Erasure(int(broker), int(subscriber))
+
+
+@_command("since", "until")
+def erase(
+    given: Given,
+    subscriber: Annotated[
+        str | None, typer.Option(metavar="BROKER/SUBSCRIBER", help="One subscription, by its number at its broker.")
+    ] = None,
+    principal: Annotated[str | None, typer.Option(help="All of one login: subscriptions, names, aliases.")] = None,
+    sample: Annotated[int, typer.Option(min=1, help="Ids to trace before and after.")] = 1_000,
+) -> None:
+    """Erase a subscription or a principal from the record. The trail is changed; says what is left, until when."""
+    from postroad.pipeline.jobs.compact import run
+
+    if (subscriber is None) == (principal is None):
+        raise PostroadError("name whom to erase: either --subscriber BROKER/SUBSCRIBER or --principal NAME")
+    given.run("erase", run, sample=sample, erase=principal if subscriber is None else _whom(subscriber, "--subscriber"))
 
 
 @_command()

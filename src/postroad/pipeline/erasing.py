@@ -1,8 +1,9 @@
-"""Erasure of one subscriber from the record: that messages were delivered stays, to whom does not.
+"""Erasure from the record, of one subscription or of all that a principal did: that messages were delivered stays.
 
-In exact records the subscriber's number becomes that of nobody. Its attachments go, and with them its names. Filters of
-its own go; in filters that several share its keys cannot be picked out, but without an attachment nobody asks for them
-again.
+In exact records the subscriber's number becomes that of nobody. Its attachments go, and with them its name, topic and
+selector. Filters of its own go; in filters that several share its keys cannot be picked out, but without an attachment
+nobody asks for them again. Where no other subscription of the same name is left, the name goes from `names` too, and
+the aliases that it gave to its messages go. Ids of messages keep the number of the publisher, which then is nobody's.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["ERASED", "Erasure", "erased"]
+__all__ = ["ERASED", "Erased", "Erasure", "erased", "without"]
 
 # The largest number there is; no subscriber ever gets it. 0 would not do: in `shed` it stands for links.
 ERASED = 2**32 - 1
@@ -31,10 +32,41 @@ _PAIRS = ("deliveries", "acknowledged", "refused")
 
 
 class Erasure(NamedTuple):
-    """Whom to erase."""
+    """A subscription to erase."""
 
     broker: int
     subscriber: int
+
+
+class Erased(NamedTuple):
+    """All that is to be erased.
+
+    Attributes:
+        subscriptions: these become nobody.
+        names: principals whose name goes from `names`.
+        publishers: (broker, number): the numbers under which they published; aliases of their messages go.
+        kept: principals of which other subscriptions stay, so that their name does.
+    """
+
+    subscriptions: frozenset[Erasure]
+    names: frozenset[str] = frozenset()
+    publishers: frozenset[tuple[int, int]] = frozenset()
+    kept: frozenset[str] = frozenset()
+
+
+def without(table: str, broker: int, rows: Any, what: Erased) -> Any:
+    """Rows of a table of a broker without all that is to be erased; the same rows where nothing of it is in them."""
+    for who in sorted(what.subscriptions):
+        rows = erased(table, broker, rows, who)
+    if table == "names" and what.names:
+        return rows.filter(pc.invert(pc.is_in(rows.column("name"), pa.array(sorted(what.names), pa.string()))))
+    if table == "aliases" and what.publishers:
+        ours = np.zeros(rows.num_rows, np.bool_)
+        origin, publisher = (rows.column(name).to_numpy() for name in ("origin", "publisher"))
+        for whose, number in what.publishers:
+            ours |= (origin == whose) & (publisher == number)
+        return rows.filter(pa.array(~ours))
+    return rows
 
 
 def erased(table: str, broker: int, rows: Any, who: Erasure) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from postroad.pipeline.erasing import ERASED, Erasure
+from postroad.pipeline.erasing import ERASED, Erased
 from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.jobs.trace import trace_ids
 from postroad.pipeline.sources import Source
@@ -44,8 +44,8 @@ def same_rows(what: str, before: int, after: int) -> None:
         )
 
 
-def prove(run: Run, changes: Changes, size: int, *, without: Erasure | None = None) -> dict[str, int]:
-    """Trace a sample of what is taken out in both trails; after an erasure, one subscriber is expected to be nobody.
+def prove(run: Run, changes: Changes, size: int, *, without: Erased | None = None) -> dict[str, int]:
+    """Trace a sample of what is taken out in both trails; after an erasure, whom it is about is expected to be nobody.
 
     Raises:
         PipelineError: the answers differ; nothing was committed.
@@ -66,13 +66,15 @@ def prove(run: Run, changes: Changes, size: int, *, without: Erasure | None = No
     return {"ids_proven": len(sample)}
 
 
-def _forget(row: dict[str, Any], who: Erasure) -> None:
-    """An answer as it should be when the subscriber is erased."""
+def _forget(row: dict[str, Any], what: Erased) -> None:
+    """An answer as it should be when the subscribers are erased."""
     for name in ("subscribers", "acknowledged"):
         for one in row[name]:
-            if (one["broker"], one["subscriber"]) == who:
+            if (one["broker"], one["subscriber"]) in what.subscriptions:
                 one["subscriber"] = ERASED
-        row[name].sort(key=lambda one: (one["broker"], one["subscriber"]))
+        # Two that became nobody at one broker are told as one.
+        known = {(one["broker"], one["subscriber"]): one for one in row[name]}
+        row[name] = [known[key] for key in sorted(known)]
 
 
 def sample_of(run: Run, changes: Changes, size: int) -> list[tuple[Any, ...]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from postroad.pipeline.erasing import Erasure, erased
+from postroad.pipeline.erasing import Erased, Erasure, without
 from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.files import FileMaker
 from postroad.pipeline.merging import merged_rows
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from postroad.pipeline.sources import Sources
     from postroad.trail import FileEntry
 
-__all__ = ["erased_files", "merged_filters", "read_unit", "rewritten", "small_files"]
+__all__ = ["erased_files", "found_traces", "merged_filters", "read_unit", "rewritten", "small_files"]
 
 # What one task reads at once, compressed; decoded it is some five times as much.
 UNIT_BYTES = 64 << 20
@@ -122,8 +122,43 @@ def merged_filters(run: Run, changes: Changes, name: str) -> dict[str, int]:
     return {"filters_before": before, "filters_after": sum(entry.rows for _, _, entry in found)} if found else {}
 
 
-def erased_files(run: Run, changes: Changes, name: str, who: Erasure) -> dict[str, int]:
-    """Write every file anew that has the subscriber in it.
+def found_traces(run: Run, who: Erasure | str) -> Erased:
+    """All that is to be erased for a subscription, or for a principal: what attachments and names say of it.
+
+    Raises:
+        PipelineError: there is no record of it.
+    """
+    units = [
+        Unit(broker, table, entry.day, (entry,))
+        for table in ("attachments", "names")
+        for broker, entry in run.sources.of(table, always=True)
+    ]
+    root = run.sources.root
+
+    def find(number: int, unit: Unit) -> Iterator[tuple[str, int, int, str]]:
+        columns = ("subscriber", "principal") if unit.table == "attachments" else ("number", "name")
+        rows = read_unit(root, unit)
+        pairs = zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
+        yield from {(unit.table, unit.broker, whose, name) for whose, name in pairs}
+
+    found = done(run.spark, units, find)
+    attached = {(Erasure(broker, number), name) for table, broker, number, name in found if table == "attachments"}
+    if isinstance(who, str):
+        chosen, names = frozenset(one for one, name in attached if name == who), frozenset([who])
+    else:
+        chosen, names = frozenset([who]), frozenset(name for one, name in attached if one == who)
+    others = frozenset(name for one, name in attached if one not in chosen and name in names)
+    gone = names - others
+    publishers = frozenset(
+        (broker, number) for table, broker, number, name in found if table == "names" and name in gone
+    )
+    if isinstance(who, str) and not chosen and not publishers:
+        raise PipelineError(f"the trail has no record of a principal {who!r}; nothing was changed")
+    return Erased(chosen, gone, publishers, others)
+
+
+def erased_files(run: Run, changes: Changes, name: str, what: Erased) -> dict[str, int]:
+    """Write every file anew that has something of what is to be erased.
 
     Raises:
         PipelineError: there is none.
@@ -131,15 +166,18 @@ def erased_files(run: Run, changes: Changes, name: str, who: Erasure) -> dict[st
     from postroad.pipeline.sources import Source
 
     units = []
-    for table in ("journeys", "passages", "attachments", "shed", "records", "filters"):
+    brokers = {who.broker for who in what.subscriptions}
+    tables = ["journeys", "passages", "attachments", "shed", "records", "filters"]
+    tables += ["names", "aliases"] if what.names else []
+    for table in tables:
         for broker, entry in run.sources.of(table, always=True):
-            if table == "journeys" or broker == who.broker:
+            if table in ("journeys", "names", "aliases") or broker in brokers:
                 units.append(Unit(broker, table, entry.day, (entry,)))
     root = run.sources.root
 
     def erase(number: int, unit: Unit) -> Iterator[tuple[int, FileEntry | None]]:
         rows = read_unit(root, unit)
-        left = erased(unit.table, unit.broker, rows, who)
+        left = without(unit.table, unit.broker, rows, what)
         if left is rows or left.equals(rows):
             return
         yield number, None
@@ -151,6 +189,7 @@ def erased_files(run: Run, changes: Changes, name: str, who: Erasure) -> dict[st
 
     found = done(run.spark, units, erase)
     if not found:
+        who = min(what.subscriptions)
         raise PipelineError(f"broker {who.broker} has no record of a subscriber {who.subscriber}; nothing was changed")
     for number in {number for number, _ in found}:
         changes.remove(Source(units[number].broker, units[number].entries[0]))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from postroad.trail import FileEntry
 
-__all__ = ["Damage", "Source", "Sources", "open_sources"]
+__all__ = ["Damage", "Source", "Sources", "moment", "open_sources"]
 
 # Looking at a footer is mostly waiting for the disk.
 _THREADS = 16
@@ -152,8 +152,8 @@ class Sources:
             raise MissingTableError(self.root, names[0], needed_for)
         first, last = min(entry.time_from for entry in entries), max(entry.time_to for entry in entries)
         raise EmptyRangeError(
-            f"{self.root}: nothing between {_moment(self.since)} and {_moment(self.until)}; "
-            f"the trail has {_moment(first)} to {_moment(last)}"
+            f"{self.root}: nothing between {moment(self.since)} and {moment(self.until)}; "
+            f"the trail has {moment(first)} to {moment(last)}"
         )
 
     def paths(self, sources: Iterable[Source]) -> list[str]:
@@ -212,9 +212,7 @@ def open_sources(
     if not folders:
         raise PipelineError(f"{root}: is no trail (there is no {root / 'manifests'} with a broker in it)")
     if since is not None and until is not None and since >= until:
-        raise EmptyRangeError(
-            f"nothing lies between {_moment(since)} and {_moment(until)}; give --since before --until"
-        )
+        raise EmptyRangeError(f"nothing lies between {moment(since)} and {moment(until)}; give --since before --until")
     pins = {int(folder.name.partition("=")[2]): pin(root, int(folder.name.partition("=")[2])) for folder in folders}
     sources = Sources(root, dict(sorted(pins.items())), since or 0, until or FOREVER, skip_damaged)
     for pinned in sources.pins.values():
@@ -241,7 +239,8 @@ def _problem(root: Path, source: Source, *, whole: bool) -> str:
     return ""
 
 
-def _moment(ms: int) -> str:
+def moment(ms: int) -> str:
+    """A time for people."""
     if ms <= 0:
         return "the beginning"
     if ms >= FOREVER:

@@ -20,10 +20,18 @@ from postroad.pipeline.journeys import LEFT, joined
 from postroad.pipeline.plain import whole_ids
 from postroad.pipeline.proof import prove, same_rows
 from postroad.pipeline.redo import finish_commits, sole_compaction
-from postroad.pipeline.rewriting import erased_files, merged_filters, rewritten
-from postroad.pipeline.sources import open_sources
+from postroad.pipeline.rewriting import erased_files, found_traces, merged_filters, rewritten
+from postroad.pipeline.sources import moment, open_sources
 from postroad.pipeline.tables import ID, spark_schema, table, with_runs
-from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, FOREVER, expire, gaps_within, sweep
+from postroad.trail import (
+    DEFAULT_GRACE_MS,
+    DEFAULT_SKEW_MS,
+    DEFAULT_TOLERANCE_MS,
+    FOREVER,
+    expire,
+    gaps_within,
+    sweep,
+)
 from postroad.trail.coverage import CRASHED, NOT_YET_WRITTEN, RESENT_MS
 
 if TYPE_CHECKING:
@@ -33,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from postroad.pipeline.context import Context
-    from postroad.pipeline.erasing import Erasure
+    from postroad.pipeline.erasing import Erased, Erasure
     from postroad.pipeline.running import Run
     from postroad.pipeline.sources import Source, Sources
 
@@ -50,7 +58,7 @@ def run(run: Run) -> dict[str, Any]:
     """Compact the trail.
 
     `more` may name a `now` in Unix ms; the size of the `sample`; `keep_ms`, an age beyond which whole files go instead;
-    or `erase`, an `Erasure` of one subscriber instead.
+    or `erase`, an `Erasure` of one subscription or the name of a principal, instead.
     """
     options, root = run.options, run.sources.root
     now = int(options.more.get("now") or time.time() * 1_000)
@@ -85,10 +93,11 @@ def _changed(run: Run, now: int) -> dict[str, Any]:
     before = _size(run.sources)
     changes = Changes()
     who = more.get("erase")
+    what = None if who is None else found_traces(run, who)
     try:
-        summary = run_compaction(run, changes, name) if who is None else erased_files(run, changes, name, who)
+        summary = run_compaction(run, changes, name) if what is None else erased_files(run, changes, name, what)
         sample = int(more.get("sample", 1_000))
-        summary |= prove(run, changes, sample, without=who)
+        summary |= prove(run, changes, sample, without=what)
     except BaseException:
         sweep_unfinished(run.sources, changes.paths())
         raise
@@ -99,13 +108,33 @@ def _changed(run: Run, now: int) -> dict[str, Any]:
     after = _size(changes.applied(run.sources))
     # What this run took out is for those who pinned a manifest before; what earlier ones did, nobody reads any more.
     summary["files_deleted"] = sum(sweep(run.sources.root, broker, now) for broker in run.sources.pins)
-    if who is not None and is_still_here(run.sources, who):
-        run.alert(f"{who.subscriber} is still subscribed at broker {who.broker}, and recorded from now on as ever")
+    if what is not None:
+        summary |= _left(run, what, now)
     return summary | {
         "files_before": before[0],
         "files_after": after[0],
         "bytes_before": before[1],
         "bytes_after": after[1],
+    }
+
+
+def _left(run: Run, what: Erased, now: int) -> dict[str, Any]:
+    """Say what an erasure leaves, and until when."""
+    for who in sorted(what.subscriptions):
+        if is_still_here(run.sources, who):
+            run.alert(f"{who.subscriber} is still subscribed at broker {who.broker}, and recorded from now on as ever")
+    for name in sorted(what.kept):
+        run.alert(f"other subscriptions of {name!r} stay, and its name with them; --principal erases all of them")
+    journals = sorted(path.parent.name for path in run.sources.root.glob("journal/broker=*/*.journal"))
+    if journals:
+        run.alert(
+            f"the journals of {', '.join(dict.fromkeys(journals))} may name them until the broker has written the next "
+            "part of its record; erase once more after that if they were there of late"
+        )
+    return {
+        "subscriptions_erased": len(what.subscriptions),
+        "names_erased": len(what.names),
+        "old_files_deleted_after": moment(now + DEFAULT_GRACE_MS),
     }
 
 

@@ -1,0 +1,98 @@
+"""An erased subscriber or principal is nowhere in the trail, and the job says what is left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from postroad.pipeline import Options, PipelineError, run_job
+from postroad.pipeline.erasing import ERASED, Erasure
+from postroad.pipeline.jobs import compact
+from postroad.tracking import Aliases, Attachments, Names
+from postroad.trail import TrailWriter, sweep, unpack
+from tests.cli.programs import here
+from tests.pipeline.test_merging import rows_of
+from tests.trail.samples import NOON, passages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from postroad.pipeline import Account
+
+
+def people(root: Path) -> None:
+    """At two brokers: ann subscribes twice and publishes with aliases, bob subscribes and publishes."""
+    for broker in (1, 2):
+        writer = TrailWriter(root, broker, NOON)
+        numbers, times, begins = np.array([5, 6]), np.array([NOON, NOON]), np.array([1, 1], np.int32)
+        who = Attachments(numbers, times, begins, ["ann", "bob"], ["t", "t"], ["a = 1", ""])
+        names = Names(["publisher"] * 2, np.array([7, 8]), times, ["ann", "bob"])
+        aliases = Aliases(
+            ["order-1", "order-2"], np.array([broker] * 2), times, np.array([7, 8]), np.zeros(2, np.int32)
+        )
+        rows = passages([(broker, NOON, 7, 0), (broker, NOON, 8, 0)], subscribers=[[5, 6], [6]])
+        writer.write([who, names, aliases, rows], NOON + 60_000)
+        writer.close(NOON + 60_000)
+
+
+def erase(spark: SparkSession, trail: Path, who: Erasure | str) -> tuple[Account, list[str]]:
+    said: list[str] = []
+    options = Options(trail, trail.parent / "out", more={"now": NOON + 120_000, "erase": who})
+    return run_job("erase", compact.run, options, spark=spark, alert=said.append), said
+
+
+def words(trail: Path, broker: int, table: str, column: str) -> list[Any]:
+    found: list[Any] = rows_of(trail, table, broker).column(column).to_pylist()
+    return found
+
+
+def test_erased_principal_is_nowhere_by_name_number_or_alias(spark: SparkSession, tmp_path: Path) -> None:
+    trail = tmp_path / "trail"
+    people(trail)
+    account, said = erase(spark, trail, "ann")
+    assert (account.summary["subscriptions_erased"], account.summary["names_erased"]) == (2, 1)
+    assert account.summary["old_files_deleted_after"].endswith("UTC")
+    assert said == []
+    for broker in (1, 2):
+        assert words(trail, broker, "attachments", "principal") == ["bob"]
+        assert words(trail, broker, "names", "name") == ["bob"]
+        assert words(trail, broker, "aliases", "alias") == ["order-2"]
+        assert [unpack(one) for one in words(trail, broker, "passages", "subscribers")] == [(6, ERASED), (6,)]
+    sweep_all = [sweep(trail, broker, NOON + 8 * 3_600_000) for broker in (1, 2)]
+    assert min(sweep_all) > 0
+    files = [path for path in trail.rglob("*.parquet") if "parts" not in path.parts]
+    assert not any("ann" in str(pq.read_table(path, partitioning=None).to_pylist()) for path in files)
+    with pytest.raises(PipelineError, match="no record of a principal 'ann'"):
+        erase(spark, trail, "ann")
+
+
+def test_name_stays_as_long_as_another_subscription_of_it_does(spark: SparkSession, tmp_path: Path) -> None:
+    trail = tmp_path / "trail"
+    people(trail)
+    account, said = erase(spark, trail, Erasure(1, 5))
+    assert account.summary["names_erased"] == 0
+    assert said == ["other subscriptions of 'ann' stay, and its name with them; --principal erases all of them"]
+    assert (words(trail, 1, "names", "name"), words(trail, 1, "attachments", "principal")) == (["ann", "bob"], ["bob"])
+    account, said = erase(spark, trail, Erasure(2, 5))
+    assert (account.summary["names_erased"], said) == (1, [])
+    assert words(trail, 1, "names", "name") == words(trail, 2, "names", "name") == ["bob"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "name whom to erase"),
+        (("--subscriber", "1/5", "--principal", "ann"), "name whom to erase"),
+        (("--subscriber", "5"), "--subscriber '5': write the number of the broker"),
+    ],
+)
+def test_erasure_of_nobody_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: tuple[str, ...], said: str
+) -> None:
+    outcome = here(monkeypatch, "pipeline", "erase", "--trail", str(tmp_path), "--out", str(tmp_path), *options)
+    assert (outcome.code, said in outcome.err) == (2, True)
