@@ -8,7 +8,7 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 
-from fuzz.corpus import MAX_INPUT_BYTES, read_corpus
+from fuzz.corpus import MAX_INPUT_BYTES, read_corpus, write_corpus
 from fuzz.seeds import seeds
 from fuzz.targets import TARGETS
 
@@ -38,15 +38,18 @@ def fuzz(name: str, seconds: int, keep: bool) -> bool:
         "-print_final_stats=1",
         str(folder),
     ]
+    print(f"{name}: {seconds} s", flush=True)
     done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
     lines = done.stderr.splitlines()
     for line in lines:
         if line.startswith("stat::number_of_executed_units"):
-            pass
+            print(f"{name}: {line.split()[-1]} inputs tried, {len(list(folder.iterdir()))} in its corpus", flush=True)
     if done.returncode:
-        pass
+        print("\n".join([*done.stdout.splitlines()[-30:], *lines[-30:]]), flush=True)
+        print(f"{name}: FOUND something; the input is in {finds}, and `scripts/fuzz --replay FILE` runs it again")
     if keep:
-        {path.read_bytes() for path in folder.iterdir()} - set(seeds(name))
+        found = {path.read_bytes() for path in folder.iterdir()} - set(seeds(name))
+        print(f"{name}: {write_corpus(name, found)} inputs kept in fuzz/corpus/{name}.txt", flush=True)
     return done.returncode == 0
 
 
@@ -70,6 +73,7 @@ def main() -> int:
     minutes = given.minutes if given.hours is None else 60 * given.hours
     seconds = max(1, int(60 * minutes / len(chosen)))
     good = [fuzz(name, seconds, given.keep) for name in chosen]
+    print(f"{sum(good)} of {len(good)} targets without a find")
     return 0 if all(good) else 1
 
 

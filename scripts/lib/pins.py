@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import re
 import subprocess
 import sys
 import tempfile
 import uuid
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,6 @@ ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS, LOCK = ROOT / "constraints.txt", ROOT / "constraints.lock"
 # The Pythons that Postroad supports: a package may have a file for each.
 PYTHONS = ("3.11", "3.12", "3.13")
-# Downloads at a time: mostly waiting.
-AT_ONCE = 4
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s\\;#]+)", re.MULTILINE)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
@@ -56,31 +54,45 @@ def lock(pythons: list[str]) -> None:
     """Download the files of every pin for each Python, and write their hashes."""
     given = pins(CONSTRAINTS.read_text("utf-8"))
     hashes: dict[str, set[str]] = {name: set() for name in given}
-    wanted = [(name, version, python) for python in pythons for name, version in given.items()]
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        for (name, version, python), found in zip(wanted, threads.map(_file_hashes, wanted), strict=True):
+    for python in pythons:
+        for name, found in _files(given, python).items():
             hashes[name] |= found
-            if not found:
-                print(f"{name}=={version}: no file for Python {python}", file=sys.stderr)
     missing = [name for name, found in hashes.items() if not found]
     if missing:
         sys.exit(f"no files found for: {', '.join(missing)}")
-    head = "# Made by `scripts/lock` from constraints.txt: the SHA-256 of the files that may be installed.\n"
+    head = (
+        "# Made by `scripts/lock` from constraints.txt: the SHA-256 of the files that may be installed, for Linux on\n"
+        f"# this kind of processor ({platform.machine()}) and Python {', '.join(pythons)}.\n"
+    )
     LOCK.write_text(head + "".join(_entry(name, given[name], hashes[name]) for name in given), "utf-8")
 
 
-def _file_hashes(wanted: tuple[str, str, str]) -> set[str]:
-    """The hashes of the files of one pin that pip would take for a Python on this kind of machine."""
-    name, version, python = wanted
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    for_python = ["--only-binary=:all:", f"--python-version={python}"]
-    # A package without wheels has one file for all Pythons.
-    for options in (for_python, []):
-        with tempfile.TemporaryDirectory() as folder:
-            whole = [*command, *options, "-d", folder, f"{name}=={version}"]
-            if subprocess.run(whole, capture_output=True, check=False).returncode == 0:
-                return {hashlib.sha256(file.read_bytes()).hexdigest() for file in Path(folder).iterdir()}
-    return set()
+def _files(given: dict[str, str], python: str) -> dict[str, set[str]]:
+    """The hashes of the files that pip takes for a Python: wheels, and for packages that have none their source."""
+    wheels, sources = dict(given), dict[str, str]()
+    command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "-d"]
+    with tempfile.TemporaryDirectory() as folder:
+        while wheels:
+            options = [folder, "--only-binary=:all:", f"--python-version={python}"]
+            done = _run([*command, *options, *(f"{name}=={version}" for name, version in wheels.items())])
+            lacking = re.search(r"No matching distribution found for ([A-Za-z0-9._-]+)==", done.stderr)
+            if done.returncode == 0 or lacking is None:
+                break
+            name = next(name for name in wheels if normal(name) == normal(lacking[1]))
+            sources[name] = wheels.pop(name)
+        for name, version in sources.items():
+            print(f"{name}=={version}: no wheel for Python {python}; taking its source", file=sys.stderr)
+            _run([*command, folder, "--no-build-isolation", f"{name}=={version}"])
+        found: dict[str, set[str]] = {name: set() for name in given}
+        for file in Path(folder).iterdir():
+            stem = normal(re.split(r"-\d", file.name)[0])
+            name = next(name for name in given if normal(name) == stem)
+            found[name].add(hashlib.sha256(file.read_bytes()).hexdigest())
+    return found
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def _entry(name: str, version: str, hashes: set[str]) -> str:
