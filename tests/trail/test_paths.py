@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -16,8 +18,10 @@ from postroad.trail import (
     DAY_MS,
     FileEntry,
     Journal,
+    Reads,
     Trail,
     TrailDamageError,
+    TrailFile,
     TrailWriteError,
     TrailWriter,
     file_path,
@@ -91,6 +95,24 @@ def scene(tmp_path: Path) -> tuple[Path, Path]:
     writer.write([passages([(1, NOON, 7, 0)])], NOON + 10)
     secret.write_text("not Postroad's")
     return root, secret
+
+
+def test_manifest_that_is_no_text_is_damaged(tmp_path: Path) -> None:
+    root, _ = scene(tmp_path)
+    body = b'{"number":3,"at":1,"added":[["passages/broker\x8c1","passages",1,1,1,1,[]]]}'
+    path = Ledger(root, 1).folder / change_name(3)
+    path.write_bytes(b"postroad-manifest 1 %08x\n%s\n" % (zlib.crc32(body), body))
+    assert "not a manifest" in pin(root, 1).warnings[0]
+
+
+def test_file_without_the_columns_of_its_table_is_damaged(tmp_path: Path) -> None:
+    path = "passages/broker=1/date=2023-11-14/a.parquet"
+    (tmp_path / path).parent.mkdir(parents=True)
+    pq.write_table(pa.table({"number": [1]}), tmp_path / path)
+    data = (tmp_path / path).read_bytes()
+    found = FileEntry(path, "passages", NOON // DAY_MS, 1, len(data), footer_checksum(data, path), ())
+    with pytest.raises(TrailDamageError, match="next_hops"):
+        TrailFile(tmp_path, found, 1, Reads())
 
 
 def put_change(root: Path, change: Change) -> None:

@@ -178,7 +178,7 @@ def decoded(data: bytes, kind: type[Kind], path: Path, broker: int) -> Kind:
         raise TrailDamageError(path, "the checksum is wrong: damaged or cut off")
     try:
         found = msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise TrailDamageError(path, f"not a manifest: {error}") from error
     fault = next(_faults(found, broker), "")
     if fault:

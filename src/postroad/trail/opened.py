@@ -73,7 +73,7 @@ class VerifiedFile:
         try:
             source = pa.BufferReader(tail) if self._is_small else str(path)
             self._file = pq.ParquetFile(source, page_checksum_verification=True, read_dictionary=list(repeating))
-        except (OSError, ValueError, pa.ArrowException) as error:
+        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
             raise TrailDamageError(path, error) from error
 
     def _tail(self, expected: int) -> bytes:
