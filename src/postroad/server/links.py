@@ -18,6 +18,7 @@ from postroad.errors import PostroadError
 from postroad.protocols import link
 from postroad.protocols.link import limits as link_limits
 from postroad.routing.frames import decode_frame, encode_frame
+from postroad.routing.origins import Origins
 from postroad.routing.sets import Destinations
 from postroad.server.admission import Admission
 from postroad.server.counts import LinkStatistics
@@ -119,6 +120,7 @@ class Links:
         self._work: asyncio.Handle | None = None
         self._turned_away = self._internal_errors = 0
         self._admission = Admission(config, timer)
+        self._origins = Origins(one.number for one in config.members) if config.members else None
         hosts = [neighbour.host for neighbour in config.neighbours]
         self.strangers: Strangers[Accepted] = Strangers(host for host in hosts if host not in ("", "localhost"))
 
@@ -281,12 +283,16 @@ class Links:
                 self.carry(self._relay.control(decode_frame(frame.payload), number, now))
                 self._work_on()
                 return
+            batch, destinations = frame.batch, Destinations(frame.sets, frame.lines)
+            if self._origins is not None:
+                batch, destinations, left_out = self._origins.believed(batch, destinations, number)
+                if left_out:
+                    self._admission.refused(number, f"{left_out} messages of brokers that this network does not list")
             receiver = self._neighbours[number].receiver
             consignment = None
             if receiver.custody:
                 consignment = self._relay.consignments.take(number, receiver.epoch, frame.number)
-            destinations = Destinations(frame.sets, frame.lines)
-            self.carry(self._relay.receive(frame.batch, destinations, number, now, consignment))
+            self.carry(self._relay.receive(batch, destinations, number, now, consignment))
         except PostroadError as error:
             self._refuse(number, str(error))
 
