@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from postroad.broker import Broker, BrokerError, Limits, PublisherNumbers, Relay, make_strategy
-from postroad.messages import Batch
+from postroad.messages import Batch, MessageId
 from postroad.routing.sets import Destinations
+from postroad.tracking import ExactRecorder
 
 if TYPE_CHECKING:
     from postroad.broker import Outbox, Session
@@ -167,6 +168,26 @@ def test_what_a_publisher_left_unfinished_is_delivered_after_it_is_gone() -> Non
     while core.unfinished:
         reader.read(core.proceed(0))
     assert reader.bodies["s0"] == list(range(300))
+
+
+def test_rows_that_wait_for_their_turn_are_on_record_as_waiting_until_they_had_it() -> None:
+    """A crash between two turns must not leave a message that came, and nobody wanted."""
+    recorder, blocks = ExactRecorder(7, 0), itertools.count(1, 1_000)
+    core = Broker(7, PublisherNumbers(lambda: next(blocks)), Limits(turn_ms=1), recorder=recorder, in_turns=True)
+    busy(core)
+    batch = numbered(range(300))
+    core.receive(batch, core.attached("p"), 1)
+    last = MessageId.of(*batch.ids[-1].tolist())
+    assert core.unfinished
+    found = recorder.findings(last, 1)
+    assert found.published is not None
+    assert not found.delivered
+    assert found.waits
+    while core.unfinished:
+        core.proceed(2)
+    found = recorder.findings(last, 2)
+    assert found.delivered
+    assert not found.waits
 
 
 def test_subscriptions_may_come_and_go_between_two_turns() -> None:

@@ -29,6 +29,7 @@ from postroad.messages import IdGenerator, attribute_texts
 from postroad.messages.columns import SOURCE
 from postroad.security import AllowAll, Refusal
 from postroad.selectors import Selector, TopicPattern
+from postroad.tracking.reasons import DEFERRED, RESUMED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -271,6 +272,8 @@ class Broker:
         """Match rows and hand them on, as far as one turn goes; the rest, and all that follows it, has to wait."""
         done = 0 if self._turns.has(work.origin) else self._advance(work, outbox, now)
         if done < len(work.batch):
+            # On record at once: a crash before their turn would otherwise leave rows that came, and nobody wanted.
+            self.recorder.dropped(work.batch, np.arange(done, len(work.batch)), 0, DEFERRED, now)
             self._turns.push(work, done)
             if work.source is not None:
                 if not work.source.paused:
@@ -300,6 +303,7 @@ class Broker:
         if work is None:
             return
         done = self._advance(work, outbox, now)
+        self.recorder.dropped(work.batch, np.arange(done), 0, RESUMED, now)
         if done < len(work.batch):
             self._turns.push(work, done, first=True)
             return

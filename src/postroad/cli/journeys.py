@@ -127,6 +127,10 @@ def _drop(drop: Document) -> str:
         where = f"subscriber {drop['subscriber']}"
     if drop["reason"] == "held":
         return f"[yellow]waits for a way to {where}[/] from {instant(drop['at'])} on"
+    if drop["reason"] == "deferred":
+        return f"[yellow]waits for its turn at this broker[/] from {instant(drop['at'])} on"
+    if drop["reason"] == "resumed":
+        return f"[dim]had its turn at {instant(drop['at'])}[/]"
     if drop["reason"] == "sent on":
         return f"[dim]found a way to {where} at {instant(drop['at'])}[/]"
     if drop["reason"] == "returned":

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from postroad.tracking.findings import Drop
 
-__all__ = ["DETOURS", "HELD", "RETURNED", "SENT_ON", "is_held"]
+__all__ = ["DEFERRED", "DETOURS", "HELD", "RESUMED", "RETURNED", "SENT_ON", "is_held"]
 
 # A link gave it back, and it went another way.
 RETURNED = "returned"
@@ -18,15 +18,18 @@ HELD = "held"
 # It waits here no longer: there was a way for it. What finds none is given up, which is recorded as such.
 SENT_ON = "sent on"
 
-DETOURS = frozenset({RETURNED, HELD, SENT_ON})
+# It was too much work for one turn of the event loop: it came, and what is done with it follows in a later turn.
+# Readers take what is on record of a message for the whole of it, unless it says that it waits.
+DEFERRED = "deferred"
+# It had its turn.
+RESUMED = "resumed"
+
+DETOURS = frozenset({RETURNED, HELD, SENT_ON, DEFERRED, RESUMED})
 
 
 def is_held(drops: Iterable[Drop]) -> bool:
-    """Whether it waits for a way when the record of a broker ends: it was held, and not sent on since then."""
-    held, sent = -1, -1
+    """Whether it waits when the record of a broker ends: it was held or deferred, and did not go on since then."""
+    last: dict[str, int] = {}
     for drop in drops:
-        if drop.reason == HELD:
-            held = max(held, drop.at)
-        elif drop.reason == SENT_ON:
-            sent = max(sent, drop.at)
-    return held > sent
+        last[drop.reason] = max(last.get(drop.reason, -1), drop.at)
+    return any(last.get(wait, -1) > last.get(go, -1) for wait, go in ((HELD, SENT_ON), (DEFERRED, RESUMED)))
