@@ -133,6 +133,27 @@ def test_a_broker_that_freezes_counts_as_dead_after_some_heart_beats(tmp_path: P
     run(talk, patience=120)
 
 
+def test_a_publisher_s_messages_stay_in_order_through_a_fail_over(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with (
+            fleet(DIAMOND, tmp_path, "custody", more_settings=", order = 'publisher'") as network,
+            traffic(network, 1, 4) as (writer, (far,)),
+        ):
+            writer.start()
+            await far.has(200)
+            network.freeze(2)
+            await asyncio.sleep(HEART_BEAT_MS * (MISSED + 3) / 1_000)
+            last = await writer.stop() - 1
+            await far.has(*range(last + 1))
+            assert far.got == list(range(last + 1))
+            counts = (await network.status(4))["network"]["relay"]
+            assert (counts["late"], counts["unordered"]) == (0, 0)
+            # Broker 4 kept back what came the other way too early.
+            assert counts["duplicates"] > 0
+
+    run(talk, patience=120)
+
+
 def test_a_broker_that_was_frozen_and_goes_on_delivers_nothing_twice(tmp_path: Path) -> None:
     async def talk() -> None:
         # Far more pass during the freeze than 64 blocks of ids: they are known by publisher and time.

@@ -12,7 +12,7 @@ from postroad.broker.recording import NoRecorder, Recorder
 from postroad.broker.relaying import Relay, RelayStatistics
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.statistics import BrokerStatistics
-from postroad.broker.strategies import make_strategy, planned_strategy
+from postroad.broker.strategies import make_strategy, order_wait, planned_strategy
 from postroad.broker.wants import scheme_of
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "Subscription",
     "SubscriptionNumbers",
     "make_strategy",
+    "order_wait",
     "planned_strategy",
     "scheme_of",
 ]

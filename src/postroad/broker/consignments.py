@@ -15,7 +15,10 @@ Only frames are counted, never messages.
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["QUEUE_WAIT_MS", "Consignment", "ConsignmentStatistics", "Consignments"]
 
@@ -35,7 +38,7 @@ class Consignment:
 
     __slots__ = ("_book", "_holds", "_overdue", "_queued", "epoch", "link", "number", "settled")
 
-    def __init__(self, book: Consignments, link: int, epoch: int, number: int) -> None:
+    def __init__(self, book: Consignments | _Joint, link: int, epoch: int, number: int) -> None:
         self._book = book
         self.link = link
         self.epoch = epoch
@@ -76,6 +79,18 @@ class Consignment:
             self._book.done(self)
 
 
+class _Joint:
+    """The book of one consignment that stands for several."""
+
+    def __init__(self, book: Consignments, members: Sequence[Consignment]) -> None:
+        self.watch = book.watch
+        self._members = members
+
+    def done(self, consignment: Consignment) -> None:
+        for member in self._members:
+            member.release()
+
+
 class ConsignmentStatistics(NamedTuple):
     """Frames taken over since the start, those that waited too long in queues, and those that are open now."""
 
@@ -113,6 +128,10 @@ class Consignments:
             _, consignment = self._watched.popleft()
             self._overdue += not consignment.settled
             consignment.overdue()
+
+    def joined(self, members: Sequence[Consignment]) -> Consignment:
+        """Stands for several whose rows wait together; each is held once, and released when this one is settled."""
+        return Consignment(_Joint(self, members), 0, 0, 0)
 
     def take_settled(self) -> list[Consignment]:
         """Those that were settled since the last call: tell the neighbours they came from."""

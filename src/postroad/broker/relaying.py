@@ -14,14 +14,18 @@ import numpy as np
 from postroad.broker.advertisements import Advertisements
 from postroad.broker.consignments import Consignments
 from postroad.broker.interests import Interests
-from postroad.broker.marks import MAYBE_TWICE, have_room, marked
+from postroad.broker.marks import LATE, MAYBE_TWICE, have_room, marked
+from postroad.broker.order import OrderStatistics, PublisherOrder
 from postroad.broker.outbox import Outbox, Refusal, Sending
 from postroad.broker.queues import copied_out
 from postroad.broker.turns import Work
 from postroad.broker.wants import Wants
+from postroad.messages.columns import FLAGS, OVERTAKING
 from postroad.routing.contract import Delta, InterestChange
 from postroad.routing.drp import Drp
+from postroad.routing.envelopes import overtaking
 from postroad.routing.frames import Interest, InterestDelta
+from postroad.topology import LARGEST_BROKER
 from postroad.tracking.reasons import HELD, RETURNED, SENT_ON
 
 if TYPE_CHECKING:
@@ -51,13 +55,17 @@ HELD_MS = 10_000
 # cost some 150 bytes each beside their own.
 MAX_HELD = 100_000
 MAX_HELD_BYTES = 64 * 1024 * 1024
+# No broker has this number: what is kept in order waits in one line, whatever link it came over.
+_IN_ORDER = LARGEST_BROKER + 1
 # What a neighbour may pass on in good faith.
 NOT_BELIEVED = "a record counts far ahead of the clock here, or is of a broker that this network does not list"
 
 
 class RelayStatistics(NamedTuple):
     """Counts of messages since the start. `held_now` is what waits for a way; `open_frames_now`, under custody, are the
-    frames of neighbours that are not settled yet; `maybe_duplicates` were delivered, and may have been before."""
+    frames of neighbours that are not settled yet; `maybe_duplicates` were delivered, and may have been before. With
+    `order = "publisher"`: `late` were delivered after later ones, `unordered` left before their time for want of room,
+    `order_held_now` wait for earlier ones."""
 
     sent: int
     relayed: int
@@ -69,6 +77,9 @@ class RelayStatistics(NamedTuple):
     held_now: int
     held_bytes_now: int
     open_frames_now: int
+    late: int
+    unordered: int
+    order_held_now: int
 
 
 class _Held(NamedTuple):
@@ -93,10 +104,20 @@ class Relay:
         core: the broker; from now on it hands what it accepts to this relay.
         strategy: makes the strategy, given the question which brokers want each row of a batch.
         scheme: how brokers encode what they want; None when they say it exactly.
+        order_wait_ms: how long rows wait for earlier ones of their publisher after ways have changed; 0 for not at all.
     """
 
-    def __init__(self, core: Broker, strategy: Callable[[Interested], Strategy], scheme: Scheme | None = None) -> None:
+    def __init__(
+        self,
+        core: Broker,
+        strategy: Callable[[Interested], Strategy],
+        scheme: Scheme | None = None,
+        order_wait_ms: int = 0,
+    ) -> None:
         self._core = core
+        self._order = PublisherOrder(order_wait_ms) if order_wait_ms else None
+        self._order_wait = order_wait_ms
+        self._unsteady_until = 0  # what passes until then may overtake what passed before
         self._interests = Interests(core.index, scheme)
         self._wants = Wants(scheme)
         self.strategy = strategy(self._interested)
@@ -168,12 +189,15 @@ class Relay:
         if len(routed.local):
             whole = len(routed.local) == len(routed.batch)
             here = routed.batch if whole else routed.batch.take(routed.local)
-            if routed.doubtful is None:
-                self._core.take_up(Work(here, None, link, consignment), outbox, now)
-            else:
+            work = Work(here, None, link, consignment)
+            if routed.doubtful is not None:
                 doubtful = np.searchsorted(routed.local, routed.doubtful)
                 here, mask = self._with_room_for_marks(here, doubtful, now)
-                self._core.take_up(Work(here, None, link, consignment, mask), outbox, now)
+                work = Work(here, None, link, consignment, mask)
+            if self._order is None:
+                self._core.take_up(work, outbox, now)
+            else:
+                self._take_up_in_order(self._order, work, outbox, now)
         self._relayed += self._send(routed, outbox, now, _Origin(consignment=consignment))
 
     def _with_room_for_marks(
@@ -191,13 +215,47 @@ class Relay:
         kept[doubtful[~room]] = False
         return here.take(np.flatnonzero(kept)), mask[kept]
 
+    def _take_up_in_order(self, order: PublisherOrder, work: Work, outbox: Outbox, now: int) -> None:
+        """Deliver what is in order, keep what may have come too early, and mark what comes too late.
+
+        Rows that may have been delivered before are out of order anyway. All goes in one line, whatever its link.
+        """
+        here, consignment = work.batch, work.consignment
+        if work.doubtful is not None:
+            told = here.take(work.doubtful)
+            here = here.take(~work.doubtful)
+            marks = np.ones(len(told), np.bool_)
+            self._core.take_up(Work(told, None, _IN_ORDER, consignment, marks, marks), outbox, now)
+        early = (here.envelopes[:, FLAGS] & OVERTAKING) != 0
+        if now < self._unsteady_until:
+            early[:] = True
+        passing, late = order.take(here, early, now, consignment)
+        if len(passing):
+            ready = here if len(passing) == len(here) else here.take(passing)
+            told_late = np.isin(passing, late) if len(late) else None
+            self._core.take_up(Work(ready, None, _IN_ORDER, consignment, None, told_late), outbox, now)
+        if order.full:
+            self._release(order, outbox, now, everything=True)
+
+    def _release(self, order: PublisherOrder, outbox: Outbox, now: int, *, everything: bool = False) -> None:
+        """Deliver what has waited for earlier messages long enough."""
+        released = order.release(now, everything=everything)
+        if released is None:
+            return
+        consignment = self.consignments.joined(released.consignments) if released.consignments else None
+        self._core.take_up(Work(released.batch, None, _IN_ORDER, consignment), outbox, now)
+        if consignment is not None:
+            consignment.release()
+
     def deliver(self, work: Work, matched: Matched, outbox: Outbox, now: int) -> None:
         """Hand what arrived over a link to local subscriptions; `matched` is what the index answered for it."""
         batch = work.batch
         split = self._interests.split(batch, matched, entering=False)
-        if work.doubtful is not None and work.doubtful.any():
-            # Matched as it was sent: the mark is for the subscriber alone.
-            batch = marked(batch, np.flatnonzero(work.doubtful), MAYBE_TWICE)
+        # Matched as it was sent: a mark is for the subscriber alone.
+        for line, mask in ((MAYBE_TWICE, work.doubtful), (LATE, work.late)):
+            if mask is not None and mask.any():
+                rows = np.flatnonzero(mask)
+                batch = marked(batch, rows[have_room(batch, rows, line)], line)
         self._core.hand_out(batch, split.offsets, split.slots, None, outbox, now, work.consignment)
 
     def returned(
@@ -206,6 +264,7 @@ class Relay:
         """A link is gone that had not confirmed (under custody: settled) these: send them another way, marked."""
         outbox = Outbox()
         self._core.recorder.dropped(batch, np.arange(len(batch)), link, RETURNED, now)
+        self._ways_changed(now)
         routed = self.strategy.reroute(batch, destinations, now, returned=True)
         self._send(routed, outbox, now, _Origin(consignment=consignment, returned=True))
         if consignment is not None:
@@ -247,8 +306,11 @@ class Relay:
 
     def _send(self, routed: Routed, outbox: Outbox, now: int, origin: _Origin, until: int = 0) -> int:
         sent = 0
+        batch = routed.batch
+        if now < self._unsteady_until and routed.parcels:
+            batch = overtaking(batch)
         for parcel in routed.parcels:
-            outbox.parcels.append(Sending(parcel.link, routed.batch, parcel.rows, parcel.destinations, *origin))
+            outbox.parcels.append(Sending(parcel.link, batch, parcel.rows, parcel.destinations, *origin))
             if origin.consignment is not None:
                 origin.consignment.hold()
             sent += len(parcel.rows)
@@ -317,11 +379,13 @@ class Relay:
     def link_up(self, link: int, cost: int, now: int) -> Outbox:
         """A link to another broker works."""
         self._core.recorder.linked(link, cost, now)
+        self._ways_changed(now)
         return self._react(self.strategy.link_up(link, cost, now), now)
 
     def link_down(self, link: int, now: int) -> Outbox:
         """A link is gone."""
         self._core.recorder.unlinked(link, now)
+        self._ways_changed(now)
         return self._react(self.strategy.link_down(link, now), now)
 
     def tick(self, now: int) -> Outbox:
@@ -338,11 +402,16 @@ class Relay:
         while self._held and self._held[0].until <= now:
             self._give_up(now)
         self.consignments.tick(now)
+        if self._order is not None:
+            self._release(self._order, outbox, now)
         return outbox
 
     def leave(self, now: int) -> Outbox:
-        """The broker is about to go, in order: tell the others."""
-        return self._react(self.strategy.leave(now), now)
+        """The broker is about to go, in order: tell the others, and hand out what waits for its turn."""
+        outbox = self._react(self.strategy.leave(now), now)
+        if self._order is not None:
+            self._release(self._order, outbox, now, everything=True)
+        return outbox
 
     def _react(self, reaction: Reaction, now: int) -> Outbox:
         outbox = Outbox()
@@ -363,7 +432,13 @@ class Relay:
             else:
                 self._interests.replace(broker, summary)
         if reaction.retry:
+            self._ways_changed(now)
             self._retry(outbox, now)
+
+    def _ways_changed(self, now: int) -> None:
+        """What goes from now on may overtake what went before, which may have to go another way."""
+        if self._order is not None:
+            self._unsteady_until = now + self._order_wait
 
     def _retry(self, outbox: Outbox, now: int) -> None:
         waiting, self._held, self._held_messages, self._held_bytes = self._held, deque(), 0, 0
@@ -395,6 +470,7 @@ class Relay:
 
     def statistics(self) -> RelayStatistics:
         """Counts for people and for metrics."""
+        order = OrderStatistics(0, 0, 0, 0) if self._order is None else self._order.statistics()
         return RelayStatistics(
             self._sent,
             self._relayed,
@@ -406,6 +482,9 @@ class Relay:
             self._held_messages,
             self._held_bytes,
             self.consignments.statistics().open_now,
+            order.late,
+            order.given_up,
+            order.waiting_now,
         )
 
 

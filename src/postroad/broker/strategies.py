@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from postroad.routing.records import Seals
     from postroad.topology import Plan, Strategies
 
-__all__ = ["make_strategy", "planned_strategy"]
+__all__ = ["make_strategy", "order_wait", "planned_strategy"]
 
 
 def make_strategy(
@@ -80,6 +80,15 @@ def make_strategy(
         grace_ms=2 * silence,
         patience_ms=2 * settings.heartbeat_ms,
     )
+
+
+def order_wait(settings: Settings) -> int:
+    """How long rows wait for earlier ones after ways have changed, in ms; 0 when order is not asked for.
+
+    As long as a fail-over takes: a neighbour counts as dead after so many heart-beats, what it has not confirmed goes
+    another way after one more, and one is for the way.
+    """
+    return (settings.missed_heartbeats + 2) * settings.heartbeat_ms if settings.order == "publisher" else 0
 
 
 def planned_strategy(plan: Plan) -> Callable[[int, int, Interested], Strategy]:

@@ -43,6 +43,7 @@ class Work(NamedTuple):
         link: the neighbour they came from; 0 for what a session published.
         consignment: what they came in, under custody; it is held once for this while it waits.
         doubtful: which rows may have been delivered before; none without.
+        late: which rows come after later ones of their publisher; none without.
     """
 
     batch: Batch
@@ -50,13 +51,15 @@ class Work(NamedTuple):
     link: int = 0
     consignment: Consignment | None = None
     doubtful: NDArray[np.bool_] | None = None
+    late: NDArray[np.bool_] | None = None
 
     def part(self, first: int, last: int) -> Work:
         """Some of the rows, over the same buffer."""
         if first == 0 and last == len(self.batch):
             return self
         doubtful = None if self.doubtful is None else self.doubtful[first:last]
-        return self._replace(batch=self.batch.take(np.arange(first, last)), doubtful=doubtful)
+        late = None if self.late is None else self.late[first:last]
+        return self._replace(batch=self.batch.take(np.arange(first, last)), doubtful=doubtful, late=late)
 
     @property
     def origin(self) -> int:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.messages import Batch
-from postroad.messages.columns import BROADCAST, FLAGS, HOP_LIMIT, MAYBE_DUPLICATE, SOURCE
+from postroad.messages.columns import BROADCAST, FLAGS, HOP_LIMIT, MAYBE_DUPLICATE, OVERTAKING, SOURCE
 
 if TYPE_CHECKING:
     from postroad.routing.sets import Flags
 
-__all__ = ["arrived", "entering", "may_go_on", "returned_rows", "with_broadcast"]
+__all__ = ["arrived", "entering", "may_go_on", "overtaking", "returned_rows", "with_broadcast"]
 
 # Ways that change while a message travels can be longer than any way at one moment; twice round the network is plenty,
 # and in a small network a few more do no harm.
@@ -24,7 +24,7 @@ def entering(batch: Batch, number: int, brokers: int) -> Batch:
     envelopes = batch.envelopes.copy()
     envelopes[:, SOURCE] = number
     np.minimum(envelopes[:, HOP_LIMIT], max(_LEAST_HOP_LIMIT, 2 * brokers), out=envelopes[:, HOP_LIMIT])
-    envelopes[:, FLAGS] &= ~(BROADCAST | MAYBE_DUPLICATE)
+    envelopes[:, FLAGS] &= ~(BROADCAST | MAYBE_DUPLICATE | OVERTAKING)
     return Batch(batch.buffer, batch.spans, batch.ids, envelopes)
 
 
@@ -39,6 +39,13 @@ def returned_rows(batch: Batch) -> Batch:
     """A batch that a link gave back: it may have arrived all the same."""
     envelopes = batch.envelopes.copy()
     envelopes[:, FLAGS] |= MAYBE_DUPLICATE
+    return Batch(batch.buffer, batch.spans, batch.ids, envelopes)
+
+
+def overtaking(batch: Batch) -> Batch:
+    """A batch that may come before earlier messages of its publishers, because ways have changed."""
+    envelopes = batch.envelopes.copy()
+    envelopes[:, FLAGS] |= OVERTAKING
     return Batch(batch.buffer, batch.spans, batch.ids, envelopes)
 
 

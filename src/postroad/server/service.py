@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from postroad.broker import Broker, PublisherNumbers, Relay, SubscriptionNumbers, make_strategy, scheme_of
+from postroad.broker import Broker, PublisherNumbers, Relay, SubscriptionNumbers, make_strategy, order_wait, scheme_of
 from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
 from postroad.errors import PostroadError
 from postroad.routing.drp import Drp
@@ -161,7 +161,7 @@ class Service:
                 seals=keys,
             )
 
-        relay = Relay(core, strategy, scheme_of(network.settings))
+        relay = Relay(core, strategy, scheme_of(network.settings), order_wait(network.settings))
         self._link_tls = link_tls(network.tls)
         links = Links(number, relay, network, self._station.carry_out, wall_clock, self.timer, self._link_tls, keys)
         self._station.links = links

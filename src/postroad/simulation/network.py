@@ -60,6 +60,8 @@ class SimulatedNetwork:
         limits: those of each broker.
         recorder: makes the recorder of each broker that starts, given its number.
         scheme: how brokers encode what they want; None when they say it exactly.
+        order_wait_ms: how long messages wait for earlier ones of their publisher after ways have changed; 0 for not at
+            all.
 
     Attributes:
         delivered: subscription name -> the ids it was handed, in order.
@@ -78,6 +80,7 @@ class SimulatedNetwork:
         limits: Limits | None = None,
         recorder: Callable[[int], Recorder] | None = None,
         scheme: Scheme | None = None,
+        order_wait_ms: int = 0,
     ) -> None:
         self.timeline = Timeline()
         self.graph = graph
@@ -88,6 +91,7 @@ class SimulatedNetwork:
         self._custody = custody
         self._limits = limits
         self._scheme = scheme
+        self._order_wait = order_wait_ms
         self._recorder = recorder
         self._starts: dict[int, int] = defaultdict(int)
         self._cores: dict[int, Broker] = {}
@@ -172,7 +176,7 @@ class SimulatedNetwork:
         subscriptions = SubscriptionNumbers(lambda: 1 + run * SUBSCRIPTION_BLOCK)
         core = Broker(broker, numbers, self._limits, recorder=recorder, subscription_numbers=subscriptions)
         self._relays[broker] = Relay(
-            core, lambda interested: self._strategy(broker, self.now, interested), self._scheme
+            core, lambda interested: self._strategy(broker, self.now, interested), self._scheme, self._order_wait
         )
         self._cores[broker] = core
         self._sessions[broker] = core.attached("")
