@@ -333,7 +333,7 @@ def test_a_search_for_an_alias_holds_up_no_writing_and_is_not_waited_for_without
         goes_on.set()
         monkeypatch.setattr(tracked_module, "ALIAS_SECONDS", PATIENCE)
         await until(lambda: not life.tracking._searches)
-        assert await life.tracking.aliased("order-7") == [message]
+        assert await life.tracking.aliased("order-7") == ([message], [])
         await life.tracking.stop()
 
     run(talk)

@@ -259,7 +259,7 @@ def test_the_message_id_that_a_plain_client_gives_is_another_name_of_the_message
             client.send("COMMIT", transaction="t", receipt="c")
             ids["in a transaction"] = MessageId.parse(dict((await client.frame()).headers)["message-id"])
             assert running.tracking is not None
-            assert await running.tracking.aliased(names[0]) == [ids[names[0]]]
+            assert await running.tracking.aliased(names[0]) == ([ids[names[0]]], [])
             await client.close()
 
     run(talk)

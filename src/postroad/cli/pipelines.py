@@ -220,6 +220,9 @@ def follow(
 
 def show(account: Account, as_json: bool) -> None:
     """What a run did: a table for people, or one line of JSON."""
+    for broker in account.absent:
+        text = f"broker {broker} has no record in this trail, though others tell of it: what it alone knows is missing"
+        typer.echo(f"postroad: warning: {text}", err=True)
     for lost in account.damaged:
         typer.echo(f"postroad: left out {lost.path}: {lost.problem}", err=True)
     figures = {
@@ -230,6 +233,8 @@ def show(account: Account, as_json: bool) -> None:
     }
     if as_json:
         damaged = [{"path": lost.path, "problem": lost.problem} for lost in account.damaged]
-        echo_json({"job": account.job, **figures, "written": account.written, "damaged": damaged})
+        echo_json(
+            {"job": account.job, **figures, "written": account.written, "damaged": damaged, "absent": account.absent}
+        )
     else:
         echo_table(f"{account.job}: {', '.join(account.written) or 'nothing written'}", figures)

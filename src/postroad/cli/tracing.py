@@ -102,8 +102,14 @@ def _messages(trail: Any, text: str) -> list[MessageId]:
     except PostroadError as error:
         found: list[MessageId] = trail.aliased(text)
         if not found:
-            raise PostroadError(f"{error}; and no message on this trail has the alias {text!r}") from error
+            perhaps = _perhaps(trail.may_hide())
+            raise PostroadError(f"{error}; and no message on this trail has the alias {text!r}{perhaps}") from error
         return found
+
+
+def _perhaps(hidden: list[str]) -> str:
+    """What keeps a no from being certain."""
+    return f", as far as the record goes, which is not complete: {'; '.join(hidden)}" if hidden else ""
 
 
 def _show(document: dict[str, Any], as_json: bool) -> None:
@@ -169,9 +175,11 @@ def _from_network(address: str, text: str, explore: Explore, as_json: bool, toke
     try:
         ids = [str(MessageId.parse(text))]
     except PostroadError as error:
-        ids = _asked(base, f"/aliases/{urllib.parse.quote(text, safe='')}", token)["ids"]
+        answer = _asked(base, f"/aliases/{urllib.parse.quote(text, safe='')}", token)
+        ids = answer["ids"]
         if not ids:
-            raise PostroadError(f"{error}; and {base} knows no message that has the alias {text!r}") from error
+            perhaps = _perhaps(answer.get("may_hide", []))
+            raise PostroadError(f"{error}; and {base} knows no message that has the alias {text!r}{perhaps}") from error
     passed = True
     for one in ids:
         document = _asked(base, f"/trace/{one}?explore={explore.value}", token)

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,11 +17,11 @@ from postroad.network.ports import free_ports
 from postroad.network.processes import is_alive, mark_of, send_signal
 from postroad.network.state import BrokerEntry
 from postroad.server import broker_config
+from postroad.trail import TrailError, note_brokers
 from postroad.trail.access import append_to
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-    from pathlib import Path
 
     from postroad.network.processes import ProcessMark
     from postroad.network.running import RunOptions
@@ -44,6 +45,10 @@ def prepare(plan: Plan, place: Place, options: RunOptions) -> list[BrokerEntry]:
     taken = {port for broker in plan.brokers for port in (broker.port, broker.link_port)}
     graph = plan.graph()
     entries = []
+    if options.tracking.recorder != "none":
+        # A trail that cannot be written is for the brokers to tell; they start all the same.
+        with contextlib.suppress(TrailError):
+            note_brokers(Path(options.tracking.trail or place.trail), [broker.number for broker in plan.brokers])
     for broker, admin_port in zip(plan.brokers, free_ports(len(plan.brokers), taken), strict=True):
         number = broker.number
         config = broker_config(

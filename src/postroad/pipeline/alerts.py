@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from postroad.pipeline.counting import BIN_MS, INCREMENTS
+from postroad.pipeline.errors import PipelineError
 from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, gaps_within, pin
 from postroad.trail.durable import replace_file
 
@@ -141,9 +142,19 @@ def read_totals(out: Path, through: int | None = None) -> Totals:
     ]
     counts: defaultdict[tuple[str, int, int, int], int] = defaultdict(int)
     for path in files:
-        for row in pq.ParquetFile(path).read().to_pylist():
+        for row in _increment(path):
             counts[row["about"], row["number"], row["other"], row["bin"]] += row["messages"]
     return Totals(counts)
+
+
+def _increment(path: Path) -> list[dict[str, Any]]:
+    try:
+        rows: list[dict[str, Any]] = pq.ParquetFile(path, page_checksum_verification=True).read().to_pylist()
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise PipelineError(
+            f"{path}: cannot be read ({error}); restore it, or begin again with another --out"
+        ) from error
+    return rows
 
 
 def links_of(totals: Totals, pins: Mapping[int, Pinned]) -> list[dict[str, Any]]:
@@ -279,5 +290,5 @@ def _table(counts: Mapping[tuple[str, int, int, int], int]) -> Any:
 
 def _write(path: Path, rows: Any) -> None:
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="zstd")
+    pq.write_table(rows, sink, compression="zstd", write_page_checksum=True)
     replace_file(path, memoryview(sink.getvalue()))

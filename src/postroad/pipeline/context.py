@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, FOREVER, Hole
 
@@ -134,6 +133,8 @@ def read_context(sources: Sources) -> Context:
         DamagedFileError: a file of the links or attachments cannot be read.
     """
     brokers = list(sources.pins)
+    # What is left out later would be missing in the holes.
+    sources.check()
     links = _stays(sources, "links", "neighbour", "up", brokers)
     subscribers = _stays(sources, "attachments", "subscriber", "begins", brokers)
     return Context(
@@ -157,8 +158,8 @@ def _stays(sources: Sources, table: str, number: str, begins: str, brokers: Sequ
 
 def _changes(sources: Sources, files: Sequence[Source], number: str, begins: str) -> list[tuple[int, int, int]]:
     rows: list[tuple[int, int, int]] = []
-    for path in sources.paths(files):
-        found = pq.ParquetFile(path).read(columns=[number, "at", begins])
+    for source in files:
+        found = sources.read(source, [number, "at", begins])
         rows += zip(*(found.column(name).to_pylist() for name in (number, "at", begins)), strict=True)
     # An end and a beginning in the same millisecond: the end is of what was there before.
     return sorted(rows, key=lambda row: (row[1], row[2]))

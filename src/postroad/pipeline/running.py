@@ -70,6 +70,7 @@ class Account:
         summary: figures of the job's own.
         written: the tables it wrote.
         damaged: files that were left out.
+        absent: brokers that others tell of, and that have no record in this trail.
     """
 
     job: str
@@ -78,6 +79,7 @@ class Account:
     summary: dict[str, Any] = field(default_factory=dict)
     written: list[str] = field(default_factory=list)
     damaged: list[Damage] = field(default_factory=list)
+    absent: list[int] = field(default_factory=list)
 
 
 @dataclass

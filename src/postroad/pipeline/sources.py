@@ -10,20 +10,35 @@ import datetime
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from postroad.pipeline.errors import DamagedFileError, EmptyRangeError, MissingTableError, PipelineError
-from postroad.trail import FOREVER, Hole, Pinned, Reads, TrailDamageError, TrailFile, pin, table_named
+from postroad.trail import (
+    DAY_MS,
+    FOREVER,
+    Hole,
+    Pinned,
+    Reads,
+    TrailDamageError,
+    TrailFile,
+    noted_brokers,
+    origins_of,
+    pin,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from postroad.trail import FileEntry
 
 __all__ = ["Damage", "Source", "Sources", "moment", "open_sources"]
 
-# Looking at a footer is mostly waiting for the disk.
+# Reading a file is mostly waiting for the disk, and its checksum is made without the interpreter.
 _THREADS = 16
+# Tables in which a row counts until another takes it back.
+_STANDING = ("attachments", "links")
+# Tables that a verdict on a message rests on.
+_OF_VERDICTS = ("passages", "journeys", "shed", "records", "filters", *_STANDING)
 
 
 class Source(NamedTuple):
@@ -83,7 +98,7 @@ class Sources:
         for broker, pinned in self.pins.items():
             entries, holes = pinned.entries(table, None, since, until, Reads())
             for hole in holes:
-                self.leave_out(Damage(str(pinned.folder), hole.reason, broker, hole.since, hole.until))
+                self.leave_out(_part_damage(pinned, hole))
             gone = self._removed.get(broker, ())
             found += [Source(broker, entry) for entry in entries if entry.path not in gone]
             found += [
@@ -109,7 +124,7 @@ class Sources:
         for broker, pinned in self.pins.items():
             entries, holes = pinned.all_entries(table)
             for hole in holes:
-                self.leave_out(Damage(str(pinned.folder), hole.reason, broker, hole.since, hole.until))
+                self.leave_out(_part_damage(pinned, hole))
             gone = self._removed.get(broker, ())
             kept = [entry for entry in entries if entry.path not in gone]
             kept += [entry for entry in self._added.get(broker, ()) if entry.table == table]
@@ -156,19 +171,30 @@ class Sources:
             f"the trail has {moment(first)} to {moment(last)}"
         )
 
-    def paths(self, sources: Iterable[Source]) -> list[str]:
-        """Where the files are."""
-        return [str(self.root / source.entry.path) for source in sources]
+    def read(self, source: Source, columns: Sequence[str]) -> Any:
+        """Columns of a file, for the driver itself.
+
+        Raises:
+            DamagedFileError: it cannot be read; it is not left out, because it was whole a moment ago.
+        """
+        try:
+            return TrailFile(self.root, source.entry, source.broker, Reads()).read(columns)
+        except TrailDamageError as error:
+            raise DamagedFileError(error.path, error.problem) from error
 
     def _good(self, found: list[Source]) -> list[Source]:
         fresh = [source for source in found if source.entry.path not in self._checked]
         with ThreadPoolExecutor(_THREADS) as threads:
-            problems = threads.map(lambda source: _problem(self.root, source, whole=self.skip_damaged), fresh)
+            problems = threads.map(lambda source: _problem(self.root, source), fresh)
             for source, problem in zip(fresh, problems, strict=True):
                 self._checked[source.entry.path] = problem
                 if problem:
                     path, entry = str(self.root / source.entry.path), source.entry
-                    self.leave_out(Damage(path, problem, source.broker, entry.time_from, entry.time_to + 1))
+                    until = entry.time_to + 1
+                    if entry.table in _STANDING:
+                        # Who came counts until the next day begins, where all are told again who are there.
+                        until = (entry.time_to // DAY_MS + 1) * DAY_MS
+                    self.leave_out(Damage(path, problem, source.broker, entry.time_from, until))
         return [source for source in found if not self._checked[source.entry.path]]
 
     def holes(self, broker: int) -> list[Hole]:
@@ -178,6 +204,30 @@ class Sources:
             for lost in self.damaged
             if lost.broker == broker
         ]
+
+    def check(self) -> None:
+        """Look at all files that a verdict on a message may rest on, so that whatever is damaged is known.
+
+        Raises:
+            DamagedFileError: one of them cannot be read.
+        """
+        for name in _OF_VERDICTS:
+            self.of(name, always=name in _STANDING)
+
+    def absent(self) -> list[int]:
+        """Brokers that others tell of, as neighbours or as where messages entered, and that have no record here.
+
+        Raises:
+            DamagedFileError: a file of the links cannot be read.
+        """
+        links = self.of("links", always=True)
+        told = {int(number) for one in links for number in self.read(one, ["neighbour"]).column(0).to_pylist()}
+        told |= origins_of(source.entry for name in _OF_VERDICTS for source in self.of(name, always=name in _STANDING))
+        try:
+            told |= noted_brokers(self.root)
+        except TrailDamageError as error:
+            self.leave_out(Damage(error.path, error.problem, 0, 0, 0))
+        return sorted(told - self.pins.keys())
 
     def leave_out(self, damage: Damage) -> None:
         """Go on without a file.
@@ -224,19 +274,23 @@ def open_sources(
     return sources
 
 
-def _problem(root: Path, source: Source, *, whole: bool) -> str:
+def _problem(root: Path, source: Source) -> str:
     """What is wrong with a file; nothing, mostly.
 
-    Its pages have checksums that Spark looks at when it reads them. Whoever wants to go on without damaged files must
-    know them before: then the `whole` file is read here.
+    All of it is compared with its checksum here, before anybody reads it: Spark's reader looks at the checksums of
+    pages, which do not cover their headers.
     """
     try:
-        file = TrailFile(root, source.entry, source.broker, Reads())
-        if whole:
-            file.read(table_named(source.entry.table).schema.names)
+        TrailFile(root, source.entry, source.broker, Reads()).verify()
     except TrailDamageError as error:
         return error.problem
     return ""
+
+
+def _part_damage(pinned: Pinned, hole: Hole) -> Damage:
+    """A part of a manifest that cannot be read: what was damaged last is named last."""
+    path, _, problem = (pinned.warnings or [f"{pinned.folder}: {hole.reason}"])[-1].partition(": ")
+    return Damage(path, problem, pinned.broker, hole.since, hole.until)
 
 
 def moment(ms: int) -> str:

@@ -57,7 +57,7 @@ class Admin:
         is_ready: Callable[[], bool],
         troubles: Callable[[], list[str]] = list,
         trace: Callable[[MessageId, Exploration], Awaitable[bytes]] | None = None,
-        aliased: Callable[[str], Awaitable[list[MessageId]]] | None = None,
+        aliased: Callable[[str], Awaitable[tuple[list[MessageId], list[str]]]] | None = None,
         token: str | None = None,
         audit: Audit | None = None,
     ) -> None:
@@ -109,10 +109,10 @@ class Admin:
         if self._aliased is None:
             return text_answer(HTTPStatus.NOT_IMPLEMENTED, NO_RECORD)
         try:
-            ids = await self._aliased(alias)
+            ids, hidden = await self._aliased(alias)
         except PostroadError as error:
             return text_answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-        return json_answer({"alias": alias, "ids": [str(one) for one in ids]})
+        return json_answer({"alias": alias, "ids": [str(one) for one in ids], "may_hide": hidden})
 
     async def _traced(self, message: str, explore: str) -> Answer:
         if self._trace is None:

@@ -43,7 +43,7 @@ from postroad.trail import (
     sweep_leftovers,
 )
 from postroad.trail.backlog import GIVEN_UP
-from postroad.trail.coverage import GONE, ON_ITS_WAY
+from postroad.trail.coverage import GONE, NOT_YET_WRITTEN, ON_ITS_WAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -245,8 +245,10 @@ class Tracking:
         unread = lately._replace(findings=open_now._replace(gaps=(*open_now.gaps, gap)))
         return await self._read(lambda: self._answered(message, lately, now, released_through), unread)
 
-    async def aliased(self, alias: str) -> list[MessageId]:
+    async def aliased(self, alias: str) -> tuple[list[MessageId], list[str]]:
         """The messages with a foreign id that entered here, or are written on this broker's trail; oldest first.
+
+        Where there are none, also why there may be some all the same.
 
         Raises:
             TrailError: the trail cannot be read, or not in the time there is.
@@ -265,8 +267,9 @@ class Tracking:
                 f"{self._root} could not be searched for {alias!r} within {ALIAS_SECONDS:g} seconds; "
                 "read it with: postroad trace --trail"
             )
-        written = search.result()
-        return sorted({*written, *lately}, key=lambda one: (one.time, bytes(one)))
+        written, hidden = search.result()
+        found = sorted({*written, *lately}, key=lambda one: (one.time, bytes(one)))
+        return found, [] if found else hidden
 
     async def _read(self, work: Callable[[], Read], unread: Read) -> Read:
         """Read something from the disk; where it does not answer, `unread`."""
@@ -277,15 +280,19 @@ class Tracking:
         log.warning("trail not read", extra={"reason": hanging(READ_SECONDS)})
         return unread
 
-    def _aliased_on_disk(self, alias: str) -> list[MessageId]:
+    def _aliased_on_disk(self, alias: str) -> tuple[list[MessageId], list[str]]:
         if not self._root.is_dir():
-            return []
+            return [], [f"{self._root} is not there"]
         try:
-            return Trail(self._root).aliased(alias)
+            trail = Trail(self._root)
+            found = trail.aliased(alias)
+            # What this broker has not written yet was looked at.
+            mine = f"broker {self._broker}: {NOT_YET_WRITTEN}"
+            return found, [] if found else [reason for reason in trail.may_hide() if reason != mine]
         except OSError as error:
             raise TrailError(f"{self._root} cannot be read: {error}") from error
 
-    def _searched(self, search: asyncio.Future[list[MessageId]]) -> None:
+    def _searched(self, search: asyncio.Future[tuple[list[MessageId], list[str]]]) -> None:
         self._searches -= 1
         # Nobody may wait any longer for what went wrong.
         search.exception()

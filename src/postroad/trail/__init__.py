@@ -11,7 +11,8 @@ from postroad.trail.errors import (
     TrailVersionError,
     TrailWriteError,
 )
-from postroad.trail.files import FileEntry, Group, describe_file, file_path, write_file
+from postroad.trail.expected import note_brokers, noted_brokers
+from postroad.trail.files import FileEntry, Group, describe_file, file_path, origins_of, write_file
 from postroad.trail.journal import Journal, JournalStatistics, journal_folder, read_segments, replay
 from postroad.trail.ledger import Ledger
 from postroad.trail.opened import Reads, TrailFile, VerifiedFile
@@ -74,6 +75,9 @@ __all__ = [
     "journal_folder",
     "matching_filters",
     "metadata",
+    "note_brokers",
+    "noted_brokers",
+    "origins_of",
     "pack_lists",
     "pack_words",
     "pin",

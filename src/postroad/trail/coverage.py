@@ -30,6 +30,7 @@ __all__ = [
     "NEVER_BEGUN",
     "NOT_ANSWERED",
     "NOT_YET_WRITTEN",
+    "NO_RECORD",
     "ON_ITS_WAY",
     "RESENT_MS",
     "RUN_IN_NAME",
@@ -54,6 +55,7 @@ ON_ITS_WAY = "it may still be on its way to this broker"
 DELETED = "older than what is kept"
 SET_BACK = "the clock was set back, and this time came twice"
 NEVER_BEGUN = "there is no record of this broker"
+NO_RECORD = "others tell of it, and its record is not here"
 GONE = "the trail was moved, deleted or replaced while the broker wrote to it"
 
 # A clock that is set back by less needs no mention: readers look for gaps farther around an id's time than this.

@@ -92,6 +92,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
         path: from the folder of the manifests.
         tables: how many entries it has of each table.
         numbers: the range of numbers for each table that keeps one.
+        sums: the CRC-32 of each row group; empty where it is not known.
     """
 
     day: int
@@ -100,6 +101,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
     size: int
     footer_crc: int
     numbers: dict[str, tuple[int, int]]
+    sums: tuple[int, ...] = ()
 
 
 class Doomed(msgspec.Struct, array_like=True, frozen=True):

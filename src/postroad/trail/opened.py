@@ -1,23 +1,26 @@
 """Reading one Parquet file, and making sure that it is the one the manifest means.
 
-Parquet guards its pages with checksums; the size and the footer's checksum are in the manifest. A file that is cut off,
+Parquet guards its pages with checksums, but not their headers; the size and the checksums of the footer, of each row
+group and of the whole are in the manifest, and what is read is compared with them first. A file that is cut off,
 damaged, of another table or of a later version is refused, so that no answer is made from it.
 """
 
 from __future__ import annotations
 
+import zlib
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from postroad.trail.errors import TrailDamageError, TrailVersionError
-from postroad.trail.files import footer_checksum
+from postroad.trail.files import footer_bytes, footer_checksum, row_group_spans
 from postroad.trail.paths import file_fault, refuse_links
 from postroad.trail.schemas import BROKER_KEY, TABLE_KEY, VERSION, VERSION_KEY, table_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from postroad.trail.files import FileEntry
@@ -26,7 +29,8 @@ __all__ = ["Reads", "TrailFile", "VerifiedFile"]
 
 # Read at once from the end of a file: larger than the footers of all but huge files, and small files whole.
 TAIL_BYTES = 16_384
-_LENGTH_AND_MAGIC = 8
+# Read at a time where a whole file is compared with its checksum.
+_PORTION_BYTES = 1 << 20
 # Packed lists: few are different, and a reader of one id wants one of them. As dictionaries they need not be copied out
 # for every row, which halves the time of a read.
 _REPEATING = {
@@ -57,18 +61,30 @@ class VerifiedFile:
         TrailDamageError: it is not the file that was written; also when reading finds damage later.
     """
 
-    def __init__(self, path: Path, size: int, footer_crc: int, reads: Reads, repeating: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        size: int,
+        footer_crc: int,
+        reads: Reads,
+        repeating: Sequence[str] = (),
+        sums: Mapping[int, int] | None = None,
+    ) -> None:
         self.path = path
         self._reads = reads
         # The last rows read from a file that is in memory anyway: a part of a manifest is asked again and again.
         self._kept: dict[tuple[str | int, ...], Any] = {}
+        # Row group -> its checksum, of those that were not compared yet.
+        self._sums = {index: crc for index, crc in (sums or {}).items() if crc}
         try:
             tail = self._tail(size)
         except OSError as error:
             raise TrailDamageError(path, error.strerror or error) from error
         if footer_checksum(tail, path) != footer_crc:
             raise TrailDamageError(path, "the footer is not the one that was written")
-        reads.count(min(len(tail), _footer_length(tail)))
+        reads.count(min(len(tail), footer_bytes(tail)))
+        self._size, self._footer = size, footer_bytes(tail)
+        self._whole = tail if len(tail) == size else None
         self._is_small = len(tail) == size
         try:
             source = pa.BufferReader(tail) if self._is_small else str(path)
@@ -83,7 +99,7 @@ class VerifiedFile:
                 raise TrailDamageError(self.path, f"has {size:,} bytes instead of {expected:,}")
             file.seek(max(0, size - TAIL_BYTES))
             tail = file.read()
-            footer = _footer_length(tail)
+            footer = footer_bytes(tail)
             if len(tail) < footer <= size:
                 file.seek(size - footer)
                 tail = file.read()
@@ -95,17 +111,23 @@ class VerifiedFile:
         return int(self._file.num_row_groups)
 
     @property
+    def names(self) -> list[str]:
+        """Its columns."""
+        return list(self._file.schema_arrow.names)
+
+    @property
     def said(self) -> dict[bytes, bytes]:
         """What the file says of itself."""
         return self._file.metadata.metadata or {}
 
     def read(self, columns: Sequence[str], groups: Iterable[int] | None = None) -> Any:
-        """The columns of some row groups, of all if not said."""
+        """The columns of some row groups, of all if not said; their bytes are compared with the checksums first."""
         chosen = sorted(set(groups)) if groups is not None else list(range(self.groups))
         key: tuple[str | int, ...] = (*columns, *chosen)
         if key in self._kept:
             return self._kept[key]
         try:
+            self._compare(chosen)
             self._reads.bytes += self._cost(columns, chosen)
             rows = self._file.read_row_groups(chosen, columns=list(columns), use_threads=False)
         except (OSError, ValueError, IndexError, KeyError, pa.ArrowException) as error:
@@ -113,6 +135,25 @@ class VerifiedFile:
         if self._is_small:
             self._kept = {key: rows}
         return rows
+
+    def _compare(self, groups: Sequence[int]) -> None:
+        wanted = [index for index in groups if index in self._sums]
+        if not wanted:
+            return
+        spans = row_group_spans(self._file.metadata, self._size - self._footer)
+        with ExitStack() as files:
+            file = None if self._whole is not None else files.enter_context(self.path.open("rb"))
+            for index in wanted:
+                start, end = spans[index]
+                if file is None:
+                    assert self._whole is not None
+                    data = self._whole[start:end]
+                else:
+                    file.seek(start)
+                    data = file.read(end - start)
+                if zlib.crc32(data) != self._sums[index]:
+                    raise TrailDamageError(self.path, f"row group {index} is not the one that was written")
+                del self._sums[index]
 
     def _cost(self, columns: Sequence[str], groups: Sequence[int]) -> int:
         places = [place for place, name in enumerate(self._file.schema_arrow.names) if name in set(columns)]
@@ -130,10 +171,6 @@ class VerifiedFile:
         return found
 
 
-def _footer_length(tail: bytes) -> int:
-    return int.from_bytes(tail[-_LENGTH_AND_MAGIC:-4], "little") + _LENGTH_AND_MAGIC
-
-
 class TrailFile(VerifiedFile):
     """A file of a table, as the manifest names it.
 
@@ -147,7 +184,9 @@ class TrailFile(VerifiedFile):
         if fault:
             raise TrailDamageError(root, f"a manifest {fault}")
         place = refuse_links(root, entry.path)
-        super().__init__(place, entry.size, entry.footer_crc, reads, _REPEATING.get(entry.table, ()))
+        sums = {group.index: group.crc for group in entry.groups}
+        super().__init__(place, entry.size, entry.footer_crc, reads, _REPEATING.get(entry.table, ()), sums)
+        self._entry = entry
         version = self.said.get(VERSION_KEY, b"")
         # Python converts some thousand digits at most.
         if not version.isdigit() or len(version) > len(str(2**64)):
@@ -159,3 +198,23 @@ class TrailFile(VerifiedFile):
             raise TrailDamageError(self.path, f"of the table {table.decode(errors='replace')!r}, not {entry.table!r}")
         if owner != str(broker).encode():
             raise TrailDamageError(self.path, f"of broker {owner.decode(errors='replace')!r}, not {broker}")
+
+    def verify(self) -> None:
+        """Compare all of the file with what was written: for those who hand it to a reader of their own.
+
+        Raises:
+            TrailDamageError: it is damaged.
+        """
+        if not self._entry.crc:
+            # Written by an earlier version: as good as it gets is to decode it, with the checksums of its pages.
+            self.read(self.names)
+            return
+        found = 0
+        try:
+            with self.path.open("rb") as file:
+                while data := file.read(_PORTION_BYTES):
+                    found = zlib.crc32(data, found)
+        except OSError as error:
+            raise TrailDamageError(self.path, error.strerror or error) from error
+        if found != self._entry.crc:
+            raise TrailDamageError(self.path, "its contents are not what was written")

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from postroad.trail.columns import DAY_MS, date_text
 from postroad.trail.durable import replace_file
 from postroad.trail.errors import TrailDamageError
-from postroad.trail.files import FileEntry, Group, footer_checksum
+from postroad.trail.files import FileEntry, Group, footer_checksum, row_group_sums
 from postroad.trail.manifest import Part
 from postroad.trail.opened import VerifiedFile
 from postroad.trail.paths import file_fault, refuse_links
@@ -54,6 +54,8 @@ _SCHEMA = pa.schema(
         ("rows", pa.int64()),
         ("size", pa.int64()),
         ("footer_crc", pa.int64()),
+        ("group_crc", pa.int64()),
+        ("file_crc", pa.int64()),
     ]
 )
 
@@ -74,7 +76,17 @@ def _days(group: Group) -> range:
 def write_part(folder: Path, number: int, day: int, entries: Iterable[FileEntry]) -> Part | None:
     """Write the part of one day; none when no entry has anything of it."""
     rows = [
-        (entry.table, *_row(group), entry.path, entry.day, entry.rows, entry.size, entry.footer_crc)
+        (
+            entry.table,
+            *_row(group),
+            entry.path,
+            entry.day,
+            entry.rows,
+            entry.size,
+            entry.footer_crc,
+            group.crc,
+            entry.crc,
+        )
         for entry in entries
         for group in entry.groups
         if day in _days(group)
@@ -98,7 +110,8 @@ def write_part(folder: Path, number: int, day: int, entries: Iterable[FileEntry]
     path = f"{PART_FOLDER}/{name}-{number:012d}.parquet"
     replace_file(folder / path, data)
     tables = dict(Counter(str(row[0]) for row in rows))
-    return Part(day, path, tables, len(data), footer_checksum(data, path), _number_ranges(rows))
+    sums = tuple(row_group_sums(data))
+    return Part(day, path, tables, len(data), footer_checksum(data, path), _number_ranges(rows), sums)
 
 
 def _row(group: Group) -> tuple[int, ...]:
@@ -128,7 +141,8 @@ def open_part(folder: Path, part: Part, reads: Reads) -> VerifiedFile:
     Raises:
         TrailDamageError: it is gone or damaged, or a symbolic link.
     """
-    return VerifiedFile(refuse_links(folder, part.path), part.size, part.footer_crc, reads)
+    sums = dict(enumerate(part.sums))
+    return VerifiedFile(refuse_links(folder, part.path), part.size, part.footer_crc, reads, sums=sums)
 
 
 def read_part(
@@ -148,7 +162,8 @@ def read_part(
     for column, value in wanted.items():
         if value is not None:
             groups &= set(file.groups_with(column, value))
-    rows = file.read(_SCHEMA.names, groups)
+    # Parts of earlier versions have fewer columns.
+    rows = file.read([name for name in _SCHEMA.names if name in file.names], groups)
     keep = np.ones(rows.num_rows, np.bool_)
     if table is not None:
         keep &= pc.equal(rows.column("table"), table).to_numpy()
@@ -169,9 +184,10 @@ def _entries(rows: Any) -> list[FileEntry]:
     found: dict[str, FileEntry] = {}
     groups: dict[str, list[Group]] = {}
     for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-        table, origin, time_from, time_to, low, high, index, count, path, day, total, size, crc = row
+        table, origin, time_from, time_to, low, high, index, count, path, day, total, size, crc, *sums = row
+        of_group, of_file = sums or (0, 0)
         if table not in TABLES:
             continue  # of a later Postroad: its files cannot be read here anyway
-        found[path] = FileEntry(path, table, day, total, size, crc, ())
-        groups.setdefault(path, []).append(Group(index, origin, time_from, time_to, count, low, high))
+        found[path] = FileEntry(path, table, day, total, size, crc, (), of_file)
+        groups.setdefault(path, []).append(Group(index, origin, time_from, time_to, count, low, high, of_group))
     return [msgspec.structs.replace(entry, groups=tuple(groups[path])) for path, entry in found.items()]

@@ -159,7 +159,7 @@ def _merged(known: FileEntry | None, entry: FileEntry, groups: Iterable[Group]) 
     """An entry with the given groups, and those known already: parts of several days name different ones."""
     have = {*(known.groups if known else ()), *groups}
     ordered = tuple(sorted(have, key=lambda group: (group.index, group.origin, group.time_from)))
-    return FileEntry(entry.path, entry.table, entry.day, entry.rows, entry.size, entry.footer_crc, ordered)
+    return FileEntry(entry.path, entry.table, entry.day, entry.rows, entry.size, entry.footer_crc, ordered, entry.crc)
 
 
 class _Link(NamedTuple):

@@ -19,9 +19,20 @@ from postroad.tracking.surroundings import Surroundings
 from postroad.tracking.telling import Told, told
 from postroad.trail.backlog import GIVEN_UP
 from postroad.trail.columns import DAY_MS
-from postroad.trail.coverage import CRASHED, NOT_YET_WRITTEN, joined, run_of_file
+from postroad.trail.coverage import (
+    CRASHED,
+    DELETED,
+    FOREVER,
+    NO_RECORD,
+    NOT_YET_WRITTEN,
+    gaps_within,
+    joined,
+    run_of_file,
+)
 from postroad.trail.errors import TrailDamageError, TrailError
 from postroad.trail.evidence import Evidence
+from postroad.trail.expected import noted_brokers
+from postroad.trail.files import origins_of
 from postroad.trail.journal import SegmentEntries, journal_folder, read_segments
 from postroad.trail.opened import Reads, TrailFile
 from postroad.trail.pinned import Pinned, pin
@@ -402,6 +413,42 @@ class Trail:
                     if row["alias"] == alias
                 )
         return sorted(found, key=lambda one: (one.time, one.broker, one.publisher, one.counter))
+
+    # --- what is not there -----------------------------------------------------------------------------------------
+
+    def may_hide(self) -> list[str]:
+        """Why something that was not found anywhere may have been there all the same; empty where it surely was not.
+
+        For questions about all times, such as that for a foreign id: damage, times without a complete record, and
+        brokers without a record here.
+        """
+        reasons = [] if self.brokers() else ["no broker has a record here"]
+        for broker in self.brokers():
+            pinned = self.pinned(broker)
+            gaps = gaps_within(pinned.runs, pinned.holes, -1, 0, FOREVER)
+            reasons += [f"broker {broker}: {gap.reason}" for gap in gaps]
+            if pinned.retained_since:
+                reasons.append(f"broker {broker}: {DELETED}")
+        reasons += [f"broker {broker}: {NO_RECORD}" for broker in self.absent()]
+        # Last, with what was found damaged on the way.
+        return list(dict.fromkeys([*self.warnings, *reasons]))
+
+    def absent(self) -> list[int]:
+        """Brokers that others tell of, as neighbours or as where messages entered, and that have no record here.
+
+        Reads the whole manifests, and all links.
+        """
+        told: set[int] = set()
+        for broker in self.brokers():
+            entries, _ = self.pinned(broker).all_entries(None, self.reads)
+            told |= origins_of(entries)
+            links = [entry for entry in entries if entry.table == "links"]
+            told.update(row["neighbour"] for row in self._all_rows(links, broker, ["neighbour"]))
+        try:
+            told |= noted_brokers(self.root)
+        except TrailDamageError as error:
+            self._damaged(error, (0, 0))
+        return sorted(told - set(self.brokers()))
 
 
 def _matching(file: TrailFile, group: Any, names: list[str], identity: MessageId) -> Iterator[dict[str, Any]]:

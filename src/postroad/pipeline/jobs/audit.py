@@ -139,7 +139,8 @@ def run(run: Run) -> dict[str, Any]:
     spark, sources = run.spark, run.sources
     sources.need(["passages", "journeys", "filters"], "with journeys and filters is what is audited")
     context = read_context(sources)
-    summary: dict[str, Any] = {}
+    run.account.absent = sources.absent()
+    summary: dict[str, Any] = {"brokers": len(sources.pins), "brokers_absent": len(run.account.absent)}
     filters = sources.of("filters")
     if filters:
         summary |= _filters(run, table(spark, sources, "filters", filters))

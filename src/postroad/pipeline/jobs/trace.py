@@ -187,6 +187,7 @@ def run(run: Run) -> dict[str, Any]:
         place = run.write(trace(run.spark, run.sources, asked, broadcast_ids=limit), "trace")
     finally:
         asked.unpersist()
+    run.account.absent = run.sources.absent()
     found = run.spark.read.schema("verdict string").parquet(f"file://{place.resolve()}")
     counts = [(row["verdict"], row["ids"]) for row in found.groupBy("verdict").agg(f.count("*").alias("ids")).collect()]
     return {"ids": sum(ids for _, ids in counts), **dict(sorted(counts, key=lambda one: (-one[1], one[0])))}

@@ -1,0 +1,48 @@
+"""Which brokers a trail should hold, as the plan of a network says; what brokers tell of each other comes beside it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from postroad.trail.durable import replace_file
+from postroad.trail.errors import TrailDamageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+__all__ = ["note_brokers", "noted_brokers"]
+
+_FILE = "brokers.json"
+
+
+def note_brokers(root: Path, brokers: Iterable[int]) -> None:
+    """Add brokers to those that a trail should hold.
+
+    Raises:
+        TrailWriteError: the disk does not take it.
+    """
+    known: set[int] = set()
+    with suppress(TrailDamageError):
+        known = noted_brokers(root)
+    wanted = known | set(brokers)
+    if wanted != known:
+        replace_file(root / _FILE, msgspec.json.encode(sorted(wanted)) + b"\n")
+
+
+def noted_brokers(root: Path) -> set[int]:
+    """The brokers that a trail should hold; none where nobody said so.
+
+    Raises:
+        TrailDamageError: the file that says so cannot be read.
+    """
+    path = root / _FILE
+    try:
+        return set(msgspec.json.decode(path.read_bytes(), type=list[int]))
+    except FileNotFoundError:
+        return set()
+    except (OSError, msgspec.MsgspecError) as error:
+        raise TrailDamageError(path, f"is not a list of brokers: {error}") from error
