@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,10 +10,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from postroad.broker import Broker, Limits, PublisherNumbers, Relay, make_strategy
 from postroad.broker import order as module
 from postroad.broker.consignments import Consignments
 from postroad.broker.order import PublisherOrder
 from postroad.messages import Batch, Draft, MessageId
+from postroad.routing.sets import Destinations
+from postroad.tracking import ExactRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -174,3 +178,22 @@ def test_publishers_with_rows_that_wait_are_never_forgotten(monkeypatch: pytest.
     released = order.release(WAIT_MS)
     assert released is not None
     assert rows_of(released.batch) == rows
+
+
+def test_rows_that_are_kept_back_are_on_record_as_waiting_until_they_go() -> None:
+    """A crash while a message is kept back must not leave one that came, and nobody wanted."""
+    recorder, blocks = ExactRecorder(7, 0), itertools.count(1, 1_000)
+    core = Broker(7, PublisherNumbers(lambda: next(blocks)), Limits(), recorder=recorder)
+    relay = Relay(core, lambda interested: make_strategy("flood", 7, 0, interested), order_wait_ms=WAIT_MS)
+    relay.link_up(9, 1, 0)  # ways changed: what comes for a while may have overtaken something
+    core.subscribe(core.attached("s"), "s", "t", "")
+    batch = Batch.build([("t", {}, {}, b"body")])
+    batch.ids[:] = [(9 << 32 | 9, 1_000 << 16)]
+    relay.receive(batch, Destinations.nowhere(1), 9, 1)
+    one = MessageId.of(*batch.ids[0].tolist())
+    found = recorder.findings(one, 1)
+    assert not found.delivered
+    assert found.waits
+    outbox = relay.tick(2 * WAIT_MS)
+    assert [delivery.subscription.key for delivery in outbox.deliveries] == ["s"]
+    assert not recorder.findings(one, 2 * WAIT_MS).waits

@@ -26,7 +26,7 @@ from postroad.routing.drp import Drp
 from postroad.routing.envelopes import overtaking
 from postroad.routing.frames import Interest, InterestDelta
 from postroad.topology import LARGEST_BROKER
-from postroad.tracking.reasons import HELD, RETURNED, SENT_ON
+from postroad.tracking.reasons import HELD, IN_ORDER, KEPT_FOR_ORDER, RETURNED, SENT_ON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -230,6 +230,10 @@ class Relay:
         if now < self._unsteady_until:
             early[:] = True
         passing, late = order.take(here, early, now, consignment)
+        if len(passing) < len(here):
+            waits = np.ones(len(here), np.bool_)
+            waits[passing] = False
+            self._core.recorder.dropped(here, np.flatnonzero(waits), 0, KEPT_FOR_ORDER, now)
         if len(passing):
             ready = here if len(passing) == len(here) else here.take(passing)
             told_late = np.isin(passing, late) if len(late) else None
@@ -243,6 +247,7 @@ class Relay:
         if released is None:
             return
         consignment = self.consignments.joined(released.consignments) if released.consignments else None
+        self._core.recorder.dropped(released.batch, np.arange(len(released.batch)), 0, IN_ORDER, now)
         self._core.take_up(Work(released.batch, None, _IN_ORDER, consignment), outbox, now)
         if consignment is not None:
             consignment.release()

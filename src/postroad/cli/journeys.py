@@ -129,6 +129,10 @@ def _drop(drop: Document) -> str:
         return f"[yellow]waits for a way to {where}[/] from {instant(drop['at'])} on"
     if drop["reason"] == "deferred":
         return f"[yellow]waits for its turn at this broker[/] from {instant(drop['at'])} on"
+    if drop["reason"] == "kept for order":
+        return f"[yellow]kept back for earlier messages of its publisher[/] from {instant(drop['at'])} on"
+    if drop["reason"] == "in order":
+        return f"[dim]kept back until {instant(drop['at'])}[/]"
     if drop["reason"] == "resumed":
         return f"[dim]had its turn at {instant(drop['at'])}[/]"
     if drop["reason"] == "sent on":

@@ -9,7 +9,17 @@ if TYPE_CHECKING:
 
     from postroad.tracking.findings import Drop
 
-__all__ = ["DEFERRED", "DETOURS", "HELD", "RESUMED", "RETURNED", "SENT_ON", "is_held"]
+__all__ = [
+    "DEFERRED",
+    "DETOURS",
+    "HELD",
+    "IN_ORDER",
+    "KEPT_FOR_ORDER",
+    "RESUMED",
+    "RETURNED",
+    "SENT_ON",
+    "is_held",
+]
 
 # A link gave it back, and it went another way.
 RETURNED = "returned"
@@ -24,12 +34,20 @@ DEFERRED = "deferred"
 # It had its turn.
 RESUMED = "resumed"
 
-DETOURS = frozenset({RETURNED, HELD, SENT_ON, DEFERRED, RESUMED})
+# It is kept back for earlier messages of its publisher, with `order = "publisher"`. A pair of its own: what leaves this
+# wait can be deferred in the same millisecond.
+KEPT_FOR_ORDER = "kept for order"
+# It is kept back no longer.
+IN_ORDER = "in order"
+
+DETOURS = frozenset({RETURNED, HELD, SENT_ON, DEFERRED, RESUMED, KEPT_FOR_ORDER, IN_ORDER})
+# What begins a wait at a broker, and what ends it.
+_WAITS = ((HELD, SENT_ON), (DEFERRED, RESUMED), (KEPT_FOR_ORDER, IN_ORDER))
 
 
 def is_held(drops: Iterable[Drop]) -> bool:
-    """Whether it waits when the record of a broker ends: it was held or deferred, and did not go on since then."""
+    """Whether it waits when the record of a broker ends: a wait began, and has not ended since then."""
     last: dict[str, int] = {}
     for drop in drops:
         last[drop.reason] = max(last.get(drop.reason, -1), drop.at)
-    return any(last.get(wait, -1) > last.get(go, -1) for wait, go in ((HELD, SENT_ON), (DEFERRED, RESUMED)))
+    return any(last.get(wait, -1) > last.get(go, -1) for wait, go in _WAITS)
