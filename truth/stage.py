@@ -197,8 +197,9 @@ class Stage:
             while waiting and waiting[0].at <= now:
                 operation = waiting.pop(0)
                 self._tell(f"{operation.what} {operation.broker or ''}")
-                await self._do(operation)
+                # From its beginning: a broker that is killed is dead before this process hears of it.
                 self._done.append((time.monotonic(), operation))
+                await self._do(operation)
             await asyncio.sleep(0.02)
 
     async def _ask_meanwhile(self) -> None:
