@@ -168,7 +168,7 @@ class Fleet:
         async with asyncio.timeout(START_SECONDS):
             while True:
                 if broker not in self.running:
-                    raise RuntimeError(f"broker {broker} did not start; see {settings.with_suffix('.log')}")
+                    raise RuntimeError(f"broker {broker} did not start: {_tail(settings.with_suffix('.log'))}")
                 with contextlib.suppress(OSError, ValueError, EOFError):
                     if (await self.get(broker, "/ready"))[0] == 200:
                         return
@@ -304,3 +304,9 @@ class Fleet:
         await asyncio.gather(*(self.kill(broker) for broker in self.running))
         for wire in self.wires.values():
             await wire.stop()
+
+
+def _tail(log: Path) -> str:
+    """The last line of a log, which says what was wrong."""
+    lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
+    return lines[-1] if lines else "it said nothing"

@@ -9,7 +9,7 @@ import random
 import shutil
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from postroad.errors import PostroadError
 from postroad.server import TrackingConfig
@@ -109,6 +109,14 @@ def shape_of(scenario: Scenario) -> Graph | Hierarchy:
     return {"ring": ring, "line": line, "star": star}[scenario.shape](scenario.brokers)
 
 
+class Done(NamedTuple):
+    """An operation that was done, from when to when by the clock of this process."""
+
+    begun: float
+    ended: float
+    operation: Operation
+
+
 class Stage:
     """One scenario under way."""
 
@@ -125,7 +133,7 @@ class Stage:
         )
         self._journal = dict.fromkeys(self._fleet.brokers, scenario.journal)
         self._recorders = {broker: scenario.recorder(broker) for broker in self._fleet.brokers}
-        self._done: list[tuple[float, Operation]] = []
+        self._done: list[Done] = []
         self._moved = 0
 
     # --- what there is -------------------------------------------------------------------------------------------
@@ -197,9 +205,9 @@ class Stage:
             while waiting and waiting[0].at <= now:
                 operation = waiting.pop(0)
                 self._tell(f"{operation.what} {operation.broker or ''}")
-                # From its beginning: a broker that is killed is dead before this process hears of it.
-                self._done.append((time.monotonic(), operation))
+                begun = time.monotonic()
                 await self._do(operation)
+                self._done.append(Done(begun, time.monotonic(), operation))
             await asyncio.sleep(0.02)
 
     async def _ask_meanwhile(self) -> None:
@@ -371,7 +379,8 @@ class Stage:
 
     def _old_enough(self) -> Callable[[MessageId], bool] | None:
         """Whether an id was published so long before the kill that the record of it was safe."""
-        kills = [at for at, operation in self._done if operation.what == "kill"]
+        # From the beginning: a broker that is killed is dead before this process hears of it.
+        kills = [one.begun for one in self._done if one.operation.what == "kill"]
         if self._scenario.kind not in ("crash", "crash-journal") or not kills:
             return None
         margin = 1.0 if self._scenario.kind == "crash-journal" else self._scenario.persist
@@ -381,8 +390,11 @@ class Stage:
     # --- delivery ------------------------------------------------------------------------------------------------
 
     def _unsettled(self, at: float, after: float) -> bool:
-        moments = [moment for moment, operation in self._done if operation.what in ROUTING]
-        return any(at - UNSETTLED_SECONDS < moment < at + after for moment in moments)
+        return any(
+            one.begun < at + after and at - UNSETTLED_SECONDS < one.ended
+            for one in self._done
+            if one.operation.what in ROUTING
+        )
 
     def _owed(self, identity: MessageId, got: Mapping[MessageId, set[Reader]]) -> set[Reader]:
         """Readers that wanted a message, in a network at rest, over a connection that never broke, and went without."""
@@ -405,10 +417,10 @@ class Stage:
         if self._scenario.kind != "custody":
             return
         began = min((sent.at for sent in account.sent.values()), default=0.0)
-        starts = [at for at, operation in self._done if operation.what in ("start", "thaw", "join")]
+        starts = [one for one in self._done if one.operation.what in ("start", "thaw", "join")]
         for identity, sent in account.sent.items():
             # A broker that just started does not know yet what others want.
-            if not sent.confirmed or any(at - 0.5 < sent.at < at + UNSETTLED_SECONDS for at in starts):
+            if not sent.confirmed or any(one.begun < sent.at < one.ended + UNSETTLED_SECONDS for one in starts):
                 continue
             for inbox in account.inboxes:
                 wanted = inbox.whole and inbox.since < began and sent.price < inbox.wish.below

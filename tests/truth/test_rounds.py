@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -62,6 +63,15 @@ def test_harmed_trail_tells_no_lie(name: str, tmp_path: Path) -> None:
     assert result.tally.wrong == result.tally.crashed == 0
     assert result.tally.mutations >= ROUNDS
     assert result.tally.answers[Class.RIGHT] > ROUNDS
+
+
+@pytest.mark.parametrize("folder", ["manifests", "manifests/broker=1", "manifests/broker=2", "manifests/broker=3"])
+def test_manifest_of_another_trail_denies_nothing_with_certainty(exact: Specimen, folder: str) -> None:
+    exact.harm([Mutation("foreign-folder", folder)])
+    kinds = Counter(judgement.kind for _, judgement in exact.ask(exact.facts))
+    exact.patient.heal()
+    assert kinds.keys() <= {Class.RIGHT, Class.VAGUE}
+    assert kinds[Class.VAGUE]
 
 
 def test_lie_of_a_reader_is_found_reduced_and_replayed(

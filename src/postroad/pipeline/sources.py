@@ -23,7 +23,7 @@ from postroad.trail import (
     TrailFile,
     noted_brokers,
     origins_of,
-    pin,
+    pin_fitting,
 )
 
 if TYPE_CHECKING:
@@ -263,7 +263,8 @@ def open_sources(
         raise PipelineError(f"{root}: is no trail (there is no {root / 'manifests'} with a broker in it)")
     if since is not None and until is not None and since >= until:
         raise EmptyRangeError(f"nothing lies between {moment(since)} and {moment(until)}; give --since before --until")
-    pins = {int(folder.name.partition("=")[2]): pin(root, int(folder.name.partition("=")[2])) for folder in folders}
+    numbers = [int(folder.name.partition("=")[2]) for folder in folders]
+    pins = {number: pin_fitting(root, number) for number in numbers}
     sources = Sources(root, dict(sorted(pins.items())), since or 0, until or FOREVER, skip_damaged)
     for pinned in sources.pins.values():
         if pinned.later_version:

@@ -13,6 +13,7 @@ from postroad.trail.errors import (
 )
 from postroad.trail.expected import note_brokers, noted_brokers
 from postroad.trail.files import FileEntry, Group, describe_file, file_path, origins_of, write_file
+from postroad.trail.fit import MISFIT, pin_fitting
 from postroad.trail.journal import Journal, JournalStatistics, journal_folder, read_segments, replay
 from postroad.trail.ledger import Ledger
 from postroad.trail.opened import Reads, TrailFile, VerifiedFile
@@ -32,6 +33,7 @@ __all__ = [
     "DEFAULT_SKEW_MS",
     "DEFAULT_TOLERANCE_MS",
     "FOREVER",
+    "MISFIT",
     "NUMBER_BYTES",
     "SCHEMAS",
     "SET_BACK",
@@ -81,6 +83,7 @@ __all__ = [
     "pack_lists",
     "pack_words",
     "pin",
+    "pin_fitting",
     "read_segments",
     "remainders",
     "replay",

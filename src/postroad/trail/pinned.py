@@ -81,7 +81,7 @@ class Pinned(NamedTuple):
         The groups of each entry are those that fit.
         """
         gone = self.removed()
-        found, holes = self._from_parts(self._parts_between(since, until), reads, table, origin, (since, until))
+        found, holes = self.from_parts(self._parts_between(since, until), reads, table, origin, (since, until))
         named = [*found, *(entry for change in self.changes for entry in change.added if entry.table == table)]
         fitting: dict[str, FileEntry] = {}
         for entry in named:
@@ -104,13 +104,13 @@ class Pinned(NamedTuple):
         for part in reversed(self.checkpoint.parts if self.checkpoint else ()):
             low, high = part.numbers.get(table, (1, 0))
             if low <= number <= high:
-                yield from _with_number(self._from_parts([part], reads, table)[0], number, gone)
+                yield from _with_number(self.from_parts([part], reads, table)[0], number, gone)
 
     def all_entries(self, table: str | None = None, reads: Reads | None = None) -> tuple[list[FileEntry], list[Hole]]:
         """Every file that counts, whole. Reads the whole manifest: for jobs over all of the trail."""
         gone = self.removed()
         parts = self.checkpoint.parts if self.checkpoint else ()
-        found, holes = self._from_parts(parts, reads or Reads(), table)
+        found, holes = self.from_parts(parts, reads or Reads(), table)
         live: dict[str, FileEntry] = {}
         for entry in [*found, *(entry for change in self.changes for entry in change.added)]:
             if entry.path not in gone and table in (None, entry.table):
@@ -123,7 +123,7 @@ class Pinned(NamedTuple):
         first, last = since // DAY_MS, until // DAY_MS
         return [part for part in self.checkpoint.parts if part.day == WIDE or first <= part.day <= last]
 
-    def _from_parts(
+    def from_parts(
         self,
         parts: Iterable[Part],
         reads: Reads,
@@ -131,6 +131,7 @@ class Pinned(NamedTuple):
         origin: int | None = None,
         times: tuple[int, int] | None = None,
     ) -> tuple[list[FileEntry], list[Hole]]:
+        """The entries of some parts, of one table, origin and time if said; and holes where a part is damaged."""
         found: list[FileEntry] = []
         holes: list[Hole] = []
         for part in parts:

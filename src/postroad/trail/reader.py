@@ -33,9 +33,9 @@ from postroad.trail.errors import TrailDamageError, TrailError
 from postroad.trail.evidence import Evidence
 from postroad.trail.expected import noted_brokers
 from postroad.trail.files import origins_of
+from postroad.trail.fit import pin_fitting
 from postroad.trail.journal import SegmentEntries, journal_folder, read_segments
 from postroad.trail.opened import Reads, TrailFile
-from postroad.trail.pinned import Pinned, pin
 from postroad.trail.probing import ask_filters, matching_filters
 from postroad.trail.remainder import Remainder, remainders
 from postroad.trail.schemas import table_named
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from postroad.tracking import Exploration
     from postroad.trail.coverage import Hole, Run
     from postroad.trail.files import FileEntry
+    from postroad.trail.pinned import Pinned
 
 __all__ = ["DEFAULT_SKEW_MS", "DEFAULT_TOLERANCE_MS", "Trail"]
 
@@ -103,7 +104,7 @@ class Trail:
     def pinned(self, broker: int) -> Pinned:
         """The manifest of a broker, the same each time."""
         if broker not in self._pinned:
-            self._pinned[broker] = pin(self.root, broker, self.reads)
+            self._pinned[broker] = pin_fitting(self.root, broker, self.reads)
         return self._pinned[broker]
 
     def files(
