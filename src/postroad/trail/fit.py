@@ -34,7 +34,8 @@ def pin_fitting(root: Path, broker: int, reads: Reads | None = None) -> Pinned:
     """A broker's manifest for readers: with a hole over all times if none of the files it names is here."""
     pinned = pin(root, broker, reads)
     looked_at = _at_both_ends(pinned)
-    if not looked_at or any(_fits(root, entry, broker) for entry in looked_at):
+    # A single file that is not as it was written is damage like any other.
+    if len(looked_at) < EACH_END or any(_fits(root, entry, broker) for entry in looked_at):
         return pinned
     warning = f"{pinned.folder}: {MISFIT}: none of {len(looked_at)} is as it was written, such as {looked_at[0].path}"
     return pinned._replace(

@@ -188,7 +188,7 @@ class Trail:
             told = [SegmentEntries(iter(list(one.entries)), one.is_torn) for one in segments if self._is_small(broker)]
             parts: tuple[Remainder, ...] = ()
             if told:
-                pinned = self._pinned[broker] = pin(self.root, broker, self.reads)
+                pinned = self._pinned[broker] = pin_fitting(self.root, broker, self.reads)
                 fresh = partial(ExactRecorder, broker)
                 parts = tuple(remainders(told, pinned.runs, pinned.holes, fresh, warnings))
             self._journals[broker] = parts
