@@ -34,6 +34,8 @@ app = typer.Typer(
     help="A content-based messaging network that can tell you where every message went.",
     no_args_is_help=True,
     add_completion=False,
+    # Groups and commands below inherit it.
+    context_settings={"help_option_names": ["-h", "--help"]},
     # A PostroadError becomes a line of text below; anything else is a defect, and its plain traceback is what helps.
     pretty_exceptions_enable=False,
 )
