@@ -50,12 +50,12 @@ def test_a_job_on_a_harmed_trail_names_the_file_or_tells_nothing_but_the_truth(
     whole, ids = good
     root = tmp_path / "trail"
     shutil.copytree(whole, root)
-    some = random.Random(2).sample(range(len(ids)), 30)
+    some = random.Random(2).sample(range(len(ids)), 12)
     by_text = {str(ids[place]): ids[place] for place in some}
     by_text |= {f"alias-{place}": ids[place] for place in some}
     by_text |= {str(ghost): ghost for ghost in (MessageId(*_parts(ids[place]), 60_000) for place in some)}
     truth = {text: Known.of(Trail(root).trace(one).journey) for text, one in by_text.items()}
-    assert len({known.verdict for known in truth.values()}) >= 4
+    assert len({known.verdict for known in truth.values()}) >= 3
     chance = random.Random(3)
     harms = [harmed(root, chance, table) for table in ("aliases", "attachments", "filters", "manifests", "shed")]
     found, account = answers(spark, root, tmp_path / "out", [*by_text, "nobody's"], skip_damaged=True)

@@ -140,7 +140,7 @@ def run(run: Run) -> dict[str, Any]:
     sources.need(["passages", "journeys", "filters"], "with journeys and filters is what is audited")
     context = read_context(sources)
     run.account.absent = sources.absent()
-    summary: dict[str, Any] = {"brokers": len(sources.pins), "brokers_absent": len(run.account.absent)}
+    summary: dict[str, Any] = {"brokers_absent": len(run.account.absent)} if run.account.absent else {}
     filters = sources.of("filters")
     if filters:
         summary |= _filters(run, table(spark, sources, "filters", filters))
