@@ -119,13 +119,15 @@ class Hierarchical:
         return self._send(batch, rows, 0)
 
     def relay(self, batch: Batch, destinations: Destinations, link: int, now: int) -> Routed:
-        """Messages arrived over a link."""
+        """Messages arrived over a link.
+
+        Also over one that is no part of the hierarchy now: a neighbour that was cut off sends again what was not
+        confirmed as soon as it is back, before it attaches. To drop that would lose it, since it counts as received.
+        What comes by two ways is known by its id.
+        """
         batch = arrived(batch)
         rows = np.arange(len(batch), dtype=np.int64)
         left = link in self._left
-        if not left and link not in self._links():
-            # From a link given up here, and not yet there: what it brings comes again by another.
-            return Routed(batch, [], rows[:0], duplicates=len(rows))
         fresh, doubtful = self._seen.admit(batch.ids, rows, now)
         routed = self._send(batch, rows[fresh], link, duplicates=int(np.count_nonzero(~fresh)), downwards=left)
         return routed if doubtful is None else routed._replace(doubtful=rows[doubtful])
