@@ -5,9 +5,18 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 
-from postroad.matching import SubscriptionIndex, columns
+from postroad.matching import SubscriptionIndex, WorkError, columns
 from postroad.matching.ceilings import Ceilings
+from postroad.matching.costs import (
+    GRAM_COST,
+    HARD_COST,
+    LIKE_BYTE_COST,
+    MEMBER_COST,
+    READ_BYTE_COST,
+    WORD_COST,
+)
 from postroad.messages import Batch
 from tests.matching.oracle import OneByOne, matched
 
@@ -150,12 +159,73 @@ def test_work_is_what_is_resident_and_shared_constraints_count_once() -> None:
 
 def test_a_selector_of_full_length_makes_a_bounded_number_of_constraints() -> None:
     index = SubscriptionIndex()
-    many = " AND ".join(f"a{n} > {n}" for n in range(1_200))
+    many = " AND ".join(f"a{n} > {n}" for n in range(900))
     few = " AND ".join(f"(b{n} = 1 OR c{n} = 2)" for n in range(6))
     texts = ", ".join(f"'{n}'" for n in range(16))
     index.add("wide", f"d IN ({texts}) AND {many} AND {few}")
     held = index.statistics()
     assert held.conjunctions <= 16
     assert held.work < 16 * 1_500 * 50
-    row = {f"a{n}": n + 1 for n in range(1_000)}
+    row = {f"a{n}": n + 1 for n in range(800)}
     assert matched(index, Batch.build([("t", {**row, "d": "3"})])) == [set()]
+
+
+def test_texts_of_one_size_after_the_other_do_not_fill_the_index() -> None:
+    index, truth = SubscriptionIndex(Ceilings(text=65_536)), OneByOne()
+    kept = {f"kept{n}": f"name{n} = '{'k' * (3 * n)}' AND x LIKE '%b_{n}%c%' AND y + {n} > z" for n in range(20)}
+    for key, selector in kept.items():
+        index.add(key, selector)
+        truth.add(key, selector, None)
+    batch = Batch.build(
+        ("t", {f"name{n}": "k" * (3 * n), "x": f"abb{n}c", "y": 5, "z": 5 + n - n % 2}) for n in range(20)
+    )
+    for size in (20, 60, 120, 250, 500, 1_000, 2_000, 4_000) * 2:
+        # Together these take most of the text; each size goes before the next one comes.
+        keys = [f"{size}-{number}" for number in range(20_000 // size)]
+        for key in keys:
+            index.add(key, f"long{size} = '{'x' * (size - len(key))}{key}'")
+        row = Batch.build([("t", {f"long{size}": f"{'x' * (size - len(keys[3]))}{keys[3]}"})])
+        assert matched(index, row) == [{keys[3]}]
+        assert matched(index, batch) == truth.match(batch)
+        for key in keys:
+            index.remove(key)
+    assert matched(index, batch) == truth.match(batch)
+
+
+def test_a_selector_that_costs_more_than_its_allowance_is_refused_before_all_of_it_was_looked_at() -> None:
+    index = SubscriptionIndex()
+    index.add("a", "x LIKE '%a_b%c%'")
+    one, held = index.work, index.statistics()
+    costly = " AND ".join(f"x LIKE '%a_{n}%c%'" for n in range(100))
+    with pytest.raises(WorkError) as refused:
+        index.add("b", costly, allowance=10 * one)
+    assert 10 * one < refused.value.work < 13 * one
+    assert index.statistics()[:3] == held[:3]
+    assert index.work == one
+    index.add("b", costly, allowance=101 * one)
+    assert index.work > 100 * one
+
+
+def test_work_is_charged_for_what_a_match_does() -> None:
+    text = "a" * 10_000
+    charged = {}
+    for name, selectors, row in (
+        ("nothing", ["b = 1"], {"x": "5"}),
+        ("names", [f"n{n} = 'q'" for n in range(500)], {f"n{n}": "1" for n in range(500)}),
+        ("members", [" AND ".join(f"x <> {n}" for n in range(500))], {"x": "9999"}),
+        ("numbers", [f"n{n} > 1" for n in range(100)], {f"n{n}": "0." + "1" * 40 for n in range(100)}),
+        ("grams", [f"x LIKE '%{'a' * size}%'" for size in (1, 2, 3, 4, 6, 8)], {"x": text}),
+        ("holes", [f"x LIKE '%{'a' * 600}_b%'"], {"x": text}),
+        ("like", ["x NOT LIKE '%a_b%c'"], {"x": text}),
+    ):
+        index = SubscriptionIndex()
+        for key, selector in enumerate(selectors):
+            index.add(key, selector)
+        index.match(Batch.build([("t", {}, list(row.items()))]))
+        charged[name] = index.charged
+    assert charged["names"] > charged["nothing"] + 500 * 4 * READ_BYTE_COST
+    assert charged["members"] > charged["nothing"] + 490 * MEMBER_COST
+    assert charged["numbers"] > charged["nothing"] + 100 * HARD_COST
+    assert charged["grams"] > 6 * 10_000 * GRAM_COST
+    assert charged["holes"] > 10_000 * (LIKE_BYTE_COST + 9 * WORD_COST)
+    assert charged["like"] > 10_000 * LIKE_BYTE_COST

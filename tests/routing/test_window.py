@@ -152,3 +152,39 @@ def test_more_origins_than_fit_push_out_the_first_and_put_it_in_doubt(monkeypatc
     assert seen.statistics().places <= 4 * 64
     both = as_array([(9, 1, 1), (9, 6, 1)])
     assert admit(seen, both) == ([True, False], [True, False])
+
+
+def colliding_tails(count: int, bits: int, head: int) -> list[int]:
+    """Second halves of ids whose blocks shared the lower bits of their hash under the constants that it once had."""
+    word = 2**64 - 1
+    back = pow(0xD6E8FEB86659FD93, -1, 2**64)
+    found: list[int] = []
+    number = 0
+    while len(found) < count:
+        value = number << bits
+        value = (value ^ value >> 32) * back & word
+        block = (value ^ value >> 32) ^ (head * 0x9E3779B97F4A7C15 & word)
+        if block < 2**58:
+            found.append(block << 6)
+        number += 1
+    return found
+
+
+def longest_run(slots: NDArray[np.int32]) -> int:
+    """The most slots that are taken one behind the other: what a search walks at worst."""
+    longest = run = 0
+    for taken in (np.concatenate([slots, slots]) >= 0).tolist():
+        run = run + 1 if taken else 0
+        longest = max(longest, run)
+    return longest
+
+
+@pytest.mark.parametrize("secret", [0, 1, 2**64 - 1, 123_456_789])
+def test_ids_chosen_to_collide_do_not_collide_under_a_secret(secret: int) -> None:
+    tails = colliding_tails(500, 12, 9 << 32 | 1)
+    seen = SeenIds(1_024, secret)
+    given = as_array([(9, 1, tail) for tail in tails])
+    assert admit(seen, given)[0] == [True] * len(tails)
+    assert admit(seen, given)[0] == [False] * len(tails)
+    # A table that is half full at most: runs are short, whichever ids they are.
+    assert longest_run(seen._origins[1].newer.slots) < 60

@@ -66,6 +66,12 @@ class Budgets:
                 f"{limits.subscription_bytes:,} (subscription_bytes); try another broker"
             )
 
+    def allowance(self, session: Session) -> int:
+        """How much work the next subscription of a session may add."""
+        limits = self._limits
+        own = limits.session_matching_ms * _NANOSECONDS - session.matching_work
+        return max(0, min(own, limits.matching_ms * _NANOSECONDS - self.work))
+
     def check_work(self, session: Session, work: int) -> None:
         """Refuse a subscription that stands in the index, and has to leave it again, because a message costs too much.
 
@@ -76,15 +82,16 @@ class Budgets:
         if session.matching_work + work > limits.session_matching_ms * _NANOSECONDS:
             raise BrokerError(
                 "with this subscription, those of this session could make a single message take "
-                f"{(session.matching_work + work) / _NANOSECONDS:,.1f} ms to match; the limit is "
+                f"{(session.matching_work + work) / _NANOSECONDS:,.1f} ms or more to match; the limit is "
                 f"{limits.session_matching_ms:,} (session_matching_ms); use fewer different LIKE patterns and "
                 "conditions"
             )
         if self.work + work > limits.matching_ms * _NANOSECONDS:
             raise BrokerError(
                 "with this subscription, those of this broker could make a single message take "
-                f"{(self.work + work) / _NANOSECONDS:,.1f} ms to match; the limit is {limits.matching_ms:,} "
-                "(matching_ms); use fewer different LIKE patterns and conditions, or try another broker"
+                f"{(self.work + work) / _NANOSECONDS:,.1f} ms or more to match; the limit is "
+                f"{limits.matching_ms:,} (matching_ms); use fewer different LIKE patterns and conditions, or try "
+                "another broker"
             )
 
     def add(self, subscription: Subscription, size: int, work: int) -> None:

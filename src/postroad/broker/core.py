@@ -23,7 +23,7 @@ from postroad.broker.recording import NoRecorder
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.statistics import BrokerStatistics
 from postroad.broker.turns import MAX_UNFINISHED_BYTES, Turns, Work
-from postroad.matching import NO_BUDGET, SubscriptionIndex
+from postroad.matching import NO_BUDGET, SubscriptionIndex, WorkError
 from postroad.matching.hashing import FIXED_SECRET
 from postroad.messages import IdGenerator, attribute_texts
 from postroad.messages.columns import SOURCE
@@ -208,7 +208,12 @@ class Broker:
         self, subscription: Subscription, selector: Selector | None, pattern: TopicPattern, size: int
     ) -> None:
         before = self.index.work
-        subscription.slot = self.index.add(subscription.number, selector, pattern)
+        allowance = self._budgets.allowance(subscription.session)
+        try:
+            subscription.slot = self.index.add(subscription.number, selector, pattern, allowance)
+        except WorkError as error:
+            self._budgets.check_work(subscription.session, error.work - before)
+            raise
         work = self.index.work - before
         try:
             self._budgets.check_work(subscription.session, work)

@@ -37,7 +37,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         subscription_bytes: the same for all sessions together: some 600,000 ordinary subscriptions. The broker uses it
             up only if 32 sessions use up theirs.
         session_matching_ms: about how long matching one message may take because of one session's subscriptions, when
-            the message is the worst that could come: some 600 different LIKE patterns, or 5,000,000 equalities.
+            the message is the worst that could come: some 250 different LIKE patterns, or 5,000,000 equalities.
         matching_ms: the same for all sessions together. A single message is matched in one piece, so this is the
             longest that one message can hold up everything else.
         turn_ms: about how long matching and delivering the messages of one read may take before others get their turn.

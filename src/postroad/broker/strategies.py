@@ -10,6 +10,7 @@ from postroad.routing.cluster import Cluster
 from postroad.routing.drp import Drp
 from postroad.routing.flood import Flood
 from postroad.routing.tree import Tree
+from postroad.routing.window import FIXED_SECRET
 from postroad.selectors import TopicPattern
 from postroad.topology import Settings, Station
 
@@ -33,6 +34,7 @@ def make_strategy(
     settings: Settings | None = None,
     custody: bool = False,
     seals: Seals | None = None,
+    secret: int = FIXED_SECRET,
 ) -> Strategy:
     """One broker's way of routing.
 
@@ -45,6 +47,7 @@ def make_strategy(
         settings: what the network agreed on.
         custody: nothing that was accepted may be lost with a broker in between.
         seals: signs and checks the records of brokers (`drp`); None where they are not signed.
+        secret: 64 random bits for the hash of the window of ids, where ids are not trusted.
     """
     settings = settings or Settings()
     if custody:
@@ -62,12 +65,13 @@ def make_strategy(
             interested,
             broadcast_threshold=settings.broadcast_threshold,
             window=settings.window,
+            secret=secret,
             refresh_ms=settings.refresh_ms,
             lifetime_ms=settings.lifetime_ms,
             seals=seals,
         )
     if kind == "flood":
-        return Flood(number, now, window=settings.window)
+        return Flood(number, now, window=settings.window, secret=secret)
     silence = settings.heartbeat_ms * settings.missed_heartbeats
     made = Tree if kind == "tree" else Cluster
     # Both ends of a lost link must have noticed, and as much again to attach; a parent is tried for two heart-beats.
@@ -77,6 +81,7 @@ def make_strategy(
         station,
         _matcher,
         window=settings.window,
+        secret=secret,
         grace_ms=2 * silence,
         patience_ms=2 * settings.heartbeat_ms,
     )

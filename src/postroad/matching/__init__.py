@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from postroad.matching.index import NO_BUDGET, IndexStatistics, MatchingError, SubscriptionIndex
+from postroad.matching.index import NO_BUDGET, IndexStatistics, MatchingError, SubscriptionIndex, WorkError
 
-__all__ = ["NO_BUDGET", "IndexStatistics", "MatchingError", "SubscriptionIndex"]
+__all__ = ["NO_BUDGET", "IndexStatistics", "MatchingError", "SubscriptionIndex", "WorkError"]

@@ -8,12 +8,14 @@ share are tested once for a message, and count once.
 *Work done* is counted while a batch is matched, by the same prices but for what really happens. When it goes beyond a
 budget, the match stops after the row at hand, and its caller goes on later (`SubscriptionIndex.match`).
 
-The prices are rounded up from `scripts/bench worst_cases` on the machine of docs/benchmarks.md. They decide when work
+The prices are upper bounds: each is what the worst message costs that we could construct (`scripts/bench worst_cases`,
+in processor time on the machine of docs/benchmarks.md, which shows both), and about a third more. They decide when work
 is cut or refused, never what matches.
 """
 
 from __future__ import annotations
 
+from postroad.kernels import Int, inlined
 from postroad.matching.search import ANY_ONE, ANY_RUN
 from postroad.messages.limits import MAX_VALUE_BYTES
 
@@ -21,14 +23,18 @@ __all__ = [
     "CANDIDATE_COST",
     "ENTRY_COST",
     "GRAM_COST",
+    "HARD_COST",
     "LIKE_BYTE_COST",
     "MEMBER_COST",
+    "READ_BYTE_COST",
     "RESULT_COST",
     "ROW_COST",
     "SHAPE_COST",
+    "SHORT_LIST",
     "SUBSTRING_BYTE_COST",
     "WORD_COST",
     "like_cost",
+    "like_work",
     "substring_cost",
 ]
 
@@ -36,17 +42,24 @@ __all__ = [
 ENTRY_COST = 50
 # One more constraint of it to test.
 MEMBER_COST = 10
-# The same two while a match goes on, where entries of one bucket follow each other in memory.
+# An entry while a match goes on, where entries of one bucket follow each other in memory. It covers so many further
+# constraints to test; those of longer lists are counted one by one.
 CANDIDATE_COST = 20
+SHORT_LIST = 4
 # A byte of text in a search for a substring, and in a LIKE, where the plain search has given up.
-SUBSTRING_BYTE_COST = 4
-LIKE_BYTE_COST = 6
+SUBSTRING_BYTE_COST = 7
+LIKE_BYTE_COST = 14
 # One step of a program, and one word of a LIKE with holes for a byte of text.
 WORD_COST = 1
-# A window of a text that is looked up, a shape of topic patterns, a row as such.
-GRAM_COST = 30
+# A window of a text that is looked up: for each byte of the text and each resident length.
+GRAM_COST = 15
+# A shape of topic patterns, a row as such, and a byte of its names and values: a short line costs 25 or less, with
+# the look-ups of its name and its value, and a long value one or two for each byte.
 SHAPE_COST = 100
 ROW_COST = 200
+READ_BYTE_COST = 6
+# A number that only Python can round.
+HARD_COST = 3_000
 # A match: what delivering it costs later, mostly in Python. By far the largest price, as it should be.
 RESULT_COST = 1_000
 
@@ -60,6 +73,12 @@ def like_cost(pattern: bytes) -> int:
     """The most that a LIKE can cost; `pattern` as `compiling.like_bytes` gives it."""
     parts = pattern.split(bytes((ANY_RUN,)))
     if len(parts) == 1:
-        return len(pattern)
+        return len(pattern) * LIKE_BYTE_COST
     widest = max((len(part) + 63 >> 6 for part in parts if ANY_ONE in part), default=0)
     return MAX_VALUE_BYTES * (LIKE_BYTE_COST + widest * WORD_COST)
+
+
+@inlined
+def like_work(size: Int, length: Int) -> Int:
+    """What a LIKE of so many bytes can cost on a text of this length, taken to have a hole."""
+    return (LIKE_BYTE_COST + WORD_COST * ((size + 63) >> 6)) * length

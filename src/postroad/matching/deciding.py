@@ -58,7 +58,7 @@ from postroad.matching.columns import (
     WORD_COUNT,
     WORDS,
 )
-from postroad.matching.costs import LIKE_BYTE_COST, SUBSTRING_BYTE_COST
+from postroad.matching.costs import SUBSTRING_BYTE_COST, like_work
 from postroad.matching.numerics import compare_numbers
 from postroad.matching.programs import run_program
 from postroad.matching.search import has_substring, is_like
@@ -181,7 +181,7 @@ def holds_slowly(
         elif kind == TOPIC:
             result = topic_matches(store.text, at, size, source, start, end)
         elif kind in (LIKE, NOT_LIKE):
-            reading.hard[0, 1] += LIKE_BYTE_COST * (end - start)
+            reading.hard[0, 1] += like_work(size, end - start)
             result = is_like(store.text, at, size, source, start, end, reading.hashes) == (kind == LIKE)
     reading.memory[constraint] = stamp << 1 | (1 if result else 0)
     return result

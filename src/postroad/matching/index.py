@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.selectors.normal import Conjunction
 
-__all__ = ["NO_BUDGET", "IndexStatistics", "MatchingError", "SubscriptionIndex"]
+__all__ = ["NO_BUDGET", "IndexStatistics", "MatchingError", "SubscriptionIndex", "WorkError"]
 
 # The least number of removals between two tidyings, so that a small index does not tidy all the time.
 _LEAST_REMOVALS = 1024
@@ -54,6 +54,14 @@ _EVERYTHING: tuple[Conjunction, ...] = ((),)
 
 class MatchingError(PostroadError):
     """A key is already in the index, or is not."""
+
+
+class WorkError(MatchingError):
+    """The conditions of a selector cost more than was allowed for it; `work` is what the index had come to."""
+
+    def __init__(self, work: int) -> None:
+        self.work = work
+        super().__init__(f"with this selector a message could take {work:,} ns or more to match, more than was allowed")
 
 
 class IndexStatistics(NamedTuple):
@@ -87,12 +95,14 @@ class SubscriptionIndex:
         self._slots: dict[Hashable, int] = {}
         self._keys: list[Hashable] = []
         self._removals = 0
+        self._most_work = NO_BUDGET
         self._pending = np.zeros(1024, np.int32)
         self._scratch = np.zeros(SCRATCH_START + MAX_HEADER_BYTES, np.uint8)
         self._room = np.zeros(ROOM_WORDS, np.uint64)
         self._results = np.zeros(_FIRST_RESULTS, np.int32)
         self._hard = np.zeros((1 + _HARD_ROWS, 2), np.int64)
         self._progress = np.zeros(4, np.int64)
+        self._progress[BUDGET] = self._budget = NO_BUDGET
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -105,6 +115,7 @@ class SubscriptionIndex:
         key: Hashable,
         selector: Selector | str | None = None,
         topic: TopicPattern | str | None = None,
+        allowance: int = NO_BUDGET,
     ) -> int:
         """Add a subscription; answers its slot, the number by which `match` reports it.
 
@@ -112,24 +123,32 @@ class SubscriptionIndex:
             key: what the caller knows the subscription by.
             selector: the condition on a message's attributes; None is any message.
             topic: the pattern of topics; None is any topic.
+            allowance: how much `work` may become larger by the conditions of the selector.
 
         Raises:
             MatchingError: the key is in the index already.
+            WorkError: the conditions cost more than the allowance; the rest of them was not looked at, and nothing has
+                changed.
             LimitError: an array of the index is as large as it may be; nothing has changed.
             SelectorError, TopicError: a text does not parse.
         """
         if isinstance(selector, str):
             selector = Selector.parse(selector)
-        return self.add_disjunction(key, _EVERYTHING if selector is None else selector.disjunction, topic)
+        return self.add_disjunction(key, _EVERYTHING if selector is None else selector.disjunction, topic, allowance)
 
     def add_disjunction(
-        self, key: Hashable, disjunction: tuple[Conjunction, ...], topic: TopicPattern | str | None = None
+        self,
+        key: Hashable,
+        disjunction: tuple[Conjunction, ...],
+        topic: TopicPattern | str | None = None,
+        allowance: int = NO_BUDGET,
     ) -> int:
         """Add a subscription whose selector is known by its disjunction only, as other brokers advertise it."""
         if key in self._slots:
             raise MatchingError(f"subscription {key!r} is in the index already; remove it first")
         if isinstance(topic, str):
             topic = TopicPattern.parse(topic)
+        self._most_work = min(self.work + allowance, NO_BUDGET)
         slot = self._attach(disjunction, topic)
         self._slots[key] = slot
         if slot >= len(self._keys):
@@ -175,7 +194,8 @@ class SubscriptionIndex:
             budget: about how many nanoseconds this and delivering what matched may take (`costs.py`). The match stops
                 behind the row that uses it up, and answers the rows so far: at least one, if there is one.
         """
-        self._progress[BUDGET] = budget
+        if budget != self._budget:
+            self._progress[BUDGET] = self._budget = budget
         offsets = self._scan(batch, _NO_STARTS, _NO_VALUES)
         if self._hard[0, 0]:
             offsets = self._scan_with_hard_numbers(batch)
@@ -206,31 +226,40 @@ class SubscriptionIndex:
         """The most that matching a single message can cost, in about nanoseconds (`costs.py`)."""
         return int(self._tables.counters[RESIDENT_WORK])
 
+    @property
+    def charged(self) -> int:
+        """What the last match was charged of its budget, in about nanoseconds."""
+        return int(self._hard[0, 1])
+
     def _scan(self, batch: Batch, known: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.int64]:
         tables, interner, progress = self._tables, self._interner, self._progress
         offsets = np.empty(len(batch) + 1, np.int64)
-        offsets[0] = 0
-        progress[:BUDGET] = 0
-        self._hard[0, 0] = self._hard[0, 1] = 0
         while True:
             # Bundled in here, the arrays would cost a microsecond more on every call (`bundles.py`).
-            scan(
+            status = scan(
                 batch.buffer, batch.spans, batch.ids, batch.envelopes, *tables.store, *tables.chunks,
                 tables.values, tables.numbers, tables.memory, tables.seen, interner.stack, interner.floats,
                 self._room, tables.present, self._pending, known, values, self._hard,
                 self._scratch, self._scratch, progress, self._results, offsets,
             )  # fmt: skip
-            status = progress[STATUS]
             if status == DONE:
                 return offsets
             if status == STOPPED:
                 return offsets[: progress[ROW] + 1]
-            if status == RESULTS_FULL:
-                self._results = grown(self._results, 4 * len(self._results))
-            elif status == PENDING_FULL:
-                self._pending = grown(self._pending, 2 * len(self._pending))
-            else:
-                self._scratch = grown(self._scratch, 2 * len(self._scratch))
+            try:
+                self._make_room(status)
+            except BaseException:
+                # The next match begins at its first row.
+                progress[STATUS] = DONE
+                raise
+
+    def _make_room(self, status: int) -> None:
+        if status == RESULTS_FULL:
+            self._results = grown(self._results, 4 * len(self._results))
+        elif status == PENDING_FULL:
+            self._pending = grown(self._pending, 2 * len(self._pending))
+        else:
+            self._scratch = grown(self._scratch, 2 * len(self._scratch))
 
     def _scan_with_hard_numbers(self, batch: Batch) -> NDArray[np.int64]:
         """Scan again with the numbers that Python rounded, until none is left open."""
@@ -264,11 +293,13 @@ class SubscriptionIndex:
         return slot
 
     def _attach_one(self, conjunction: Conjunction, topic: TopicPattern | None, slot: int, multiple: bool) -> int:
-        interner = self._interner
+        interner, counters = self._interner, self._tables.counters
         members: list[Member] = []
         try:
             for constraint in conjunction:
                 members.extend(lower(interner, constraint))
+                if counters[RESIDENT_WORK] > self._most_work:
+                    raise WorkError(self.work)
             members.extend(lower_topic(interner, topic))
             if all(role == FILTER for _, role in members):
                 members.append((interner.always(), HINT))

@@ -25,7 +25,6 @@ from postroad.matching.columns import (
     KIND,
     PREFIX,
     PREFIX_LENGTHS,
-    SECRET,
     SUFFIX,
     SUFFIX_LENGTHS,
     TEXT,
@@ -80,9 +79,10 @@ def note_piece(store: Store, constraint: Int) -> None:
 
 
 @inlined
-def find_piece(store: Store, kind: Int, attribute: Int, source: NDArray[np.uint8], at: Int, size: Int) -> Int:
+def find_piece(
+    secret: np.uint64, store: Store, kind: Int, attribute: Int, source: NDArray[np.uint8], at: Int, size: Int
+) -> Int:
     """The piece that equals source[at:at + size] and that conjunctions are reached through, or -1."""
-    secret = np.uint64(store.counters[SECRET])
     key = constraint_key(secret, kind, attribute, hash_bytes(secret, source, at, size), 0, 0)
     found = find_text(store, key, kind, attribute, source, at, size)
     return found if found >= 0 and store.constraints[found, COUNT] > 0 else -1
@@ -90,6 +90,7 @@ def find_piece(store: Store, kind: Int, attribute: Int, source: NDArray[np.uint8
 
 @device
 def collect_affixes(
+    secret: np.uint64,
     store: Store,
     reading: Reading,
     count: Int,
@@ -109,7 +110,7 @@ def collect_affixes(
     while lengths and size <= length:
         if lengths & np.uint64(1):
             at = start if kind == PREFIX else end - size
-            found = find_piece(store, kind, attribute, source, at, size)
+            found = find_piece(secret, store, kind, attribute, source, at, size)
             if found >= 0:
                 reading.pending[count] = found
                 count += 1
@@ -120,6 +121,7 @@ def collect_affixes(
 
 @device
 def collect_grams(
+    secret: np.uint64,
     store: Store,
     reading: Reading,
     count: Int,
@@ -141,7 +143,7 @@ def collect_grams(
         left >>= np.uint64(1)
         while left and at + size <= end:
             if left & np.uint64(1):
-                found = find_piece(store, GRAM, attribute, source, at, size)
+                found = find_piece(secret, store, GRAM, attribute, source, at, size)
                 if found >= 0 and reading.memory[found] != stamp << 1 | 1:
                     if count == reading.pending.size:
                         return -1

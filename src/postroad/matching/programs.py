@@ -26,7 +26,7 @@ from postroad.matching.columns import (
     STAMP,
     START,
 )
-from postroad.matching.costs import LIKE_BYTE_COST, WORD_COST
+from postroad.matching.costs import WORD_COST, like_work
 from postroad.matching.hashing import same_bytes
 from postroad.matching.numerics import add, compare_numbers, divide, multiply, subtract
 from postroad.matching.search import is_like
@@ -309,7 +309,7 @@ def test_text(
         found = is_listed(words, at + 2, words[at + 1], text, base, source, start, end)
     else:
         found = is_like(text, base + words[at + 1], np.int64(words[at + 2]), source, start, end, room)
-        done[0, 1] += LIKE_BYTE_COST * (end - start)
+        done[0, 1] += like_work(words[at + 2], end - start)
     set_truth(stack, top, True, found != (words[at] != 0))
 
 

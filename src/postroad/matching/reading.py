@@ -42,7 +42,6 @@ from postroad.matching.columns import (
     NUMBER_HIT,
     NUMBER_QUESTIONS,
     PRIORITY_ATTRIBUTE,
-    SECRET,
     STAMP,
     START,
     TEXT_HIT,
@@ -50,6 +49,7 @@ from postroad.matching.columns import (
     TIMESTAMP_ATTRIBUTE,
     TOPIC_ATTRIBUTE,
 )
+from postroad.matching.costs import HARD_COST
 from postroad.matching.hashing import constraint_key, hash_bytes, name_key, same_bytes
 from postroad.matching.store import find_number, find_text
 from postroad.messages.columns import ATTRIBUTES, HEADERS, PRIORITY, TOPIC
@@ -77,9 +77,9 @@ _INTEGER_LIMIT = 2.0**63
 
 
 @inlined
-def find_attribute(store: Store, buffer: NDArray[np.uint8], start: Int, size: Int) -> Int:
+def find_attribute(secret: np.uint64, store: Store, buffer: NDArray[np.uint8], start: Int, size: Int) -> Int:
     """The number of the attribute with this name, or -1 if no resident constraint mentions it."""
-    key = name_key(np.uint64(store.counters[SECRET]), buffer, start, size)
+    key = name_key(secret, buffer, start, size)
     mask = np.uint64(store.names.size - 1)
     at = key & mask
     tag = key & _TAG
@@ -104,7 +104,14 @@ def canonical_float(value: float) -> tuple[Int, Int]:
 
 @inlined
 def put_text(
-    reading: Reading, store: Store, source: NDArray[np.uint8], attribute: Int, form: Int, start: Int, end: Int
+    secret: np.uint64,
+    reading: Reading,
+    store: Store,
+    source: NDArray[np.uint8],
+    attribute: Int,
+    form: Int,
+    start: Int,
+    end: Int,
 ) -> None:
     """Note a text value, and the resident equality that asks for it."""
     row = np.uint64(attribute)
@@ -113,7 +120,6 @@ def put_text(
     reading.values[row, END] = end
     hit = np.int64(-1)
     if store.attributes[row, TEXT_QUESTIONS] > 0:
-        secret = np.uint64(store.counters[SECRET])
         key = constraint_key(secret, EQUAL_TEXT, attribute, hash_bytes(secret, source, start, end - start), 0, 0)
         hit = find_text(store, key, EQUAL_TEXT, attribute, source, start, end - start)
     reading.values[row, TEXT_HIT] = hit
@@ -121,7 +127,9 @@ def put_text(
 
 
 @inlined
-def put_number(reading: Reading, store: Store, attribute: Int, form: Int, integer: Int, number: float) -> None:
+def put_number(
+    secret: np.uint64, reading: Reading, store: Store, attribute: Int, form: Int, integer: Int, number: float
+) -> None:
     """Note a number (`form` says whether its own type is float), and the resident equality that asks for it.
 
     The text fields are left alone: untyped text is a number beside what it already is.
@@ -139,7 +147,6 @@ def put_number(reading: Reading, store: Store, attribute: Int, form: Int, intege
     reading.numbers[row] = number
     hit = np.int64(-1)
     if store.attributes[row, NUMBER_EQUALITIES] > 0:
-        secret = np.uint64(store.counters[SECRET])
         key = constraint_key(secret, EQUAL_NUMBER, attribute, hash_bytes(secret, NO_BYTES, 0, 0), integer, integral)
         hit = find_number(store, key, attribute, integer, integral)
     reading.values[row, NUMBER_HIT] = hit
@@ -160,7 +167,7 @@ def resolve_hard(known: NDArray[np.int64], known_values: NDArray[np.float64], st
 
 @inlined
 def put_untyped_number(
-    reading: Reading, store: Store, buffer: NDArray[np.uint8], attribute: Int, start: Int, end: Int
+    secret: np.uint64, reading: Reading, store: Store, buffer: NDArray[np.uint8], attribute: Int, start: Int, end: Int
 ) -> None:
     """Note untyped text as a number as well, when it is one; a hard one is listed for Python to settle."""
     kind, integer, number = parse_number(buffer, start, end)
@@ -168,6 +175,8 @@ def put_untyped_number(
         return
     form = reading.values[attribute, FORM]
     if kind == HARD:
+        # Charged again once it is known: the time was spent.
+        reading.hard[0, 1] += HARD_COST
         settled, number = resolve_hard(reading.known, reading.known_values, start)
         if not settled:
             count = reading.hard[0, 0]
@@ -179,18 +188,25 @@ def put_untyped_number(
             return
     if kind != INTEGER:
         form |= IS_FLOAT
-    put_number(reading, store, attribute, form, integer, number)
+    put_number(secret, reading, store, attribute, form, integer, number)
 
 
 @inlined
 def read_typed(
-    store: Store, reading: Reading, count: Int, buffer: NDArray[np.uint8], start: Int, end: Int, stamp: Int
+    secret: np.uint64,
+    store: Store,
+    reading: Reading,
+    count: Int,
+    buffer: NDArray[np.uint8],
+    start: Int,
+    end: Int,
+    stamp: Int,
 ) -> Int:
     """Read the attribute block; answers how many known attributes the row has so far."""
     at = start
     while at < end:
         tag, name, here, at = entry_at(buffer, at)
-        attribute = find_attribute(store, buffer, name, here - name)
+        attribute = find_attribute(secret, store, buffer, name, here - name)
         if attribute < 0 or reading.values[np.uint64(attribute), STAMP] == stamp:
             continue
         row = np.uint64(attribute)
@@ -198,17 +214,17 @@ def read_typed(
         reading.present[count] = attribute
         count += 1
         if tag == _TEXT:
-            put_text(reading, store, buffer, attribute, IS_TEXT, here, at)
+            put_text(secret, reading, store, buffer, attribute, IS_TEXT, here, at)
         elif tag in (_INTEGER, _FLOAT):
             word = np.int64(integer_at(buffer, here))
             form = np.int64(0) if tag == _INTEGER else np.int64(IS_FLOAT)
             reading.values[row, TEXT_HIT] = -1
-            put_number(reading, store, attribute, form, word, np.int64(word).view(np.float64))
+            put_number(secret, reading, store, attribute, form, word, np.int64(word).view(np.float64))
         elif tag == _UNTYPED:
             form = np.int64(IS_TEXT | IS_UNTYPED)
-            put_text(reading, store, buffer, attribute, form, here, at)
+            put_text(secret, reading, store, buffer, attribute, form, here, at)
             if store.attributes[row, NUMBER_QUESTIONS] > 0:
-                put_untyped_number(reading, store, buffer, attribute, here, at)
+                put_untyped_number(secret, reading, store, buffer, attribute, here, at)
         else:
             # A boolean, or bytes, of which a selector can only ask whether they are there.
             form = np.int64(0)
@@ -222,6 +238,7 @@ def read_typed(
 
 @inlined
 def read_headers(
+    secret: np.uint64,
     store: Store,
     reading: Reading,
     count: Int,
@@ -242,7 +259,7 @@ def read_headers(
         here = colon + 1
         at = stop + 1
         # An escape in the name stands for a character that no selector's name can hold.
-        attribute = find_attribute(store, buffer, name, colon - name)
+        attribute = find_attribute(secret, store, buffer, name, colon - name)
         if attribute < 0 or reading.values[np.uint64(attribute), STAMP] == stamp:
             continue
         reading.values[np.uint64(attribute), STAMP] = stamp
@@ -254,17 +271,18 @@ def read_headers(
                 return -1
             finish: Int = unescape_into(buffer, here, stop, scratch, used)
             form |= IN_SCRATCH
-            put_text(reading, store, scratch, attribute, form, used, finish)
+            put_text(secret, reading, store, scratch, attribute, form, used, finish)
             used = finish
             continue
-        put_text(reading, store, buffer, attribute, form, here, stop)
+        put_text(secret, reading, store, buffer, attribute, form, here, stop)
         if store.attributes[np.uint64(attribute), NUMBER_QUESTIONS] > 0:
-            put_untyped_number(reading, store, buffer, attribute, here, stop)
+            put_untyped_number(secret, reading, store, buffer, attribute, here, stop)
     return count
 
 
 @device
 def read_derived(
+    secret: np.uint64,
     store: Store,
     reading: Reading,
     count: Int,
@@ -284,16 +302,17 @@ def read_derived(
         if attribute == MESSAGE_ID_ATTRIBUTE:
             put_id_text(upper, lower, scratch, 0)
             form = np.int64(IS_TEXT | IN_SCRATCH)
-            put_text(reading, store, scratch, attribute, form, 0, ID_TEXT_BYTES)
+            put_text(secret, reading, store, scratch, attribute, form, 0, ID_TEXT_BYTES)
         else:
             number = priority if attribute == PRIORITY_ATTRIBUTE else np.int64(lower >> np.uint64(16))
             reading.values[attribute, TEXT_HIT] = -1
-            put_number(reading, store, attribute, 0, number, 0.0)
+            put_number(secret, reading, store, attribute, 0, number, 0.0)
     return count
 
 
 @inlined
 def read_row(
+    secret: np.uint64,
     store: Store,
     reading: Reading,
     buffer: NDArray[np.uint8],
@@ -315,18 +334,18 @@ def read_row(
     reading.values[TOPIC_ATTRIBUTE, STAMP] = stamp
     start, end = np.int64(spans[row, TOPIC]), np.int64(spans[row, TOPIC + 1])
     if not repeated:
-        put_text(reading, store, buffer, TOPIC_ATTRIBUTE, IS_TEXT, start, end)
+        put_text(secret, reading, store, buffer, TOPIC_ATTRIBUTE, IS_TEXT, start, end)
     reading.present[0] = TOPIC_ATTRIBUTE
     count = np.int64(1)
     if derived:
-        count = read_derived(store, reading, count, scratch, ids[row, 0], ids[row, 1], envelopes[row, PRIORITY], stamp)
+        priority = envelopes[row, PRIORITY]
+        count = read_derived(secret, store, reading, count, scratch, ids[row, 0], ids[row, 1], priority, stamp)
     # Where subscriptions go by topic alone, no attribute is looked at.
     if store.counters[NAMES_LIVE] == 0:
         return count
-    count = read_typed(
-        store, reading, count, buffer, np.int64(spans[row, ATTRIBUTES]), np.int64(spans[row, ATTRIBUTES + 1]), stamp
-    )
+    start, end = np.int64(spans[row, ATTRIBUTES]), np.int64(spans[row, ATTRIBUTES + 1])
+    count = read_typed(secret, store, reading, count, buffer, start, end, stamp)
     start, end = np.int64(spans[row, HEADERS]), np.int64(spans[row, HEADERS + 1])
     if start < end:
-        count = read_headers(store, reading, count, buffer, scratch, start, end, stamp)
+        count = read_headers(secret, store, reading, count, buffer, scratch, start, end, stamp)
     return count

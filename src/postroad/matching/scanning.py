@@ -16,30 +16,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import Float, Int, Truth, device, inlined, kernel
+from postroad.kernels import Float, Int, Truth, inlined, kernel
 from postroad.matching.bundles import Chunks, Reading, Store
+from postroad.matching.collection import collect_row
 from postroad.matching.columns import (
     ACCESS,
-    ALWAYS_CONSTRAINT,
     ATTRIBUTE,
     BUCKET,
     COUNT,
     DIRECTORY,
     DIRECTORY_COUNT,
-    END,
     ENTRY_SHIFT,
     ENTRY_WORDS,
-    EXISTS_CONSTRAINT,
-    FALSE_CONSTRAINT,
     FORM,
-    GRAM_LENGTHS,
-    IN_SCRATCH,
     INTRICATE,
-    IS_FALSE,
     IS_INEXACT,
     IS_NUMBER,
-    IS_TEXT,
-    IS_TRUE,
     KIND,
     LAST_QUICK,
     LEAST_HIGH,
@@ -48,40 +40,27 @@ from postroad.matching.columns import (
     MOST_HIGH,
     MOST_LOW,
     MULTIPLE,
-    NUMBER_HIT,
-    PREFIX,
-    PREFIX_LENGTHS,
     PRIORITY_ATTRIBUTE,
     RANGE,
     ROW_STAMP,
     SECRET,
-    SHAPE_LEVELS,
-    SHAPE_OPEN,
-    SHAPE_STARS,
-    SHAPE_USES,
     SLOT,
     STAMP,
-    START,
-    SUFFIX,
-    SUFFIX_LENGTHS,
-    TEXT,
-    TEXT_HIT,
-    TEXT_SIZE,
     TIMESTAMP_ATTRIBUTE,
-    TOPIC,
-    TOPIC_ATTRIBUTE,
-    TOPIC_SHAPES,
-    TRUE_CONSTRAINT,
 )
-from postroad.matching.costs import CANDIDATE_COST, GRAM_COST, RESULT_COST, ROW_COST, SHAPE_COST
+from postroad.matching.costs import (
+    CANDIDATE_COST,
+    MEMBER_COST,
+    READ_BYTE_COST,
+    RESULT_COST,
+    ROW_COST,
+    SHORT_LIST,
+)
 from postroad.matching.deciding import holds_quickly, holds_slowly
-from postroad.matching.hashing import constraint_key
 from postroad.matching.lists import MEMBERS, NOTHING, SIZE, list_block
-from postroad.matching.pieces import collect_affixes, collect_grams
 from postroad.matching.ranges import chunks_up_to
 from postroad.matching.reading import read_row
-from postroad.matching.texts import shape_content, split_levels, topic_matches
-from postroad.messages.columns import BUFFER
+from postroad.messages.columns import ATTRIBUTES, BUFFER, HEADERS
 from postroad.messages.columns import TOPIC as TOPIC_SPAN
 
 if TYPE_CHECKING:
@@ -93,55 +72,6 @@ DONE, RESULTS_FULL, PENDING_FULL, SCRATCH_FULL, STOPPED = 0, 1, 2, 3, 4
 
 # Where a scan notes how far it came; BUDGET is the work (`costs.py`) after which it stops behind a row.
 STATUS, ROW, TOTAL, BUDGET = 0, 1, 2, 3
-
-_TAG = np.uint64(0xFFFFFFFF00000000)
-_LOW = np.uint64(0xFFFFFFFF)
-
-
-@inlined
-def collect(store: Store, reading: Reading, count: Int, constraint: Int) -> Int:
-    """Note that a constraint is reached, if it is one and conjunctions stand behind it."""
-    if constraint >= 0 and store.constraints[np.uint64(constraint), COUNT] > 0:
-        reading.pending[count] = constraint
-        count += 1
-    return count
-
-
-@device
-def collect_topics(
-    store: Store, shape_count: Int, reading: Reading, count: Int, source: NDArray[np.uint8], start: Int, end: Int
-) -> Int:
-    """Look the topic up once for each resident shape of wildcard pattern that fits its number of levels.
-
-    A shape is where a pattern has its stars and whether it is open-ended; patterns of one shape differ only in the
-    levels they spell out. Answers -1 when `pending` is too small.
-    """
-    if count + shape_count > reading.pending.size:
-        return -1
-    secret = np.uint64(store.counters[SECRET])
-    reading.hard[0, 1] += SHAPE_COST * shape_count
-    levels = split_levels(secret, source, start, end, reading.hashes)
-    mask = np.uint64(store.table.size - 1)
-    for shape in range(shape_count):
-        wanted = store.shapes[shape, SHAPE_LEVELS]
-        if store.shapes[shape, SHAPE_USES] == 0 or wanted > levels:
-            continue
-        if (wanted == levels) == (store.shapes[shape, SHAPE_OPEN] != 0):
-            continue
-        content = shape_content(secret, reading.hashes, wanted, store.shapes[shape, SHAPE_STARS], shape)
-        key = constraint_key(secret, TOPIC, TOPIC_ATTRIBUTE, content, shape, 0)
-        at = key & mask
-        while store.table[at] != np.uint64(0):
-            if (store.table[at] & _TAG) == (key & _TAG):
-                found = np.int64(store.table[at] & _LOW) - 1
-                size = np.int64(store.constraints[found, TEXT_SIZE])
-                if store.constraints[found, KIND] == TOPIC and topic_matches(
-                    store.text, np.int64(store.constraints[found, TEXT]), size, source, start, end
-                ):
-                    count = collect(store, reading, count, found)
-                    break
-            at = (at + np.uint64(1)) & mask
-    return count
 
 
 @inlined
@@ -165,6 +95,8 @@ def entry_slot(
             at = list_block(left) + MEMBERS
             last = at + np.int64(store.words[np.uint64(at - MEMBERS + SIZE)]) - 1
             left = np.int64(store.words[np.uint64(at)])
+            if last - at >= SHORT_LIST:
+                reading.hard[0, 1] += MEMBER_COST * (last - at)
         while True:
             kind = np.int64(store.constraints[np.uint64(left), KIND])
             if kind <= LAST_QUICK:
@@ -204,55 +136,6 @@ def range_fits(store: Store, reading: Reading, marked: Int, left: Int, stamp: In
 
 
 @inlined
-def collect_row(
-    store: Store,
-    reading: Reading,
-    present_count: Int,
-    buffer: NDArray[np.uint8],
-    scratch: NDArray[np.uint8],
-    stamp: Int,
-) -> Int:
-    """Collect the constraints that the row's values reach; -1 when `pending` is too small."""
-    count = collect(store, reading, np.int64(0), store.counters[ALWAYS_CONSTRAINT])
-    for place in range(present_count):
-        # The fixed look-ups of this attribute and its affixes need at most this much room.
-        if count + 140 > reading.pending.size:
-            return -1
-        attribute = np.int64(reading.present[place])
-        row = np.uint64(attribute)
-        form = reading.values[row, FORM]
-        count = collect(store, reading, count, reading.values[row, TEXT_HIT])
-        count = collect(store, reading, count, reading.values[row, NUMBER_HIT])
-        count = collect(store, reading, count, np.int64(store.attributes[row, EXISTS_CONSTRAINT]))
-        if form & IS_TRUE:
-            count = collect(store, reading, count, np.int64(store.attributes[row, TRUE_CONSTRAINT]))
-        elif form & IS_FALSE:
-            count = collect(store, reading, count, np.int64(store.attributes[row, FALSE_CONSTRAINT]))
-        prefixes, suffixes, grams = (
-            store.masks[row, PREFIX_LENGTHS],
-            store.masks[row, SUFFIX_LENGTHS],
-            store.masks[row, GRAM_LENGTHS],
-        )
-        if not form & IS_TEXT or not (prefixes | suffixes | grams):
-            continue
-        source = scratch if form & IN_SCRATCH else buffer
-        start, end = reading.values[row, START], reading.values[row, END]
-        if prefixes:
-            count = collect_affixes(store, reading, count, prefixes, PREFIX, attribute, source, start, end)
-        if suffixes:
-            count = collect_affixes(store, reading, count, suffixes, SUFFIX, attribute, source, start, end)
-        if grams:
-            reading.hard[0, 1] += GRAM_COST * (end - start)
-            count = collect_grams(store, reading, count, grams, attribute, source, start, end, stamp)
-            if count < 0:
-                return -1
-    if store.counters[TOPIC_SHAPES] > 0:
-        start, end = reading.values[TOPIC_ATTRIBUTE, START], reading.values[TOPIC_ATTRIBUTE, END]
-        count = collect_topics(store, store.counters[TOPIC_SHAPES], reading, count, buffer, start, end)
-    return count
-
-
-@inlined
 def take_entries(
     store: Store,
     reading: Reading,
@@ -264,13 +147,14 @@ def take_entries(
     stamp: Int,
 ) -> Int:
     """Test the entries of the buckets that the row reaches; the new number of results, or -1 when `slots` is full."""
+    candidates = np.int64(0)
     for place in range(reached):
         constraint = np.uint64(reading.pending[place])
         first = np.int64(store.constraints[constraint, BUCKET])
         count = np.int64(store.constraints[constraint, COUNT])
         if total + count > slots.size:
             return -1
-        reading.hard[0, 1] += CANDIDATE_COST * count
+        candidates += count
         for at in range(first, first + ENTRY_WORDS * count, ENTRY_WORDS):
             marked, left = np.int64(store.words[np.uint64(at)]), np.int64(store.words[np.uint64(at + 1)])
             fits = range_fits(store, reading, marked, left, stamp)
@@ -284,6 +168,7 @@ def take_entries(
             if slot >= 0:
                 slots[np.uint64(total)] = slot
                 total += 1
+    reading.hard[0, 1] += CANDIDATE_COST * candidates
     return total
 
 
@@ -300,6 +185,7 @@ def take_ranges(
     stamp: Int,
 ) -> Int:
     """Walk the range chunks of the row's numbers; the new number of results, or -1 when `slots` is full."""
+    candidates = np.int64(0)
     for place in range(present_count):
         attribute = np.uint64(reading.present[place])
         count = np.int64(store.attributes[attribute, DIRECTORY_COUNT])
@@ -319,13 +205,14 @@ def take_ranges(
             size = np.int64(chunks.sizes[chunk])
             if total + size > slots.size:
                 return -1
-            reading.hard[0, 1] += CANDIDATE_COST * size
+            candidates += size
             if chunks.summaries[chunk, INTRICATE] == 0.0 and not inexact:
                 total = take_items(chunks, chunk, size, low, slots, total)
             else:
                 total = take_tested_items(
                     store, chunks, reading, buffer, scratch, chunk, size, low, high, inexact, slots, total, stamp
                 )
+    reading.hard[0, 1] += CANDIDATE_COST * candidates
     return total
 
 
@@ -383,6 +270,14 @@ def is_same_span(spans: NDArray[np.int32], row: Int, column: Int) -> Truth:
 
 
 @inlined
+def read_bytes(spans: NDArray[np.int32], row: Int) -> Int:
+    """How many bytes of a row are read at most: its topic, its attributes and its header lines."""
+    topic = np.int64(spans[row, TOPIC_SPAN + 1]) - np.int64(spans[row, TOPIC_SPAN])
+    headers = np.int64(spans[row, HEADERS + 1]) - np.int64(spans[row, HEADERS])
+    return topic + headers + np.int64(spans[row, ATTRIBUTES + 1]) - np.int64(spans[row, ATTRIBUTES])
+
+
+@inlined
 def asks_for_derived(store: Store) -> Truth:
     """Whether any resident constraint mentions a JMS name that comes from the envelope."""
     mentions = store.attributes[PRIORITY_ATTRIBUTE, MENTIONS] + store.attributes[TIMESTAMP_ATTRIBUTE, MENTIONS]
@@ -390,7 +285,7 @@ def asks_for_derived(store: Store) -> Truth:
 
 
 @kernel(
-    f"void({BUFFER}, int32[:, ::1], uint64[:, ::1], int64[:, ::1],"
+    f"int64({BUFFER}, int32[:, ::1], uint64[:, ::1], int64[:, ::1],"
     " int32[:, ::1], float64[:, ::1], int64[:, ::1], uint64[::1], uint64[::1], uint64[::1], int32[::1], uint8[::1],"
     " int32[:, ::1], int64[::1], int32[:, ::1], uint64[:, ::1], uint64[::1], uint64[::1], int64[:, ::1],"
     " float64[:, ::1], float64[:, ::1], int32[:, ::1], float64[:, ::1], int32[::1],"
@@ -441,12 +336,15 @@ def scan(
     progress: NDArray[np.int64],
     slots: NDArray[np.int32],
     offsets: NDArray[np.int64],
-) -> None:
-    """Match the rows from progress[ROW] on; `slots` and `offsets` receive the answer.
+) -> int:
+    """Match the rows of a batch, or go on where the last call needed room; `slots` and `offsets` receive the answer.
 
     Takes a batch, then the arrays of the three bundles in order. `scratch` and `scratch_text` are one array, to write
-    and to read. hard[0, 1] counts the work.
+    and to read. hard[0, 1] counts the work. Answers how it ended, which is progress[STATUS] too. What a match begins
+    with is set here: from Python, each element would cost as much as the match of a small message.
     """
+    if progress[STATUS] == DONE or progress[STATUS] == STOPPED:
+        progress[ROW] = progress[TOTAL] = hard[0, 0] = hard[0, 1] = offsets[0] = 0
     store = Store(
         constraints,
         bounds,
@@ -467,6 +365,7 @@ def scan(
     chunks = Chunks(lows, highs, entries, summaries, sizes)
     reading = Reading(values, numbers, memory, seen, stack, floats, hashes, present, pending, known, known_values, hard)
     total = progress[TOTAL]
+    secret, budget = np.uint64(counters[SECRET]), progress[BUDGET]
     stamp = counters[ROW_STAMP]
     status = DONE
     derived = asks_for_derived(store)
@@ -474,11 +373,11 @@ def scan(
     while row < spans.shape[0]:
         stamp += 1
         repeated = row > begin and is_same_span(spans, row, TOPIC_SPAN)
-        found = read_row(store, reading, buffer, scratch, spans, ids, envelopes, row, stamp, derived, repeated)
+        found = read_row(secret, store, reading, buffer, scratch, spans, ids, envelopes, row, stamp, derived, repeated)
         if found < 0:
             status = SCRATCH_FULL
             break
-        reached = collect_row(store, reading, found, buffer, scratch_text, stamp)
+        reached = collect_row(secret, store, reading, found, buffer, scratch_text, stamp)
         if reached < 0:
             status = PENDING_FULL
             break
@@ -488,12 +387,13 @@ def scan(
         if after < 0:
             status = RESULTS_FULL
             break
-        hard[0, 1] += ROW_COST + RESULT_COST * (after - total)
+        hard[0, 1] += ROW_COST + READ_BYTE_COST * read_bytes(spans, row) + RESULT_COST * (after - total)
         total = after
         row += 1
         offsets[row] = total
-        if hard[0, 1] > progress[BUDGET]:
+        if hard[0, 1] > budget:
             status = STOPPED
             break
     counters[ROW_STAMP] = stamp
     progress[STATUS], progress[ROW], progress[TOTAL] = status, row, total
+    return status

@@ -32,10 +32,12 @@ from postroad.matching.columns import (
     SHAPE_COLUMNS,
     SUMMARY_COLUMNS,
     TEXT_HEADS,
+    TEXT_USED,
     TRUE_CONSTRAINT,
     VALUE_COLUMNS,
     WORD_HEADS,
 )
+from postroad.matching.compaction import live_text, move_text
 from postroad.matching.hashing import proper_secret
 from postroad.matching.lists import rebuild_lists
 from postroad.matching.pieces import SIEVE_WORDS
@@ -206,14 +208,25 @@ class Tables:
         self._bundle()
 
     def grow_text(self) -> None:
-        """Room for more bytes of text.
+        """Room for more bytes of text: by moving texts together where half of the array is free, else by growing.
 
         Raises:
             LimitError: there are as many as there may be.
         """
-        used, ceiling = len(self.text), self.ceilings.text
-        self.text = grown(self.text, bounded("the text of all selectors", _more(used), used + 1, ceiling, "text"))
+        if self._is_half_free():
+            text = np.zeros(len(self.text), np.uint8)
+            move_text(self.store, text)
+            self.text = text
+        else:
+            used, ceiling = len(self.text), self.ceilings.text
+            self.text = grown(self.text, bounded("the text of all selectors", _more(used), used + 1, ceiling, "text"))
         self._bundle()
+
+    def _is_half_free(self) -> bool:
+        """Whether half of the text is free; looking costs a pass over all rows, so a short text is not looked at."""
+        used = int(self.counters[TEXT_USED])
+        rows = int(self.counters[CONSTRAINTS_USED]) + len(self.attributes)
+        return used >= rows and 2 * live_text(self.store) <= used
 
     def grow_shapes(self) -> None:
         """Room for more shapes of topic patterns; the caller has made sure that there may be more."""

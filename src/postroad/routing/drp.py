@@ -26,7 +26,7 @@ from postroad.routing.frames import Digest, Interest, InterestDelta, LinkRecord
 from postroad.routing.linkstate import DEFAULT_LIFETIME_MS, DEFAULT_REFRESH_MS, LinkState
 from postroad.routing.partition import OUT, counted, part, partition
 from postroad.routing.sets import Destinations, bits_of, fitted
-from postroad.routing.window import DEFAULT_WINDOW, SeenIds
+from postroad.routing.window import DEFAULT_WINDOW, FIXED_SECRET, SeenIds
 from postroad.topology import bit_words
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Drp:
         interested: which brokers may want each row of a batch; too many do no harm, too few lose messages.
         broadcast_threshold: the share of all brokers above which a message goes to all; 1 means never.
         window: ids remembered for each origin.
+        secret: 64 random bits for the hash of the window, where ids are not trusted.
         seals: signs and checks records of link state; None where they are not signed.
     """
 
@@ -63,6 +64,7 @@ class Drp:
         *,
         broadcast_threshold: float = DEFAULT_BROADCAST_THRESHOLD,
         window: int = DEFAULT_WINDOW,
+        secret: int = FIXED_SECRET,
         refresh_ms: int = DEFAULT_REFRESH_MS,
         lifetime_ms: int = DEFAULT_LIFETIME_MS,
         seals: Seals | None = None,
@@ -71,7 +73,7 @@ class Drp:
         self.link_state = LinkState(number, now, refresh_ms=refresh_ms, lifetime_ms=lifetime_ms, seals=seals)
         self._interested = interested
         self._threshold = broadcast_threshold
-        self._seen = SeenIds(window)
+        self._seen = SeenIds(window, secret)
 
     def publish(self, batch: Batch, now: int) -> Routed:
         """Messages enter: match them once, and split what was found."""

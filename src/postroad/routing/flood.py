@@ -17,7 +17,7 @@ from postroad.messages.columns import FLAGS, MAYBE_DUPLICATE
 from postroad.routing.contract import NOTHING, Parcel, Reaction, Routed
 from postroad.routing.envelopes import arrived, entering, may_go_on, returned_rows, with_broadcast
 from postroad.routing.sets import Destinations
-from postroad.routing.window import DEFAULT_WINDOW, SeenIds
+from postroad.routing.window import DEFAULT_WINDOW, FIXED_SECRET, SeenIds
 
 if TYPE_CHECKING:
     from postroad.messages import Batch
@@ -34,11 +34,11 @@ _BROKERS = 128
 class Flood:
     """One broker that floods. It sends no control frames."""
 
-    def __init__(self, number: int, now: int, *, window: int = DEFAULT_WINDOW) -> None:
+    def __init__(self, number: int, now: int, *, window: int = DEFAULT_WINDOW, secret: int = FIXED_SECRET) -> None:
         self.number = number
         self._links: set[int] = set()
-        self._seen = SeenIds(window)
-        self._seen_again = SeenIds(window)
+        self._seen = SeenIds(window, secret)
+        self._seen_again = SeenIds(window, secret)
 
     def publish(self, batch: Batch, now: int) -> Routed:
         """Messages enter: out on all links."""

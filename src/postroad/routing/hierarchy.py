@@ -32,7 +32,7 @@ from postroad.routing.frames import Attach, Detach, StepDown, Topics
 from postroad.routing.records import MAX_AHEAD_MS
 from postroad.routing.sets import Destinations
 from postroad.routing.topics import LOCAL, MAX_PATTERNS, TopicTable
-from postroad.routing.window import DEFAULT_WINDOW, SeenIds
+from postroad.routing.window import DEFAULT_WINDOW, FIXED_SECRET, SeenIds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,6 +64,7 @@ class Hierarchical:
         matcher: Matcher,
         *,
         window: int = DEFAULT_WINDOW,
+        secret: int = FIXED_SECRET,
         grace_ms: int = DEFAULT_GRACE_MS,
         patience_ms: int = DEFAULT_PATIENCE_MS,
     ) -> None:
@@ -89,7 +90,7 @@ class Hierarchical:
         self._attempt = 0
         self._attempted = now
         self._epoch = now
-        self._seen = SeenIds(window)
+        self._seen = SeenIds(window, secret)
 
     # What the tree and the cluster decide for themselves.
 

@@ -17,16 +17,18 @@ A row is remembered when it is first seen, marked or not: the copy that was sent
 To enter an id means to look for it, so unmarked rows are compared as well, for one more look.
 
 Entries of `slots` are -1 or the place of an id, below the size of `ids`, and slots are masked by the table's size;
-tables are at most half full, so that every search ends.
+tables are at most half full, so that every search ends. Publishers with ids of their own, and neighbours, choose ids:
+the hash is keyed by a *secret*, so that nobody can choose many that share a place. No answer depends on it.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from postroad.kernels import device, kernel
+from postroad.kernels import Int, device, fold_product, kernel
 from postroad.routing.errors import RoutingError
 from postroad.routing.floors import HIGHEST, MAX_PUBLISHERS, Floors
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     Slots = NDArray[np.int32]
     Halves = NDArray[np.uint64]
 
-__all__ = ["DEFAULT_WINDOW", "REMEMBER_MS", "Admitted", "SeenIds", "WindowStatistics"]
+__all__ = ["DEFAULT_WINDOW", "FIXED_SECRET", "REMEMBER_MS", "Admitted", "SeenIds", "WindowStatistics"]
 
 # How long ids are remembered at least, room permitting. A copy that is late waited for a way at some broker, 10 s at
 # each at most, or at a broker that was frozen; a minute covers six waits, or a freeze of a minute.
@@ -55,6 +57,9 @@ MAX_REMEMBERED = 2**21
 _RESERVED_SHARE = 4
 # Origins that were pushed out and whose floors are kept: all broker numbers there are.
 _MAX_EVICTED = 65_536
+
+# The secret of a window that is given none: in tests and in the simulation the same in every run.
+FIXED_SECRET = 0x9E3779B97F4A7C15
 
 _BROKER = np.uint64(0xFFFFFFFF)
 _ID_BITS = np.uint64(6)
@@ -121,12 +126,16 @@ class SeenIds:
 
     Args:
         window: blocks that are remembered for each origin whatever their age: as many ids, or up to 64 times as many.
+        secret: 64 bits that its hash depends on, from a source of randomness where ids are not trusted.
     """
 
-    def __init__(self, window: int = DEFAULT_WINDOW) -> None:
+    def __init__(self, window: int = DEFAULT_WINDOW, secret: int = FIXED_SECRET) -> None:
         if window < _FIRST_SIZE:
             raise RoutingError(f"a window has {_FIRST_SIZE} ids or more, not {window}")
         self._window = window
+        # Spread over 64 bits, odd, and with its highest bit set: a hash that multiplies by 1 or by -1 would be none.
+        spread = hashlib.blake2b((secret & (2**64 - 1)).to_bytes(8, "little"), digest_size=8).digest()
+        self._secret = np.uint64(int.from_bytes(spread, "little") | 1 << 63 | 1)
         self._origins: dict[int, _Origin] = {}
         self._evicted: dict[int, int] = {}
         self._floor = 0  # that of origins which are in neither of the two
@@ -183,6 +192,7 @@ class SeenIds:
                 newer.slots,
                 newer.count,
                 floor,
+                self._secret,
                 fresh,
             )
             below += more
@@ -220,7 +230,9 @@ class SeenIds:
             return
         heads, floors = np.empty(MAX_PUBLISHERS, np.uint64), np.empty(MAX_PUBLISHERS, np.uint64)
         slots = np.full(4 * MAX_PUBLISHERS, -1, np.int32)
-        count, highest = _floors_of(table.heads, table.blocks, table.bits, table.count, heads, floors, slots)
+        count, highest = _floors_of(
+            self._secret, table.heads, table.blocks, table.bits, table.count, heads, floors, slots
+        )
         if count < 0:
             origin.floors.raise_all(min(int(highest) + 1, HIGHEST))
             return
@@ -239,7 +251,15 @@ class SeenIds:
         if grows:
             grown = _Table(larger, newer.begun)
             _move(
-                newer.heads, newer.blocks, newer.bits, newer.count, grown.heads, grown.blocks, grown.bits, grown.slots
+                self._secret,
+                newer.heads,
+                newer.blocks,
+                newer.bits,
+                newer.count,
+                grown.heads,
+                grown.blocks,
+                grown.bits,
+                grown.slots,
             )
             grown.count = newer.count
             self._places += larger - newer.size
@@ -258,16 +278,19 @@ class SeenIds:
 
 
 @device
-def _find(head: np.uint64, block: np.uint64, heads: Halves, blocks: Halves, slots: Slots) -> int:
+def _hashed(secret: np.uint64, head: np.uint64, block: np.uint64) -> Int:
+    """A keyed hash of a block: each multiplication folds the upper half of its product back in."""
+    return fold_product(fold_product(head ^ secret, secret) ^ block, secret)
+
+
+@device
+def _find(secret: np.uint64, head: np.uint64, block: np.uint64, heads: Halves, blocks: Halves, slots: Slots) -> int:
     """The slot that holds a block, or the free one where it belongs.
 
     `slots` has 2^n entries, more than there are blocks, so the mask keeps every slot in range and the search ends; an
     entry that is not -1 is below the count of its table.
     """
-    value = (head * np.uint64(0x9E3779B97F4A7C15)) ^ block
-    value = (value ^ (value >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    value ^= value >> np.uint64(32)
-    slot = np.int64(value & np.uint64(len(slots) - 1))
+    slot = np.int64(_hashed(secret, head, block) & np.uint64(len(slots) - 1))
     while slots[slot] >= 0:
         entry = slots[slot]
         if blocks[entry] == block and heads[entry] == head:
@@ -289,7 +312,7 @@ def _common_origin(ids: Words, rows: Integers) -> int:
 @kernel(
     "UniTuple(int64, 3)(uint64[:, ::1], int64[::1], int64,"
     " uint64[::1], uint64[::1], uint64[::1], int32[::1],"
-    " uint64[::1], uint64[::1], uint64[::1], int32[::1], int64, uint64, boolean[::1])",
+    " uint64[::1], uint64[::1], uint64[::1], int32[::1], int64, uint64, uint64, boolean[::1])",
     allocates=False,
 )
 def _admit(
@@ -306,6 +329,7 @@ def _admit(
     newer_slots: Slots,
     count: int,
     floor: np.uint64,
+    secret: np.uint64,
     fresh: Flags,
 ) -> tuple[int, int, int]:
     """Enter rows from `start` on: the row where the table was full (or the end), the blocks in it, and how many fresh
@@ -321,8 +345,8 @@ def _admit(
         head, tail = ids[row, 0], ids[row, 1]
         block, bit = tail >> _ID_BITS, _ONE << (tail & _IN_BLOCK)
         if not known or block != last_block or head != last_head:
-            old = np.int64(older_slots[_find(head, block, older_heads, older_blocks, older_slots)])
-            new = np.int64(newer_slots[_find(head, block, newer_heads, newer_blocks, newer_slots)])
+            old = np.int64(older_slots[_find(secret, head, block, older_heads, older_blocks, older_slots)])
+            new = np.int64(newer_slots[_find(secret, head, block, newer_heads, newer_blocks, newer_slots)])
             last_head, last_block, known = head, block, True
         fresh[place] = False
         if old >= 0 and older_bits[old] & bit:
@@ -332,7 +356,7 @@ def _admit(
             if count == len(newer_heads):
                 return place, count, below
             newer_heads[count], newer_blocks[count], newer_bits[count] = head, block, np.uint64(0)
-            newer_slots[_find(head, block, newer_heads, newer_blocks, newer_slots)] = count
+            newer_slots[_find(secret, head, block, newer_heads, newer_blocks, newer_slots)] = count
             new = np.int64(count)
             count += 1
         elif newer_bits[new] & bit:
@@ -344,10 +368,11 @@ def _admit(
 
 
 @kernel(
-    "void(uint64[::1], uint64[::1], uint64[::1], int64, uint64[::1], uint64[::1], uint64[::1], int32[::1])",
+    "void(uint64, uint64[::1], uint64[::1], uint64[::1], int64, uint64[::1], uint64[::1], uint64[::1], int32[::1])",
     allocates=False,
 )
 def _move(
+    secret: np.uint64,
     heads: Halves,
     blocks: Halves,
     bits: Halves,
@@ -360,15 +385,23 @@ def _move(
     """Enter the first `count` blocks, all different, into an empty table that has room for them."""
     for entry in range(count):
         larger_heads[entry], larger_blocks[entry], larger_bits[entry] = heads[entry], blocks[entry], bits[entry]
-        larger_slots[_find(heads[entry], blocks[entry], larger_heads, larger_blocks, larger_slots)] = entry
+        larger_slots[_find(secret, heads[entry], blocks[entry], larger_heads, larger_blocks, larger_slots)] = entry
 
 
 @kernel(
-    "Tuple((int64, uint64))(uint64[::1], uint64[::1], uint64[::1], int64, uint64[::1], uint64[::1], int32[::1])",
+    "Tuple((int64, uint64))(uint64, uint64[::1], uint64[::1], uint64[::1], int64,"
+    " uint64[::1], uint64[::1], int32[::1])",
     allocates=False,
 )
 def _floors_of(
-    heads: Halves, blocks: Halves, bits: Halves, count: int, publishers: Halves, lasts: Halves, slots: Slots
+    secret: np.uint64,
+    heads: Halves,
+    blocks: Halves,
+    bits: Halves,
+    count: int,
+    publishers: Halves,
+    lasts: Halves,
+    slots: Slots,
 ) -> tuple[int, np.uint64]:
     """The last id (its second half) of each publisher in a table: how many publishers, and the last id of all.
 
@@ -387,8 +420,7 @@ def _floors_of(
         if crowded:
             continue
         head = heads[entry]
-        value = head * np.uint64(0x9E3779B97F4A7C15)
-        slot = np.int64((value ^ (value >> np.uint64(32))) & np.uint64(len(slots) - 1))
+        slot = np.int64(_hashed(secret, head, np.uint64(0)) & np.uint64(len(slots) - 1))
         while slots[slot] >= 0 and publishers[slots[slot]] != head:
             slot = (slot + 1) & (len(slots) - 1)
         if slots[slot] < 0:

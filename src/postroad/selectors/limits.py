@@ -29,8 +29,9 @@ MAX_IN_VALUES = 1_024
 MAX_LIKE_LENGTH = 1_024
 
 # Conditions joined by AND and OR, and operands joined by arithmetic, in the whole selector. Walks over the tree are
-# linear in this number; the disjunction has at most 64 times as many constraints.
-MAX_TERMS = 2_048
+# linear in this number. Parsing a condition and adding it to an index takes up to some 40 microseconds, so that the
+# largest selector holds a broker for less than a turn (`turn_ms`). IN takes lists of texts that are longer than this.
+MAX_TERMS = 1_024
 
 # Attribute names have one byte for their length in an encoded message, so a longer name can name nothing.
 MAX_NAME_BYTES = 255

@@ -159,6 +159,7 @@ class Service:
                 settings=network.settings,
                 custody=network.delivery == "custody",
                 seals=keys,
+                secret=secrets.randbits(64),
             )
 
         relay = Relay(core, strategy, scheme_of(network.settings), order_wait(network.settings))
