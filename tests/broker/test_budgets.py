@@ -31,6 +31,7 @@ def subscribe_until_refused(core: Broker, session: Session, selector: str) -> tu
 
 
 LONG = "b = '" + "x" * 30_000 + "{number}'"
+LISTS = "b NOT IN (" + ", ".join(f"'{{number}}-{place}'" for place in range(1_000)) + ")"
 SLOW = "b LIKE '%x_{number}%y%'"
 
 
@@ -39,6 +40,7 @@ SLOW = "b LIKE '%x_{number}%y%'"
     [
         ({"session_subscription_bytes": 2_000_000}, LONG, "session_subscription_bytes"),
         ({"subscription_bytes": 2_000_000}, LONG, "subscription_bytes"),
+        ({"session_subscription_bytes": 3_000_000}, LISTS, "session_subscription_bytes"),
         ({"session_matching_ms": 20}, SLOW, "session_matching_ms"),
         ({"matching_ms": 20}, SLOW, "matching_ms"),
     ],
@@ -281,3 +283,22 @@ def test_links_bring_no_more_than_fits_before_their_work_is_done_at_once(monkeyp
     while core.unfinished:
         reader.read(core.proceed(0))
     assert reader.bodies["s0"] == list(range(600))
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        LISTS,
+        "x = {number} AND y > {number}",
+        " AND ".join(f"x <> 1{{number}}{place}" for place in range(300)),
+        "b LIKE '%x_{number}%y%' OR b LIKE '%y_{number}%x%'",
+    ],
+    ids=["lists", "ordinary", "conditions", "likes"],
+)
+def test_a_subscription_takes_no_more_of_the_index_than_is_estimated(selector: str) -> None:
+    core = broker()
+    session = core.attached("s")
+    before = core.index.statistics().bytes
+    for number in range(100):
+        core.subscribe(session, f"s{number}", "t", selector.format(number=number))
+    assert core.index.statistics().bytes - before < core.statistics().subscription_bytes_now

@@ -10,11 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from postroad.broker.errors import BrokerError
+from postroad.selectors.constraints import Operator
 
 if TYPE_CHECKING:
     from postroad.broker.limits import Limits
     from postroad.broker.sessions import Session, Subscription
     from postroad.selectors import Selector
+    from postroad.selectors.constraints import Constraint
 
 __all__ = ["Budgets", "estimated_bytes"]
 
@@ -24,9 +26,11 @@ _NANOSECONDS = 1_000_000
 _SUBSCRIPTION_BYTES = 1_500
 # Beside that: the text of a selector is kept as it is, in its tree, and in the index, where blocks are powers of two.
 _COPIES_OF_TEXT = 4
-# An alternative of it and a constraint in an alternative: rows of the index, and what is told to other brokers.
+# An alternative of it, and a constraint in an alternative or a text of an IN: rows of the index, and what is told to
+# other brokers.
 _CONJUNCTION_BYTES = 200
-_CONSTRAINT_BYTES = 24
+_CONSTRAINT_BYTES = 200
+_LISTS = (Operator.IN_TEXT, Operator.NOT_IN_TEXT)
 
 
 def estimated_bytes(key: str, topic: str, selector: Selector | None) -> int:
@@ -35,8 +39,14 @@ def estimated_bytes(key: str, topic: str, selector: Selector | None) -> int:
     if selector is not None:
         alternatives = selector.disjunction
         size += _COPIES_OF_TEXT * len(str(selector).encode())
-        size += _CONJUNCTION_BYTES * len(alternatives) + _CONSTRAINT_BYTES * sum(map(len, alternatives))
+        size += _CONJUNCTION_BYTES * len(alternatives)
+        size += _CONSTRAINT_BYTES * sum(_rows(constraint) for alternative in alternatives for constraint in alternative)
     return size
+
+
+def _rows(constraint: Constraint) -> int:
+    """How many rows of the index a constraint takes."""
+    return 1 + len(constraint.operand) if constraint.operator in _LISTS else 1
 
 
 class Budgets:

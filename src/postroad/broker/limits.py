@@ -32,9 +32,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         memory_bytes: what all clients together make the broker hold: unfinished frames, open transactions, queues, and
             what sockets have not taken. Some fifteen sessions with full queues, or a thousand with full sockets.
         subscriptions_per_session: one client cannot fill the index alone.
-        session_subscription_bytes: what the subscriptions of one session are estimated to take: 20,000 ordinary ones,
+        session_subscription_bytes: what the subscriptions of one session are estimated to take: 15,000 ordinary ones,
             or 250 selectors of full length.
-        subscription_bytes: the same for all sessions together: some 600,000 ordinary subscriptions. The broker uses it
+        subscription_bytes: the same for all sessions together: some 480,000 ordinary subscriptions. The broker uses it
             up only if 32 sessions use up theirs.
         session_matching_ms: about how long matching one message may take because of one session's subscriptions, when
             the message is the worst that could come: some 250 different LIKE patterns, or 5,000,000 equalities.

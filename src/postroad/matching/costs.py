@@ -30,7 +30,6 @@ __all__ = [
     "RESULT_COST",
     "ROW_COST",
     "SHAPE_COST",
-    "SHORT_LIST",
     "SUBSTRING_BYTE_COST",
     "WORD_COST",
     "like_cost",
@@ -40,12 +39,10 @@ __all__ = [
 
 # A conjunction that a message reaches: its entry comes from memory, seldom from a cache.
 ENTRY_COST = 50
-# One more constraint of it to test.
-MEMBER_COST = 10
-# An entry while a match goes on, where entries of one bucket follow each other in memory. It covers so many further
-# constraints to test; those of longer lists are counted one by one.
+# One more constraint of it to test: its row seldom follows the one before, and may come from memory too.
+MEMBER_COST = 100
+# An entry while a match goes on, where entries of one bucket follow each other in memory.
 CANDIDATE_COST = 20
-SHORT_LIST = 4
 # A byte of text in a search for a substring, and in a LIKE, where the plain search has given up.
 SUBSTRING_BYTE_COST = 7
 LIKE_BYTE_COST = 14

@@ -54,7 +54,6 @@ from postroad.matching.costs import (
     READ_BYTE_COST,
     RESULT_COST,
     ROW_COST,
-    SHORT_LIST,
 )
 from postroad.matching.deciding import holds_quickly, holds_slowly
 from postroad.matching.lists import MEMBERS, NOTHING, SIZE, list_block
@@ -84,26 +83,28 @@ def entry_slot(
     left: Int,
     guard: Int,
     stamp: Int,
-) -> Int:
-    """The slot of an entry, if the rest of its conjunction holds and the slot is new in this row; else -1."""
+) -> tuple[Int, Int]:
+    """The slot of an entry, if the rest of its conjunction holds and the slot is new in this row, else -1; and how many
+    constraints were tested.
+    """
     number = marked >> ENTRY_SHIFT
+    tested = np.int64(0)
     if reading.values[np.uint64(guard), STAMP] != stamp:
-        return -1
+        return -1, tested
     if left != NOTHING:
         at, last = np.int64(0), np.int64(0)
         if left < NOTHING:
             at = list_block(left) + MEMBERS
             last = at + np.int64(store.words[np.uint64(at - MEMBERS + SIZE)]) - 1
             left = np.int64(store.words[np.uint64(at)])
-            if last - at >= SHORT_LIST:
-                reading.hard[0, 1] += MEMBER_COST * (last - at)
         while True:
+            tested += 1
             kind = np.int64(store.constraints[np.uint64(left), KIND])
             if kind <= LAST_QUICK:
                 if not holds_quickly(store, reading, left, kind, stamp):
-                    return -1
+                    return -1, tested
             elif not holds_slowly(store, reading, buffer, scratch, left, stamp):
-                return -1
+                return -1, tested
             if at == last:
                 break
             at += 1
@@ -111,9 +112,9 @@ def entry_slot(
     if marked & MULTIPLE:
         number = np.int64(store.conjunctions[np.uint64(number), SLOT])
         if reading.seen[number] == stamp:
-            return -1
+            return -1, tested
         reading.seen[number] = stamp
-    return number
+    return number, tested
 
 
 # `range_fits` cannot say: the entry needs the long way.
@@ -147,7 +148,7 @@ def take_entries(
     stamp: Int,
 ) -> Int:
     """Test the entries of the buckets that the row reaches; the new number of results, or -1 when `slots` is full."""
-    candidates = np.int64(0)
+    candidates, tests = np.int64(0), np.int64(0)
     for place in range(reached):
         constraint = np.uint64(reading.pending[place])
         first = np.int64(store.constraints[constraint, BUCKET])
@@ -164,11 +165,12 @@ def take_entries(
                 total += fits
                 continue
             guard = np.int64(store.words[np.uint64(at + 2)])
-            slot = entry_slot(store, reading, buffer, scratch, marked, left, guard, stamp)
+            slot, tested = entry_slot(store, reading, buffer, scratch, marked, left, guard, stamp)
+            tests += tested
             if slot >= 0:
                 slots[np.uint64(total)] = slot
                 total += 1
-    reading.hard[0, 1] += CANDIDATE_COST * candidates
+    reading.hard[0, 1] += CANDIDATE_COST * candidates + MEMBER_COST * tests
     return total
 
 
@@ -246,6 +248,7 @@ def take_tested_items(
     stamp: Int,
 ) -> Int:
     """Take the items of a chunk that hold, where some need a test; an inexact number is compared by its bits again."""
+    tests = np.int64(0)
     for item in range(np.uint64(size)):
         if chunks.lows[chunk, item] > high or chunks.highs[chunk, item] < low:
             continue
@@ -256,10 +259,12 @@ def take_tested_items(
             if not holds_quickly(store, reading, reaching, np.int64(store.constraints[reaching, KIND]), stamp):
                 continue
         left, guard = np.int64(chunks.entries[chunk, first + 1]), np.int64(chunks.entries[chunk, first + 2])
-        slot = entry_slot(store, reading, buffer, scratch, marked, left, guard, stamp)
+        slot, tested = entry_slot(store, reading, buffer, scratch, marked, left, guard, stamp)
+        tests += tested
         if slot >= 0:
             slots[np.uint64(total)] = slot
             total += 1
+    reading.hard[0, 1] += MEMBER_COST * tests
     return total
 
 
