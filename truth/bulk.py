@@ -49,18 +49,18 @@ _BAD = (Class.WRONG, Class.CAUSELESS)
 _sessions: list[SparkSession] = []
 
 
-def bulk_round(name: str, seed: str) -> Round:
+def bulk_round(name: str, folder: Path, seed: str) -> Round:
     """Harm a generated trail once, or not at all, and run the jobs over it."""
     chance = random.Random(seed)
-    specimen = made_specimen(name)
-    return run_jobs(name, [draw(chance, specimen.patient)] if chance.random() < HARMED else [])
+    specimen = made_specimen(name, folder)
+    return run_jobs(name, folder, [draw(chance, specimen.patient)] if chance.random() < HARMED else [])
 
 
-def run_jobs(name: str, mutations: Sequence[Mutation]) -> Round:
+def run_jobs(name: str, folder: Path, mutations: Sequence[Mutation]) -> Round:
     """All jobs over a generated trail to which these are done."""
     if not _sessions:
         _sessions.append(session("local[2]", name="truth", settings=SETTINGS))
-    specimen = made_specimen(name)
+    specimen = made_specimen(name, folder)
     specimen.harm(mutations)
     work = Bulk(_sessions[0], specimen, mutations)
     try:

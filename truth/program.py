@@ -58,12 +58,14 @@ class Search:
     Args:
         chosen: the options.
         folder: for networks and what they leave.
+        scratch: for trails that are harmed.
     """
 
-    def __init__(self, chosen: argparse.Namespace, folder: Path) -> None:
+    def __init__(self, chosen: argparse.Namespace, folder: Path, scratch: Path) -> None:
         self.tally = Tally()
         self._chosen = chosen
         self._folder = folder
+        self._scratch = scratch
         self._began = time.monotonic()
         self._stopped = Event()
         self._sorts: set[tuple[str, ...]] = set()
@@ -131,9 +133,9 @@ class Search:
                     while sum(kind == "harm" for kind in waiting.values()) < self._chosen.jobs:
                         number += 1
                         seed = f"{self._chosen.seed} {number}"
-                        waiting[pool.submit(specimen_rounds, next(names), seed, ROUNDS)] = "harm"
+                        waiting[pool.submit(specimen_rounds, next(names), self._scratch, seed, ROUNDS)] = "harm"
                     if spark is not None and "spark" not in waiting.values():
-                        waiting[spark.submit(_bulk, number, self._chosen.seed)] = "spark"
+                        waiting[spark.submit(_bulk, self._scratch, number, self._chosen.seed)] = "spark"
                     self._take(waiting)
             finally:
                 for future in waiting:
@@ -244,10 +246,10 @@ def _network_finding(why: str, outcome: Outcome | None, scenario: Scenario) -> F
     return Finding(why=why, source=outcome.reply.source, id=str(outcome.reply.id), scenario=scenario)
 
 
-def _bulk(number: int, seed: int) -> Round:
+def _bulk(folder: Path, number: int, seed: int) -> Round:
     from truth.bulk import bulk_round
 
-    return bulk_round(list(SPECIMENS)[number % len(SPECIMENS)], f"bulk {seed} {number}")
+    return bulk_round(list(SPECIMENS)[number % len(SPECIMENS)], folder, f"bulk {seed} {number}")
 
 
 def _ignore_interrupts() -> None:
@@ -314,13 +316,17 @@ def main(given: Sequence[str] | None = None) -> int:
     """Search, or replay a finding; answers the exit code."""
     chosen = arguments(given)
     folder = Path(tempfile.mkdtemp(prefix="postroad-truth-"))
+    # In memory if the system has such a place: harming a trail is writing small files again and again.
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    scratch = Path(tempfile.mkdtemp(prefix="postroad-truth-", dir=memory))
     try:
         if chosen.replay is not None:
             return replay(chosen.replay, folder)
-        work = Search(chosen, folder)
+        work = Search(chosen, folder, scratch)
         asyncio.run(search(chosen, work))
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        for place in (folder, scratch):
+            shutil.rmtree(place, ignore_errors=True)
     sys.stderr.write("\n")
     if work.findings:
         print(f"{len(work.findings)} findings, each with a replay.sh, in {chosen.out}")

@@ -35,7 +35,7 @@ def replay(place: Path, folder: Path) -> int:
     elif finding.source in ("files", ""):
         why = _ask(finding, files, folder)
     else:
-        why = _run_jobs(finding)
+        why = _run_jobs(finding, folder)
     print(f"still there: {why}" if why else "not seen any more")
     return 1 if why else 0
 
@@ -51,10 +51,11 @@ def _ask(finding: Finding, files: dict[str, bytes], folder: Path) -> str:
     return wrong_answer(specimen, finding.mutations, identity)
 
 
-def _run_jobs(finding: Finding) -> str:
+def _run_jobs(finding: Finding, folder: Path) -> str:
     from truth.bulk import run_jobs
 
-    found = [one for one in run_jobs(finding.specimen, finding.mutations).findings if one.source == finding.source]
+    result = run_jobs(finding.specimen, folder, finding.mutations)
+    found = [one for one in result.findings if one.source == finding.source]
     return found[0].why if found else ""
 
 

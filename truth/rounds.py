@@ -14,6 +14,7 @@ from truth.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from postroad.messages import MessageId
     from truth.specimens import Specimen
@@ -33,9 +34,9 @@ class Round(NamedTuple):
     findings: list[Finding]
 
 
-def specimen_rounds(name: str, seed: str, count: int) -> Round:
-    """Rounds on a generated trail."""
-    return harmed_rounds(made_specimen(name), random.Random(seed), count)
+def specimen_rounds(name: str, folder: Path, seed: str, count: int) -> Round:
+    """Rounds on a generated trail below a folder."""
+    return harmed_rounds(made_specimen(name, folder), random.Random(seed), count)
 
 
 def harmed_rounds(specimen: Specimen, chance: random.Random, count: int) -> Round:

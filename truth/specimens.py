@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
+import os
 import shutil
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.errors import PostroadError
@@ -20,6 +18,7 @@ from truth.replies import reply_of_document
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from postroad.messages import MessageId
     from truth.classifier import Judgement
@@ -101,17 +100,14 @@ class Specimen(NamedTuple):
             self.patient.harm(mutation)
 
 
-_made: dict[str, Specimen] = {}
+_made: dict[tuple[str, Path], Specimen] = {}
 
 
-def made_specimen(name: str) -> Specimen:
-    """The trail of a kind; a process makes each once, in memory if the system has such a place."""
-    if name not in _made:
-        memory = Path("/dev/shm")
-        folder = tempfile.mkdtemp(prefix="postroad-truth-", dir=memory if memory.is_dir() else None)
-        _made[name] = make_specimen(name, Path(folder))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return _made[name]
+def made_specimen(name: str, folder: Path) -> Specimen:
+    """The trail of a kind; a process makes each once, in a place of its own below a folder that the caller deletes."""
+    if (name, folder) not in _made:
+        _made[name, folder] = make_specimen(name, folder / str(os.getpid()))
+    return _made[name, folder]
 
 
 def make_specimen(name: str, folder: Path) -> Specimen:
