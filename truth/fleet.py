@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from postroad.broker import Limits
+from postroad.config import TrackingConfig, broker_config, read_config
 from postroad.network.configuration import write_config
 from postroad.network.ports import free_ports
-from postroad.server import TrackingConfig, broker_config, read_config
 from postroad.topology import Plan, Settings
 from truth.wires import Wire
 

@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from postroad.config import TrackingConfig
 from postroad.errors import PostroadError
-from postroad.server import TrackingConfig
 from postroad.topology import line, ring, square_with_diagonal, star, tree
 from postroad.tracking import journey_document
 from postroad.trail import Trail

@@ -34,9 +34,9 @@ async def serve(port: int, data: str, tracking: str) -> None:
     # Here and not above: whoever only names the contenders need not load the kernels.
     import msgspec
 
-    from postroad.server import BrokerConfig, Service
+    from postroad.config import BrokerConfig, TrackingConfig
+    from postroad.server import Service
     from postroad.server.running import tune_process
-    from postroad.server.tracking import TrackingConfig
 
     tune_process()  # as the program does
     settings = msgspec.json.decode(tracking, type=TrackingConfig)

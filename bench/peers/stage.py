@@ -71,8 +71,8 @@ class Stage:
         raise ValueError(f"a stage can start, count and stop, not {do}")
 
     async def _start(self, tracking: dict[str, Any]) -> dict[str, Any]:
-        from postroad.server import BrokerConfig, Service
-        from postroad.server.tracking import TrackingConfig
+        from postroad.config import BrokerConfig, TrackingConfig
+        from postroad.server import Service
 
         self._directory = tempfile.TemporaryDirectory(prefix="postroad-bench-")
         # Not through the reader of settings: it refuses the paper's memory as too little to be of use.

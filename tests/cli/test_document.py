@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from postroad.server import BrokerConfig
+from postroad.config import BrokerConfig
 from tests.cli.programs import here
 from tests.structure.markdown import blocks
 from tests.structure.repository import ROOT

@@ -14,8 +14,8 @@ import pytest
 
 from postroad.cli import main
 from postroad.cli.brokers import settings
+from postroad.config import ConfigError
 from postroad.messages import MessageId
-from postroad.server import ConfigError
 from tests.cli.programs import SECONDS, here, run, started
 from tests.structure.repository import ROOT
 

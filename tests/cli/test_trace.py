@@ -10,8 +10,8 @@ import pytest
 
 from postroad.cli.journeys import END_OF_TIME, journey_lines, journey_tree
 from postroad.cli.tracing import _show
+from postroad.config import TrackingConfig
 from postroad.messages import MessageId
-from postroad.server.tracking import TrackingConfig
 from postroad.tracking import Verdict
 from postroad.tracking.reasons import DETOURS, HELD
 from postroad.trail import TrailWriter

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from postroad.server import BrokerConfig, Service
+from postroad.config import BrokerConfig
+from postroad.server import Service
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from postroad.client import ClientError, ConnectionLost, connect
-from postroad.server import TlsConfig
+from postroad.config import TlsConfig
 from tests.client.serving import broker, run
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from postroad.cli.application import app
+from postroad.config import ConfigError, Credentials, broker_config
 from postroad.network import NetworkError, credentials_of, make_credentials
 from postroad.security import Authority, broker_uri, certified_number, new_key, public_key
-from postroad.server import ConfigError, Credentials, Service, broker_config
+from postroad.server import Service
 from postroad.topology import Plan, PlanError, line
 from tests.server.fleet import free_ports
 from tests.server.hostile import Hostile

@@ -12,11 +12,11 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 from postroad.client import Reconnect, connect
+from postroad.config import read_config
 from postroad.messages import MessageId
 from postroad.network import Place
 from postroad.network.ports import free_ports
 from postroad.network.processes import is_alive
-from postroad.server import read_config
 from postroad.topology import BrokerPlan, LinkPlan, Plan
 from tests.cli.programs import PROGRAM, here
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroad.config import BrokerConfig, TlsConfig, broker_config, read_config
 from postroad.network import NetworkError, Place, RunOptions, place_of
 from postroad.network.configuration import config_text, write_config
 from postroad.network.launching import prepare
 from postroad.network.ports import check_ports, free_ports
-from postroad.server import BrokerConfig, TlsConfig, broker_config, read_config
 from postroad.topology import Plan, cluster, power_law, ring, tree
 
 plans = st.one_of(

@@ -26,7 +26,8 @@ MISSED = 4
 PROGRAM = """
 import sys
 from pathlib import Path
-from postroad.server import read_config, run_broker
+from postroad.config import read_config
+from postroad.server import run_broker
 ready = lambda service: print(service.port, service.admin_port, flush=True)
 sys.exit(run_broker(read_config(Path(sys.argv[1])), ready))
 """

@@ -8,6 +8,7 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
+from postroad.config import BrokerConfig, Member, Neighbouring, NetworkConfig
 from postroad.protocols.link import (
     CUSTODY,
     Identity,
@@ -19,8 +20,7 @@ from postroad.protocols.link import (
 )
 from postroad.routing.frames import encode_frame
 from postroad.security import BrokerKeys, new_key, public_key
-from postroad.server import BrokerConfig, Service
-from postroad.server.network import Member, Neighbouring, NetworkConfig
+from postroad.server import Service
 from tests.server.fleet import free_ports
 from tests.server.scene import PATIENCE
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from postroad.config import broker_config
 from postroad.routing import Drp
-from postroad.server import Service, broker_config
+from postroad.server import Service
 from postroad.topology import Graph, Plan, routes
 from tests.server.fleet import free_ports
 from tests.server.scene import Client, until

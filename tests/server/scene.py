@@ -8,8 +8,9 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from postroad.broker import Broker, Limits, PublisherNumbers
+from postroad.config import BrokerConfig
 from postroad.protocols.stomp import Frame, FrameReader, Version, encode_frame
-from postroad.server import BrokerConfig, Service
+from postroad.server import Service
 from postroad.server.conversation import Conversation, Terms
 from postroad.server.station import Station
 

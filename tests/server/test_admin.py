@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from postroad.server import BrokerConfig, ConfigError, Service, admin, http
+from postroad.config import BrokerConfig, ConfigError
+from postroad.server import Service, admin, http
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:

@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from postroad.server import BrokerConfig, ConfigError, Service, read_config
-from postroad.server.config import TlsConfig
+from postroad.config import (
+    BrokerConfig,
+    ConfigError,
+    LinkTlsConfig,
+    NetworkConfig,
+    TlsConfig,
+    TrackingConfig,
+    read_config,
+)
+from postroad.server import Service
 from postroad.server.directories import exposed_secrets, warn_of_exposed_secrets
-from postroad.server.network import LinkTlsConfig, NetworkConfig
-from postroad.server.tracking import TrackingConfig
 from tests.server.scene import Client, run, service
 
 if TYPE_CHECKING:

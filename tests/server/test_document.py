@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from postroad.broker import BrokerStatistics, Limits, OverflowPolicy
+from postroad.config import BrokerConfig, TrackingConfig, read_config
 from postroad.filters import TABLE_2
-from postroad.server import BrokerConfig, ServerStatistics, read_config
+from postroad.server import ServerStatistics
 from postroad.server.status import SessionStatus, Status, SubscriptionStatus
-from postroad.server.tracking import TrackingConfig
 from postroad.tracking import TrackingStatistics
 from postroad.trail import BacklogStatistics
 from tests.server.scene import Scene

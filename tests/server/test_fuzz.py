@@ -9,9 +9,8 @@ import random
 from typing import TYPE_CHECKING
 
 from postroad.broker import Limits
-from postroad.server.config import BrokerConfig
+from postroad.config import BrokerConfig, Neighbouring, NetworkConfig
 from postroad.server.extras import loop_factory
-from postroad.server.network import Neighbouring, NetworkConfig
 from tests.server import linkstreams
 from tests.server.fleet import free_ports
 from tests.server.scene import PATIENCE, Client, run, service, until

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from postroad.config import ConfigError
 from postroad.security import delays, users_text
-from postroad.server import ConfigError, gate
+from postroad.server import gate
 from postroad.server.audit import Audit
 from postroad.server.gate import Gate, Verdict
 from tests.server.people import record, users_file

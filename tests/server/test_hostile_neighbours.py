@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from postroad.config import NetworkStrategy
 from postroad.filters import hash_bytes
 from postroad.matching.encoding import encode_exact
 from postroad.messages import Batch, Draft
@@ -17,7 +18,6 @@ from postroad.protocols.link import encode_data
 from postroad.routing import Drp, Interest, InterestDelta, LinkRecord
 from postroad.routing.frames import Attach, Topics, signed_bytes
 from postroad.server.metrics import metrics_text
-from postroad.server.network import NetworkStrategy
 from postroad.server.status import status
 from tests.server.hostile import Hostile, Ring, brokers_in_line
 from tests.server.scene import Client, run, until

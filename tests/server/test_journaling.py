@@ -7,11 +7,11 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+from postroad.config import TrackingConfig
 from postroad.messages import Batch, MessageId
 from postroad.server import journaling as journaling_module
 from postroad.server.journaling import MOST_WAITING, JournalKeeper
 from postroad.server.recovering import LAPSED, recover
-from postroad.server.tracking import TrackingConfig
 from postroad.tracking import ExactRecorder, Verdict
 from postroad.tracking.journaling import Journaled
 from postroad.trail import Journal, Trail, TrailWriter, replay

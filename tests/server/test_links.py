@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from postroad.config import (
+    BrokerConfig,
+    ConfigError,
+    LinkTlsConfig,
+    Member,
+    Neighbouring,
+    NetworkConfig,
+    NetworkStrategy,
+    check_network,
+)
 from postroad.errors import PostroadError
-from postroad.server import BrokerConfig, ConfigError, Service
+from postroad.server import Service
 from postroad.server.metrics import metrics_text
-from postroad.server.network import LinkTlsConfig, Member, Neighbouring, NetworkConfig, NetworkStrategy, check_network
 from postroad.server.status import status
 from postroad.server.strangers import MOST_STRANGERS
 from postroad.topology import Graph, line, ring

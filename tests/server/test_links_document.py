@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from postroad.broker.consignments import QUEUE_WAIT_MS
 from postroad.broker.relaying import HELD_MS, MAX_HELD, MAX_HELD_BYTES
+from postroad.config import read_config
 from postroad.protocols.link import SenderLimits
 from postroad.protocols.link.limits import (
     CROWDED,
@@ -17,7 +18,6 @@ from postroad.protocols.link.limits import (
     RELAXED,
 )
 from postroad.routing.window import REMEMBER_MS
-from postroad.server import read_config
 from postroad.server.counts import LinkStatistics
 from postroad.server.peering import CLOSE_SECONDS, MAX_UNREAD_BYTES
 from postroad.server.quarantine import FIRST_MS, FORGIVEN_MS, LONGEST_MS

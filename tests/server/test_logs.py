@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from postroad.broker import Limits
-from postroad.server import BrokerConfig, Service, log_to_stderr, watching
+from postroad.config import BrokerConfig
+from postroad.server import Service, log_to_stderr, watching
 from postroad.server.logs import JsonLines
 from tests.server.people import PlainGate
 from tests.server.scene import Client, Scene, run, service, until

@@ -25,7 +25,8 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from postroad.errors import PostroadError
-from postroad.server import read_config, run_broker
+from postroad.config import read_config
+from postroad.server import run_broker
 try:
     sys.exit(run_broker(read_config(Path(sys.argv[1])), lambda service: print(service.port, flush=True)))
 except PostroadError as error:

@@ -8,8 +8,9 @@ import tracemalloc
 from typing import TYPE_CHECKING
 
 from postroad.broker import Limits
+from postroad.config import BrokerConfig
 from postroad.protocols.stomp import encode_frame
-from postroad.server import BrokerConfig, Service
+from postroad.server import Service
 from postroad.server.conversation import Conversation
 from postroad.server.tcp import HIGH_WATER, StompConnection
 from tests.server.scene import Client, run, service, until

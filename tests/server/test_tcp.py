@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from postroad.broker import Limits
+from postroad.config import BrokerConfig, FrameConfig
 from postroad.protocols.stomp import encode_frame
-from postroad.server import BrokerConfig, ListenError, Service
-from postroad.server.config import FrameConfig
+from postroad.server import ListenError, Service
 from postroad.server.conversation import Conversation
 from tests.server.scene import Client, run, service, until
 

@@ -12,8 +12,8 @@ import trustme
 from websockets.asyncio.client import connect
 
 from postroad.broker import Limits
-from postroad.server import BrokerConfig, ConfigError, Service, TlsConfig
-from postroad.server.network import LinkTlsConfig
+from postroad.config import BrokerConfig, ConfigError, LinkTlsConfig, TlsConfig
+from postroad.server import Service
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from postroad.config import TrackingConfig
 from postroad.messages import MessageId
 from postroad.server import inquiry as inquiry_module
 from postroad.server import tracked as tracked_module
-from postroad.server.tracking import TrackingConfig
 from postroad.topology import line, ring
 from postroad.tracking import Verdict
 from postroad.trail import Trail, TrailWriter

@@ -10,7 +10,8 @@ import typer
 from postroad.cli.output import AsJson, echo_json
 
 if TYPE_CHECKING:
-    from postroad.server import BrokerConfig, Service
+    from postroad.config import BrokerConfig
+    from postroad.server import Service
 
 __all__ = ["broker"]
 
@@ -60,7 +61,7 @@ def settings(config: Path | None, given: dict[str, Any]) -> BrokerConfig:
     """The settings of a file, if there is one, and the options before them."""
     import msgspec
 
-    from postroad.server import BrokerConfig, ConfigError, read_config
+    from postroad.config import BrokerConfig, ConfigError, read_config
 
     base = BrokerConfig() if config is None else read_config(config)
     try:

@@ -92,7 +92,7 @@ def plan(
         host=host,
         first_port=first_port,
     )
-    from postroad.server.network import is_loopback
+    from postroad.config import is_loopback
 
     if keys or tls or (keys is None and not is_loopback(host)):
         made = _with_credentials(made, out, tls, force)

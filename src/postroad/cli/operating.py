@@ -15,8 +15,8 @@ from postroad.cli.output import AsJson, echo_json
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
+    from postroad.config import TrackingConfig
     from postroad.network import Listener, NetworkRun
-    from postroad.server import TrackingConfig
     from postroad.topology import Plan
 
 __all__ = ["read_plan", "status", "stop", "up"]
@@ -102,7 +102,7 @@ def up(
 def _tracking(recorder: str, persist: float, journal: bool, alias: str | None) -> TrackingConfig:
     import msgspec
 
-    from postroad.server import TrackingConfig
+    from postroad.config import TrackingConfig
 
     fields = {"recorder": recorder, "persist_seconds": persist, "journal": journal, "alias_attribute": alias}
     try:

@@ -39,8 +39,8 @@ HowHashed = Annotated[
 
 def add(login: Login, file: File = DEFAULT_FILE, stdin: FromStdin = False, how: HowHashed = Hash.AUTO) -> None:
     """Add a user; asks for the passcode without showing it. The file is made if there is none."""
+    from postroad.config import changed_users
     from postroad.security import check_login
-    from postroad.server.users_file import changed_users
 
     check_login(login)
     with changed_users(file, may_begin=True) as users:
@@ -52,7 +52,7 @@ def add(login: Login, file: File = DEFAULT_FILE, stdin: FromStdin = False, how: 
 
 def passwd(login: Login, file: File = DEFAULT_FILE, stdin: FromStdin = False, how: HowHashed = Hash.AUTO) -> None:
     """Give a user another passcode. After SIGHUP the broker closes connections that used the old one."""
-    from postroad.server.users_file import changed_users
+    from postroad.config import changed_users
 
     with changed_users(file) as users:
         _check_known(login, users, file)
@@ -62,7 +62,7 @@ def passwd(login: Login, file: File = DEFAULT_FILE, stdin: FromStdin = False, ho
 
 def remove(login: Login, file: File = DEFAULT_FILE) -> None:
     """Remove a user. After SIGHUP the broker closes the user's connections."""
-    from postroad.server.users_file import changed_users
+    from postroad.config import changed_users
 
     with changed_users(file) as users:
         _check_known(login, users, file)
@@ -72,7 +72,7 @@ def remove(login: Login, file: File = DEFAULT_FILE) -> None:
 
 def list_users(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
     """List the users, one a line, and how their passcodes are hashed."""
-    from postroad.server.users_file import load_users
+    from postroad.config import load_users
 
     for login, record in sorted(load_users(file).items()):
         method = record.split("$")[1]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from postroad.server import BrokerConfig
+    from postroad.config import BrokerConfig
 
 __all__ = ["config_text", "write_config"]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from postroad.config import Credentials
 from postroad.network.errors import NetworkError
 from postroad.security import Authority, KeyFault, new_key, public_key
-from postroad.server import Credentials
 
 if TYPE_CHECKING:
     from postroad.topology import Plan

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from postroad.config import broker_config
 from postroad.network.configuration import write_config
 from postroad.network.ports import free_ports
 from postroad.network.processes import is_alive, mark_of, send_signal
 from postroad.network.state import BrokerEntry
-from postroad.server import broker_config
 from postroad.trail import TrailError, note_brokers
 from postroad.trail.access import append_to
 

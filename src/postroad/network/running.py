@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from postroad.config import TrackingConfig
 from postroad.network.asking import ask
 from postroad.network.directory import Directory
 from postroad.network.errors import NetworkError
@@ -21,7 +22,6 @@ from postroad.network.processes import is_alive, mark_of
 from postroad.network.restarts import WITHIN_SECONDS, Restarts
 from postroad.network.state import NetworkState
 from postroad.network.watching import Condition, Watch, missing
-from postroad.server import TrackingConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

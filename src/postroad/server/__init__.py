@@ -4,27 +4,17 @@ from __future__ import annotations
 
 # First: it loads pyarrow in its own way, which others below load too.
 from postroad.server import arrow as _arrow  # noqa: F401
-from postroad.server.config import BrokerConfig, ConfigError, TlsConfig, read_config
 from postroad.server.counts import ServerStatistics
 from postroad.server.logs import log_to_stderr
-from postroad.server.planning import Credentials, broker_config
 from postroad.server.reservation import ReservationError
 from postroad.server.running import run_broker
 from postroad.server.service import ListenError, Service
-from postroad.server.tracking import TrackingConfig
 
 __all__ = [
-    "BrokerConfig",
-    "ConfigError",
-    "Credentials",
     "ListenError",
     "ReservationError",
     "ServerStatistics",
     "Service",
-    "TlsConfig",
-    "TrackingConfig",
-    "broker_config",
     "log_to_stderr",
-    "read_config",
     "run_broker",
 ]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from postroad.config import is_distant
 from postroad.security import certified_number
 from postroad.server.counts import QuarantineStatus
-from postroad.server.network import is_distant
 from postroad.server.quarantine import Quarantine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from postroad.server.network import NetworkConfig
+    from postroad.config import NetworkConfig
 
 __all__ = ["Admission"]
 

@@ -8,14 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroad.server.config import ConfigError
+from postroad.config import ConfigError
 from postroad.server.written import trail_root
 from postroad.trail.access import AccessError, claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from postroad.server.config import BrokerConfig
+    from postroad.config import BrokerConfig
 
 __all__ = ["claim_directories", "exposed_secrets", "warn_of_exposed_secrets"]
 

@@ -6,12 +6,12 @@ import asyncio
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from postroad.server.config import ConfigError
+from postroad.config import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from postroad.server.config import BrokerConfig
+    from postroad.config import BrokerConfig
 
 __all__ = ["check_extras", "has", "loop_factory"]
 

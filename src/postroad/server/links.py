@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from postroad.broker import Outbox, Relay, Sending
     from postroad.broker.consignments import Consignment
+    from postroad.config import Neighbouring, NetworkConfig
     from postroad.security import BrokerKeys
     from postroad.server.counts import QuarantineStatus
     from postroad.server.listener import Accepted
-    from postroad.server.network import Neighbouring, NetworkConfig
     from postroad.server.tls import LinkTls
 
 __all__ = ["Links"]

@@ -15,7 +15,7 @@ from postroad.server.service import Service
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from postroad.server.config import BrokerConfig
+    from postroad.config import BrokerConfig
 
 __all__ = ["run_broker", "tune_process"]
 

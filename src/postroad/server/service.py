@@ -13,11 +13,11 @@ import msgspec
 
 from postroad.broker import Broker, PublisherNumbers, Relay, SubscriptionNumbers, make_strategy, order_wait, scheme_of
 from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
+from postroad.config import ConfigError, check_network, load_token, load_users
 from postroad.errors import PostroadError
 from postroad.routing.drp import Drp
 from postroad.server.admin import Admin
 from postroad.server.audit import Audit
-from postroad.server.config import ConfigError
 from postroad.server.conversation import Conversation, Terms
 from postroad.server.counts import ServerStatistics
 from postroad.server.directories import claim_directories
@@ -29,7 +29,6 @@ from postroad.server.inquiry import Inquiry
 from postroad.server.links import Links
 from postroad.server.listener import LinkListener
 from postroad.server.lock import DirectoryLock, LockedError
-from postroad.server.network import check_network
 from postroad.server.reservation import Reservation, ReservationError
 from postroad.server.sampling import Sampler
 from postroad.server.station import Station, steady_clock, wall_clock
@@ -38,7 +37,6 @@ from postroad.server.tcp import CLOSE_SECONDS, READ_BYTES, STRANGER_READ_BYTES, 
 from postroad.server.tls import link_keys, link_tls, server_context
 from postroad.server.tls_listener import TlsListener
 from postroad.server.tracked import make_tracking
-from postroad.server.users_file import load_token, load_users
 from postroad.server.watching import Watch
 from postroad.server.written import WrittenRecords, trail_root
 from postroad.tracking import journey_document
@@ -47,10 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from postroad.broker import BrokerStatistics
+    from postroad.config import BrokerConfig, NetworkConfig
     from postroad.messages import MessageId
     from postroad.routing.contract import Interested, Strategy
-    from postroad.server.config import BrokerConfig
-    from postroad.server.network import NetworkConfig
     from postroad.server.tls import LinkTls
     from postroad.server.tracked import Tracking
     from postroad.tracking import Exploration

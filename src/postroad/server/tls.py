@@ -6,12 +6,11 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from postroad.config import ConfigError
 from postroad.security import BrokerKeys, KeyFault
-from postroad.server.config import ConfigError
 
 if TYPE_CHECKING:
-    from postroad.server.config import TlsConfig
-    from postroad.server.network import LinkTlsConfig, NetworkConfig
+    from postroad.config import LinkTlsConfig, NetworkConfig, TlsConfig
 
 __all__ = ["LinkTls", "link_keys", "link_tls", "server_context"]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from postroad.config import ConfigError
 from postroad.errors import PostroadError
 from postroad.messages import MessageId
-from postroad.server.config import ConfigError
 from postroad.server.disk import DiskThread, hanging, is_done
 from postroad.server.journaling import JournalKeeper
 from postroad.server.keeping import Keeper
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from postroad.server.config import BrokerConfig
+    from postroad.config import BrokerConfig
     from postroad.tracking import Findings, TrackingRecorder
 
 __all__ = ["Tracking", "make_tracking"]

@@ -11,8 +11,8 @@ from postroad.trail import Trail, TrailError
 from postroad.trail.coverage import NOT_ANSWERED, NOT_YET_WRITTEN
 
 if TYPE_CHECKING:
+    from postroad.config import BrokerConfig
     from postroad.messages import MessageId
-    from postroad.server.config import BrokerConfig
     from postroad.tracking import Answer, Gap
 
 __all__ = ["WrittenRecords", "trail_root"]

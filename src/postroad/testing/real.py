@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from postroad.client import connect
+from postroad.config import broker_config
 from postroad.errors import PostroadError
 from postroad.messages import Draft
-from postroad.server import Service, broker_config
+from postroad.server import Service
 from postroad.testing.surface import NotSettled
 from postroad.testing.wiring import Wiring
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from postroad.client import Client, Subscription
+    from postroad.config import BrokerConfig
     from postroad.messages import MessageId, Value
-    from postroad.server import BrokerConfig
     from postroad.testing.surface import LinkTraffic
     from postroad.topology import Plan
 

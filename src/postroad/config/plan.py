@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
-from postroad.server.config import BrokerConfig
-from postroad.server.network import LinkTlsConfig, Member, Neighbouring, NetworkConfig, NetworkStrategy
+from postroad.config.broker import BrokerConfig
+from postroad.config.network import LinkTlsConfig, Member, Neighbouring, NetworkConfig, NetworkStrategy
 from postroad.topology import DEFAULT_COST, PlanError, Station
 
 if TYPE_CHECKING:

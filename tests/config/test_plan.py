@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from postroad.server import BrokerConfig, Service, broker_config
-from postroad.server.network import Neighbouring, NetworkStrategy
+from postroad.config import BrokerConfig, Neighbouring, NetworkStrategy, broker_config
+from postroad.server import Service
 from postroad.topology import LinkPlan, Plan, PlanError, Settings, Station, cluster, line, power_law, tree
 
 if TYPE_CHECKING:

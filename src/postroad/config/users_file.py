@@ -7,8 +7,8 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
+from postroad.config.broker import ConfigError
 from postroad.security import SecurityError, read_users, users_text
-from postroad.server.config import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,17 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from postroad.config import BrokerConfig, ConfigError, TlsConfig, TrackingConfig, read_config
 from postroad.filters import TABLE_2, Shape, rate_for, shape_for
-from postroad.server import (
-    BrokerConfig,
-    ConfigError,
-    ReservationError,
-    Service,
-    TlsConfig,
-    TrackingConfig,
-    extras,
-    read_config,
-)
+from postroad.server import ReservationError, Service, extras
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -176,7 +168,8 @@ def test_a_data_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 WITHOUT_EXTRAS = """
 import asyncio, sys
 sys.modules.update(dict.fromkeys(["websockets", "uvloop", "prometheus_client"]))
-from postroad.server import BrokerConfig, Service
+from postroad.config import BrokerConfig
+from postroad.server import Service
 from postroad.server.extras import loop_factory
 
 async def serve():

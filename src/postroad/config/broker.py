@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 import msgspec
 
 from postroad.broker import Limits
+from postroad.config.network import NetworkConfig  # noqa: TC001  # msgspec reads it at run time
+from postroad.config.tracking import TrackingConfig
 from postroad.errors import PostroadError
 from postroad.protocols.stomp.limits import MAX_BODY_BYTES, MAX_HEADER_BYTES, MAX_HEADERS, StompLimits
-from postroad.server.network import NetworkConfig  # noqa: TC001  # msgspec reads it at run time
-from postroad.server.tracking import TrackingConfig
 from postroad.tracking import TrackingError
 
 __all__ = ["BrokerConfig", "ConfigError", "FrameConfig", "TlsConfig", "read_config"]
