@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from postroad.config import BrokerConfig, Member, Neighbouring, NetworkConfig
 from postroad.protocols.link import (
     CUSTODY,
+    Control,
     Identity,
     LinkConversation,
     LinkReceiver,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from postroad.routing.frames import Frame
 
 SECRET = "a secret that all brokers share"
-ROUTING = 1
+ROUTING, QUESTION = 1, 2
 OPENED: list[Hostile] = []
 
 
@@ -125,6 +126,16 @@ class Hostile:
         if heard.error is not None:
             self.heard.append(heard.error)
         return True
+
+    async def control(self, kind: int) -> bytes:
+        """Listen until a control frame of this kind comes."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                for frame in self.heard:
+                    if isinstance(frame, Control) and frame.kind == kind:
+                        self.heard.remove(frame)
+                        return bytes(frame.payload)
+                assert await self.listen(), self.said_goodbye
 
     async def goodbye(self) -> str:
         """Listen until the other end closes the link, and tell why it did."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from typing import TYPE_CHECKING
 
@@ -10,17 +11,20 @@ import msgspec
 import numpy as np
 import pytest
 
+from postroad.broker.questions import Questions
 from postroad.config import NetworkStrategy
 from postroad.filters import hash_bytes
 from postroad.matching.encoding import encode_exact
-from postroad.messages import Batch, Draft
-from postroad.protocols.link import encode_data
+from postroad.messages import Batch, Draft, MessageId
+from postroad.protocols.link import encode_control, encode_data
 from postroad.routing import Drp, Interest, InterestDelta, LinkRecord
 from postroad.routing.frames import Attach, Topics, signed_bytes
 from postroad.server.metrics import metrics_text
 from postroad.server.status import status
-from tests.server.hostile import Hostile, Ring, brokers_in_line
+from postroad.tracking import Answer, Findings, encode_answer
+from tests.server.hostile import QUESTION, Hostile, Ring, brokers_in_line
 from tests.server.scene import Client, run, until
+from tests.server.test_admin import get
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -213,6 +217,34 @@ def test_member_that_no_list_names_is_refused_without_blame(tmp_path: Path) -> N
             await until(lambda: conduct(two).refusals == 1)
             assert conduct(two).up_now
             assert state(two).known() == [2, 3]
+
+    run(talk)
+
+
+def test_answer_in_the_name_of_another_broker_is_not_believed(tmp_path: Path) -> None:
+    """Broker 2 is asked for a message of broker 4, which is down; its neighbour 1 answers in the place of 4."""
+    ring = Ring(tmp_path, 1, 2, 3, 4)
+    message = MessageId(7, 4, now(), 0)
+    nothing = Findings(4, None, None, (), (), (), (), (), (), (), (), 0, (), 0)
+
+    async def talk() -> None:
+        async with brokers_in_line(tmp_path, ring) as (two, three):
+            await all_know_each_other(two, three)
+            hostile = await Hostile.connect(two.link_port, 1, keys=ring.keys(1))
+            trace = asyncio.create_task(get(two.admin_port, f"/trace/{message}"))
+            question = await hostile.control(QUESTION)
+            mine = Questions(4, 1, ring.keys(4))
+            asked = mine.receive(question, 2, [2], now()).asked
+            assert asked is not None
+            (_, true), *_ = mine.answer(asked[0], encode_answer(Answer(nothing, None, ())), [2], now()).sends
+            tag, *fields = msgspec.msgpack.decode(true)
+            forged = msgspec.msgpack.encode([tag, *fields[:-1], ring.keys(1).sign(b"anything")])
+            hostile.writer.write(encode_control(QUESTION, forged))
+            assert "an answer of broker 4 that broker did not sign" in await hostile.goodbye()
+            code, told = await trace
+            assert (code, json.loads(told)["silent"]) == (200, [4])
+            assert conduct(two).quarantines == 1
+            await messages_pass(two, three)
 
     run(talk)
 

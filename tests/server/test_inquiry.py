@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from postroad.broker.questions import Questions
 from postroad.messages import MessageId
 from postroad.server import inquiry as module
 from postroad.server.inquiry import Inquiry
@@ -27,6 +28,9 @@ class Lines:
     def ask(self, number: int, payload: bytes) -> None:
         if number not in self._net.dead:
             asyncio.get_running_loop().call_soon(self._net.inquiries[number].received, payload, self._broker)
+
+    def refused(self, number: int, reason: str) -> None:
+        raise AssertionError(f"broker {self._broker} refused what broker {number} sent: {reason}")
 
 
 class Net:
@@ -127,6 +131,29 @@ def test_an_origin_that_is_not_there_is_not_called_a_no() -> None:
     story = asyncio.run(net.inquiries[1].trace(MessageId(1, 99, TIME, 0)))
     assert story.journey.verdict is Verdict.UNANSWERED
     assert story.journey.silent == (99,)
+
+
+def test_one_asker_does_not_keep_a_broker_from_answering_others() -> None:
+    """What it asks beyond its share is not answered, and it sees a silent broker; files are read for every answer."""
+
+    class Counted(Lines):
+        def ask(self, number: int, payload: bytes) -> None:
+            sent.append(number)
+
+    sent: list[int] = []
+    world = World(waxman(3, 4), Random(1))
+    net = Net(world, Truth(MessageId(7, 1, TIME, 0), frozenset(), frozenset()))
+
+    async def flood() -> None:
+        target = Inquiry(1, 1, net._answerer(1), lambda: 0, Counted(net, 1))
+        asker, other = Questions(8, 1), Questions(9, 1)
+        for _ in range(2 * module.MOST_OF_ASKER):
+            target.received(asker.ask(1, net.truth.id, [1], 0)[1].sends[0][1], 2)
+        target.received(other.ask(1, net.truth.id, [1], 0)[1].sends[0][1], 3)
+        await asyncio.gather(*target._answering)
+
+    asyncio.run(flood())
+    assert sent == [2] * module.MOST_OF_ASKER + [3]
 
 
 def test_a_broker_alone_answers_for_itself() -> None:

@@ -20,6 +20,9 @@ __all__ = ["Admission"]
 
 log = logging.getLogger("postroad.links")
 
+# What is refused of one neighbour is logged so often at most: all of it is counted.
+LOGGED_MS = 5_000
+
 
 class Admission:
     """Decides who may come in.
@@ -36,6 +39,8 @@ class Admission:
         self._certificates_name_brokers = config.tls is not None and config.key is None and bool(is_distant(config))
         self._timer = timer
         self._quarantine = Quarantine()
+        # When a refusal of a neighbour was logged last.
+        self._logged: dict[int, int] = {}
 
     def expected(self, dialled: int, certificate: Mapping[str, Any] | None) -> frozenset[int]:
         """The numbers that a peer may have: the one that was dialled, and the one that its certificate is for."""
@@ -62,6 +67,10 @@ class Admission:
     def refused(self, number: int, reason: str) -> None:
         """A neighbour sent what is not believed, and what it may have sent in good faith."""
         self._quarantine.count(number)
+        now = self._timer()
+        if number in self._logged and now - self._logged[number] < LOGGED_MS:
+            return
+        self._logged[number] = now
         log.info("record refused", extra={"neighbour": number, "reason": reason})
 
     def counts(self, number: int) -> tuple[int, int]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from postroad.broker.questions import Said
     from postroad.messages import MessageId
+    from postroad.routing.records import Seals
     from postroad.tracking import Answer, Exploration, Told
 
 __all__ = ["ANSWER_SECONDS", "Inquiry"]
@@ -29,6 +30,8 @@ LEAST_SECONDS = 0.3
 HEDGE_SECONDS = 0.15
 # Questions of other brokers answered at once; more are not answered, and their askers say so.
 MOST_ANSWERS = 64
+# Of these, of one asker: the others are left for the others.
+MOST_OF_ASKER = 16
 
 
 class Lines(Protocol):
@@ -40,6 +43,9 @@ class Lines(Protocol):
 
     def ask(self, number: int, payload: bytes) -> None:
         """Send a neighbour a question or an answer."""
+
+    def refused(self, number: int, reason: str) -> None:
+        """Count what a neighbour sent and is not believed."""
 
 
 class Inquiry:
@@ -53,6 +59,7 @@ class Inquiry:
         lines: the links to other brokers; None for a broker alone.
         topology: the neighbours of other brokers, as far as this one knows.
         written: what a broker that does not answer has written of a message, as far as this one can read it.
+        seals: signs questions and answers, and checks those of others; None where brokers have no keys.
     """
 
     def __init__(
@@ -64,16 +71,18 @@ class Inquiry:
         lines: Lines | None = None,
         topology: Callable[[], Mapping[int, Collection[int]]] = dict,
         written: Callable[[int, MessageId], Awaitable[Answer | None]] | None = None,
+        seals: Seals | None = None,
     ) -> None:
         self._broker = broker
-        self._questions = Questions(broker, epoch)
+        self._questions = Questions(broker, epoch, seals)
         self._own = own
         self._clock = clock
         self._lines = lines
         self._topology = topology
         self._written = written
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
-        self._answering: set[asyncio.Task[None]] = set()
+        # Answers that are being found, and who asked.
+        self._answering: dict[asyncio.Task[None], int] = {}
 
     async def trace(self, message: MessageId, exploration: Exploration = "next-hops") -> Told:
         """Where a message went, asked broker by broker from its origin.
@@ -149,25 +158,33 @@ class Inquiry:
         """A question or an answer came over a link.
 
         Raises:
-            QuestionError: it is neither.
+            QuestionError: it is neither, or was not signed by the broker that it claims to be of.
         """
         assert self._lines is not None
         said = self._questions.receive(payload, link, self._lines.up, self._clock())
         self._send(said)
-        if said.asked is not None and len(self._answering) < MOST_ANSWERS:
+        if said.refused:
+            self._lines.refused(link, said.refused)
+        if said.asked is not None and self._has_room(said.asked[0][0]):
             task = asyncio.create_task(self._answer(*said.asked))
-            self._answering.add(task)
-            task.add_done_callback(self._answering.discard)
+            self._answering[task] = said.asked[0][0]
+            task.add_done_callback(self._answering.pop)
         if said.answered is not None:
             number, answer = said.answered
             future = self._waiting.get(number)
             if future is not None and not future.done():
                 future.set_result(answer)
 
+    def _has_room(self, asker: int) -> bool:
+        """Whether another question of a broker is answered now."""
+        of_asker = sum(one == asker for one in self._answering.values())
+        return len(self._answering) < MOST_ANSWERS and of_asker < MOST_OF_ASKER
+
     async def _answer(self, key: tuple[int, int, int], message: MessageId) -> None:
         try:
             answer = encode_answer(await self._own(message))
-            self._send(self._questions.answer(key, answer, self._clock()))
+            assert self._lines is not None
+            self._send(self._questions.answer(key, answer, self._lines.up, self._clock()))
         except QuestionError as error:
             log.warning("answer not sent", extra={"id": str(message), "reason": str(error)})
 

@@ -388,6 +388,10 @@ class Links:
             data = conversation.control(QUESTION, payload, self.timer())
             self._write_bounded(number, self._connections[conversation], data)
 
+    def refused(self, number: int, reason: str) -> None:
+        """Count what a neighbour sent and is not believed; it may be honest."""
+        self._admission.refused(number, reason)
+
     def _write_bounded(self, number: int, connection: LinkConnection, data: bytes) -> None:
         """Write what is not bounded by itself: a neighbour asks for as much of it as it likes."""
         if connection.unread + len(data) > MAX_UNREAD_BYTES:

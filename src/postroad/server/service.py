@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from postroad.config import BrokerConfig, NetworkConfig
     from postroad.messages import MessageId
     from postroad.routing.contract import Interested, Strategy
+    from postroad.security import BrokerKeys
     from postroad.server.tls import LinkTls
     from postroad.server.tracked import Tracking
     from postroad.tracking import Exploration
@@ -118,6 +119,7 @@ class Service:
         )
         self._station = Station(core, wall_clock, self.timer)
         self._link_tls: LinkTls | None = None
+        self._keys: BrokerKeys | None = None
         self._links = None if config.network is None else self._linked(core, config.network)
         self._connections: dict[Conversation, StompConnection] = {}
         self._entrance: Entrance[StompConnection] = Entrance(config.limits)
@@ -144,7 +146,7 @@ class Service:
     def _linked(self, core: Broker, network: NetworkConfig) -> Links:
         number = self.config.number
         check_network(network, number)
-        keys = link_keys(network, number)
+        keys = self._keys = link_keys(network, number)
 
         def strategy(interested: Interested) -> Strategy:
             return make_strategy(
@@ -174,7 +176,14 @@ class Service:
         self._station.sampler = Sampler(tracking.recorder, core, wall_clock)
         written = WrittenRecords(trail_root(self.config))
         inquiry = Inquiry(
-            core.number, wall_clock(), tracking.answer, wall_clock, links, self._neighbourhoods, written.answer
+            core.number,
+            wall_clock(),
+            tracking.answer,
+            wall_clock,
+            links,
+            self._neighbourhoods,
+            written.answer,
+            self._keys,
         )
         if links is not None:
             links.on_question = inquiry.received
