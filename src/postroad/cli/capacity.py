@@ -199,9 +199,9 @@ def _from_trail(
 
 
 def _sampled_every() -> int:
-    from postroad.server.sampling import EVERY
+    from postroad.recording import BATCHES_PER_SAMPLE
 
-    return EVERY
+    return BATCHES_PER_SAMPLE
 
 
 def _read_costs(path: Path) -> BatchCosts:

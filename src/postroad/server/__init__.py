@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # First: it loads pyarrow in its own way, which others below load too.
-from postroad.server import arrow as _arrow  # noqa: F401
+from postroad import recording as _recording  # noqa: F401
 from postroad.server.counts import ServerStatistics
 from postroad.server.logs import log_to_stderr
 from postroad.server.reservation import ReservationError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroad.config import ConfigError
-from postroad.server.written import trail_root
+from postroad.recording import trail_root
 from postroad.trail.access import AccessError, claim
 
 if TYPE_CHECKING:

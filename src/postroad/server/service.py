@@ -15,6 +15,7 @@ from postroad.broker import Broker, PublisherNumbers, Relay, SubscriptionNumbers
 from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
 from postroad.config import ConfigError, check_network, load_token, load_users
 from postroad.errors import PostroadError
+from postroad.recording import DirectoryLock, Inquiry, LockedError, Sampler, TrailAnswers, make_record, trail_root
 from postroad.routing.drp import Drp
 from postroad.server.admin import Admin
 from postroad.server.audit import Audit
@@ -25,20 +26,15 @@ from postroad.server.entrance import Entrance
 from postroad.server.extras import check_extras
 from postroad.server.gate import Gate
 from postroad.server.holdings import Holding, Holdings, who_goes
-from postroad.server.inquiry import Inquiry
 from postroad.server.links import Links
 from postroad.server.listener import LinkListener
-from postroad.server.lock import DirectoryLock, LockedError
 from postroad.server.reservation import Reservation, ReservationError
-from postroad.server.sampling import Sampler
 from postroad.server.station import Station, steady_clock, wall_clock
 from postroad.server.status import status
 from postroad.server.tcp import CLOSE_SECONDS, READ_BYTES, STRANGER_READ_BYTES, StompConnection
 from postroad.server.tls import link_keys, link_tls, server_context
 from postroad.server.tls_listener import TlsListener
-from postroad.server.tracked import make_tracking
 from postroad.server.watching import Watch
-from postroad.server.written import WrittenRecords, trail_root
 from postroad.tracking import journey_document
 
 if TYPE_CHECKING:
@@ -47,10 +43,10 @@ if TYPE_CHECKING:
     from postroad.broker import BrokerStatistics
     from postroad.config import BrokerConfig, NetworkConfig
     from postroad.messages import MessageId
+    from postroad.recording import LiveRecord
     from postroad.routing.contract import Interested, Strategy
     from postroad.security import BrokerKeys
     from postroad.server.tls import LinkTls
-    from postroad.server.tracked import Tracking
     from postroad.tracking import Exploration
 
 __all__ = ["ListenError", "Service"]
@@ -103,7 +99,7 @@ class Service:
             limits=config.frames.limits(),
         )
         claim_directories(config)
-        self._tracking = make_tracking(config, wall_clock)
+        self._tracking = make_record(config, wall_clock)
         self._lock = DirectoryLock(Path(config.data) / "lock", config.number, f"{config.data} {_DATA_HELD}")
         publishers = Reservation(Path(config.data), "publisher", BLOCK)
         subscriptions = Reservation(Path(config.data), "subscription", SUBSCRIPTION_BLOCK)
@@ -174,7 +170,7 @@ class Service:
         core.alias_attribute = self.config.tracking.alias_attribute
         self._station.tracking = tracking
         self._station.sampler = Sampler(tracking.recorder, core, wall_clock)
-        written = WrittenRecords(trail_root(self.config))
+        written = TrailAnswers(trail_root(self.config))
         inquiry = Inquiry(
             core.number,
             wall_clock(),
@@ -245,7 +241,7 @@ class Service:
         ]
 
     @property
-    def tracking(self) -> Tracking | None:
+    def tracking(self) -> LiveRecord | None:
         """The record that it keeps, if any."""
         return self._tracking
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.messages.columns import Bytes
     from postroad.protocols.stomp import Rendered, Version
-    from postroad.server.sampling import Sampler
+    from postroad.recording import Sampler
 
 __all__ = ["Reader", "Station", "steady_clock", "wall_clock"]
 

@@ -1,4 +1,4 @@
-"""Tracking in a running broker: its recorder, the trail it writes, and the answers it gives about messages."""
+"""The record of a running broker: its recorder, the trail it writes, and the answers it gives about messages."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import msgspec
 from postroad.config import ConfigError
 from postroad.errors import PostroadError
 from postroad.messages import MessageId
-from postroad.server.disk import DiskThread, hanging, is_done
-from postroad.server.journaling import JournalKeeper
-from postroad.server.keeping import Keeper
-from postroad.server.lock import DirectoryLock, LockedError
-from postroad.server.recovering import recover
-from postroad.server.written import trail_root
+from postroad.recording.disk import DiskThread, hanging, is_done
+from postroad.recording.journal import JournalWriter
+from postroad.recording.lock import DirectoryLock, LockedError
+from postroad.recording.recovery import recover
+from postroad.recording.trail_answers import trail_root
+from postroad.recording.writer import RecordWriter
 from postroad.tracking import (
     Answer,
     BloomRecorder,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from postroad.config import BrokerConfig
     from postroad.tracking import Findings, TrackingRecorder
 
-__all__ = ["Tracking", "make_tracking"]
+__all__ = ["LiveRecord", "make_record"]
 
 log = logging.getLogger("postroad.tracking")
 
@@ -80,7 +80,7 @@ _TRAIL_HELD = (
 )
 
 
-class Tracking:
+class LiveRecord:
     """The record of one broker, while it runs.
 
     Args:
@@ -111,8 +111,8 @@ class Tracking:
         self._clock = clock
         self._lock = DirectoryLock(root / "locks" / f"broker={broker}.lock", broker, f"{root} {_TRAIL_HELD}")
         self._backlog = Backlog(lambda now: TrailWriter(root, broker, now), backlog_bytes, self._claim)
-        self._journal = keeper = None if journal is None else JournalKeeper(journal, clock)
-        self._keeper = Keeper(
+        self._journal = keeper = None if journal is None else JournalWriter(journal, clock)
+        self._keeper = RecordWriter(
             recorder,
             self._backlog,
             clock,
@@ -353,7 +353,7 @@ def _to_come(gap: Gap, findings: Findings, message: MessageId, now: int) -> list
     return [gap._replace(reason=ON_ITS_WAY)]
 
 
-def make_tracking(config: BrokerConfig, clock: Callable[[], int]) -> Tracking | None:
+def make_record(config: BrokerConfig, clock: Callable[[], int]) -> LiveRecord | None:
     """The tracking that the settings ask for; None for none.
 
     Raises:
@@ -368,7 +368,7 @@ def make_tracking(config: BrokerConfig, clock: Callable[[], int]) -> Tracking | 
         raise ConfigError(f"tracking: {error}") from error
     root = trail_root(config)
     journal = Journal(root, config.number) if settings.journal else None
-    return Tracking(
+    return LiveRecord(
         recorder if journal is None else Journaled(recorder, journal.append),
         root,
         config.number,

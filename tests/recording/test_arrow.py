@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from postroad.server.arrow import POOL_VARIABLE
+from postroad.recording.arrow import POOL_VARIABLE
 
 PROGRAM = """
 import os
@@ -28,11 +28,11 @@ def told(module: str, environment: dict[str, str]) -> str:
 
 
 def test_a_broker_takes_it_from_the_c_library_and_tells_no_other_program() -> None:
-    assert told("postroad.server.arrow", {}) == "system None"
+    assert told("postroad.recording.arrow", {}) == "system None"
 
 
 def test_an_operator_may_choose_another() -> None:
     other = told("pyarrow", {}).split()[0]
     if other == "system":
         pytest.skip("this pyarrow has no memory of its own")
-    assert told("postroad.server.arrow", {POOL_VARIABLE: other}) == f"{other} {other}"
+    assert told("postroad.recording.arrow", {POOL_VARIABLE: other}) == f"{other} {other}"

@@ -6,8 +6,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from postroad.messages import Batch, MessageId
-from postroad.server import keeping as keeping_module
-from postroad.server.keeping import Keeper
+from postroad.recording import writer as writer_module
+from postroad.recording.writer import RecordWriter
 from postroad.tracking import ExactRecorder, Verdict
 from postroad.trail import Backlog, Trail, TrailWriter
 from postroad.trail.backlog import GIVEN_UP
@@ -51,16 +51,16 @@ def messages(second: int) -> Batch:
 def test_memory_stays_bounded_while_a_disk_does_not_answer_and_the_trail_names_what_was_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping_module, "HANG_SECONDS", 0.05)
+    monkeypatch.setattr(writer_module, "HANG_SECONDS", 0.05)
     # Only what the test tells is written.
-    monkeypatch.setattr(keeping_module, "LOOK_SECONDS", 3_600)
+    monkeypatch.setattr(writer_module, "LOOK_SECONDS", 3_600)
     now = [NOON]
 
     async def talk() -> None:
         recorder = ExactRecorder(BROKER, NOON, persist_ms=1_000)
         backlog = StuckBacklog(tmp_path)
         most = 10 * BOOK_BYTES
-        keeper = Keeper(recorder, backlog, lambda: now[0], held_bytes=most)
+        keeper = RecordWriter(recorder, backlog, lambda: now[0], held_bytes=most)
         await keeper.start()
         for second in range(1, 60):
             now[0] = NOON + 1_000 * second
@@ -70,7 +70,7 @@ def test_memory_stays_bounded_while_a_disk_does_not_answer_and_the_trail_names_w
             # The job that hangs cannot be given up, nor the latest.
             assert recorder.statistics().held_bytes <= most + 2 * BOOK_BYTES
         assert "has not answered" in keeper.trouble
-        monkeypatch.setattr(keeping_module, "HANG_SECONDS", PATIENCE)
+        monkeypatch.setattr(writer_module, "HANG_SECONDS", PATIENCE)
         backlog.answers.set()
         while keeper.trouble:
             await keeper.keep()
@@ -94,12 +94,12 @@ def test_memory_stays_bounded_while_a_disk_does_not_answer_and_the_trail_names_w
 
 
 def test_a_record_can_be_ended_though_its_disk_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping_module, "HANG_SECONDS", 0.05)
+    monkeypatch.setattr(writer_module, "HANG_SECONDS", 0.05)
 
     async def talk() -> None:
         recorder = ExactRecorder(BROKER, NOON, persist_ms=1)
         backlog = StuckBacklog(tmp_path)
-        keeper = Keeper(recorder, backlog, lambda: NOON + 10)
+        keeper = RecordWriter(recorder, backlog, lambda: NOON + 10)
         await keeper.start()
         recorder.accepted(messages(0), NOON)
         await until(lambda: bool(keeper.trouble))

@@ -13,8 +13,8 @@ import pytest
 
 from postroad.config import TrackingConfig
 from postroad.messages import MessageId
-from postroad.server import inquiry as inquiry_module
-from postroad.server import tracked as tracked_module
+from postroad.recording import inquiry as inquiry_module
+from postroad.recording import record as record_module
 from postroad.topology import line, ring
 from postroad.tracking import Verdict
 from postroad.trail import Trail, TrailWriter
@@ -272,7 +272,7 @@ def test_the_message_id_that_a_plain_client_gives_is_another_name_of_the_message
 def test_a_trace_does_not_wait_for_ever_for_a_disk_that_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracked_module, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(record_module, "READ_SECONDS", 0.2)
     answers = threading.Event()
 
     async def talk() -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from postroad.filters import Shape
 from postroad.messages import Batch, MessageId
-from postroad.server import keeping as keeping_module
-from postroad.server import tracked as tracked_module
-from postroad.server.recovering import recover
-from postroad.server.tracked import Tracking
+from postroad.recording import LiveRecord
+from postroad.recording import record as record_module
+from postroad.recording import writer as writer_module
+from postroad.recording.recovery import recover
 from postroad.tracking import (
     BloomRecorder,
     ExactRecorder,
@@ -52,8 +52,8 @@ LITTLE_BYTES = 1 << 10
 
 @pytest.fixture(autouse=True)
 def nothing_happens_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping_module, "LOOK_SECONDS", 3_600)
-    monkeypatch.setattr(tracked_module, "UPKEEP_SECONDS", 3_600)
+    monkeypatch.setattr(writer_module, "LOOK_SECONDS", 3_600)
+    monkeypatch.setattr(record_module, "UPKEEP_SECONDS", 3_600)
 
 
 def exact(at: int) -> TrackingRecorder:
@@ -83,7 +83,7 @@ class Life:
         self.now = now
         kept = Journal(root, BROKER) if journal else None
         self.recorder = fresh(now)
-        self.tracking = Tracking(
+        self.tracking = LiveRecord(
             self.recorder if kept is None else Journaled(self.recorder, kept.append),
             root,
             BROKER,
@@ -322,8 +322,8 @@ def test_a_search_for_an_alias_holds_up_no_writing_and_is_not_waited_for_without
         await life.tracking.start()
         message = await life.receives()
         life.tracking.recorder.aliased("order-7", message.head, message.tail, life.now)
-        monkeypatch.setattr(tracked_module, "ALIAS_SECONDS", 0.01)
-        for _ in range(tracked_module.MOST_SEARCHES):
+        monkeypatch.setattr(record_module, "ALIAS_SECONDS", 0.01)
+        for _ in range(record_module.MOST_SEARCHES):
             with pytest.raises(TrailError, match="within"):
                 await life.tracking.aliased("order-7")
         with pytest.raises(TrailError, match="again in a moment"):
@@ -331,7 +331,7 @@ def test_a_search_for_an_alias_holds_up_no_writing_and_is_not_waited_for_without
         await life.goes_on(2 * MINUTE)
         assert has_on_record(tmp_path, message)
         goes_on.set()
-        monkeypatch.setattr(tracked_module, "ALIAS_SECONDS", PATIENCE)
+        monkeypatch.setattr(record_module, "ALIAS_SECONDS", PATIENCE)
         await until(lambda: not life.tracking._searches)
         assert await life.tracking.aliased("order-7") == ([message], [])
         await life.tracking.stop()

@@ -34,7 +34,7 @@ MOST_ANSWERS = 64
 MOST_OF_ASKER = 16
 
 
-class Lines(Protocol):
+class QuestionLinks(Protocol):
     """The links, as an inquiry needs them."""
 
     @property
@@ -68,7 +68,7 @@ class Inquiry:
         epoch: int,
         own: Callable[[MessageId], Awaitable[Answer]],
         clock: Callable[[], int],
-        lines: Lines | None = None,
+        lines: QuestionLinks | None = None,
         topology: Callable[[], Mapping[int, Collection[int]]] = dict,
         written: Callable[[int, MessageId], Awaitable[Answer | None]] | None = None,
         seals: Seals | None = None,
@@ -137,7 +137,7 @@ class Inquiry:
             return None
         return await self._written(broker, message)
 
-    async def _ask_over(self, lines: Lines, broker: int, message: MessageId, until: float) -> Answer | None:
+    async def _ask_over(self, lines: QuestionLinks, broker: int, message: MessageId, until: float) -> Answer | None:
         if not lines.up:
             # Nobody hears the question.
             return None

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from postroad.server.disk import DiskThread, hanging, is_done
+from postroad.recording.disk import DiskThread, hanging, is_done
 from postroad.trail import SET_BACK, SET_BACK_MS
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from postroad.tracking import Job, TrackingRecorder
     from postroad.trail import Backlog, Done
 
-__all__ = ["Handed", "Keeper"]
+__all__ = ["Handed", "RecordWriter"]
 
 log = logging.getLogger("postroad.tracking")
 
@@ -53,7 +53,7 @@ class Handed(NamedTuple):
     at: int
 
 
-class Keeper:
+class RecordWriter:
     """Writes the record of one broker.
 
     Args:

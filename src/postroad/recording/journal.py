@@ -9,16 +9,16 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from postroad.errors import PostroadError
-from postroad.server.disk import DiskThread, hanging, is_done
+from postroad.recording.disk import DiskThread, hanging, is_done
 from postroad.tracking.journaling import turn_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from postroad.server.keeping import Handed
+    from postroad.recording.writer import Handed
     from postroad.trail import Journal
 
-__all__ = ["JournalKeeper"]
+__all__ = ["JournalWriter"]
 
 log = logging.getLogger("postroad.tracking")
 
@@ -35,7 +35,7 @@ MOST_WAITING = 10_000
 HANG_SECONDS = 10.0
 
 
-class JournalKeeper:
+class JournalWriter:
     """Forces the journal to disk, many entries at once, and tells who waits for it.
 
     Args:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from postroad.messages import MessageId
     from postroad.tracking import Answer, Gap
 
-__all__ = ["WrittenRecords", "trail_root"]
+__all__ = ["TrailAnswers", "trail_root"]
 
 log = logging.getLogger("postroad.tracking")
 
@@ -25,7 +25,7 @@ def trail_root(config: BrokerConfig) -> Path:
     return Path(config.tracking.trail) if config.tracking.trail is not None else Path(config.data) / "trail"
 
 
-class WrittenRecords:
+class TrailAnswers:
     """Answers for brokers that do not: from their files, which say themselves where they end."""
 
     def __init__(self, root: Path) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from postroad.messages import MessageId
 from postroad.protocols.stomp import FrameReader, encode_frame
-from postroad.server.keeping import LOOK_SECONDS
+from postroad.recording.writer import LOOK_SECONDS
 from postroad.tracking import Verdict
 from postroad.trail import Trail, pin
 from tests.server.scene import PATIENCE

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.tracking import TrackingRecorder
 
-__all__ = ["EVERY", "Sampler"]
+__all__ = ["BATCHES_PER_SAMPLE", "Sampler"]
 
 # Two looks at a clock and a line in the record are some 3 microseconds; a batch is 35 or more: far below one percent.
-EVERY = 64
+BATCHES_PER_SAMPLE = 64
 
 
 class Sampler:
-    """Times one batch in `EVERY`, from its arrival in the core until its bytes are handed to the sockets.
+    """Times one batch in `BATCHES_PER_SAMPLE`, from its arrival in the core until its bytes are handed to the sockets.
 
     Args:
         recorder: keeps the timings.
@@ -50,7 +50,7 @@ class Sampler:
         self._left -= 1
         if self._left:
             return 0
-        self._left = EVERY
+        self._left = BATCHES_PER_SAMPLE
         return self._stopwatch()
 
     def end(self, began: int, batch: Batch, outbox: Outbox) -> None:

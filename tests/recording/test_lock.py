@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from postroad.server import lock as locks
-from postroad.server.lock import DirectoryLock, LockedError
+from postroad.recording import DirectoryLock, LockedError
+from postroad.recording import lock as locks
 from tests.server.processes import PlainClient, forked_brokers, wait_until
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import pytest
 
 from postroad.broker.questions import Questions
 from postroad.messages import MessageId
-from postroad.server import inquiry as module
-from postroad.server.inquiry import Inquiry
+from postroad.recording import Inquiry
+from postroad.recording import inquiry as module
 from postroad.topology import Graph, waxman
 from postroad.tracking import Answer, Gap, Subscriber, Verdict
 from tests.tracking.worlds import TIME, Truth, World

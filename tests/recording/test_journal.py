@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from postroad.config import TrackingConfig
 from postroad.messages import Batch, MessageId
-from postroad.server import journaling as journaling_module
-from postroad.server.journaling import MOST_WAITING, JournalKeeper
-from postroad.server.recovering import LAPSED, recover
+from postroad.recording import journal as journal_module
+from postroad.recording.journal import MOST_WAITING, JournalWriter
+from postroad.recording.recovery import LAPSED, recover
 from postroad.tracking import ExactRecorder, Verdict
 from postroad.tracking.journaling import Journaled
 from postroad.trail import Journal, Trail, TrailWriter, replay
@@ -65,7 +65,7 @@ def test_what_the_journal_had_no_room_for_is_a_gap_after_a_crash_and_not_a_no(tm
 def test_entries_that_no_receipt_waits_for_reach_the_disk_too(tmp_path: Path) -> None:
     async def talk() -> None:
         journal = Journal(tmp_path, BROKER)
-        keeper = JournalKeeper(journal)
+        keeper = JournalWriter(journal)
         keeper.start()
         journal.append(b"nobody waits")
         await until(lambda: list(replay(tmp_path, BROKER, [])) == [b"nobody waits"])
@@ -77,7 +77,7 @@ def test_entries_that_no_receipt_waits_for_reach_the_disk_too(tmp_path: Path) ->
 def test_a_receipt_for_what_had_no_room_is_not_safe_whenever_it_is_asked_for(tmp_path: Path) -> None:
     async def talk() -> None:
         journal = Journal(tmp_path, BROKER, max_waiting_bytes=20)
-        keeper = JournalKeeper(journal)
+        keeper = JournalWriter(journal)
         told: list[bool] = []
         keeper.when_safe(told.append)
         journal.append(b"too much for twenty bytes")
@@ -95,7 +95,7 @@ def test_a_receipt_for_what_had_no_room_is_not_safe_whenever_it_is_asked_for(tmp
 def test_a_receipt_for_several_entries_is_not_safe_if_any_of_them_had_no_room(tmp_path: Path) -> None:
     async def talk() -> None:
         journal = Journal(tmp_path, BROKER, max_waiting_bytes=20)
-        keeper = JournalKeeper(journal)
+        keeper = JournalWriter(journal)
         told: list[bool] = []
         keeper.start()
         for entries in ([b"fits"], [b"too much for twenty bytes", b"fits"], [b"fits"]):
@@ -113,7 +113,7 @@ def test_a_receipt_for_several_entries_is_not_safe_if_any_of_them_had_no_room(tm
 def test_one_that_fails_keeps_no_other_from_its_receipt_and_not_too_many_wait(tmp_path: Path) -> None:
     async def talk() -> None:
         journal = Journal(tmp_path, BROKER)
-        keeper = JournalKeeper(journal)
+        keeper = JournalWriter(journal)
         told: list[tuple[int, bool]] = []
 
         def fail(safe: bool) -> None:
@@ -181,7 +181,7 @@ class StuckDisk:
 def test_receipts_do_not_wait_for_ever_for_a_disk_that_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journaling_module, "HANG_SECONDS", 0.3)
+    monkeypatch.setattr(journal_module, "HANG_SECONDS", 0.3)
     disk = StuckDisk(monkeypatch)
 
     async def talk() -> None:
@@ -213,12 +213,12 @@ def test_receipts_do_not_wait_for_ever_for_a_disk_that_does_not_answer(
 def test_a_broker_can_be_stopped_though_its_disk_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journaling_module, "HANG_SECONDS", 0.1)
+    monkeypatch.setattr(journal_module, "HANG_SECONDS", 0.1)
     disk = StuckDisk(monkeypatch)
 
     async def talk() -> None:
         journal = Journal(tmp_path, BROKER)
-        keeper = JournalKeeper(journal)
+        keeper = JournalWriter(journal)
         keeper.start()
         disk.stops_answering()
         journal.append(b"entry")

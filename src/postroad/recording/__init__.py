@@ -1,0 +1,23 @@
+"""The live record of a broker: what its recorder is told, on its way to the trail, and the answers about it."""
+
+from __future__ import annotations
+
+# First: it loads pyarrow in its own way, which others below load too.
+from postroad.recording import arrow as _arrow  # noqa: F401
+from postroad.recording.inquiry import Inquiry
+from postroad.recording.lock import DirectoryLock, LockedError
+from postroad.recording.record import LiveRecord, make_record
+from postroad.recording.samples import BATCHES_PER_SAMPLE, Sampler
+from postroad.recording.trail_answers import TrailAnswers, trail_root
+
+__all__ = [
+    "BATCHES_PER_SAMPLE",
+    "DirectoryLock",
+    "Inquiry",
+    "LiveRecord",
+    "LockedError",
+    "Sampler",
+    "TrailAnswers",
+    "make_record",
+    "trail_root",
+]
