@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from postroad import __version__
 from postroad.cli.lines import input_lines
-from postroad.cli.networks import Promise, Shape, Strategy
+from postroad.cli.networks import Order, Promise, Shape, Strategy
 from postroad.cli.output import printable
 from postroad.cli.subscribing import Ack, Overflow, as_line, as_object
 from postroad.client import ReceivedMessage
 from postroad.errors import LimitError
 from postroad.messages import Untyped
-from postroad.topology import Plan
+from postroad.topology import Plan, Settings
 from tests.cli.programs import here
 
 if TYPE_CHECKING:
@@ -86,6 +86,15 @@ def test_plan_goes_to_the_output_and_its_summary_to_stderr(monkeypatch: pytest.M
     assert Plan.parse(again.out).graph() != plan.graph()
 
 
+def test_plan_keeps_the_order_of_publishers_if_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = here(monkeypatch, "network", "plan", "ring", "--order", "publisher")
+    assert Plan.parse(outcome.out).settings == Settings(order="publisher")
+    assert "publisher" in outcome.err
+    plain = here(monkeypatch, "network", "plan", "ring")
+    assert Plan.parse(plain.out).settings == Settings()
+    assert "order" not in plain.err
+
+
 def test_plan_does_not_write_over_a_file_unless_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
     path.write_text("mine")
@@ -141,7 +150,7 @@ def test_certificate_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_choices_are_those_of_the_rooms_they_go_to() -> None:
-    from typing import get_args
+    from typing import get_args, get_type_hints
 
     from postroad.client import AckMode
     from postroad.client import Overflow as Overflows
@@ -149,6 +158,7 @@ def test_choices_are_those_of_the_rooms_they_go_to() -> None:
 
     assert [one.value for one in Strategy] == list(get_args(Strategies))
     assert [one.value for one in Promise] == list(get_args(Delivery))
+    assert [one.value for one in Order] == list(get_args(get_type_hints(Settings)["order"]))
     assert [one.value for one in Ack] == list(get_args(AckMode))
     assert [one.value for one in Overflow] == list(get_args(Overflows))
 

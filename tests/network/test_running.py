@@ -9,9 +9,10 @@ import os
 import signal
 import stat
 import subprocess
+import time
 from typing import TYPE_CHECKING, Any
 
-from postroad.client import Reconnect, connect
+from postroad.client import ClientError, Reconnect, connect
 from postroad.config import read_config
 from postroad.messages import MessageId
 from postroad.network import Place
@@ -19,6 +20,7 @@ from postroad.network.ports import free_ports
 from postroad.network.processes import is_alive
 from postroad.topology import BrokerPlan, LinkPlan, Plan
 from tests.cli.programs import PROGRAM, here
+from tests.server.people import users_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 # A bound for a process that hangs. Kernels may have to be compiled first, on a busy machine.
 SECONDS = 280
+TOKEN = ("--admin-token-file", "token")
 
 
 def plan_of_a_line(path: Path, count: int) -> Path:
@@ -148,6 +151,41 @@ def test_brokers_that_nobody_watches_any_more_are_found_and_stopped(
         )
         assert entry.process is not None
         assert not is_alive(entry.process)
+
+
+async def told(address: str, login: str) -> str:
+    """What a broker says to a login with the passcode "secret": its principal is let in, or the refusal."""
+    try:
+        async with connect(address, login=login, passcode="secret"):
+            return "connected"
+    except ClientError as error:
+        return str(error)
+
+
+def test_a_network_asks_for_logins_and_tokens_and_takes_a_change_of_its_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of_a_line(tmp_path, 1)
+    (tmp_path / "token").write_text("0123456789abcdef")
+    # Names that mean something else from another directory: brokers are started again from anywhere.
+    monkeypatch.chdir(tmp_path)
+    users_file(tmp_path, ann="secret")
+    with up(plan, "--users-file", "users.toml", "--admin-token-file", "token") as process:
+        address = event(process)["brokers"][0]["address"]
+        assert asyncio.run(told(address, "ann")) == "connected"
+        assert "login or passcode is wrong" in asyncio.run(told(address, "bob"))
+        refused = here(monkeypatch, "trace", str(MessageId(7, 1, 1, 0)), "--network", str(plan))
+        assert (refused.code, "token" in refused.err) == (2, True)
+        shown = here(monkeypatch, "trace", str(MessageId(7, 1, 1, 0)), "--network", str(plan), *TOKEN)
+        assert (shown.code, shown.err) == (1, "")
+        users_file(tmp_path, bob="secret")
+        assert here(monkeypatch, "network", "reload", str(plan)).out.startswith("told 1 broker to read")
+        log = Place(plan.with_suffix(".network")).log_file(1)
+        while '"users reloaded"' not in log.read_text():
+            time.sleep(0.05)
+        assert asyncio.run(told(address, "bob")) == "connected"
+        assert "login or passcode is wrong" in asyncio.run(told(address, "ann"))
+    assert here(monkeypatch, "network", "reload", str(plan)).code == 2
 
 
 def test_what_cannot_be_recorded_is_refused_by_the_name_of_its_option(

@@ -18,7 +18,7 @@ from postroad.cli.brokers import broker
 from postroad.cli.checking import match
 from postroad.cli.labs import trail
 from postroad.cli.networks import keys, plan
-from postroad.cli.operating import status, stop, up
+from postroad.cli.operating import reload, status, stop, up
 from postroad.cli.publishing import publish
 from postroad.cli.subscribing import subscribe
 from postroad.cli.tracing import trace
@@ -46,7 +46,7 @@ app.command()(subscribe)
 app.command()(match)
 app.command()(trace)
 app.add_typer(network, name="network")
-for command in (plan, keys, up, status, stop):
+for command in (plan, keys, up, status, reload, stop):
     network.command()(command)
 capacity = typer.Typer(help="What brokers can carry, and how many are needed.", no_args_is_help=True)
 app.add_typer(capacity, name="capacity")

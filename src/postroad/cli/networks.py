@@ -49,6 +49,13 @@ class Promise(StrEnum):
     CUSTODY = "custody"
 
 
+class Order(StrEnum):
+    """What order subscribers are promised."""
+
+    NONE = "none"
+    PUBLISHER = "publisher"
+
+
 def plan(
     shape: Annotated[Shape, typer.Argument(help="How the brokers are linked.")],
     brokers: Annotated[int | None, typer.Option(min=1, help="How many; 8 by default. A square has 4.")] = None,
@@ -63,6 +70,7 @@ def plan(
         Strategy | None, typer.Option(help="Routing; by default that of the shape, tree or cluster, else drp.")
     ] = None,
     delivery: Annotated[Promise, typer.Option(help="What a crash may lose.")] = Promise.RELAY,
+    order: Annotated[Order, typer.Option(help="publisher: keep the order of each publisher.")] = Order.NONE,
     host: Annotated[str, typer.Option(help="Where the brokers listen.")] = "127.0.0.1",
     first_port: Annotated[int, typer.Option(min=1, max=65_535, help="Each takes two ports from here on.")] = 20_000,
     name: Annotated[str | None, typer.Option(help="The name of the network; by default that of the shape.")] = None,
@@ -80,7 +88,7 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Write a plan of a network as TOML, to be read, edited and started."""
-    from postroad.topology import Plan
+    from postroad.topology import Plan, Settings
 
     if strategy is None:
         strategy = Strategy(shape.value) if shape in (Shape.TREE, Shape.CLUSTER) else Strategy.DRP
@@ -91,6 +99,7 @@ def plan(
         delivery=delivery.value,
         host=host,
         first_port=first_port,
+        settings=Settings(order=order.value),
     )
     from postroad.config import is_loopback
 
@@ -187,6 +196,7 @@ def summary(made: Plan) -> dict[str, Any]:
     return {
         "strategy": made.strategy,
         "delivery": made.delivery,
+        **({"order": made.settings.order} if made.settings.order != "none" else {}),
         "brokers": len(graph.brokers),
         "links": len(graph.links),
         "most_links_at_one_broker": max(degrees),

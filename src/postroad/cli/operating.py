@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from postroad.network import Listener, NetworkRun
     from postroad.topology import Plan
 
-__all__ = ["read_plan", "status", "stop", "up"]
+__all__ = ["read_plan", "reload", "status", "stop", "up"]
 
 # The answer to "is all well?" is no.
 EXIT_NOT_WELL = 1
@@ -63,6 +63,12 @@ def up(
     group: Annotated[
         str | None, typer.Option(help="The group of the system that may read data, logs and trail; by default none.")
     ] = None,
+    users_file: Annotated[
+        Path | None, typer.Option(help="Logins and passcodes, as `postroad users` writes them; else all are let in.")
+    ] = None,
+    admin_token_file: Annotated[
+        Path | None, typer.Option(help="The token that the brokers' admin endpoints ask for; by default none.")
+    ] = None,
     restart: Annotated[
         bool, typer.Option("--restart/--no-restart", help="Start brokers that die again, after a pause that grows.")
     ] = True,
@@ -88,13 +94,28 @@ def up(
         arguments = [str(plan), "--json", *(str(part) for pair in given.items() for part in pair)]
         arguments += ["--journal"] if journal else []
         arguments += [] if restart else ["--no-restart"]
-        arguments += ["--alias", alias] if alias is not None else []
-        arguments += ["--group", group] if group is not None else []
+        optional = {
+            "--alias": alias,
+            "--group": group,
+            "--users-file": users_file,
+            "--admin-token-file": admin_token_file,
+        }
+        arguments += [str(part) for pair in optional.items() if pair[1] is not None for part in pair]
         _start_in_background(arguments, place.root, secret, as_json, group)
         return
     tracking = _tracking(recorder, persist, journal, alias)
     options_given = RunOptions(
-        secret, log_level.value, directory_host, directory_port, wait, tracking, group, restart, credentials_of(plan)
+        secret=secret,
+        log_level=log_level.value,
+        directory_host=directory_host,
+        directory_port=directory_port,
+        wait_seconds=wait,
+        tracking=tracking,
+        group=group,
+        restart=restart,
+        credentials=credentials_of(plan),
+        users_file=users_file,
+        admin_token_file=admin_token_file,
     )
     asyncio.run(_until_stopped(NetworkRun(read, plan, place, _listener(as_json), options_given)))
 
@@ -173,6 +194,19 @@ def status(where: Where, data: Data = None, as_json: AsJson = False) -> None:
         Console().print(as_table(state, views))
     if any(view.condition is not Condition.READY for view in views):
         raise typer.Exit(EXIT_NOT_WELL)
+
+
+def reload(where: Where, data: Data = None, as_json: AsJson = False) -> None:
+    """Have every broker of a running network read its users file again."""
+    from postroad.network import place_of, reload_users
+
+    told = reload_users(place_of(where, data))
+    if as_json:
+        echo_json({"event": "reload", "brokers": told})
+    else:
+        typer.echo(
+            f"told {told} broker{'' if told == 1 else 's'} to read the users file again; their logs say how it went"
+        )
 
 
 def stop(where: Where, data: Data = None, as_json: AsJson = False) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from postroad.network.state import NetworkState, Place
     from postroad.network.watching import BrokerView
 
-__all__ = ["Stopped", "find", "look_once", "start_detached", "stop_network"]
+__all__ = ["Stopped", "find", "look_once", "reload_users", "start_detached", "stop_network"]
 
 LOOK_SECONDS = 0.1
 # Rates need two looks.
@@ -55,6 +55,18 @@ async def look_once(state: NetworkState) -> list[BrokerView]:
     await watch.look(state.brokers)
     await asyncio.sleep(BETWEEN_LOOKS_SECONDS)
     return await watch.look(state.brokers)
+
+
+def reload_users(place: Place) -> int:
+    """Have the brokers of a network read their users file again; returns how many were told.
+
+    Raises:
+        NetworkError: there is no such network.
+    """
+    # Not the process that watches: a hang-up of its terminal stops the network.
+    return sum(
+        send_signal(entry.process, signal.SIGHUP) for entry in find(place).running() if entry.process is not None
+    )
 
 
 async def stop_network(place: Place) -> Stopped:

@@ -61,7 +61,14 @@ def prepare(plan: Plan, place: Place, options: RunOptions) -> list[BrokerEntry]:
         )
         trail = options.tracking.trail or str(place.trail.resolve())
         tracking = msgspec.structs.replace(options.tracking, trail=trail)
-        settings = msgspec.structs.replace(config, log_level=options.log_level, tracking=tracking, group=options.group)
+        settings = msgspec.structs.replace(
+            config,
+            log_level=options.log_level,
+            tracking=tracking,
+            group=options.group,
+            users_file=_resolved(options.users_file),
+            admin_token_file=_resolved(options.admin_token_file),
+        )
         write_config(place.config_file(number), settings)
         host = f"[{broker.host}]" if ":" in broker.host else broker.host
         entries.append(
@@ -74,6 +81,11 @@ def prepare(plan: Plan, place: Place, options: RunOptions) -> list[BrokerEntry]:
             )
         )
     return entries
+
+
+def _resolved(path: Path | None) -> str | None:
+    """A path that means the same file wherever a broker is started again."""
+    return None if path is None else str(path.resolve())
 
 
 async def launch(place: Place, entry: BrokerEntry) -> tuple[asyncio.subprocess.Process, BrokerEntry]:

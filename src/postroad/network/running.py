@@ -54,6 +54,8 @@ class RunOptions(NamedTuple):
         group: the group of the system that may read data, logs and trail; none without.
         restart: brokers that die are started again.
         credentials: the directory with private keys and certificates, for a plan that has them.
+        users_file: who may log in, at all brokers; everybody without.
+        admin_token_file: the token that all admin endpoints ask for; none without.
     """
 
     secret: str | None = None
@@ -65,6 +67,8 @@ class RunOptions(NamedTuple):
     group: str | None = None
     restart: bool = True
     credentials: Path | None = None
+    users_file: Path | None = None
+    admin_token_file: Path | None = None
 
 
 class Listener(Protocol):
