@@ -129,6 +129,9 @@ def test_nothing_is_certain_of_messages_whose_record_was_taken_away(tmp_path: Pa
         live = pair.first.trace(before[0])
         after = pair.pass_messages()
         wait_until(lambda breaks=breaks: pair.first.status()["tracking"]["trail_breaks"] == breaks)
+        if harm is not delete_one_manifest:
+            others = sum(one is not delete_one_manifest for one in HARMS[:breaks])
+            wait_until(lambda others=others: pair.second.status()["tracking"]["trail_breaks"] == others)
 
         assert live["verdict"] in VAGUE, (harm, live)
         trail = Trail(pair.trail)
@@ -138,7 +141,8 @@ def test_nothing_is_certain_of_messages_whose_record_was_taken_away(tmp_path: Pa
             assert journey.lost == ()
             assert any(gap.reason == GONE for _, gap in journey.gaps)
             assert pair.first.trace(message)["verdict"] in VAGUE
-        assert trail.warnings == []
+        # A commit that was under way names files that went with the old trail; the next run says so.
+        assert all(warning.endswith("No such file or directory") for warning in trail.warnings), trail.warnings
         for message in after:
             told = trail.trace(message)
             assert [stop.broker for stop in told.journey.stops] == [1, 2]
