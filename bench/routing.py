@@ -205,7 +205,7 @@ def duplicates(network: BrokerNetwork, plan: Plan) -> int:
         if isinstance(network, VirtualNetwork):
             found += network.simulated.relay(broker.number).statistics().duplicates
         elif isinstance(network, RealNetwork):
-            relay = network.service(broker.number).station.core.relay
+            relay = network.service(broker.number).dispatcher.core.relay
             found += 0 if relay is None else relay.statistics().duplicates
     return found
 

@@ -14,9 +14,9 @@ from bench.traffic import MATCHING, cycle, idle_selectors
 from postroad.broker import Broker, PublisherNumbers
 from postroad.matching import SubscriptionIndex
 from postroad.protocols.stomp import StompDecoder, Version, message_prefix, render_messages, render_rows
-from postroad.server.conversation import Conversation, Terms
 from postroad.server.memory import keep_freed_memory
-from postroad.server.station import Station
+from postroad.sessions import Dispatcher, Terms
+from postroad.sessions.stomp import StompConversation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,10 +62,10 @@ class Nowhere:
         raise RuntimeError("the broker closed a connection")
 
 
-def conversation(station: Station, selectors: Sequence[str]) -> tuple[Conversation, Nowhere]:
+def conversation(dispatcher: Dispatcher, selectors: Sequence[str]) -> tuple[StompConversation, Nowhere]:
     """A client that has connected and subscribed."""
     line = Nowhere()
-    client = Conversation(station, line, Terms())
+    client = StompConversation(dispatcher, line, Terms())
     client.received(_CONNECT)
     for place, selector in enumerate(selectors):
         wanted = f"\nselector:{selector}" if selector else ""
@@ -73,13 +73,13 @@ def conversation(station: Station, selectors: Sequence[str]) -> tuple[Conversati
     return client, line
 
 
-def broker(subscribers: int, selector: str = "", idle: int = 0) -> Conversation:
+def broker(subscribers: int, selector: str = "", idle: int = 0) -> StompConversation:
     """The publisher of a broker with so many subscribers that get everything, and idle ones that get nothing."""
-    station = Station(Broker(1, PublisherNumbers(lambda: 1)))
+    dispatcher = Dispatcher(Broker(1, PublisherNumbers(lambda: 1)))
     if idle:
-        conversation(station, idle_selectors(idle))
-    lines = [conversation(station, [selector])[1] for _ in range(subscribers)]
-    publisher, _ = conversation(station, [])
+        conversation(dispatcher, idle_selectors(idle))
+    lines = [conversation(dispatcher, [selector])[1] for _ in range(subscribers)]
+    publisher, _ = conversation(dispatcher, [])
     before = [line.written for line in lines]
     publisher.received(publications())
     assert all(line.written - start > len(publications()) for line, start in zip(lines, before, strict=True))
@@ -115,7 +115,7 @@ def stages(reads: Sequence[bytes]) -> dict[str, Callable[[], object]]:
     rendered = [render_rows(batch, every) for batch, every in zip(batches, rows, strict=True)]
     publishers = {"1_1": broker(1), "1_10": broker(10), "selectors_10000": broker(1, MATCHING, IDLE)}
 
-    def feeding(publisher: Conversation) -> Callable[[], object]:
+    def feeding(publisher: StompConversation) -> Callable[[], object]:
         def feed() -> None:
             for read in reads:
                 publisher.received(read)

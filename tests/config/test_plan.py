@@ -78,7 +78,7 @@ def test_a_place_can_be_written_in_a_file_of_settings() -> None:
 def test_a_service_takes_the_strategy_of_its_plan(tmp_path: Path, strategy: str) -> None:
     plan = Plan.of(cluster(1, 1, 1, 1), "n", strategy=strategy)  # type: ignore[arg-type]
     service = Service(broker_config(plan, 2, tmp_path))
-    relay = service.station.core.relay
+    relay = service.dispatcher.core.relay
     assert relay is not None
     assert type(relay.strategy).__name__.lower() == strategy
 

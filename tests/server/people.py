@@ -7,7 +7,8 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from postroad.security import principal_of, users_text
-from postroad.server.gate import WRONG, Verdict
+from postroad.server.gate import WRONG
+from postroad.sessions import LoginVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,9 +40,9 @@ class PlainGate:
         self._later = later
         self.waiting: list[Callable[[], None]] = []
 
-    def check(self, login: str, passcode: str, address: str, answer: Callable[[Verdict], None]) -> None:
+    def check(self, login: str, passcode: str, address: str, answer: Callable[[LoginVerdict], None]) -> None:
         right = self._passcodes.get(login) == passcode
-        verdict = Verdict("", principal_of(login, verified=True), login) if right else Verdict(WRONG)
+        verdict = LoginVerdict("", principal_of(login, verified=True), login) if right else LoginVerdict(WRONG)
         if self._later:
             self.waiting.append(lambda: answer(verdict))
         else:

@@ -134,7 +134,7 @@ class PlannedNetwork:
         await self.services.pop(number).stop()
 
     def strategy(self, number: int) -> Strategy:
-        relay = self.services[number].station.core.relay
+        relay = self.services[number].dispatcher.core.relay
         assert relay is not None
         return relay.strategy
 

@@ -11,8 +11,8 @@ from postroad.broker import Broker, Limits, PublisherNumbers
 from postroad.config import BrokerConfig
 from postroad.protocols.stomp import Frame, FrameReader, Version, encode_frame
 from postroad.server import Service
-from postroad.server.conversation import Conversation, Terms
-from postroad.server.station import Station
+from postroad.sessions import Dispatcher, Terms
+from postroad.sessions.stomp import StompConversation
 
 if TYPE_CHECKING:
     import ssl
@@ -33,7 +33,7 @@ class Clock:
         return self.now
 
 
-class FakeLine:
+class FakeTransport:
     """A connection that keeps what is written."""
 
     peer = "test:1"
@@ -66,13 +66,13 @@ class FakeLine:
 
 
 class Scene:
-    """A station in virtual time, and clients that talk to it."""
+    """A dispatcher in virtual time, and clients that talk to it."""
 
     def __init__(self, limits: dict[str, int] | None = None, **terms: Any) -> None:
         blocks = itertools.count(1, 1_000)
         self.clock = Clock()
         self.core = Broker(1, PublisherNumbers(lambda: next(blocks)), Limits(**(limits or {})))
-        self.station = Station(self.core, self.clock, self.clock)
+        self.dispatcher = Dispatcher(self.core, self.clock, self.clock)
         self.terms = Terms(**terms)
         self.talkers: list[Talker] = []
 
@@ -108,8 +108,8 @@ class Talker:
     """One client."""
 
     def __init__(self, scene: Scene) -> None:
-        self.line = FakeLine()
-        self.conversation = Conversation(scene.station, self.line, scene.terms)
+        self.line = FakeTransport()
+        self.conversation = StompConversation(scene.dispatcher, self.line, scene.terms)
         self.reader = FrameReader()
 
     def say(self, command: str, headers: dict[str, str] | None = None, body: bytes = b"") -> None:

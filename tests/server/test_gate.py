@@ -13,8 +13,8 @@ import pytest
 from postroad.config import ConfigError
 from postroad.security import delays, users_text
 from postroad.server import gate
-from postroad.server.audit import Audit
-from postroad.server.gate import Gate, Verdict
+from postroad.server.gate import Gate
+from postroad.sessions import Audit, LoginVerdict
 from tests.server.people import record, users_file
 from tests.server.scene import Client, Clock, run, service, until
 from tests.server.test_admin import get
@@ -151,7 +151,7 @@ def test_checks_at_once_are_bounded_for_all_and_for_one_address(tmp_path: Path) 
         clock, audit, told = Clock(), Audit(), list[str]()
         door = Gate({"ann": record("a", 12)}, clock, audit)
 
-        def answer(key: str) -> Callable[[Verdict], None]:
+        def answer(key: str) -> Callable[[LoginVerdict], None]:
             return lambda verdict: told.append(f"{key}: {verdict.refusal or 'in'}")
 
         for number in range(gate.MOST_CHECKS_PER_ADDRESS + 1):

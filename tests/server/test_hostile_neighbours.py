@@ -40,7 +40,7 @@ def now() -> int:
 
 
 def state(service: Service) -> LinkState:
-    relay = service.station.core.relay
+    relay = service.dispatcher.core.relay
     assert relay is not None
     assert isinstance(relay.strategy, Drp)
     return relay.strategy.link_state
@@ -190,7 +190,7 @@ def test_advertisement_of_many_rows_holds_up_nobody(tmp_path: Path) -> None:
             epoch = now()
             hostile.say(LinkRecord(1, epoch, 1, 0, ((2, 10),)))
             hostile.say(Interest(1, epoch, 1, encode_exact([(f"t.{number}", ()) for number in range(5_000)])))
-            relay = two.station.core.relay
+            relay = two.dispatcher.core.relay
             assert relay is not None
             await until(lambda: relay.working)
             sender = await Client.connect(two.port)
@@ -254,7 +254,7 @@ def test_topics_that_are_none_leave_nothing_behind(tmp_path: Path) -> None:
         async with brokers_in_line(tmp_path, strategy=NetworkStrategy.TREE) as (two, three):
             hostile = await Hostile.connect(two.link_port, 1)
             hostile.say(Attach(now(), False, 1, ("good", "a.*")))
-            relay = two.station.core.relay
+            relay = two.dispatcher.core.relay
             assert relay is not None
             await until(lambda: relay.strategy.statistics()["patterns"] == 2)
             hostile.say(Topics(("fine", "b.*", "not..one", "c.*")))

@@ -88,8 +88,8 @@ def test_slow_subscribers_are_named_once_per_look_with_what_was_shed(
     monkeypatch.setattr(watching, "MOST_LINES", 2)
     running = Service(BrokerConfig(data=str(tmp_path), limits=Limits(queue_messages=2)))
     scene = Scene()
-    scene.core, scene.station = running.station.core, running.station
-    scene.station.timer = scene.clock
+    scene.core, scene.dispatcher = running.dispatcher.core, running.dispatcher
+    scene.dispatcher.timer = scene.clock
     readers, writer = [scene.client() for _ in range(4)], scene.client()
     for number, reader in enumerate(readers):
         reader.subscribe(f"s{number}", "a")

@@ -62,7 +62,7 @@ def test_a_subscription_after_a_restart_has_a_new_number(tmp_path: Path) -> None
                 client = await Client.connect(running.port)
                 await client.subscribe("1", "news")
                 await client.subscribe("2", "news")
-                (session,) = running.station.core.sessions()
+                (session,) = running.dispatcher.core.sessions()
                 numbers.extend(each.number for each in session.subscriptions.values())
                 await client.close()
 
@@ -78,7 +78,7 @@ def test_a_publisher_for_whom_no_number_can_be_reserved_is_told_why_and_others_g
             early.publish("news", b"first")
             assert (await early.frame()).body == b"first"
             # The rest of the block is used up, and the next one cannot be written.
-            numbers = running.station.core._numbers
+            numbers = running.dispatcher.core._numbers
             for _ in range(BLOCK - 1):
                 numbers.take()
             (tmp_path / "publisher-numbers.new").mkdir()

@@ -11,8 +11,8 @@ from postroad.broker import Limits
 from postroad.config import BrokerConfig
 from postroad.protocols.stomp import encode_frame
 from postroad.server import Service
-from postroad.server.conversation import Conversation
-from postroad.server.tcp import HIGH_WATER, StompConnection
+from postroad.server.tcp import HIGH_WATER, TcpConnection
+from postroad.sessions.stomp import StompConversation
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def test_conversations_are_freed_when_their_connections_end(tmp_path: Path) -> N
             await until(lambda: broker.server_statistics().connections_now == 0)
             await asyncio.sleep(0)
             gc.collect()
-            assert [each for each in gc.get_objects() if isinstance(each, Conversation)] == []
+            assert [each for each in gc.get_objects() if isinstance(each, StompConversation)] == []
 
     run(talk)
 
@@ -148,7 +148,7 @@ def test_a_socket_that_is_full_again_before_its_turn_comes_gets_nothing_more(tmp
 
     async def talk() -> None:
         broker = Service(BrokerConfig(data=str(tmp_path)))
-        slow, writer = (StompConnection(broker) for _ in range(2))
+        slow, writer = (TcpConnection(broker, StompConversation) for _ in range(2))
         transports = [FakeTransport(), FakeTransport()]
         for connection, transport in zip((slow, writer), transports, strict=True):
             connection.connection_made(transport)

@@ -13,7 +13,7 @@ from postroad.broker import Limits
 from postroad.config import BrokerConfig, FrameConfig
 from postroad.protocols.stomp import encode_frame
 from postroad.server import ListenError, Service
-from postroad.server.conversation import Conversation
+from postroad.sessions.stomp import StompConversation
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
@@ -135,14 +135,14 @@ def test_a_connection_that_is_reset_leaves_nothing_behind(tmp_path: Path) -> Non
 
 
 def test_a_defect_in_one_conversation_closes_that_one_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = Conversation.received
+    taken = StompConversation.received
 
-    def received(self: Conversation, data: bytes | memoryview) -> None:
+    def received(self: StompConversation, data: bytes | memoryview) -> None:
         if b"trigger" in bytes(data):
             raise ZeroDivisionError("a defect")
         taken(self, data)
 
-    monkeypatch.setattr(Conversation, "received", received)
+    monkeypatch.setattr(StompConversation, "received", received)
 
     async def talk() -> None:
         async with service(tmp_path) as broker:

@@ -11,7 +11,7 @@ from websockets.typing import Origin, Subprotocol
 
 from postroad.broker import Limits
 from postroad.protocols.stomp import Frame, FrameReader, encode_frame
-from postroad.server.websocket import MESSAGE_BYTES
+from postroad.sessions.stomp.renderers import MESSAGE_BYTES
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:

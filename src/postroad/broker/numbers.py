@@ -14,7 +14,14 @@ from postroad.errors import PostroadError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BLOCK", "SUBSCRIPTION_BLOCK", "NumbersExhaustedError", "PublisherNumbers", "SubscriptionNumbers"]
+__all__ = [
+    "BLOCK",
+    "SUBSCRIPTION_BLOCK",
+    "NumbersError",
+    "NumbersExhaustedError",
+    "PublisherNumbers",
+    "SubscriptionNumbers",
+]
 
 # One write to disk for so many new publishers; a crash skips at most this many numbers of four billion.
 BLOCK = 1_000
@@ -25,7 +32,11 @@ SUBSCRIPTION_BLOCK = 10_000
 _LAST = 2**32 - 1
 
 
-class NumbersExhaustedError(PostroadError):
+class NumbersError(PostroadError):
+    """No number can be handed out."""
+
+
+class NumbersExhaustedError(NumbersError):
     """All four billion numbers of a kind are used at this broker."""
 
 

@@ -9,10 +9,10 @@ from urllib.parse import unquote
 
 from postroad.errors import PostroadError
 from postroad.messages import MessageId
-from postroad.server.audit import Audit
 from postroad.server.extras import has
 from postroad.server.http import JSON, Answer, Endpoint, Request, json_answer, text_answer
 from postroad.server.status import without_people
+from postroad.sessions import Audit
 from postroad.tracking import Exploration
 
 if TYPE_CHECKING:

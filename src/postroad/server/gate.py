@@ -26,13 +26,14 @@ from postroad.security import (
     is_passcode,
     principal_of,
 )
+from postroad.sessions import LoginVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from postroad.server.audit import Audit
+    from postroad.sessions import Audit
 
-__all__ = ["Gate", "Verdict"]
+__all__ = ["Gate"]
 
 log = logging.getLogger("postroad.server")
 
@@ -44,20 +45,6 @@ MOST_CHECKS = 32
 MOST_CHECKS_PER_ADDRESS = 8
 
 WRONG = "login or passcode is wrong"
-
-
-class Verdict(NamedTuple):
-    """What became of a login.
-
-    Attributes:
-        refusal: what the client is told; empty when it is let in.
-        principal: who it is then.
-        login: the login that was proved; empty where nobody has to prove one.
-    """
-
-    refusal: str
-    principal: str = ""
-    login: str = ""
 
 
 class Gate:
@@ -97,27 +84,27 @@ class Gate:
         if self._executor is not None:
             await asyncio.to_thread(self._executor.shutdown, wait=True, cancel_futures=True)
 
-    def check(self, login: str, passcode: str, address: str, answer: Callable[[Verdict], None]) -> None:
+    def check(self, login: str, passcode: str, address: str, answer: Callable[[LoginVerdict], None]) -> None:
         """Check a login, and call `answer`, now or later, on the loop."""
         if len(login.encode()) > MAX_LOGIN_BYTES:
-            answer(Verdict(f"the login has more than {MAX_LOGIN_BYTES} bytes (limit MAX_LOGIN_BYTES)"))
+            answer(LoginVerdict(f"the login has more than {MAX_LOGIN_BYTES} bytes (limit MAX_LOGIN_BYTES)"))
             return
         users = self._users
         if users is None:
-            answer(Verdict("", principal_of(login, verified=False)))
+            answer(LoginVerdict("", principal_of(login, verified=False)))
             return
         record = users.get(login)
         if record is not None and self._is_known(login, passcode, record):
-            answer(Verdict("", principal_of(login, verified=True), login))
+            answer(LoginVerdict("", principal_of(login, verified=True), login))
             return
         now = self._timer()
         if (wait := self._delays.refused_for(address, now)) > 0:
             self._audit.refused("login delayed", address=address, wait_ms=wait, **_who(login, record))
             seconds = math.ceil(wait / 1_000)
-            answer(Verdict(f"too many logins from this address were wrong; try again in {seconds} s"))
+            answer(LoginVerdict(f"too many logins from this address were wrong; try again in {seconds} s"))
         elif self._checks.total() >= MOST_CHECKS or self._checks[address] >= MOST_CHECKS_PER_ADDRESS:
             self._audit.refused("login delayed", address=address, checks=self._checks.total(), **_who(login, record))
-            answer(Verdict("the broker is checking as many logins as it can; try again in some seconds"))
+            answer(LoginVerdict("the broker is checking as many logins as it can; try again in some seconds"))
         else:
             self._checks[address] += 1
             check = _Check(login, passcode, address, record, answer)
@@ -153,17 +140,17 @@ class Gate:
         if (error := done.exception()) is not None:
             log.error("login not checked", extra={"reason": str(error)}, exc_info=error)
             text = str(error) if isinstance(error, PostroadError) else "internal error: the login could not be checked"
-            check.answer(Verdict(text))
+            check.answer(LoginVerdict(text))
             return
         # The users may have been replaced meanwhile: then the record that was right no longer counts.
         current = (self._users or {}).get(check.login)
         if done.result() and check.record is not None and current == check.record:
             self._known[check.login] = self._digest(check.login, check.passcode, check.record)
-            check.answer(Verdict("", principal_of(check.login, verified=True), check.login))
+            check.answer(LoginVerdict("", principal_of(check.login, verified=True), check.login))
             return
         self._delays.failed(check.address, check.login, self._timer())
         self._audit.refused("login refused", address=check.address, **_who(check.login, check.record))
-        check.answer(Verdict(WRONG))
+        check.answer(LoginVerdict(WRONG))
 
     def _done(self, check: _Check) -> None:
         self._checks[check.address] -= 1
@@ -185,7 +172,7 @@ class _Check(NamedTuple):
     passcode: str
     address: str
     record: str | None
-    answer: Callable[[Verdict], None]
+    answer: Callable[[LoginVerdict], None]
 
 
 def _who(login: str, record: str | None) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from postroad.errors import PostroadError
+from postroad.broker.numbers import NumbersError
 from postroad.trail.access import create, make_folders
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Reservation", "ReservationError"]
 
 
-class ReservationError(PostroadError):
+class ReservationError(NumbersError):
     """The data directory cannot keep the numbers that are taken."""
 
 

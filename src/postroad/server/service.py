@@ -18,23 +18,20 @@ from postroad.errors import PostroadError
 from postroad.recording import DirectoryLock, Inquiry, LockedError, Sampler, TrailAnswers, make_record, trail_root
 from postroad.routing.drp import Drp
 from postroad.server.admin import Admin
-from postroad.server.audit import Audit
-from postroad.server.conversation import Conversation, Terms
 from postroad.server.counts import ServerStatistics
 from postroad.server.directories import claim_directories
-from postroad.server.entrance import Entrance
 from postroad.server.extras import check_extras
 from postroad.server.gate import Gate
-from postroad.server.holdings import Holding, Holdings, who_goes
 from postroad.server.links import Links
 from postroad.server.listener import LinkListener
+from postroad.server.listeners import CLIENT_LISTENERS
 from postroad.server.reservation import Reservation, ReservationError
-from postroad.server.station import Station, steady_clock, wall_clock
 from postroad.server.status import status
-from postroad.server.tcp import CLOSE_SECONDS, READ_BYTES, STRANGER_READ_BYTES, StompConnection
+from postroad.server.tcp import CLOSE_SECONDS, READ_BYTES, STRANGER_READ_BYTES, TcpConnection
 from postroad.server.tls import link_keys, link_tls, server_context
 from postroad.server.tls_listener import TlsListener
 from postroad.server.watching import Watch
+from postroad.sessions import Audit, Dispatcher, Entrance, Holding, Holdings, Terms, steady_clock, wall_clock, who_goes
 from postroad.tracking import journey_document
 
 if TYPE_CHECKING:
@@ -46,7 +43,9 @@ if TYPE_CHECKING:
     from postroad.recording import LiveRecord
     from postroad.routing.contract import Interested, Strategy
     from postroad.security import BrokerKeys
+    from postroad.server.listeners import ClientListener, MakeSession
     from postroad.server.tls import LinkTls
+    from postroad.sessions import ClientSession
     from postroad.tracking import Exploration
 
 __all__ = ["ListenError", "Service"]
@@ -96,7 +95,6 @@ class Service:
             audit=self.audit,
             heart_beat_ms=config.heart_beat_ms,
             connect_ms=int(config.connect_seconds * 1_000),
-            limits=config.frames.limits(),
         )
         claim_directories(config)
         self._tracking = make_record(config, wall_clock)
@@ -113,14 +111,14 @@ class Service:
             index_secret=secrets.randbits(64),
             in_turns=True,
         )
-        self._station = Station(core, wall_clock, self.timer)
+        self._dispatcher = Dispatcher(core, wall_clock, self.timer)
         self._link_tls: LinkTls | None = None
         self._keys: BrokerKeys | None = None
         self._links = None if config.network is None else self._linked(core, config.network)
-        self._connections: dict[Conversation, StompConnection] = {}
-        self._entrance: Entrance[StompConnection] = Entrance(config.limits)
+        self._connections: dict[ClientSession, TcpConnection] = {}
+        self._entrance: Entrance[TcpConnection] = Entrance(config.limits)
         self._holdings = Holdings(config.limits.memory_bytes, core.waiting)
-        self._station.when_queued = self._look_at_holdings
+        self._dispatcher.when_queued = self._look_at_holdings
         self._relieving = False
         self._empty = asyncio.Event()
         self._servers: dict[str, asyncio.Server | LinkListener | TlsListener] = {}
@@ -159,8 +157,8 @@ class Service:
 
         relay = Relay(core, strategy, scheme_of(network.settings), order_wait(network.settings))
         self._link_tls = link_tls(network.tls)
-        links = Links(number, relay, network, self._station.carry_out, wall_clock, self.timer, self._link_tls, keys)
-        self._station.links = links
+        links = Links(number, relay, network, self._dispatcher.carry_out, wall_clock, self.timer, self._link_tls, keys)
+        self._dispatcher.links = links
         return links
 
     def _tracked(self, core: Broker) -> Inquiry | None:
@@ -168,8 +166,8 @@ class Service:
         if tracking is None:
             return None
         core.alias_attribute = self.config.tracking.alias_attribute
-        self._station.tracking = tracking
-        self._station.sampler = Sampler(tracking.recorder, core, wall_clock)
+        self._dispatcher.record = tracking
+        self._dispatcher.timing = Sampler(tracking.recorder, core, wall_clock)
         written = TrailAnswers(trail_root(self.config))
         inquiry = Inquiry(
             core.number,
@@ -187,16 +185,16 @@ class Service:
 
     def _neighbourhoods(self) -> dict[int, frozenset[int]]:
         """The neighbours of all brokers, as far as the strategy knows them."""
-        relay = self._station.core.relay
+        relay = self._dispatcher.core.relay
         strategy = None if relay is None else relay.strategy
         return strategy.link_state.named() if isinstance(strategy, Drp) else {}
 
     # --- what it is ------------------------------------------------------------------------------------------------
 
     @property
-    def station(self) -> Station:
-        """The core and its connections."""
-        return self._station
+    def dispatcher(self) -> Dispatcher:
+        """The core and the sessions of its clients."""
+        return self._dispatcher
 
     @property
     def port(self) -> int:
@@ -229,7 +227,7 @@ class Service:
     @property
     def is_ready(self) -> bool:
         """Whether clients can connect."""
-        return "stomp" in self._servers and not self._stopping
+        return self._watching is not None and not self._stopping
 
     def troubles(self) -> list[str]:
         """What does not work as it should, though the broker runs."""
@@ -251,7 +249,7 @@ class Service:
 
     def statistics(self) -> BrokerStatistics:
         """Counts of the core, for people and for metrics."""
-        return self._station.core.statistics()
+        return self._dispatcher.core.statistics()
 
     def server_statistics(self) -> ServerStatistics:
         """Counts of connections."""
@@ -282,7 +280,7 @@ class Service:
             ListenError: a port cannot be opened; none is open then.
         """
         config = self.config
-        self._station.soon = asyncio.get_running_loop().call_soon
+        self._dispatcher.soon = asyncio.get_running_loop().call_soon
         try:
             await asyncio.to_thread(self._lock.claim)
         except OSError as error:
@@ -298,14 +296,11 @@ class Service:
             # The admin endpoint first: it says "not ready" while the others come up.
             if config.admin_port is not None:
                 self._servers["admin"] = await _listening("admin_port", config.admin_port, self._admin.listen)
-            if config.websocket_port is not None:
-                from postroad.server.websocket import WebSocketConnection
-
-                await self._listen("websocket", "websocket_port", config.websocket_port, WebSocketConnection)
             if config.network is not None and self._links is not None:
                 self._servers["link"] = await self._listen_for_links(self._links, config.network)
                 self._links.start()
-            await self._listen("stomp", "port", config.port, StompConnection)
+            for listener in CLIENT_LISTENERS:
+                await self._listen(listener)
         except ListenError:
             await self.stop()
             raise
@@ -313,16 +308,29 @@ class Service:
         ports = {f"{name}_port": self._port(name) for name in self._servers}
         log.info("listening", extra={"broker": config.number, "host": config.host, "tls": bool(config.tls), **ports})
 
-    async def _listen(self, name: str, setting: str, port: int, connection: type[StompConnection]) -> None:
+    async def _listen(self, listener: ClientListener) -> None:
+        port = getattr(self.config, listener.setting)
+        if port is None:
+            return
+        connection = self._connection(listener)
+
         async def listen(port: int) -> asyncio.Server | TlsListener:
             if self._tls is not None:
-                listener = TlsListener(self, connection, self._tls, self.config.connect_seconds)
-                return await listener.listen(self.config.host, port, BACKLOG)
-            return await asyncio.get_running_loop().create_server(
-                lambda: connection(self), self.config.host, port, backlog=BACKLOG
-            )
+                accepting = TlsListener(self, connection, self._tls, self.config.connect_seconds)
+                return await accepting.listen(self.config.host, port, BACKLOG)
+            return await asyncio.get_running_loop().create_server(connection, self.config.host, port, backlog=BACKLOG)
 
-        self._servers[name] = await _listening(setting, port, listen)
+        self._servers[listener.name] = await _listening(listener.setting, port, listen)
+
+    def _connection(self, listener: ClientListener) -> Callable[[], TcpConnection]:
+        """What makes the connections of a port."""
+        make, profile = listener.sessions(self.config), listener.websocket
+        if profile is None:
+            return lambda: TcpConnection(self, make)
+        # A plain install does not bring its library.
+        from postroad.server.websocket import WebSocketConnection
+
+        return lambda: WebSocketConnection(self, make, profile)
 
     async def _listen_for_links(self, links: Links, network: NetworkConfig) -> LinkListener:
         tls = None if self._link_tls is None else self._link_tls.listening
@@ -335,17 +343,17 @@ class Service:
     async def stop(self) -> None:
         """Tell every client, close every connection, and stop."""
         self._stopping = True
-        self._station.finish()
+        self._dispatcher.finish()
         if self._links is not None:
             await self._links.stop()
         if self._watching is not None:
             self._watching.cancel()
-        for name in ("stomp", "websocket", "link"):
-            if name in self._servers:
-                self._servers[name].close()
-        for conversation, connection in list(self._connections.items()):
+        for name, server in self._servers.items():
+            if name != "admin":
+                server.close()
+        for session, connection in list(self._connections.items()):
             try:
-                conversation.refuse(STOPPING)
+                session.refuse(STOPPING)
             except Exception:
                 log.exception("internal error", extra={"peer": connection.peer})
                 connection.abort()
@@ -379,8 +387,8 @@ class Service:
             before = self._gate.users or {}
             self._gate.replace_users(users)
         gone = {login for login, record in before.items() if users.get(login) != record}
-        for conversation in [each for each in self._connections if each.login in gone]:
-            conversation.refuse("this user was removed or has another passcode now; log in again")
+        for session in [each for each in self._connections if each.login in gone]:
+            session.refuse("this user was removed or has another passcode now; log in again")
         log.info("users reloaded", extra={"users": len(users), "changed_or_removed": len(gone)})
 
     async def _wait_until_closed(self) -> int:
@@ -406,26 +414,26 @@ class Service:
 
     # --- what connections report -----------------------------------------------------------------------------------
 
-    def opened(self, connection: StompConnection) -> Conversation:
+    def opened(self, connection: TcpConnection, make: MakeSession) -> ClientSession:
         """A client has connected."""
         self._opened += 1
-        conversation = Conversation(self._station, connection, self._terms)
-        self._connections[conversation] = connection
+        session = make(self._dispatcher, connection, self._terms)
+        self._connections[session] = connection
         refusal = "" if connection in self._entrance else self.arrived(connection, connection.address)
         if refusal:
             asyncio.get_running_loop().call_soon(connection.cut_off, refusal)
         elif self._stopping:
-            conversation.refuse(STOPPING)
-        return conversation
+            session.refuse(STOPPING)
+        return session
 
-    def arrived(self, connection: StompConnection, address: str) -> str:
+    def arrived(self, connection: TcpConnection, address: str) -> str:
         """A connection was accepted, which may have a TLS handshake to do yet; why it is refused, or an empty text."""
         arrival = self._entrance.arrive(connection, address)
         for stranger in arrival.evicted:
             stranger.cut_off("no CONNECT was answered yet, and newer connections need the place (limit strangers)")
         return arrival.refusal
 
-    def left(self, connection: StompConnection) -> None:
+    def left(self, connection: TcpConnection) -> None:
         """A connection has ended before its TLS handshake was done."""
         self._entrance.leave(connection)
 
@@ -434,14 +442,14 @@ class Service:
         """Whether there is no room for another client."""
         return self._entrance.is_full
 
-    def connected(self, connection: StompConnection) -> str:
+    def connected(self, connection: TcpConnection) -> str:
         """A client's CONNECT is to be answered; why it cannot be, or an empty text."""
         return self._entrance.connect(connection)
 
-    def closed(self, connection: StompConnection, conversation: Conversation) -> None:
+    def closed(self, connection: TcpConnection, session: ClientSession) -> None:
         """A connection is gone."""
         self._entrance.leave(connection)
-        self._connections.pop(conversation, None)
+        self._connections.pop(session, None)
         if not self._connections:
             self._empty.set()
 

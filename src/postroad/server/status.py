@@ -94,7 +94,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 def status(service: Service) -> Status:
     """The state of a broker now."""
-    core = service.station.core
+    core = service.dispatcher.core
     statistics = core.statistics()
     sessions: list[SessionStatus] = []
     room = MOST_SUBSCRIPTIONS
@@ -137,7 +137,7 @@ def _tracking(service: Service) -> dict[str, int | str] | None:
 
 
 def _network(service: Service) -> NetworkStatus | None:
-    config, links, relay = service.config.network, service.links, service.station.core.relay
+    config, links, relay = service.config.network, service.links, service.dispatcher.core.relay
     if config is None or links is None or relay is None:
         return None
     return NetworkStatus(

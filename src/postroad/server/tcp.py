@@ -1,17 +1,18 @@
-"""STOMP over TCP: the asyncio protocol that moves bytes between a socket and a conversation."""
+"""A client over TCP: the asyncio protocol that moves bytes between a socket and a session."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from postroad.server.entrance import address_of
+from postroad.sessions import address_of
 
 if TYPE_CHECKING:
-    from postroad.server.conversation import Conversation
+    from postroad.server.listeners import MakeSession
     from postroad.server.service import Service
+    from postroad.sessions import ClientSession
 
-__all__ = ["CLOSE_SECONDS", "READ_BYTES", "STRANGER_READ_BYTES", "StompConnection"]
+__all__ = ["CLOSE_SECONDS", "READ_BYTES", "STRANGER_READ_BYTES", "TcpConnection"]
 
 # What one read takes at most: with more, a batch and what is made of it leave the second-level cache of a processor.
 READ_BYTES = 256 * 1024
@@ -28,18 +29,23 @@ LOW_WATER = 256 * 1024
 CLOSE_SECONDS = 5.0
 
 
-class StompConnection(asyncio.BufferedProtocol):
+class TcpConnection(asyncio.BufferedProtocol):
     """One TCP connection, with or without TLS.
 
     All connections read into one buffer of the service: the loop fills it and reports that in one step, and nothing of
     it is kept.
 
+    Args:
+        service: who decides about connections.
+        make: makes its session.
+
     Attributes:
         handshake: the TLS handshake that comes first, if there is one.
     """
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, make: MakeSession) -> None:
         self._service = service
+        self._make = make
         self._loop = asyncio.get_running_loop()
         self._wake_handle: asyncio.TimerHandle | None = None
         self._close_handle: asyncio.TimerHandle | None = None
@@ -62,16 +68,16 @@ class StompConnection(asyncio.BufferedProtocol):
         self._peer = _address(peer)
         self._read_buffer = self._service.stranger_buffer
         self._address = address_of(peer)
-        self._conversation: Conversation = self._service.opened(self)
+        self._session: ClientSession = self._service.opened(self, self._make)
 
     def connection_lost(self, exc: Exception | None) -> None:
         for handle in (self._wake_handle, self._close_handle):
             if handle is not None:
                 handle.cancel()
         try:
-            self._conversation.lost("the client closed the connection" if exc is None else f"connection lost: {exc}")
+            self._session.lost("the client closed the connection" if exc is None else f"connection lost: {exc}")
         finally:
-            self._service.closed(self, self._conversation)
+            self._service.closed(self, self._session)
             self._service.holds(-self._kept - self._unsent)
             self._kept = self._unsent = 0
 
@@ -84,13 +90,13 @@ class StompConnection(asyncio.BufferedProtocol):
 
     def data_received(self, data: bytes | memoryview) -> None:
         try:
-            self._conversation.received(data)
+            self._session.received(data)
         except Exception as error:
             self._broke(error)
 
     @property
     def _kept_now(self) -> int:
-        return self._conversation.kept_bytes
+        return self._session.kept_bytes
 
     def _count_kept(self) -> None:
         kept = self._kept_now
@@ -108,7 +114,7 @@ class StompConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._stalled = True
-        self._conversation.writable(False)
+        self._session.writable(False)
 
     def resume_writing(self) -> None:
         self._stalled = False
@@ -126,8 +132,8 @@ class StompConnection(asyncio.BufferedProtocol):
         if self._stalled or self._transport.is_closing():
             return
         try:
-            self._conversation.writable(True)
-            if self._conversation.has_waiting:
+            self._session.writable(True)
+            if self._session.has_waiting:
                 self._refill_soon()
         except Exception as error:
             self._broke(error)
@@ -135,7 +141,7 @@ class StompConnection(asyncio.BufferedProtocol):
     def _tick(self) -> None:
         self._wake_handle = None
         try:
-            self._conversation.tick(self._service.timer())
+            self._session.tick(self._service.timer())
         except Exception as error:
             self._broke(error)
 
@@ -143,11 +149,11 @@ class StompConnection(asyncio.BufferedProtocol):
         """A defect of ours: this connection ends, and nothing else."""
         self._service.count_internal_error()
         try:
-            self._conversation.broke(error)
+            self._session.broke(error)
         except Exception:
             self._transport.abort()
 
-    # --- the line under the conversation ---------------------------------------------------------------------------
+    # --- the transport under the session ------------------------------------------------------------------------
 
     @property
     def peer(self) -> str:
@@ -219,7 +225,7 @@ class StompConnection(asyncio.BufferedProtocol):
             if self.handshake is not None:
                 self.handshake.cancel()
             return
-        self._conversation.refuse(reason)
+        self._session.refuse(reason)
         self._count_unsent()
         if self._unsent > LOW_WATER:
             self._transport.abort()
@@ -231,7 +237,7 @@ class StompConnection(asyncio.BufferedProtocol):
         """What is held for this connection, counted now."""
         self._count_kept()
         self._count_unsent()
-        return self._kept + self._unsent + self._conversation.waiting_bytes
+        return self._kept + self._unsent + self._session.waiting_bytes
 
 
 def _address(peer: object) -> str:

@@ -12,14 +12,14 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
-from postroad.server.entrance import address_of
+from postroad.sessions import address_of
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
     from postroad.server.service import Service
-    from postroad.server.tcp import StompConnection
+    from postroad.server.tcp import TcpConnection
 
 __all__ = ["TlsListener"]
 
@@ -40,7 +40,7 @@ class TlsListener:
     """
 
     def __init__(
-        self, service: Service, make: Callable[[Service], StompConnection], tls: ssl.SSLContext, seconds: float
+        self, service: Service, make: Callable[[], TcpConnection], tls: ssl.SSLContext, seconds: float
     ) -> None:
         self._service = service
         self._make = make
@@ -92,14 +92,14 @@ class TlsListener:
                 log.warning("connection not accepted", extra={"reason": str(error)})
                 await asyncio.sleep(OUT_OF_FILES_SECONDS)
                 continue
-            connection = self._make(self._service)
+            connection = self._make()
             if self._service.arrived(connection, address_of(peer)):
                 # Nothing can be said before the handshake.
                 accepted.close()
                 continue
             connection.handshake = self._keep(loop.create_task(self._shake_hands(accepted, connection)))
 
-    async def _shake_hands(self, accepted: socket.socket, connection: StompConnection) -> None:
+    async def _shake_hands(self, accepted: socket.socket, connection: TcpConnection) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection, accepted, ssl=self._tls, ssl_handshake_timeout=self._seconds

@@ -1,4 +1,4 @@
-"""STOMP over WebSocket: frames of the `websockets` library around the same conversation as over TCP."""
+"""A client over WebSocket: frames of the `websockets` library around the same session as over TCP."""
 
 from __future__ import annotations
 
@@ -12,29 +12,23 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from postroad.protocols.stomp.limits import MAX_FRAME_BYTES
 from postroad.server.origins import allows_origin
-from postroad.server.tcp import StompConnection
+from postroad.server.tcp import TcpConnection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
+    from postroad.server.listeners import MakeSession
     from postroad.server.service import Service
+    from postroad.sessions import WebSocketProfile
 
-__all__ = ["SUBPROTOCOLS", "WebSocketConnection"]
-
-SUBPROTOCOLS = [Subprotocol("v12.stomp"), Subprotocol("v11.stomp"), Subprotocol("v10.stomp")]
-
-# What one WebSocket message to a client holds, unless a single STOMP frame is larger. Clients limit the size of a
-# message, some to 1 MiB by default.
-MESSAGE_BYTES = 64 * 1024
+__all__ = ["WebSocketConnection"]
 
 # What a client may send until its CONNECT is answered: the request with a browser's cookies, and a CONNECT frame with
 # the frames around it. The library would take a request of 1 MiB, and keep what is not a whole WebSocket message yet.
 MAX_STRANGER_BYTES = 32 * 1024
 
 _DATA = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
-_FRAME_END = b"\0\n"
 _PONG = b"\x8a"
 
 # The library logs every connection; ours does that already, with more to say.
@@ -42,28 +36,25 @@ _library_log = logging.getLogger("postroad.server.websocket")
 _library_log.setLevel(logging.ERROR)
 
 
-def _choose(protocol: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
-    """The newest that both know; a client that names none may speak STOMP all the same."""
-    for known in SUBPROTOCOLS:
-        if known in offered:
-            return known
-    if offered:
-        raise NegotiationError(f"no common subprotocol; spoken here are {', '.join(SUBPROTOCOLS)}")
-    return None
+class WebSocketConnection(TcpConnection):
+    """One WebSocket connection, with or without TLS.
 
+    Args:
+        service, make: as for a plain connection.
+        profile: how the protocol travels in WebSocket messages.
+    """
 
-class WebSocketConnection(StompConnection):
-    """One WebSocket connection, with or without TLS."""
-
-    def __init__(self, service: Service) -> None:
-        super().__init__(service)
+    def __init__(self, service: Service, make: MakeSession, profile: WebSocketProfile) -> None:
+        super().__init__(service, make)
+        self._profile = profile
+        self._subprotocols = [Subprotocol(name) for name in profile.subprotocols]
         self._protocol = ServerProtocol(
             # `_answer_to` judges them.
             origins=None,
-            subprotocols=SUBPROTOCOLS,
-            select_subprotocol=_choose,
-            # Of a whole WebSocket message, which may hold many frames: each of them has the limits of the settings.
-            max_size=MAX_FRAME_BYTES,
+            subprotocols=self._subprotocols,
+            # The library makes a method of its own of this: a method of ours would not get the names.
+            select_subprotocol=lambda _, offered: self._choose(offered),
+            max_size=profile.max_message_bytes,
             logger=_library_log,
         )
         # Clients in browsers want text; a client that sends binary messages gets such ones.
@@ -71,6 +62,15 @@ class WebSocketConnection(StompConnection):
         self._heard = False
         self._refused = False
         self._early_bytes = 0
+
+    def _choose(self, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+        """The newest that both know; a client that names none may speak the protocol all the same."""
+        for known in self._subprotocols:
+            if known in offered:
+                return known
+        if offered:
+            raise NegotiationError(f"no common subprotocol; spoken here are {', '.join(self._subprotocols)}")
+        return None
 
     def data_received(self, data: bytes | memoryview) -> None:
         if self._shut:
@@ -99,7 +99,7 @@ class WebSocketConnection(StompConnection):
         received = self._payload()
         self._flush()
         if received:
-            self._conversation.received(received)
+            self._session.received(received)
 
     @property
     def _kept_now(self) -> int:
@@ -150,7 +150,7 @@ class WebSocketConnection(StompConnection):
     def write(self, data: bytes | memoryview) -> None:
         if self._protocol.state is not State.OPEN:
             return
-        for piece in _pieces(bytes(data)):
+        for piece in self._profile.pieces(bytes(data)):
             if self._binary or not _is_text(piece):
                 self._protocol.send_binary(piece)
             else:
@@ -183,18 +183,3 @@ def _is_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _pieces(data: bytes) -> Iterator[bytes]:
-    """Cut between frames. Where a body looks like the end of a frame the cut is inside; clients read a stream."""
-    at = 0
-    while len(data) - at > MESSAGE_BYTES:
-        end = data.rfind(_FRAME_END, at, at + MESSAGE_BYTES)
-        if end < 0:
-            end = data.find(_FRAME_END, at + MESSAGE_BYTES - 1)
-        if end < 0:
-            break
-        yield data[at : end + len(_FRAME_END)]
-        at = end + len(_FRAME_END)
-    if at < len(data):
-        yield data[at:]

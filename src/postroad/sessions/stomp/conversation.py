@@ -8,36 +8,35 @@ from __future__ import annotations
 import functools
 import logging
 import secrets
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
 from postroad.broker import AckMode, BrokerError, Outbox, OverflowPolicy
-from postroad.broker.numbers import NumbersExhaustedError
+from postroad.broker.numbers import NumbersError
 from postroad.errors import PostroadError
 from postroad.protocols import stomp
 from postroad.protocols.stomp import Version
 from postroad.protocols.stomp.identifying import CLOCK_RECEIPT, MESSAGE_ID_HEADER, SERVER_TIME_HEADER
 from postroad.security import principal_of
-from postroad.server.audit import Audit
-from postroad.server.gate import Verdict
-from postroad.server.heartbeats import HeartBeats
-from postroad.server.identified import CORRECTION_MS, TOKEN_BYTES, asks_for_ids, claimed_publisher, id_terms, no_id
-from postroad.server.receipts import Receipts
-from postroad.server.reservation import ReservationError
-from postroad.server.transactions import Transactions
+from postroad.sessions.contract import LoginVerdict
+from postroad.sessions.stomp.heart_beats import HeartBeats
+from postroad.sessions.stomp.ids import CORRECTION_MS, TOKEN_BYTES, asks_for_ids, claimed_publisher, id_terms, no_id
+from postroad.sessions.stomp.receipts import Receipts
+from postroad.sessions.stomp.renderers import RENDERERS, StompRenderer
+from postroad.sessions.stomp.transactions import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from postroad.broker import Admission, Session
+    from postroad.broker import Admission, Delivery, Session
     from postroad.messages import Batch, MessageId
     from postroad.messages.columns import Bytes
     from postroad.protocols.stomp.columns import Columns
-    from postroad.server.station import Station
+    from postroad.sessions.contract import Terms, Transport
+    from postroad.sessions.dispatch import Dispatcher
 
-__all__ = ["OVERFLOW_HEADER", "Conversation", "Line", "Terms"]
+__all__ = ["OVERFLOW_HEADER", "StompConversation"]
 
 log = logging.getLogger("postroad.server")
 
@@ -53,80 +52,28 @@ UNREAD_REPLY_MS = 30_000
 MAX_EARLY_BYTES = 64 * 1024
 
 
-class Logins(Protocol):
-    """Checks logins."""
-
-    def check(self, login: str, passcode: str, address: str, answer: Callable[[Verdict], None]) -> None:
-        """Check a login, and call `answer`, now or later."""
-
-
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for every conversation of a broker.
-
-    Attributes:
-        gate: checks logins; None lets everybody in, as nobody in particular.
-        audit: what is told of refusals.
-        heart_beat_ms: the shortest heart-beat either way.
-        connect_ms: how long a connection may take until its CONNECT has come.
-        limits: the limits of frames; None for the message format's own.
-    """
-
-    gate: Logins | None = None
-    audit: Audit = msgspec.field(default_factory=Audit)
-    heart_beat_ms: int = 1_000
-    connect_ms: int = 10_000
-    limits: stomp.StompLimits | None = None
-
-
-class Line(Protocol):
-    """The connection under a conversation: a TCP or WebSocket transport."""
-
-    @property
-    def peer(self) -> str:
-        """Who is at the other end, for logs."""
-
-    @property
-    def address(self) -> str:
-        """The address that limits count by."""
-
-    def connected(self) -> str:
-        """The client is to be let in; why it cannot be, or an empty text."""
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Hand bytes to the socket; they may be sent later, in order."""
-
-    def pause_reading(self) -> None:
-        """Deliver no more data for now."""
-
-    def resume_reading(self) -> None:
-        """Deliver data again."""
-
-    def wake_at(self, when: int) -> None:
-        """Call `tick` at this time of the station's timer, and not at the time asked for before."""
-
-    def close(self) -> None:
-        """Send what is written, then close; in any case soon."""
-
-
-class Conversation:
+class StompConversation:
     """One connection's side of the protocol.
 
     Args:
-        station: the broker.
-        line: the connection.
-        terms: what holds for every conversation.
+        dispatcher: the broker's core and its other sessions.
+        transport: the connection.
+        terms: what holds for every session.
+        limits: the limits of frames; None for the message format's own.
     """
 
-    def __init__(self, station: Station, line: Line, terms: Terms) -> None:
-        self._station = station
-        self._line = line
+    def __init__(
+        self, dispatcher: Dispatcher, transport: Transport, terms: Terms, limits: stomp.StompLimits | None = None
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._transport = transport
         self._terms = terms
-        self._decoder = stomp.StompDecoder(terms.limits)
+        self._decoder = stomp.StompDecoder(limits)
         self._session: Session | None = None
         self._prefixes: dict[int, tuple[bytes, int | None]] = {}
         self._keys: dict[int, str] = {}
         self._transactions = Transactions()
-        self._receipts = Receipts(station, self._send)
+        self._receipts = Receipts(dispatcher, self._send)
         self._closed = False
         self._login = ""
         # A login is being checked: what came behind the CONNECT waits here, and then what was read meanwhile.
@@ -135,30 +82,35 @@ class Conversation:
         self._early = bytearray()
         # A DISCONNECT has come: nothing that follows it counts.
         self._parting = False
-        self._timer = station.timer
+        self._timer = dispatcher.timer
         now = self._timer()
         self._beats = HeartBeats(now)
         self._connect_by = now + terms.connect_ms
         self._unread_replies = 0
         self._give_up_at: int | None = None
         self._correct_from = now
-        line.wake_at(self._connect_by)
+        transport.wake_at(self._connect_by)
 
-    # --- what the station asks -------------------------------------------------------------------------------------
+    # --- what the dispatcher asks -------------------------------------------------------------------------------------
 
     @property
-    def version(self) -> Version:
+    def _version(self) -> Version:
         return self._decoder.version or Version.V1_0
 
-    def prefix(self, subscription: int) -> tuple[bytes, int | None]:
-        return self._prefixes[subscription]
+    @property
+    def renderer(self) -> StompRenderer:
+        return RENDERERS[self._version]
+
+    def render(self, delivery: Delivery, prepared: object | None) -> Bytes:
+        prefix, number = self._prefixes[delivery.subscription.number]
+        return self.renderer.render(delivery.batch, delivery.rows, prefix, number, prepared)
 
     def write(self, data: Bytes) -> None:
         self._send(data.data)
 
     def pause_reading(self) -> None:
         self._beats.deaf = True
-        self._line.pause_reading()
+        self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         session = self._session
@@ -166,7 +118,7 @@ class Conversation:
             return
         self._beats.deaf = False
         self._beats.heard = self._timer()
-        self._line.resume_reading()
+        self._transport.resume_reading()
         self._wake()
 
     def refuse(self, reason: str) -> None:
@@ -205,13 +157,13 @@ class Conversation:
         """The socket takes no more for now, or takes more again."""
         if self._session is None:
             return
-        core = self._station.core
+        core = self._dispatcher.core
         if yes:
             self._unread_replies = 0
             if self._give_up_at is not None:
                 self._give_up_at = None
                 self.resume_reading()
-            self._station.carry_out(core.drained(self._session, self._station.clock()))
+            self._dispatcher.carry_out(core.drained(self._session, self._dispatcher.clock()))
         else:
             core.congested(self._session)
 
@@ -234,7 +186,7 @@ class Conversation:
     def has_waiting(self) -> bool:
         """Whether messages wait that the socket could take now."""
         session = self._session
-        return session is not None and not session.congested and self._station.core.has_waiting(session)
+        return session is not None and not session.congested and self._dispatcher.core.has_waiting(session)
 
     def lost(self, reason: str) -> None:
         """The connection is gone."""
@@ -274,7 +226,7 @@ class Conversation:
         due = self._connect_by if self._session is None else self._beats.due()
         times = [time for time in (due, self._give_up_at) if time is not None]
         if times:
-            self._line.wake_at(min(times))
+            self._transport.wake_at(min(times))
 
     # --- messages --------------------------------------------------------------------------------------------------
 
@@ -288,8 +240,8 @@ class Conversation:
                 return
             named = found.message_ids[first:last] if found.has_message_ids else None
             if self._accept(part, named) and found.asks_receipts:
-                self._receipts.messages(part, found.receipts[first:last], self.version)
-        except (BrokerError, NumbersExhaustedError, ReservationError) as error:
+                self._receipts.messages(part, found.receipts[first:last], self._version)
+        except (BrokerError, NumbersError) as error:
             # No defect: without a number of its own on disk, a publisher's ids could be another one's.
             log.error("publisher refused", extra={**self._who(), "reason": str(error)})
             self._fail(f"SEND: {error}")
@@ -306,22 +258,17 @@ class Conversation:
         if admission.end < len(batch):
             refusal = admission.refusal
             batch = batch.take(np.arange(admission.end))
-        self._receipts.messages(batch, receipts[: admission.end], self.version)
+        self._receipts.messages(batch, receipts[: admission.end], self._version)
         if refusal is not None:
             self._fail(f"SEND: {refusal}")
 
     def _accept_identified(self, batch: Batch, together: bool = False) -> Admission | None:
         """What became of a batch with given ids; None when the client may not publish, and is told so."""
-        session, station = self._session, self._station
+        session = self._session
         assert session is not None
-        now = station.clock()
-        began = station.sampler.begin() if station.sampler is not None else 0
-        outbox, admission = station.core.receive_identified(batch, session, now, together)
-        station.carry_out(outbox)
-        if began and station.sampler is not None:
-            station.sampler.end(began, batch, outbox)
+        outbox, admission = self._dispatcher.publish_identified(batch, session, together)
         if admission.first_skewed is not None:
-            self._correct(admission.first_skewed, now)
+            self._correct(admission.first_skewed, self._dispatcher.clock())
         return admission if self._may_publish(session, outbox) else None
 
     def _correct(self, skewed: MessageId, now: int) -> None:
@@ -330,22 +277,14 @@ class Conversation:
         if timer >= self._correct_from:
             self._correct_from = timer + CORRECTION_MS
             headers = {SERVER_TIME_HEADER: str(now), MESSAGE_ID_HEADER: str(skewed)}
-            self._send(stomp.receipt_frame(CLOCK_RECEIPT.encode(), self.version, headers))
+            self._send(stomp.receipt_frame(CLOCK_RECEIPT.encode(), self._version, headers))
 
     def _accept(self, batch: Batch, message_ids: Columns | None) -> bool:
         session = self._session
         assert session is not None
-        station = self._station
-        began = station.sampler.begin() if station.sampler is not None else 0
-        now = station.clock()
-        outbox = station.core.receive(batch, session, now)
-        if message_ids is not None and station.tracking is not None:
-            # The broker gave the ids: what the sender calls its messages are other names of them.
-            station.core.note_aliases(batch, stomp.foreign_ids(batch, message_ids, self.version), now)
-        station.carry_out(outbox)
-        if began and station.sampler is not None:
-            station.sampler.end(began, batch, outbox)
-        return self._may_publish(session, outbox)
+        # The broker gives the ids: what the sender calls its messages are other names of them.
+        aliases = [] if message_ids is None else stomp.foreign_ids(batch, message_ids, self._version)
+        return self._may_publish(session, self._dispatcher.publish(batch, session, aliases))
 
     def _may_publish(self, session: Session, outbox: Outbox) -> bool:
         if outbox.refused:
@@ -365,7 +304,7 @@ class Conversation:
             self._fail(str(error), event.receipt)
             return
         if event.receipt is not None and not isinstance(event, stomp.ProtocolError | stomp.Connect):
-            self._receipts.control(event, event.receipt, headers, self.version)
+            self._receipts.control(event, event.receipt, headers, self._version)
         if isinstance(event, stomp.Disconnect):
             self._part()
 
@@ -377,7 +316,7 @@ class Conversation:
     def _close_for_good(self) -> None:
         if not self._closed:
             self._leave("DISCONNECT", for_good=True)
-            self._line.close()
+            self._transport.close()
 
     def _act(self, event: stomp.Event) -> dict[str, str]:
         """Do what a frame says; answers the headers for its receipt."""
@@ -408,18 +347,18 @@ class Conversation:
         """Let a client in, now or when its login is checked; the broker reads no further from it meanwhile."""
         gate, login = self._terms.gate, event.login or ""
         if gate is None:
-            self._let_in(event, Verdict("", principal_of(login, verified=False)))
+            self._let_in(event, LoginVerdict("", principal_of(login, verified=False)))
             return
-        answers: list[Verdict] = []
+        answers: list[LoginVerdict] = []
         answer = functools.partial(self._answered, event, answers)
-        gate.check(login, event.passcode or "", self._line.address, answer)
+        gate.check(login, event.passcode or "", self._transport.address, answer)
         if answers:
             self._let_in(event, answers[0])
         else:
             self._checking = True
             self.pause_reading()
 
-    def _answered(self, event: stomp.Connect, answers: list[Verdict], verdict: Verdict) -> None:
+    def _answered(self, event: stomp.Connect, answers: list[LoginVerdict], verdict: LoginVerdict) -> None:
         """The login was checked: at once, while `_connect` waits for `answers`, or later."""
         if not self._checking:
             answers.append(verdict)
@@ -452,14 +391,14 @@ class Conversation:
         if len(self._early) > MAX_EARLY_BYTES:
             self._fail(f"more than {MAX_EARLY_BYTES:,} bytes came before the answer to CONNECT; wait for CONNECTED")
 
-    def _let_in(self, event: stomp.Connect, verdict: Verdict) -> None:
+    def _let_in(self, event: stomp.Connect, verdict: LoginVerdict) -> None:
         if verdict.refusal:
             raise BrokerError(verdict.refusal)
-        if refusal := self._line.connected():
+        if refusal := self._transport.connected():
             raise BrokerError(refusal)
         self._login = verdict.login
-        self._session = self._station.core.attached(verdict.principal)
-        self._station.join(self._session.number, self)
+        self._session = self._dispatcher.core.attached(verdict.principal)
+        self._dispatcher.join(self._session.number, self)
         least = self._terms.heart_beat_ms
         self._beats.agree(*event.heart_beat, least)
         headers, outbox = self._assigns_ids(event, self._session)
@@ -469,7 +408,7 @@ class Conversation:
                 event.version, server="postroad", session=number, heart_beat=(least, least), headers=headers
             )
         )
-        self._station.carry_out(outbox)
+        self._dispatcher.carry_out(outbox)
         who = {**self._who(), "login": event.login, "verified": bool(verdict.login), "version": str(event.version)}
         log.info("connected", extra=who)
         self._wake()
@@ -478,7 +417,7 @@ class Conversation:
         """Let a client that asks give its own ids: the headers that tell it how, and what is to be done."""
         if not asks_for_ids(event.headers):
             return {}, Outbox()
-        core, now = self._station.core, self._station.clock()
+        core, now = self._dispatcher.core, self._dispatcher.clock()
         was = claimed_publisher(event.headers)
         publisher, outbox = core.assigns_ids(session, secrets.token_hex(TOKEN_BYTES), now, was)
         return id_terms(publisher, core.number, core.skew_tolerance_ms, now), outbox
@@ -486,17 +425,17 @@ class Conversation:
     def _subscribe(self, event: stomp.Subscribe) -> None:
         assert self._session is not None
         key = event.id if event.id is not None else event.destination
-        subscription = self._station.core.subscribe(
+        subscription = self._dispatcher.core.subscribe(
             self._session,
             key,
             event.topic,
             event.selector or "",
             AckMode(event.ack),
             _overflow(event.headers),
-            self._station.clock(),
+            self._dispatcher.clock(),
         )
-        acknowledges = subscription.ack_mode is not AckMode.AUTO and self.version is Version.V1_2
-        prefix = stomp.message_prefix(event.id, self.version)
+        acknowledges = subscription.ack_mode is not AckMode.AUTO and self._version is Version.V1_2
+        prefix = stomp.message_prefix(event.id, self._version)
         self._prefixes[subscription.number] = (prefix, subscription.number if acknowledges else None)
         self._keys[subscription.number] = key
 
@@ -504,7 +443,7 @@ class Conversation:
         assert self._session is not None
         key = event.id if event.id is not None else f"/topic/{event.topic}"
         subscription = self._session.subscriptions.get(key)
-        self._station.carry_out(self._station.core.unsubscribe(self._session, key, self._station.clock()))
+        self._dispatcher.carry_out(self._dispatcher.core.unsubscribe(self._session, key, self._dispatcher.clock()))
         if subscription is not None:
             del self._prefixes[subscription.number], self._keys[subscription.number]
 
@@ -513,8 +452,8 @@ class Conversation:
         key = self._acknowledged_key(event)
         head, tail = event.message_id.head, event.message_id.tail
         positive = isinstance(event, stomp.Ack)
-        core, now = self._station.core, self._station.clock()
-        self._station.carry_out(core.acknowledge(self._session, key, head, tail, positive, now))
+        core, now = self._dispatcher.core, self._dispatcher.clock()
+        self._dispatcher.carry_out(core.acknowledge(self._session, key, head, tail, positive, now))
 
     def _acknowledged_key(self, event: stomp.Ack | stomp.Nack) -> str:
         if event.number is not None:
@@ -537,7 +476,7 @@ class Conversation:
             self._acknowledge(acknowledgement)
         if not transaction.frames:
             return {"message-count": "0"}
-        found = stomp.decode_frames(transaction.frames, self.version, self._decoder.limits)
+        found = stomp.decode_frames(transaction.frames, self._version, self._decoder.limits)
         assert found.batch is not None
         if not self._accept_committed(found, found.batch):
             return {}
@@ -578,7 +517,7 @@ class Conversation:
         frame = stomp.error_frame(first, version, details=rest or details, receipt=receipt, headers=headers or {})
         self._send(frame)
         self._leave(first)
-        self._line.close()
+        self._transport.close()
 
     def _leave(self, reason: str, for_good: bool = False) -> None:
         """The session ends at once, also when the connection takes a while to close."""
@@ -589,16 +528,16 @@ class Conversation:
         log.info("disconnected", extra={**self._who(), "reason": reason})
         if self._session is not None:
             session, self._session = self._session, None
-            self._station.leave(session.number)
-            self._station.carry_out(self._station.core.detached(session, self._station.clock(), for_good))
+            self._dispatcher.leave(session.number)
+            self._dispatcher.carry_out(self._dispatcher.core.detached(session, self._dispatcher.clock(), for_good))
 
     def _who(self) -> dict[str, object]:
-        return {"peer": self._line.peer, "session": None if self._session is None else self._session.number}
+        return {"peer": self._transport.peer, "session": None if self._session is None else self._session.number}
 
     def _send(self, data: bytes | memoryview) -> None:
         if not self._closed:
             self._beats.sent = self._timer()
-            self._line.write(data)
+            self._transport.write(data)
             if self._session is not None and self._session.congested:
                 self._hold(len(data))
 

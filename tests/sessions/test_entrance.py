@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.broker import Limits
-from postroad.server.entrance import FAIR_PART, Entrance, address_of
+from postroad.sessions import Entrance, address_of
+from postroad.sessions.entrance import FAIR_PART
 
 
 def entrance(strangers: int = 4, per_address: int = 100, sessions: int = 100) -> Entrance[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.protocols.stomp import Version
     from postroad.protocols.stomp.columns import Columns
-    from postroad.server.station import Station
+    from postroad.sessions.dispatch import Dispatcher
 
 __all__ = ["Receipts"]
 
@@ -27,24 +27,24 @@ class Receipts:
     """What a conversation confirms.
 
     Args:
-        station: the broker.
+        dispatcher: knows the record.
         send: hands bytes to the client.
     """
 
-    def __init__(self, station: Station, send: Callable[[bytes | memoryview], None]) -> None:
-        self._station = station
+    def __init__(self, dispatcher: Dispatcher, send: Callable[[bytes | memoryview], None]) -> None:
+        self._dispatcher = dispatcher
         self._send = send
 
     def messages(self, batch: Batch, receipts: Columns, version: Version) -> None:
         """Confirm the rows that ask for it: `receipts` says where in the buffer each row has the text, if it has."""
         if not (receipts[:, 0] >= 0).any():
             return
-        tracking = self._station.tracking
-        if tracking is not None and tracking.trouble:
+        record = self._dispatcher.record
+        if record is not None and record.trouble:
             self._send(_untracked(batch, receipts, version))
             return
         confirmed = stomp.render_receipts(batch, np.ascontiguousarray(receipts), np.arange(len(batch)))
-        if tracking is None or not tracking.waits:
+        if record is None or not record.waits:
             self._send(confirmed.data)
         else:
             self._when_safe(confirmed.tobytes(), _untracked(batch, receipts, version))
@@ -58,19 +58,19 @@ class Receipts:
 
     def after_all(self, action: Callable[[], None]) -> None:
         """Do something once every receipt that waits is given."""
-        tracking = self._station.tracking
-        if tracking is not None and tracking.waits:
-            tracking.when_safe(lambda _: action())
+        record = self._dispatcher.record
+        if record is not None and record.waits:
+            record.when_safe(lambda _: action())
         else:
             action()
 
     def _when_safe(self, safe: bytes, unsafe: bytes) -> None:
         """Send a receipt once what it confirms is safe, or the other one if it will not be."""
-        tracking = self._station.tracking
-        if tracking is None or not tracking.waits:
+        record = self._dispatcher.record
+        if record is None or not record.waits:
             self._send(safe)
         else:
-            tracking.when_safe(lambda is_safe: self._send(safe if is_safe else unsafe))
+            record.when_safe(lambda is_safe: self._send(safe if is_safe else unsafe))
 
 
 def _untracked(batch: Batch, receipts: Columns, version: Version) -> bytes:

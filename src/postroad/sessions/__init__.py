@@ -1,0 +1,26 @@
+"""What a client's connection means, without I/O: the contract of sessions, their dispatch, one folder per protocol."""
+
+from __future__ import annotations
+
+from postroad.sessions.audit import Audit
+from postroad.sessions.contract import ClientSession, LoginVerdict, Terms, Transport, WebSocketProfile
+from postroad.sessions.dispatch import Dispatcher, steady_clock, wall_clock
+from postroad.sessions.entrance import Entrance, address_of
+from postroad.sessions.holdings import Holding, Holdings, who_goes
+
+__all__ = [
+    "Audit",
+    "ClientSession",
+    "Dispatcher",
+    "Entrance",
+    "Holding",
+    "Holdings",
+    "LoginVerdict",
+    "Terms",
+    "Transport",
+    "WebSocketProfile",
+    "address_of",
+    "steady_clock",
+    "wall_clock",
+    "who_goes",
+]

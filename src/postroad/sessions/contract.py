@@ -1,0 +1,224 @@
+"""The contract between a client's protocol, the driver that moves its bytes, and the dispatcher.
+
+A protocol is one class, a `ClientSession`: it turns the bytes of one connection into calls of the core, and the core's
+deliveries into bytes. It opens no socket and reads no clock: the driver gives it a `Transport`, the dispatcher time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import msgspec
+
+from postroad.sessions.audit import Audit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from postroad.broker import Delivery, Outbox
+    from postroad.messages import Batch
+    from postroad.messages.columns import Bytes
+
+__all__ = [
+    "BatchTimer",
+    "ClientSession",
+    "LinkSender",
+    "LoginVerdict",
+    "Logins",
+    "RecordSafety",
+    "Renderer",
+    "Terms",
+    "Transport",
+    "WebSocketProfile",
+]
+
+
+class Renderer(Protocol):
+    """How messages look to the clients of one protocol version.
+
+    Sessions with the same renderer share what it prepares: a message for ten of them is encoded once.
+    """
+
+    def prepare(self, batch: Batch, rows: NDArray[np.int64]) -> object:
+        """Encode what all sessions with this renderer get of these rows; passed back to `ClientSession.render`."""
+
+
+class ClientSession(Protocol):
+    """One connection's side of a protocol."""
+
+    # --- called by the driver
+
+    def received(self, data: bytes | bytearray | memoryview) -> None:
+        """The socket gave bytes; none of `data` may be kept after the call."""
+
+    def writable(self, yes: bool) -> None:
+        """The socket takes no more for now, or takes more again."""
+
+    def tick(self, now: int) -> None:
+        """The time that the session asked for by `Transport.wake_at` has come."""
+
+    def lost(self, reason: str) -> None:
+        """The connection is gone."""
+
+    @property
+    def login(self) -> str:
+        """The login that the client has proved; empty without."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes kept of what was received: unfinished frames, open transactions."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that wait for the session's subscriptions."""
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether messages wait that the socket could take now."""
+
+    # --- called by the dispatcher
+
+    @property
+    def renderer(self) -> Renderer:
+        """The renderer of its protocol version: the same object for all sessions that can share a rendering."""
+
+    def render(self, delivery: Delivery, prepared: object | None) -> Bytes:
+        """The bytes of a delivery.
+
+        Args:
+            delivery: rows of a batch for one subscription of this session.
+            prepared: from this session's renderer, for at least these rows; None if no other session needs them.
+        """
+
+    def write(self, data: Bytes) -> None:
+        """Hand rendered bytes to the transport."""
+
+    def pause_reading(self) -> None:
+        """Read no more for now."""
+
+    def resume_reading(self) -> None:
+        """Read again."""
+
+    # --- called by both
+
+    def refuse(self, reason: str) -> None:
+        """Tell the client why, and close."""
+
+    def broke(self, error: Exception) -> None:
+        """The broker failed at this session: tell the client, close, and touch nobody else."""
+
+
+class Transport(Protocol):
+    """The connection under a session: TCP, TLS or WebSocket."""
+
+    @property
+    def peer(self) -> str:
+        """Who is at the other end, for logs."""
+
+    @property
+    def address(self) -> str:
+        """The address that limits count by."""
+
+    def connected(self) -> str:
+        """The client is to be let in; why it cannot be, or an empty text."""
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Hand bytes to the socket; they may be sent later, in order."""
+
+    def pause_reading(self) -> None:
+        """Deliver no more data for now."""
+
+    def resume_reading(self) -> None:
+        """Deliver data again."""
+
+    def wake_at(self, when: int) -> None:
+        """Call `tick` at this time of the dispatcher's timer, and not at the time asked for before."""
+
+    def close(self) -> None:
+        """Send what is written, then close; in any case soon."""
+
+
+class WebSocketProfile(NamedTuple):
+    """How a protocol travels in WebSocket messages.
+
+    Attributes:
+        subprotocols: the names of its versions, newest first.
+        max_message_bytes: the largest message taken from a client.
+        pieces: cuts outgoing bytes into messages.
+    """
+
+    subprotocols: tuple[str, ...]
+    max_message_bytes: int
+    pieces: Callable[[bytes], Iterable[bytes]]
+
+
+class LoginVerdict(NamedTuple):
+    """What became of a login.
+
+    Attributes:
+        refusal: what the client is told; empty when it is let in.
+        principal: who it is then.
+        login: the login that was proved; empty where nobody has to prove one.
+    """
+
+    refusal: str
+    principal: str = ""
+    login: str = ""
+
+
+class Logins(Protocol):
+    """Checks logins."""
+
+    def check(self, login: str, passcode: str, address: str, answer: Callable[[LoginVerdict], None]) -> None:
+        """Check a login, and call `answer`, now or later."""
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for every session of a broker, whatever its protocol.
+
+    Attributes:
+        gate: checks logins; None lets everybody in, as nobody in particular.
+        audit: what is told of refusals.
+        heart_beat_ms: the shortest heart-beat either way.
+        connect_ms: how long a connection may take until its client has introduced itself.
+    """
+
+    gate: Logins | None = None
+    audit: Audit = msgspec.field(default_factory=Audit)
+    heart_beat_ms: int = 1_000
+    connect_ms: int = 10_000
+
+
+class LinkSender(Protocol):
+    """The links to other brokers, as the dispatcher sees them."""
+
+    def send(self, outbox: Outbox) -> None:
+        """Send the control frames and parcels of an outbox, and dial or hang up as it says."""
+
+
+class RecordSafety(Protocol):
+    """The record, as whoever gives receipts sees it."""
+
+    @property
+    def trouble(self) -> str:
+        """What keeps the record from being written; empty while all is well."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether receipts have to wait until the record is safe."""
+
+    def when_safe(self, action: Callable[[bool], None]) -> None:
+        """Call this with True once all that was recorded so far would survive a crash, with False if it would not."""
+
+
+class BatchTimer(Protocol):
+    """Times some batches from their arrival in the core until their bytes are with the sockets."""
+
+    def begin(self) -> int:
+        """A batch arrives; returns when, or 0 if it is not to be timed."""
+
+    def end(self, began: int, batch: Batch, outbox: Outbox) -> None:
+        """The batch that began then is done with."""

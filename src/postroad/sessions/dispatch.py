@@ -1,0 +1,203 @@
+"""What the sessions of one broker share: the core, the clock, and the dispatch of what the core says."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.broker import Outbox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from postroad.broker import Admission, Broker, Delivery, Session
+    from postroad.messages import Batch
+    from postroad.messages.columns import Bytes
+    from postroad.sessions.contract import BatchTimer, ClientSession, LinkSender, RecordSafety, Renderer
+
+__all__ = ["Dispatcher", "steady_clock", "wall_clock"]
+
+log = logging.getLogger("postroad.server")
+
+
+def wall_clock() -> int:
+    """Milliseconds since 1970, UTC."""
+    return time.time_ns() // 1_000_000
+
+
+def steady_clock() -> int:
+    """Milliseconds since some moment; never set back or forward, so good for heart-beats."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Dispatcher:
+    """The core and the sessions of its clients.
+
+    Args:
+        core: decides everything.
+        clock: the time in milliseconds since 1970, UTC.
+        timer: milliseconds that only go forward.
+
+    Attributes:
+        when_queued: called after a batch while messages wait for subscribers.
+        links: sends to other brokers; None outside a network.
+        timing: times some batches; None for none.
+        record: what receipts wait for; None if nothing is recorded.
+        soon: has something called after everybody else had a turn; needed where the core works in turns.
+    """
+
+    def __init__(
+        self, core: Broker, clock: Callable[[], int] = wall_clock, timer: Callable[[], int] = steady_clock
+    ) -> None:
+        self.core = core
+        self.clock = clock
+        self.timer = timer
+        self.links: LinkSender | None = None
+        self.timing: BatchTimer | None = None
+        self.record: RecordSafety | None = None
+        self.when_queued: Callable[[], None] | None = None
+        self.soon: Callable[[Callable[[], None]], object] | None = None
+        self._sessions: dict[int, ClientSession] = {}
+        self._turn_is_due = False
+
+    def join(self, number: int, session: ClientSession) -> None:
+        """A client's session takes part from now on, under its number in the core."""
+        self._sessions[number] = session
+
+    def leave(self, number: int) -> None:
+        """A session is over."""
+        self._sessions.pop(number, None)
+
+    def carry_out(self, outbox: Outbox) -> None:
+        """Write, pause, resume and close as the core said. Each connection gets one write."""
+        if outbox.deliveries:
+            self._write(outbox.deliveries)
+        if self.links is not None and outbox.concerns_links:
+            self.links.send(outbox)
+        for number in outbox.pauses:
+            if session := self._sessions.get(number):
+                session.pause_reading()
+        for number in outbox.resumes:
+            if session := self._sessions.get(number):
+                session.resume_reading()
+        for number, reason in outbox.closes:
+            if session := self._sessions.get(number):
+                session.refuse(reason)
+        if self.when_queued is not None and self.core.waiting.bytes:
+            self.when_queued()
+        if self.core.unfinished and self.soon is not None and not self._turn_is_due:
+            self._turn_is_due = True
+            self.soon(self._take_turn)
+
+    def publish(self, batch: Batch, source: Session, aliases: Iterable[tuple[int, str]] = ()) -> Outbox:
+        """Take a batch from a client: the core gives the ids.
+
+        Args:
+            batch: what the client sent.
+            source: its session in the core.
+            aliases: rows, and what the client calls them.
+        """
+        began, now = self._begin(), self.clock()
+        outbox = self.core.receive(batch, source, now)
+        if self.record is not None:
+            self.core.note_aliases(batch, aliases, now)
+        self.carry_out(outbox)
+        self._end(began, batch, outbox)
+        return outbox
+
+    def publish_identified(self, batch: Batch, source: Session, together: bool = False) -> tuple[Outbox, Admission]:
+        """Take a batch from a client that gives ids itself; with `together`, all of it or nothing."""
+        began = self._begin()
+        outbox, admission = self.core.receive_identified(batch, source, self.clock(), together)
+        self.carry_out(outbox)
+        self._end(began, batch, outbox)
+        return outbox, admission
+
+    def _begin(self) -> int:
+        return self.timing.begin() if self.timing is not None else 0
+
+    def _end(self, began: int, batch: Batch, outbox: Outbox) -> None:
+        if began and self.timing is not None:
+            self.timing.end(began, batch, outbox)
+
+    def _take_turn(self) -> None:
+        """Go on with what was too much work at once."""
+        self._turn_is_due = False
+        try:
+            outbox = self.core.proceed(self.clock())
+        except Exception as error:
+            # A defect of ours, at work that nobody waits for: what it was at is lost, the rest goes on.
+            log.error("internal error", exc_info=error)
+            outbox = Outbox()
+        self.carry_out(outbox)
+
+    def finish(self) -> None:
+        """Do all that waits for a turn, now: the broker stops."""
+        while self.core.unfinished:
+            self.carry_out(self.core.proceed(self.clock()))
+
+    def _write(self, deliveries: list[Delivery]) -> None:
+        if len(deliveries) == 1:
+            self._write_one(deliveries[0])
+            return
+        pieces: dict[int, list[Bytes]] = {}
+        shared = _SharedRenderings(deliveries, self._sessions)
+        for delivery in deliveries:
+            number = delivery.subscription.session.number
+            session = self._sessions.get(number)
+            if session is not None:
+                prepared = shared.of(delivery.batch, session.renderer)
+                pieces.setdefault(number, []).append(session.render(delivery, prepared))
+        for number, parts in pieces.items():
+            # One joined buffer costs a third of the processor time of many small writes.
+            if session := self._sessions.get(number):
+                _hand(session, parts[0] if len(parts) == 1 else np.concatenate(parts))
+
+    def _write_one(self, delivery: Delivery) -> None:
+        session = self._sessions.get(delivery.subscription.session.number)
+        if session is not None:
+            _hand(session, session.render(delivery, None))
+
+
+def _hand(session: ClientSession, data: Bytes) -> None:
+    try:
+        session.write(data)
+    except Exception as error:
+        # The publisher whose batch this is has done nothing wrong.
+        session.broke(error)
+
+
+class _SharedRenderings:
+    """What sessions with the same renderer share of a batch, prepared once for all of them."""
+
+    def __init__(self, deliveries: list[Delivery], sessions: dict[int, ClientSession]) -> None:
+        self._deliveries = deliveries
+        self._sessions = sessions
+        # Batches and renderers outlive this object, so their ids are not given to others meanwhile.
+        self._prepared: dict[tuple[int, int], object] = {}
+
+    def of(self, batch: Batch, renderer: Renderer) -> object:
+        """What the renderer makes of the rows that any of its sessions needs."""
+        key = (id(batch), id(renderer))
+        found = self._prepared.get(key)
+        if found is None:
+            found = self._prepared[key] = renderer.prepare(batch, self._rows(batch, renderer))
+        return found
+
+    def _rows(self, batch: Batch, renderer: Renderer) -> np.ndarray:
+        wanted = [
+            delivery.rows
+            for delivery in self._deliveries
+            if delivery.batch is batch
+            and (session := self._sessions.get(delivery.subscription.session.number)) is not None
+            and session.renderer is renderer
+        ]
+        if len(wanted) == 1 or any(len(rows) == len(batch) for rows in wanted):
+            return max(wanted, key=len)
+        mask = np.zeros(len(batch), np.bool_)
+        for rows in wanted:
+            mask[rows] = True
+        return np.flatnonzero(mask)
