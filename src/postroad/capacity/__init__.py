@@ -17,6 +17,7 @@ from postroad.capacity.grid import (
     subscriber_side,
 )
 from postroad.capacity.moments import Moments
+from postroad.capacity.paper_figures import CORRELATION, PROPERTY, Curve, Figure, paper_figures
 from postroad.capacity.plan import Demand, Option, Placement, Storage, options, recommend
 from postroad.capacity.quantiles import Quantile, sketch_quantile
 from postroad.capacity.regression import (
@@ -37,18 +38,20 @@ from postroad.capacity.replication import (
     ScaledBernoulli,
     binomial_third_moment,
 )
-from postroad.capacity.report import fit_report, plan_report
+from postroad.capacity.report import figures_report, fit_report, plan_report
 from postroad.capacity.servers import SeveralServers, erlang_c
 from postroad.capacity.service_time import ServiceTime
+from postroad.capacity.single_server import GammaWait, SingleServer
 from postroad.capacity.tails import waiting_quantile, waiting_tail
 from postroad.capacity.traffic import Traffic, observed_traffic
-from postroad.capacity.waiting import GammaWait, SingleServer
 
 __all__ = [
     "BATCHED",
+    "CORRELATION",
     "FORMS",
     "GROUPS",
     "LINEAR",
+    "PROPERTY",
     "BatchCosts",
     "BatchSamples",
     "BatchServer",
@@ -57,7 +60,9 @@ __all__ = [
     "Constant",
     "CostFit",
     "CostForm",
+    "Curve",
     "Demand",
+    "Figure",
     "GammaWait",
     "Grade",
     "Measured",
@@ -77,6 +82,7 @@ __all__ = [
     "binomial_third_moment",
     "compare",
     "erlang_c",
+    "figures_report",
     "fit_costs",
     "fit_every_form",
     "fit_report",
@@ -86,6 +92,7 @@ __all__ = [
     "observed_traffic",
     "options",
     "paper_crossover",
+    "paper_figures",
     "paper_ssr_capacity",
     "plan_report",
     "publisher_side",

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from postroad.capacity.errors import CapacityError
-from postroad.capacity.waiting import check_probability
+from postroad.capacity.single_server import check_probability
 
 if TYPE_CHECKING:
     from collections.abc import Callable

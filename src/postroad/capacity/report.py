@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from postroad.capacity.costs import BatchCosts, BatchSamples
+    from postroad.capacity.paper_figures import Figure
     from postroad.capacity.plan import Demand, Option
     from postroad.capacity.regression import CostFit
 
-__all__ = ["fit_report", "plan_report"]
+__all__ = ["figures_report", "fit_report", "plan_report"]
 
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -75,6 +76,28 @@ def plan_report(demand: Demand, costs: BatchCosts, found: Sequence[Option], chos
     )
     table = _table(heads, rows, found.index(chosen))
     return _page("Capacity plan", asked + table + _waits(demand, costs, chosen))
+
+
+def figures_report(figures: Sequence[Figure]) -> str:
+    """Figures of the paper, drawn from the formulas, each with what the paper says differently."""
+    parts = []
+    for figure in figures:
+        drawn, axes = _axes(figure.across, figure.up)
+        for curve in figure.curves:
+            axes.plot(curve.across, curve.up, label=curve.name, linewidth=1.2)
+        if "x" in figure.logarithmic:
+            axes.set_xscale("log")
+        if "y" in figure.logarithmic:
+            axes.set_yscale("log")
+        axes.legend(fontsize="x-small", ncols=2)
+        parts.append(f"<h2>Figure {figure.number}: {html.escape(figure.title)}</h2>{_svg(drawn)}")
+        if figure.remark:
+            parts.append(f"<p>{html.escape(figure.remark)}</p>")
+    said = (
+        "<p>The figures of Menth and Henjes (waiting times of FioranoMQ 7.5), drawn from the formulas with their"
+        " printing errors corrected.</p>"
+    )
+    return _page("The paper's figures", said + "".join(parts))
 
 
 def _waits(demand: Demand, costs: BatchCosts, chosen: Option) -> str:

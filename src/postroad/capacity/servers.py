@@ -15,7 +15,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.capacity.errors import CapacityError
-from postroad.capacity.waiting import GammaWait, SingleServer
+from postroad.capacity.single_server import GammaWait, SingleServer
 
 if TYPE_CHECKING:
     from postroad.capacity.moments import Moments

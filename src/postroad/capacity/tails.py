@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from postroad.capacity.errors import CapacityError
-from postroad.capacity.waiting import check_probability
+from postroad.capacity.single_server import check_probability
 
 if TYPE_CHECKING:
     from collections.abc import Callable

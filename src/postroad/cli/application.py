@@ -53,6 +53,7 @@ app.add_typer(capacity, name="capacity")
 capacity.command()(capacity_commands.fit)
 capacity.command()(capacity_commands.calibrate)
 capacity.command()(capacity_commands.plan)
+capacity.command()(capacity_commands.figures)
 users = typer.Typer(help="Who may log in to a broker.", no_args_is_help=True)
 app.add_typer(users, name="users")
 for change in (users_commands.add, users_commands.passwd, users_commands.remove):

@@ -1,4 +1,4 @@
-"""`postroad capacity fit`, `calibrate` and `plan`: what batches cost a broker, and how many brokers a load needs."""
+"""`postroad capacity fit`, `calibrate`, `plan`, `figures`: costs of batches, and brokers for a load."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from postroad.capacity import BatchCosts, BatchSamples, CostFit, Option
     from postroad.lab.calibration import Measured
 
-__all__ = ["calibrate", "fit", "plan"]
+__all__ = ["calibrate", "figures", "fit", "plan"]
 
 TrailFolder = Annotated[Path, typer.Option("--trail", help="The directory that brokers write their trail to.")]
 Since = Annotated[str | None, typer.Option(help="Only batches from then on: 2026-01-31 or 2026-01-31T12:00, UTC.")]
@@ -171,6 +171,26 @@ def plan(
         )
     else:
         _show_plan(found, best, source)
+
+
+def figures(
+    out: Annotated[Path, typer.Option("--out", help="Write the HTML page to this file.")] = Path("figures.html"),
+    as_json: AsJson = False,
+) -> None:
+    """Draw the figures of the paper that the model comes from, with the errors in its formulas corrected."""
+    from postroad.capacity import figures_report, paper_figures
+
+    found = paper_figures()
+    if as_json:
+        for figure in found:
+            curves = [
+                {"name": curve.name, "across": curve.across.tolist(), "up": curve.up.tolist()}
+                for curve in figure.curves
+            ]
+            echo_json({**figure._asdict(), "curves": curves})
+        return
+    out.write_text(figures_report(found))
+    typer.echo(f"{len(found)} figures in {out}")
 
 
 def _samples(trail: Path, since: str | None, until: str | None) -> tuple[BatchSamples, Any, list[str]]:
