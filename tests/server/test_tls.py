@@ -12,11 +12,12 @@ import trustme
 from websockets.asyncio.client import connect
 
 from postroad.broker import Limits
-from postroad.config import BrokerConfig, ConfigError, LinkTlsConfig, TlsConfig
+from postroad.config import BrokerConfig, ConfigError, LinkTlsConfig, Neighbouring, NetworkConfig, TlsConfig
 from postroad.server import Service
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
 
@@ -100,12 +101,75 @@ def test_strangers_that_never_shake_hands_are_bounded_and_keep_nobody_out(tmp_pa
             await until(lambda: broker.server_statistics().connections_now == 0)
         assert broker.server_statistics().strangers_now == 0
 
+    on(event_loop, talk)
+
+
+def on(event_loop: str, talk: Callable[[], Coroutine[None, None, None]]) -> None:
+    """Run a test on an event loop of this kind: the two have TLS of their own."""
     if event_loop == "asyncio":
         run(talk)
-    else:
-        uvloop = pytest.importorskip("uvloop")
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(asyncio.wait_for(talk(), 40))
+        return
+    uvloop = pytest.importorskip("uvloop")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(talk(), 40))
+
+
+@pytest.mark.parametrize("event_loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("said", [b"", bytes.fromhex("1603010200010001fc0303")], ids=["nothing", "half a hello"])
+def test_a_client_that_does_not_finish_its_tls_handshake_is_cut_off(
+    tmp_path: Path, event_loop: str, said: bytes
+) -> None:
+    papers = Papers(tmp_path)
+
+    async def talk() -> None:
+        async with service(tmp_path, tls=papers.config(), connect_seconds=0.2) as broker:
+            idle = await Client.open(broker.port)
+            idle.writer.write(said)
+            with contextlib.suppress(ConnectionError):
+                assert await idle.reader.read() == b""
+            await until(lambda: broker.server_statistics().strangers_now == 0)
+            await idle.close()
+
+    on(event_loop, talk)
+
+
+@pytest.mark.parametrize("event_loop", ["asyncio", "uvloop"])
+def test_a_stranger_that_does_not_finish_its_tls_handshake_on_a_link_is_cut_off(
+    tmp_path: Path, event_loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    papers = Papers(tmp_path)
+    monkeypatch.setattr("postroad.server.listener.TLS_SECONDS", 0.2)
+
+    async def talk() -> None:
+        async with service(tmp_path, network=NetworkConfig(tls=papers.for_links())) as broker:
+            assert broker.links is not None
+            idle = await Client.open(broker.link_port)
+            await until(lambda: len(broker.links.strangers) == 1)
+            with contextlib.suppress(ConnectionError):
+                assert await idle.reader.read() == b""
+            await until(lambda: len(broker.links.strangers) == 0)
+            await idle.close()
+
+    on(event_loop, talk)
+
+
+def test_a_neighbour_that_does_not_finish_its_tls_handshake_is_dialled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    papers = Papers(tmp_path)
+    monkeypatch.setattr("postroad.server.links.TLS_SECONDS", 0.2)
+    dialled: list[asyncio.StreamWriter] = []
+
+    async def talk() -> None:
+        async with await asyncio.start_server(lambda _, writer: dialled.append(writer), "127.0.0.1", 0) as silent:
+            port = silent.sockets[0].getsockname()[1]
+            network = NetworkConfig(tls=papers.for_links(), neighbours=[Neighbouring(number=2, port=port)])
+            async with service(tmp_path, network=network):
+                await until(lambda: len(dialled) == 2)
+            for writer in dialled:
+                writer.close()
+
+    run(talk)
 
 
 def test_a_client_without_tls_gets_nothing_and_hurts_nobody(tmp_path: Path) -> None:

@@ -117,12 +117,13 @@ class LinkListener:
                 ssl=self._tls,
                 ssl_handshake_timeout=None if self._tls is None else TLS_SECONDS,
             )
-        except asyncio.CancelledError:
-            self._strangers.leave(stranger)
-            raise
         except (OSError, EOFError):
             # Also what TLS refuses: no certificate, or one that nobody here vouches for.
             self._strangers.leave(stranger)
+        except BaseException:
+            # Cancelled, or a defect: the place is free in any case.
+            self._strangers.leave(stranger)
+            raise
 
 
 def _opened(family: int, address: tuple[object, ...]) -> socket.socket:

@@ -104,12 +104,13 @@ class TlsListener:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection, accepted, ssl=self._tls, ssl_handshake_timeout=self._seconds
             )
-        except asyncio.CancelledError:
-            self._service.left(connection)
-            raise
         except (OSError, EOFError):
             # Also what TLS refuses: another protocol, no certificate, or one that nobody here vouches for.
             self._service.left(connection)
+        except BaseException:
+            # Cancelled, or a defect: the place is free in any case.
+            self._service.left(connection)
+            raise
 
 
 def _opened(family: int, address: tuple[object, ...], backlog: int) -> socket.socket:
