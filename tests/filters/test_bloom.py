@@ -94,3 +94,9 @@ def test_shapes_beyond_the_limits_are_refused() -> None:
         BloomFilter(2**33, 3)
     with pytest.raises(ValueError, match="at least 64 bits"):
         BloomFilter(32, 3)
+
+
+@pytest.mark.parametrize(("m", "k"), [(0, 3), (63, 3), (64, 0), (2**33, 3), (64, 2**31)])
+def test_stored_bytes_of_a_shape_that_no_filter_has_are_no_filter(m: int, k: int) -> None:
+    with pytest.raises(FilterError):
+        BloomFilter.from_bytes(bytes(8), m, k)

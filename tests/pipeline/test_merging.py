@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from postroad.filters import TABLE_2, BloomFilter, RibbonFilter
 from postroad.lab.trails import read_truth, write_trail
 from postroad.pipeline import Options, run_job
+from postroad.pipeline.accuracy import accuracy_of
 from postroad.pipeline.context import read_context
 from postroad.pipeline.erasing import ERASED, Erasure, erased
 from postroad.pipeline.jobs import compact
 from postroad.pipeline.judging import judged
 from postroad.pipeline.merging import merged, merged_rows
+from postroad.pipeline.probing import _by_broker
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
 from postroad.tracking import FilterSegment
@@ -48,6 +50,34 @@ def segment(method: str, keys: np.ndarray, since: int, singles: list[int], keep:
     made = RibbonFilter.build(keys, 1e-4)
     own = keys if keep else None
     return FilterSegment(*common, len(keys), "ribbon", made.bits, made.columns, 0, 0, bytes(made), own)
+
+
+def crafted(damage: dict[str, Any], *damaged: int) -> Any:
+    """Rows of two filters of broker 1, some of them with other values in some columns; checksums fit."""
+    parts = [segment("bloom", np.arange(9, dtype=np.uint64), 100 * place, [10_000]) for place in range(2)]
+    rows = tabulate(parts)["filters"].to_pylist()
+    for row in damaged:
+        rows[row] |= damage
+    table = pa.Table.from_pylist(rows, SCHEMAS["filters"])
+    return table if "broker" in table.column_names else table.append_column("broker", pa.array([1, 1], pa.int32()))
+
+
+@pytest.mark.parametrize(
+    "damage", [{"bits": 2**33}, {"bits": 63}, {"hashes": 0}, {"singles": b"1234567"}, {"method": "other"}], ids=str
+)
+def test_crafted_filter_counts_as_damaged_and_ends_no_job(damage: dict[str, Any]) -> None:
+    rows = crafted(damage, 1)
+    account = accuracy_of(rows).to_pylist()[0]
+    assert (account["filters"], account["damaged"]) == (1, 1)
+    ((broker, found, damaged),) = _by_broker(rows)
+    assert (broker, len(found), damaged) == (1, 1, [(100, 199)])
+
+
+@pytest.mark.parametrize("damage", [{"bits": 2**33}, {"bits": 63}, {"hashes": 0}, {"singles": b"1234567"}], ids=str)
+def test_merger_of_crafted_filters_is_damage(damage: dict[str, Any]) -> None:
+    rows = crafted(damage, 0, 1).select(SCHEMAS["filters"].names)
+    with pytest.raises(TrailDamageError, match=r"damaged|words"):
+        merged_rows(rows, "some file")
 
 
 @given(

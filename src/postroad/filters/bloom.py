@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from postroad.errors import LimitError
 from postroad.filters.errors import FilterError
 from postroad.filters.positions import ONE_WORD_POSITIONS, check_shape, start, step
 from postroad.filters.sizing import filled_rate
@@ -190,11 +191,11 @@ class BloomFilter:
 
         Raises:
             FilterError: their number does not fit m, bits beyond m are set, or no filter has such a shape.
-            LimitError: the shape is above a limit.
         """
         if len(data) % 8:
             raise FilterError(f"a filter's bytes come in eights, these are {len(data)}")
         try:
             return cls(m, k, np.frombuffer(data, "<u8").astype(np.uint64, copy=False))
-        except ValueError as error:
+        except (ValueError, LimitError) as error:
+            # Whoever reads what was stored takes all of it as damage.
             raise FilterError(str(error)) from None

@@ -15,6 +15,7 @@ from postroad.filters import FilterError
 from postroad.pipeline.probing import FILTER_COLUMNS, loaded
 from postroad.tracking import FilterSegment
 from postroad.tracking.probing import without_superseded
+from postroad.trail import TrailDamageError, unpack_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,13 +57,12 @@ def accuracy_of(rows: Any, seed: int = 0) -> Any:
     for row in rows.select(list(FILTER_COLUMNS)).to_pylist():
         row.pop("broker")
         crc = row.pop("crc")
-        row["singles"] = np.frombuffer(row["singles"] or b"", "<i8").astype(np.int64)
-        segment = FilterSegment(**row)
         try:
-            if zlib.crc32(segment.data) != crc:
+            if zlib.crc32(row["data"]) != crc:
                 raise FilterError("the checksum is wrong")
+            segment = FilterSegment(**{**row, "singles": unpack_words(row["singles"])})
             made = loaded(segment)
-        except FilterError:
+        except (FilterError, TrailDamageError):
             damaged += 1
             continue
         # Keys by what the filter is: in whatever order filters come, the same ones are asked the same.

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from postroad.filters import BloomFilter, RibbonFilter
+from postroad.filters import BloomFilter, FilterError, RibbonFilter
 from postroad.pipeline.errors import PipelineError
 from postroad.tracking import FilterSegment, HistorySettings
 from postroad.tracking.probing import without_superseded
-from postroad.trail import TrailDamageError, tabulate
+from postroad.trail import TrailDamageError, tabulate, unpack_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,10 +35,13 @@ def merged_rows(rows: Any, path: str = "") -> Any:
     for row in rows.to_pylist():
         if zlib.crc32(row["data"]) != row.pop("crc"):
             raise TrailDamageError(path, "a filter in it is damaged")
-        row["singles"] = np.frombuffer(row["singles"] or b"", "<i8").astype(np.int64)
-        row["keys"] = None if row["keys"] is None else np.frombuffer(row["keys"], "<u8").astype(np.uint64)
+        row["singles"] = unpack_words(row["singles"])
+        row["keys"] = None if row["keys"] is None else unpack_words(row["keys"]).view(np.uint64)
         segments.append(FilterSegment(**row))
-    return tabulate(merged(segments))["filters"]
+    try:
+        return tabulate(merged(segments))["filters"]
+    except FilterError as error:
+        raise TrailDamageError(path, f"a filter in it is damaged: {error}") from None
 
 
 def merged(segments: Sequence[FilterSegment]) -> list[FilterSegment]:

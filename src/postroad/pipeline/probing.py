@@ -19,6 +19,7 @@ from postroad.pipeline.findings import DAMAGED, HIT
 from postroad.pipeline.tables import ID
 from postroad.tracking import FilterSegment, HistoryKind
 from postroad.tracking.probing import covers, evidence_of, without_superseded
+from postroad.trail import TrailDamageError, unpack_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -158,15 +159,14 @@ def _by_broker(filters: Any) -> Iterator[tuple[int, list[FilterSegment], list[tu
     damaged: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for row in filters.select(list(FILTER_COLUMNS)).to_pylist():
         broker, crc = row.pop("broker"), row.pop("crc")
-        row["singles"] = np.frombuffer(row["singles"] or b"", "<i8").astype(np.int64)
-        segment = FilterSegment(**row)
         try:
             if zlib.crc32(row["data"]) != crc:
                 raise FilterError("the checksum is wrong")
+            segment = FilterSegment(**{**row, "singles": unpack_words(row["singles"])})
             loaded(segment)
             found[broker].append(segment)
-        except FilterError:
-            damaged[broker].append((segment.time_from, segment.time_to))
+        except (FilterError, TrailDamageError):
+            damaged[broker].append((row["time_from"], row["time_to"]))
     for broker in sorted({*found, *damaged}):
         yield broker, without_superseded(found[broker]), damaged[broker]
 

@@ -17,7 +17,7 @@ from postroad.trail.fit import MISFIT, pin_fitting
 from postroad.trail.journal import Journal, JournalStatistics, journal_folder, read_segments, replay
 from postroad.trail.ledger import Ledger
 from postroad.trail.opened import Reads, TrailFile, VerifiedFile
-from postroad.trail.packing import NUMBER_BYTES, pack_lists, pack_words, unpack, unpack_lists
+from postroad.trail.packing import NUMBER_BYTES, pack_lists, pack_words, unpack, unpack_lists, unpack_words
 from postroad.trail.pinned import Pinned, pin
 from postroad.trail.probing import ask_filters, matching_filters
 from postroad.trail.reader import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, Trail
@@ -93,5 +93,6 @@ __all__ = [
     "tabulate",
     "unpack",
     "unpack_lists",
+    "unpack_words",
     "write_file",
 ]

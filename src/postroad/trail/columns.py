@@ -27,7 +27,7 @@ from postroad.tracking import (
     Timings,
 )
 from postroad.trail.errors import TrailError
-from postroad.trail.packing import LARGEST_BINARY, pack_lists, pack_words
+from postroad.trail.packing import LARGEST_BINARY, pack_lists, pack_words, unpack_words
 from postroad.trail.runs import RunTable
 from postroad.trail.schemas import SCHEMAS, table_named
 
@@ -178,7 +178,7 @@ def _days(name: str, table: Any) -> NDArray[np.int64]:
         empty = np.flatnonzero(times > table.column("time_to").to_numpy())
         times = times.copy()
         for row in empty:
-            late = np.frombuffer(singles[row] or b"", "<i8")
+            late = unpack_words(singles[row])
             times[row] = late.min() if len(late) else table.column("opened")[int(row)].as_py()
     return times // DAY_MS
 

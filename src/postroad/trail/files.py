@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from postroad.trail.columns import DAY_MS, date_text
 from postroad.trail.durable import LARGE_BYTES, replace_file, replace_file_by
 from postroad.trail.errors import TrailDamageError, TrailWriteError
+from postroad.trail.packing import unpack_words
 from postroad.trail.paths import refuse_links
 from postroad.trail.run_files import render_runs
 from postroad.trail.runs import RunTable
@@ -277,8 +278,7 @@ def _group(
 
 def _late(index: int, origin: int, singles: Any) -> Iterator[Group]:
     """Late ids may lie days from the range of their filter: one entry for each day, so that ranges stay narrow."""
-    words = b"".join(row for row in singles.to_pylist() if row)
-    late = np.frombuffer(words, "<i8").astype(np.int64)
+    late = np.concatenate([np.empty(0, np.int64), *(unpack_words(row) for row in singles.to_pylist() if row)])
     days = late // DAY_MS
     for day in np.unique(days):
         times = late[days == day]

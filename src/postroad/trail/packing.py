@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
     from postroad.tracking import Lists
 
-__all__ = ["LARGEST_BINARY", "NUMBER_BYTES", "pack_lists", "pack_words", "unpack", "unpack_lists"]
+__all__ = ["LARGEST_BINARY", "NUMBER_BYTES", "pack_lists", "pack_words", "unpack", "unpack_lists", "unpack_words"]
 
 NUMBER_BYTES = 4
+WORD_BYTES = 8
 LARGEST_BINARY = 2**31 - 1  # the offsets of an Arrow binary column are 32 bits wide
 
 
@@ -36,6 +37,17 @@ def pack_words(words: Iterable[NDArray[np.int64] | NDArray[np.uint64] | None]) -
     """A binary column with the little-endian 64-bit words of each row; null where there are none."""
     wide = [None if row is None or not len(row) else row.astype("<u8").tobytes() for row in words]
     return pa.array(wide, pa.binary())
+
+
+def unpack_words(packed: bytes | None) -> NDArray[np.int64]:
+    """The signed 64-bit words of one row of a column that `pack_words` made.
+
+    Raises:
+        TrailDamageError: its bytes are no whole words.
+    """
+    if packed is not None and len(packed) % WORD_BYTES:
+        raise TrailDamageError("a row of words", f"has {len(packed)} bytes, and words have {WORD_BYTES} each")
+    return np.frombuffer(packed or b"", "<i8").astype(np.int64)
 
 
 def _binary(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> Any:

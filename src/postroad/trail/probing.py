@@ -5,12 +5,11 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from postroad.errors import LimitError
 from postroad.filters import FilterError
 from postroad.tracking import FilterSegment
 from postroad.tracking.probing import Evidence, evidence_of
+from postroad.trail.errors import TrailDamageError
+from postroad.trail.packing import unpack_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +25,11 @@ def matching_filters(rows: Any, identity: MessageId) -> tuple[list[FilterSegment
     damaged = 0
     here = rows.column("origin").to_numpy() == identity.broker
     for row in rows.filter(here).to_pylist():
-        singles = np.frombuffer(row["singles"] or b"", "<i8").astype(np.int64)
+        try:
+            singles = unpack_words(row["singles"])
+        except TrailDamageError:
+            damaged += 1
+            continue
         if not (row["time_from"] <= identity.time <= row["time_to"] or (singles == identity.time).any()):
             continue
         if zlib.crc32(row["data"]) != row.pop("crc"):
@@ -43,7 +46,7 @@ def ask_filters(
     """What filters say, and how many of them are of a kind that this Postroad cannot ask."""
     try:
         return evidence_of(filters, identity, neighbours, subscribers), 0
-    except (FilterError, LimitError):
+    except FilterError:
         good = [one for one in filters if _can_be_asked(one, identity)]
         return evidence_of(good, identity, neighbours, subscribers), len(filters) - len(good)
 
@@ -51,6 +54,6 @@ def ask_filters(
 def _can_be_asked(one: FilterSegment, identity: MessageId) -> bool:
     try:
         evidence_of([one], identity)
-    except (FilterError, LimitError):
+    except FilterError:
         return False
     return True
