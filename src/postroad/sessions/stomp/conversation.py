@@ -29,7 +29,7 @@ from postroad.sessions.stomp.transactions import Transactions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from postroad.broker import Admission, Delivery, Session
+    from postroad.broker import Admission, Delivery, Session, Subscription
     from postroad.messages import Batch, MessageId
     from postroad.messages.columns import Bytes
     from postroad.protocols.stomp.columns import Columns
@@ -48,8 +48,18 @@ OVERFLOW_HEADER = "overflow"
 MAX_UNREAD_REPLY_BYTES = 1024 * 1024
 # How long it then has to read some: a client that only sends before it reads would otherwise wait for ever, as we do.
 UNREAD_REPLY_MS = 30_000
+# Frames other than SEND that are carried out in one turn of the loop, and for how long at most: a read of 256 KiB holds
+# thousands of SUBSCRIBEs, which take some 100 microseconds each, and single ones take many milliseconds. What is left
+# comes after everybody else has had a turn.
+CONTROLS_PER_TURN = 256
+CONTROLS_MS = 20
+# Subscriptions in a client mode that a session of STOMP 1.0 may have: its acknowledgements do not name one, so that all
+# have to be searched for the message.
+MAX_SEARCHED_SUBSCRIPTIONS = 100
 # Frames that a client may send before it has the answer to its CONNECT, while its login is checked.
 MAX_EARLY_BYTES = 64 * 1024
+# What came while others had their turn is read in parts of this size, as if a socket had given it.
+EARLY_PART_BYTES = 256 * 1024
 
 
 class StompConversation:
@@ -72,6 +82,8 @@ class StompConversation:
         self._session: Session | None = None
         self._prefixes: dict[int, tuple[bytes, int | None]] = {}
         self._keys: dict[int, str] = {}
+        # Subscriptions in a client mode: where an acknowledgement that names none is looked for.
+        self._searched: dict[str, Subscription] = {}
         self._transactions = Transactions()
         self._receipts = Receipts(dispatcher, self._send)
         self._closed = False
@@ -80,6 +92,8 @@ class StompConversation:
         self._checking = False
         self._held: tuple[stomp.Received, int, int] | None = None
         self._early = bytearray()
+        # Others have their turn; what is left of the last read waits in the same place.
+        self._resting = False
         # A DISCONNECT has come: nothing that follows it counts.
         self._parting = False
         self._timer = dispatcher.timer
@@ -114,7 +128,7 @@ class StompConversation:
 
     def resume_reading(self) -> None:
         session = self._session
-        if self._give_up_at is not None or (session is not None and session.paused):
+        if self._give_up_at is not None or self._resting or (session is not None and session.paused):
             return
         self._beats.deaf = False
         self._beats.heard = self._timer()
@@ -131,13 +145,14 @@ class StompConversation:
         if self._closed or self._parting:
             return
         self._beats.heard = self._timer()
-        if self._checking:
+        if self._checking or self._resting:
             self._keep_early(data)
             return
         self._act_on(self._decoder.receive(data))
 
     def _act_on(self, found: stomp.Received, place: int = 0, row: int = 0) -> None:
-        """Act on what was read, from an event and a row on."""
+        """Act on what was read, from an event and a row on; where that is much, a part of it."""
+        first, until = place, self._timer() + CONTROLS_MS
         for event in found.events[place:] if place else found.events:
             place += 1
             if found.batch is not None and event.row > row:
@@ -150,8 +165,32 @@ class StompConversation:
             if self._checking:
                 self._held = (found, place, row)
                 return
+            if place - first >= CONTROLS_PER_TURN or self._timer() >= until:
+                if self._rest(found, place, row):
+                    return
+                first, until = place, self._timer() + CONTROLS_MS
         if found.batch is not None and row < len(found.batch):
             self._publish(found.batch, found, row, len(found.batch))
+
+    def _rest(self, found: stomp.Received, place: int, row: int) -> bool:
+        """Let others have a turn before the rest is carried out; False where nothing is left, or nobody gives turns."""
+        soon = self._dispatcher.soon
+        if soon is None or place == len(found.events):
+            return False
+        self._held = (found, place, row)
+        self._resting = True
+        self.pause_reading()
+        soon(self._after_rest)
+        return True
+
+    def _after_rest(self) -> None:
+        self._resting = False
+        if self._closed:
+            return
+        try:
+            self._go_on()
+        except Exception as error:
+            self.broke(error)
 
     def writable(self, yes: bool) -> None:
         """The socket takes no more for now, or takes more again."""
@@ -375,20 +414,20 @@ class StompConversation:
             self.broke(error)
 
     def _go_on(self) -> None:
-        """Act on what came while the login was checked, and read on."""
+        """Act on what came while the login was checked or others had their turn, and read on."""
         held, self._held = self._held, None
         if held is not None:
             self._act_on(*held)
-        early, self._early = self._early, bytearray()
-        if early and not (self._closed or self._parting):
-            self._act_on(self._decoder.receive(early))
+        while self._early and not (self._closed or self._parting or self._resting):
+            part, self._early = self._early[:EARLY_PART_BYTES], self._early[EARLY_PART_BYTES:]
+            self._act_on(self._decoder.receive(part))
         if not self._closed:
             self.resume_reading()
 
     def _keep_early(self, data: bytes | bytearray | memoryview) -> None:
         # A transport may hand over what it had read when it was told to pause.
         self._early += data
-        if len(self._early) > MAX_EARLY_BYTES:
+        if self._checking and len(self._early) > MAX_EARLY_BYTES:
             self._fail(f"more than {MAX_EARLY_BYTES:,} bytes came before the answer to CONNECT; wait for CONNECTED")
 
     def _let_in(self, event: stomp.Connect, verdict: LoginVerdict) -> None:
@@ -424,6 +463,7 @@ class StompConversation:
 
     def _subscribe(self, event: stomp.Subscribe) -> None:
         assert self._session is not None
+        self._check_searched(event)
         key = event.id if event.id is not None else event.destination
         subscription = self._dispatcher.core.subscribe(
             self._session,
@@ -438,6 +478,16 @@ class StompConversation:
         prefix = stomp.message_prefix(event.id, self._version)
         self._prefixes[subscription.number] = (prefix, subscription.number if acknowledges else None)
         self._keys[subscription.number] = key
+        if subscription.ack_mode is not AckMode.AUTO:
+            self._searched[key] = subscription
+
+    def _check_searched(self, event: stomp.Subscribe) -> None:
+        acknowledges = AckMode(event.ack) is not AckMode.AUTO
+        if self._version is Version.V1_0 and acknowledges and len(self._searched) >= MAX_SEARCHED_SUBSCRIPTIONS:
+            raise BrokerError(
+                f"a session of STOMP 1.0 has at most {MAX_SEARCHED_SUBSCRIPTIONS} subscriptions that acknowledge; "
+                "connect with a newer version, whose ACK names the subscription"
+            )
 
     def _unsubscribe(self, event: stomp.Unsubscribe) -> None:
         assert self._session is not None
@@ -446,6 +496,7 @@ class StompConversation:
         self._dispatcher.carry_out(self._dispatcher.core.unsubscribe(self._session, key, self._dispatcher.clock()))
         if subscription is not None:
             del self._prefixes[subscription.number], self._keys[subscription.number]
+            self._searched.pop(key, None)
 
     def _acknowledge(self, event: stomp.Ack | stomp.Nack) -> None:
         assert self._session is not None
@@ -463,9 +514,8 @@ class StompConversation:
             return key
         if event.subscription is not None:
             return event.subscription
-        assert self._session is not None
         wanted = event.message_id.head << 64 | event.message_id.tail
-        for key, subscription in self._session.subscriptions.items():
+        for key, subscription in self._searched.items():
             if wanted in subscription.unacknowledged:
                 return key
         raise BrokerError("acknowledgement of a message that does not wait for one; each counts once")
