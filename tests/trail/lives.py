@@ -139,7 +139,7 @@ class Network:
             until = START + SPAN + 100_000
             if crashes and len(lives) < 3:
                 until = random.randint(max(now + 1, START - 20_000), max(now + 2, START + SPAN + 20_000))
-            closed = random.random() < 0.3
+            closed = random.random() < 0.5
             # Commits lag behind; what was committed last is known, whatever was committed before.
             through = until if closed else max(now, until - random.choice([1, 5, 500, 3_000, 20_000]))
             lives.append(Life(number, now, until, through, closed))

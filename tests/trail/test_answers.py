@@ -33,7 +33,7 @@ def check(network: Network) -> Verdict:
     elif journey.verdict is Verdict.LOST_AFTER_HOP:
         assert {(hop.broker, hop.neighbour) for hop in journey.lost} <= network.lost
     elif journey.verdict is Verdict.WAITING:
-        assert network.waiting or network.lost
+        assert (network.waiting and got == network.delivered) or network.lost
     else:
         assert journey.verdict is Verdict.DROPPED
         assert network.lost

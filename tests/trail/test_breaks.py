@@ -11,6 +11,7 @@ from postroad.messages import MessageId
 from postroad.tracking import Attachments, LinkChanges, Names, Verdict
 from postroad.trail import Trail, TrailWriter, pin
 from postroad.trail.coverage import GONE
+from postroad.trail.fit import MISFIT
 from postroad.trail.manifest import change_name, manifest_folder
 from postroad.trail.pinned import DAMAGED_MANIFEST
 from tests.trail.samples import HOUR, NOON, passages, short, wide
@@ -162,8 +163,7 @@ def test_a_change_under_the_number_of_another_is_named(tmp_path: Path) -> None:
     begun(tmp_path)
     folder = manifest_folder(tmp_path, 1)
     (folder / change_name(3)).write_bytes((folder / change_name(2)).read_bytes())
-    (warning,) = pin(tmp_path, 1).warnings
-    assert warning.startswith(str(folder / change_name(3)))
+    assert pin(tmp_path, 1).warnings[0].startswith(str(folder / change_name(3)))
 
 
 def test_a_checkpoint_of_another_trail_is_not_believed(tmp_path: Path) -> None:
@@ -178,3 +178,52 @@ def test_a_checkpoint_of_another_trail_is_not_believed(tmp_path: Path) -> None:
     state = pin(tmp_path / "trail", 1)
     assert state.warnings[0].startswith(str(path))
     assert max(run.through for run in state.runs) == NOON + HOUR + 10
+
+
+def test_a_foreign_change_is_not_believed_where_its_neighbour_that_would_show_it_is_damaged(tmp_path: Path) -> None:
+    writer = begun(tmp_path / "trail")
+    go_on(writer)
+    last = pin(tmp_path / "trail", 1).number
+    other = TrailWriter(tmp_path / "other", 1, NOON - HOUR)
+    for number in range(last):
+        other.write([], NOON + (10 + number) * HOUR)
+    folder = manifest_folder(tmp_path / "trail", 1)
+    (folder / change_name(last)).write_bytes((manifest_folder(tmp_path / "other", 1) / change_name(last)).read_bytes())
+    (folder / change_name(last - 1)).write_bytes(b"damaged")
+    state = pin(tmp_path / "trail", 1)
+    assert {warning.partition(": ")[0] for warning in state.warnings} == {
+        str(folder / change_name(number)) for number in (last - 1, last)
+    }
+    assert [(run.since, run.through) for run in state.runs] == [(NOON, NOON + HOUR)]
+    # A change that names a file which is here needs no neighbour.
+    writer.write([passages([(1, SECOND.time + HOUR, 7, 0)], subscribers=[[5]])], NOON + 3 * HOUR)
+    assert pin(tmp_path / "trail", 1).runs[-1].through == NOON + 3 * HOUR
+
+
+def test_a_foreign_checkpoint_is_not_believed_where_its_last_change_is_damaged(tmp_path: Path) -> None:
+    for name, hours in (("trail", 1), ("other", 9)):
+        writer = TrailWriter(tmp_path / name, 1, NOON)
+        for number in range(7):
+            at = NOON + hours * HOUR + number
+            writer.write([passages([(1, at, 7, number)])], at)
+        writer.maintain(NOON + hours * HOUR)
+    (path,) = manifest_folder(tmp_path / "trail", 1).glob("*.checkpoint.json")
+    change = path.with_name(path.name.replace(".checkpoint", ""))
+    change.write_bytes(b"damaged")
+    assert verdict(tmp_path / "trail", MessageId(7, 1, NOON + HOUR, 0)) is Verdict.MATCHED_NOBODY
+    path.write_bytes((manifest_folder(tmp_path / "other", 1) / path.name).read_bytes())
+    state = pin(tmp_path / "trail", 1)
+    assert state.warnings[0].startswith(str(path))
+    assert max(run.through for run in state.runs) == NOON + HOUR + 5
+
+
+def test_a_manifest_without_messages_is_not_believed_beside_files_of_messages(tmp_path: Path) -> None:
+    go_on(begun(tmp_path / "trail"))
+    TrailWriter(tmp_path / "other", 1, NOON - HOUR).close(NOON + 9 * HOUR)
+    assert verdict(tmp_path / "other", FIRST) is Verdict.NEVER_ACCEPTED
+    folder = manifest_folder(tmp_path / "trail", 1)
+    shutil.rmtree(folder)
+    shutil.copytree(manifest_folder(tmp_path / "other", 1), folder)
+    trail = Trail(tmp_path / "trail")
+    assert trail.trace(FIRST).journey.verdict is Verdict.NOT_RECORDED
+    assert any(MISFIT in warning for warning in trail.warnings)

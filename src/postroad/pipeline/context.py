@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, FOREVER, Hole
+from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, FOREVER, STANDING, standing_holes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.pipeline.sources import Source, Sources
-    from postroad.trail import Run
+    from postroad.trail import Hole, Run
 
     Ints = NDArray[np.int64]
     Bits = NDArray[np.bool_]
@@ -132,28 +132,34 @@ def read_context(sources: Sources) -> Context:
     Raises:
         DamagedFileError: a file of the links or attachments cannot be read.
     """
-    brokers = list(sources.pins)
     # What is left out later would be missing in the holes.
     sources.check()
-    links = _stays(sources, "links", "neighbour", "up", brokers)
-    subscribers = _stays(sources, "attachments", "subscriber", "begins", brokers)
+    links = _rows(sources, "links", "neighbour", "up")
+    subscribers = _rows(sources, "attachments", "subscriber", "begins")
+    # Filters are asked about those who were there: where that is not known, a no of theirs is no proof.
+    with_filters = {source.broker for source in sources.of("filters")}
+    holes: dict[int, tuple[Hole, ...]] = {}
+    for broker, pinned in sources.pins.items():
+        holes[broker] = (*pinned.holes, *sources.holes(broker))
+        if broker in with_filters:
+            repeated = {at for _, at, begins in (*links[broker], *subscribers[broker]) if begins == STANDING}
+            holes[broker] += tuple(standing_holes(pinned.runs, pinned.holes, repeated))
+    starts = {broker: [run.since for run in pinned.runs] for broker, pinned in sources.pins.items()}
     return Context(
         {broker: pinned.runs for broker, pinned in sources.pins.items()},
-        {broker: (*pinned.holes, *sources.holes(broker)) for broker, pinned in sources.pins.items()},
+        holes,
         {broker: pinned.retained_since for broker, pinned in sources.pins.items()},
-        links,
-        subscribers,
+        {broker: Stays.of(rows, starts[broker]) for broker, rows in links.items()},
+        {broker: Stays.of(rows, starts[broker]) for broker, rows in subscribers.items()},
     )
 
 
-def _stays(sources: Sources, table: str, number: str, begins: str, brokers: Sequence[int]) -> dict[int, Stays]:
-    files: dict[int, list[Source]] = {broker: [] for broker in brokers}
+def _rows(sources: Sources, table: str, number: str, begins: str) -> dict[int, list[tuple[int, int, int]]]:
+    """(number, when, whether it begins) of each broker, in order of time."""
+    files: dict[int, list[Source]] = {broker: [] for broker in sources.pins}
     for source in sources.of(table, always=True):
         files[source.broker].append(source)
-    return {
-        broker: Stays.of(_changes(sources, here, number, begins), (run.since for run in sources.pins[broker].runs))
-        for broker, here in files.items()
-    }
+    return {broker: _changes(sources, here, number, begins) for broker, here in files.items()}
 
 
 def _changes(sources: Sources, files: Sequence[Source], number: str, begins: str) -> list[tuple[int, int, int]]:

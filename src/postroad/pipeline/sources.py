@@ -16,6 +16,7 @@ from postroad.pipeline.errors import DamagedFileError, EmptyRangeError, MissingT
 from postroad.trail import (
     DAY_MS,
     FOREVER,
+    STANDING_TABLES,
     Hole,
     Pinned,
     Reads,
@@ -35,10 +36,8 @@ __all__ = ["Damage", "Source", "Sources", "moment", "open_sources"]
 
 # Reading a file is mostly waiting for the disk, and its checksum is made without the interpreter.
 _THREADS = 16
-# Tables in which a row counts until another takes it back.
-_STANDING = ("attachments", "links")
 # Tables that a verdict on a message rests on.
-_OF_VERDICTS = ("passages", "journeys", "shed", "records", "filters", *_STANDING)
+_OF_VERDICTS = ("passages", "journeys", "shed", "records", "filters", *STANDING_TABLES)
 
 
 class Source(NamedTuple):
@@ -191,7 +190,7 @@ class Sources:
                 if problem:
                     path, entry = str(self.root / source.entry.path), source.entry
                     until = entry.time_to + 1
-                    if entry.table in _STANDING:
+                    if entry.table in STANDING_TABLES:
                         # Who came counts until the next day begins, where all are told again who are there.
                         until = (entry.time_to // DAY_MS + 1) * DAY_MS
                     self.leave_out(Damage(path, problem, source.broker, entry.time_from, until))
@@ -212,7 +211,7 @@ class Sources:
             DamagedFileError: one of them cannot be read.
         """
         for name in _OF_VERDICTS:
-            self.of(name, always=name in _STANDING)
+            self.of(name, always=name in STANDING_TABLES)
 
     def absent(self) -> list[int]:
         """Brokers that others tell of, as neighbours or as where messages entered, and that have no record here.
@@ -222,7 +221,9 @@ class Sources:
         """
         links = self.of("links", always=True)
         told = {int(number) for one in links for number in self.read(one, ["neighbour"]).column(0).to_pylist()}
-        told |= origins_of(source.entry for name in _OF_VERDICTS for source in self.of(name, always=name in _STANDING))
+        told |= origins_of(
+            source.entry for name in _OF_VERDICTS for source in self.of(name, always=name in STANDING_TABLES)
+        )
         try:
             told |= noted_brokers(self.root)
         except TrailDamageError as error:

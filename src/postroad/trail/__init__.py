@@ -23,8 +23,8 @@ from postroad.trail.probing import ask_filters, matching_filters
 from postroad.trail.reader import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, Trail
 from postroad.trail.remainder import Remainder, remainders
 from postroad.trail.retention import DEFAULT_GRACE_MS, Expired, expire, sweep, sweep_leftovers
-from postroad.trail.schemas import SCHEMAS, TABLES, VERSION, Table, metadata, table_named
-from postroad.trail.standing import STANDING
+from postroad.trail.schemas import SCHEMAS, STANDING_TABLES, TABLES, VERSION, Table, metadata, table_named
+from postroad.trail.standing import STANDING, standing_holes
 from postroad.trail.writer import Prepared, TrailWriter
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "SET_BACK",
     "SET_BACK_MS",
     "STANDING",
+    "STANDING_TABLES",
     "TABLES",
     "VERSION",
     "Backlog",
@@ -87,6 +88,7 @@ __all__ = [
     "read_segments",
     "remainders",
     "replay",
+    "standing_holes",
     "sweep",
     "sweep_leftovers",
     "table_named",

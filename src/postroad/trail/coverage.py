@@ -145,18 +145,23 @@ def gaps_around(
     gaps = gaps_within(runs, holes, at, since, until)
     ordered = _in_order(runs)
     last = max((place for place, run in enumerate(ordered) if run.number in handled), default=-1)
+    far = _far(ordered, holes, since) - {*gaps} if waits else set()
     if last < 0:
-        return gaps, ()
+        return gaps, tuple(sorted(far))
     # A stop on purpose cuts nothing off: the message was handled before it or after it.
     gaps = tuple(gap for gap in gaps if gap.reason != STOPPED)
     later = [run for run in ordered[last + 1 :] if run.since <= until + RESENT_MS]
     again = any(gaps_within(ordered, holes, run.since, run.since, run.since + RESENT_MS) for run in later)
     behind = {gap for gap, place in _between(ordered) if place > last and gap.reason in (CRASHED, NOT_YET_WRITTEN)}
     ends = () if again else tuple(gap for gap in gaps if gap in behind)
-    if waits:
-        far = (gap for gap in behind if gap.reason == CRASHED and gap not in gaps)
-        ends = tuple(sorted({*ends, *far}))
-    return tuple(gap for gap in gaps if gap not in ends), ends
+    return tuple(gap for gap in gaps if gap not in ends), tuple(sorted({*ends, *far}))
+
+
+def _far(ordered: list[Run], holes: Iterable[Hole], since: int) -> set[Gap]:
+    """Gaps that may hide the end of a message that waits from a time on, however much later they are."""
+    far = {gap for gap, _ in _between(ordered) if gap.reason in (CRASHED, NOT_YET_WRITTEN)}
+    far |= {Gap(hole.since, hole.until, hole.reason) for hole in holes if hole.reason != SET_BACK}
+    return {gap for gap in far if gap.until > since}
 
 
 def _in_order(runs: Iterable[Run]) -> list[Run]:

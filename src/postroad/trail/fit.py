@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from postroad.trail.chain import is_as_written
 from postroad.trail.coverage import FOREVER, Hole
-from postroad.trail.errors import TrailDamageError
-from postroad.trail.opened import Reads, TrailFile
+from postroad.trail.opened import Reads
 from postroad.trail.pinned import pin
+from postroad.trail.schemas import MESSAGE_TABLES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,8 +25,6 @@ __all__ = ["MISFIT", "pin_fitting"]
 
 MISFIT = "the manifest is not of the files beside it"
 
-# Tables whose files differ wherever the traffic does. Files of links or names may be the same in two trails.
-_OF_MESSAGES = frozenset({"passages", "filters", "records", "journeys", "shed"})
 # Looked at from either end of the record: one that fits is enough, and damage is seldom at both ends.
 EACH_END = 2
 
@@ -33,15 +32,31 @@ EACH_END = 2
 def pin_fitting(root: Path, broker: int, reads: Reads | None = None) -> Pinned:
     """A broker's manifest for readers: with a hole over all times if none of the files it names is here."""
     pinned = pin(root, broker, reads)
-    looked_at = _at_both_ends(pinned)
-    # A single file that is not as it was written is damage like any other.
-    if len(looked_at) < EACH_END or any(_fits(root, entry, broker) for entry in looked_at):
+    problem = _misfit(root, pinned)
+    if problem:
+        # A broker that goes on may have written a file and not named it yet: it has by now, if it lives.
+        again = pin(root, broker, reads)
+        if again.number != pinned.number:
+            pinned, problem = again, _misfit(root, again)
+    if not problem:
         return pinned
-    warning = f"{pinned.folder}: {MISFIT}: none of {len(looked_at)} is as it was written, such as {looked_at[0].path}"
     return pinned._replace(
         holes=(*pinned.holes, Hole(0, FOREVER, MISFIT)),
-        warnings=[*pinned.warnings, warning],
+        warnings=[*pinned.warnings, f"{pinned.folder}: {MISFIT}: {problem}"],
     )
+
+
+def _misfit(root: Path, pinned: Pinned) -> str:
+    """Why a manifest cannot be of the files beside it; empty if it can."""
+    looked_at = _at_both_ends(pinned)
+    if any(is_as_written(root, entry, pinned.broker) for entry in looked_at):
+        return ""
+    if len(looked_at) >= EACH_END:
+        return f"none of {len(looked_at)} is as it was written, such as {looked_at[0].path}"
+    # A single file that is not as it was written is damage like any other, and none is no traffic yet: unless others
+    # are here.
+    unnamed = _unnamed(root, pinned)
+    return f"it does not name {unnamed}" if unnamed else ""
 
 
 def _at_both_ends(pinned: Pinned) -> list[FileEntry]:
@@ -49,20 +64,21 @@ def _at_both_ends(pinned: Pinned) -> list[FileEntry]:
     gone = pinned.removed()
     latest = [entry for change in pinned.changes for entry in change.added]
     parts = pinned.checkpoint.parts if pinned.checkpoint else ()
-    with_messages = [part for part in parts if _OF_MESSAGES & part.tables.keys()]
+    with_messages = [part for part in parts if MESSAGE_TABLES & part.tables.keys()]
     earliest = pinned.from_parts(with_messages[:1], Reads())[0]
     if len(latest) < EACH_END:
         latest = [*pinned.from_parts(with_messages[-1:], Reads())[0], *latest]
     found = [
-        [entry for entry in entries if entry.table in _OF_MESSAGES and entry.path not in gone]
+        [entry for entry in entries if entry.table in MESSAGE_TABLES and entry.path not in gone]
         for entries in (earliest, latest)
     ]
     return [*found[0][:EACH_END], *found[1][-EACH_END:]]
 
 
-def _fits(root: Path, entry: FileEntry, broker: int) -> bool:
-    try:
-        TrailFile(root, entry, broker, Reads())
-    except TrailDamageError:
-        return False
-    return True
+def _unnamed(root: Path, pinned: Pinned) -> str:
+    """A file of messages that lies here and that the manifest does not name; empty where there is none."""
+    named = {entry.path for entry in pinned.all_entries()[0]} | pinned.removed()
+    named |= {one.path for one in (pinned.checkpoint.doomed if pinned.checkpoint else ())}
+    folders = (root / table / f"broker={pinned.broker}" for table in sorted(MESSAGE_TABLES))
+    files = (path.relative_to(root).as_posix() for folder in folders for path in folder.glob("date=*/*.parquet"))
+    return next((path for path in files if path not in named), "")

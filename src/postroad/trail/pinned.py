@@ -5,25 +5,14 @@ What is damaged is named in `warnings` and becomes a hole in the coverage: never
 
 from __future__ import annotations
 
-import zlib
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from postroad.trail.chain import Chain
 from postroad.trail.columns import DAY_MS
 from postroad.trail.coverage import FOREVER, Hole, Run, joined
 from postroad.trail.errors import TrailDamageError, TrailVersionError
 from postroad.trail.files import FileEntry
-from postroad.trail.manifest import (
-    Change,
-    Checkpoint,
-    Kind,
-    Part,
-    change_name,
-    checkpoint_name,
-    decoded,
-    manifest_folder,
-    numbers,
-)
+from postroad.trail.manifest import Change, Checkpoint, Part, manifest_folder, numbers
 from postroad.trail.opened import Reads, VerifiedFile
 from postroad.trail.parts import WIDE, open_part, read_part
 from postroad.trail.paths import refuse_links
@@ -37,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["DAMAGED_MANIFEST", "Pinned", "pin"]
 
 DAMAGED_MANIFEST = "a manifest is missing or damaged"
-FOREIGN = "belongs to another trail: it does not fit the manifests beside it"
 
 
 class Pinned(NamedTuple):
@@ -163,26 +151,16 @@ def _merged(known: FileEntry | None, entry: FileEntry, groups: Iterable[Group]) 
     return FileEntry(entry.path, entry.table, entry.day, entry.rows, entry.size, entry.footer_crc, ordered, entry.crc)
 
 
-class _Link(NamedTuple):
-    """A change as its file has it: None where that cannot be read; `crc` is the checksum of the whole file."""
-
-    number: int
-    change: Change | None
-    crc: int
-
-
 def pin(root: Path, broker: int, reads: Reads | None = None) -> Pinned:
     """The latest state of a broker's manifest that can be read."""
     folder = manifest_folder(root, broker)
-    troubles: list[TrailDamageError] = []
-    changed, checkpoints = _numbers(root, folder, troubles)
-    checkpoint = _latest_checkpoint(folder, broker, checkpoints, troubles, reads)
-    after = checkpoint.number if checkpoint else 0
+    chain = Chain(root, folder, broker, reads)
+    changed, checkpoints = _numbers(root, folder, chain.troubles)
+    checkpoint = chain.latest_checkpoint(checkpoints)
     head = max([*changed[-1:], *checkpoints[-1:], 0])
-    links = [_link(folder, broker, number, troubles, reads) for number in changed if number > after]
-    links = _without_foreign(folder, links, troubles)
+    links = chain.links(checkpoint, changed)
     changes = [link.change for link in links if link.change is not None]
-    broken = _breaks(folder, after, links, head, troubles)
+    broken = chain.breaks(checkpoint.number if checkpoint else 0, links, head)
     runs = checkpoint.runs if checkpoint else ()
     holes = list(checkpoint.holes if checkpoint else ())
     retained = checkpoint.retained_since if checkpoint else 0
@@ -195,8 +173,8 @@ def pin(root: Path, broker: int, reads: Reads | None = None) -> Pinned:
         retained = max(retained, change.retained_since)
     if len(changes) in broken:
         holes.append(_hole_before(runs, []))
-    warnings = [str(trouble) for trouble in troubles]
-    later = any(isinstance(trouble, TrailVersionError) for trouble in troubles)
+    warnings = [str(trouble) for trouble in chain.troubles]
+    later = any(isinstance(trouble, TrailVersionError) for trouble in chain.troubles)
     return Pinned(broker, folder, head, checkpoint, tuple(changes), runs, tuple(holes), retained, warnings, later, {})
 
 
@@ -209,99 +187,8 @@ def _numbers(root: Path, folder: Path, troubles: list[TrailDamageError]) -> tupl
     return numbers(folder)
 
 
-def _link(folder: Path, broker: int, number: int, troubles: list[TrailDamageError], reads: Reads | None) -> _Link:
-    return _Link(number, *_read(folder / change_name(number), broker, Change, number, troubles, reads))
-
-
-def _without_foreign(folder: Path, links: list[_Link], troubles: list[TrailDamageError]) -> list[_Link]:
-    """Leave out changes of another trail: each change names the checksum of the one before.
-
-    Where two do not fit, the one that fits nobody else is the stranger; of two that both do, the earlier: what follows
-    the later was made by somebody who knew what came before it.
-    """
-    fits = [None, *(_fits(before, link) for before, link in pairwise(links)), None]
-    strangers: set[int] = set()
-    for place, fit in enumerate(fits):
-        if fit is False:
-            later_fits, earlier_fits = fits[place + 1], fits[place - 1]
-            strangers |= {place - 1} if later_fits else {place} if earlier_fits else {place - 1, place}
-    troubles += [TrailDamageError(folder / change_name(links[place].number), FOREIGN) for place in sorted(strangers)]
-    return [link._replace(change=None) if place in strangers else link for place, link in enumerate(links)]
-
-
-def _fits(before: _Link, link: _Link) -> bool | None:
-    """Whether a change follows the one before it; None where that cannot be told."""
-    if before.change is None or link.change is None or not link.change.previous or link.number != before.number + 1:
-        return None
-    return link.change.previous == before.crc
-
-
-def _breaks(folder: Path, after: int, links: list[_Link], head: int, troubles: list[TrailDamageError]) -> set[int]:
-    """How many readable changes stand before each place where some are missing, and nobody has said so yet."""
-    broken: set[int] = set()
-    told = [(link.change.lost, link.number) for link in links if link.change is not None and link.change.lost]
-    readable, expected = 0, after + 1
-    for number, change in [*((link.number, link.change) for link in links), (head + 1, None)]:
-        if number > expected and not any(first <= expected and number <= last for first, last in told):
-            more = f", and {number - expected - 1:,} after it" if number > expected + 1 else ""
-            troubles.append(TrailDamageError(folder / change_name(expected), f"is missing{more}"))
-            broken.add(readable)
-        if change is not None:
-            readable += 1
-        elif number <= head:
-            broken.add(readable)
-        expected = number + 1
-    return broken
-
-
 def _hole_before(runs: tuple[Run, ...], later: list[Change]) -> Hole:
     """What a lost change may have covered: from where the record stood before it to where it stands after."""
     since = max((run.through for run in runs), default=0)
     until = next((change.run.through for change in later if change.run is not None), FOREVER)
     return Hole(since, max(since, until), DAMAGED_MANIFEST)
-
-
-def _latest_checkpoint(
-    folder: Path, broker: int, checkpoints: list[int], troubles: list[TrailDamageError], reads: Reads | None
-) -> Checkpoint | None:
-    for number in reversed(checkpoints):
-        path = folder / checkpoint_name(number)
-        found, _ = _read(path, broker, Checkpoint, number, troubles, reads)
-        if found is not None and _belongs(folder, broker, found):
-            return found
-        if found is not None:
-            troubles.append(TrailDamageError(path, FOREIGN))
-    return None
-
-
-def _belongs(folder: Path, broker: int, checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint fits the changes around it, as far as these are there."""
-    if not checkpoint.previous:
-        return True
-    ignored: list[TrailDamageError] = []
-    number = checkpoint.number
-    summed, crc = _read(folder / change_name(number), broker, Change, number, ignored, None)
-    if summed is not None:
-        return crc == checkpoint.previous
-    following, _ = _read(folder / change_name(number + 1), broker, Change, number + 1, ignored, None)
-    return following is None or following.previous in (0, checkpoint.previous)
-
-
-def _read(
-    path: Path, broker: int, kind: type[Kind], number: int, troubles: list[TrailDamageError], reads: Reads | None
-) -> tuple[Kind | None, int]:
-    """A manifest file and its checksum; None where it is not there, damaged, or of another number than its name."""
-    try:
-        data = path.read_bytes()
-        found = decoded(data, kind, path, broker)
-        if found.number != number:
-            raise TrailDamageError(path, f"is manifest {found.number:,}, under the name of another")
-    except OSError as error:
-        troubles.append(TrailDamageError(path, error.strerror or error))
-        return None, 0
-    except TrailDamageError as error:
-        troubles.append(error)
-        return None, 0
-    if reads is not None:
-        reads.count(len(data))
-    return found, zlib.crc32(data)

@@ -39,6 +39,7 @@ from postroad.trail.opened import Reads, TrailFile
 from postroad.trail.probing import ask_filters, matching_filters
 from postroad.trail.remainder import Remainder, remainders
 from postroad.trail.schemas import table_named
+from postroad.trail.standing import STANDING, standing_holes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -249,12 +250,28 @@ class Trail:
             filters += some
             damaged += bad
         if filters:
+            evidence.gaps += self._standing_gaps(evidence.broker, since, until)
             attached = self.subscribers(evidence.broker, since, until, evidence.gaps)
             said, strange = ask_filters(filters, evidence.identity, neighbours, attached)
             evidence.take(said)
             damaged += strange
         if damaged:
             evidence.gaps.append(Gap(since, until, f"filters cannot be read: {damaged}"))
+
+    def _standing_gaps(self, broker: int, since: int, until: int) -> list[Gap]:
+        """Where filters cannot be asked about everybody, because a hole may hide who was there."""
+        pinned = self.pinned(broker)
+        if not pinned.holes:
+            return []
+        repeated: set[int] = set()
+        for table, kind in (("attachments", "begins"), ("links", "up")):
+            rows = self._since_standing(table, broker, since, until, ["at", kind], None)
+            repeated |= {row["at"] for row in rows if row[kind] == STANDING}
+        return [
+            Gap(hole.since, hole.until, hole.reason)
+            for hole in standing_holes(pinned.runs, pinned.holes, repeated)
+            if hole.since < until and hole.until > since
+        ]
 
     def answer(
         self,

@@ -16,7 +16,7 @@ from postroad.trail.errors import TrailDamageError
 from postroad.trail.ledger import Ledger
 from postroad.trail.manifest import Checkpoint, change_name, checkpoint_name, decoded, numbers
 from postroad.trail.paths import delete_below
-from postroad.trail.schemas import TABLES
+from postroad.trail.schemas import STANDING_TABLES, TABLES
 
 if TYPE_CHECKING:
     from postroad.trail.files import FileEntry
@@ -28,6 +28,8 @@ __all__ = ["DEFAULT_GRACE_MS", "Expired", "expire", "sweep", "sweep_leftovers", 
 DEFAULT_GRACE_MS = 6 * 3_600_000
 # A broker that crashed is started again within this time, or what it left unfinished stays: some files at most.
 CRASHED_LATELY_MS = 7 * DAY_MS
+# A message may have passed a broker so long before its id's time, by the broker's clock (`reader.DEFAULT_SKEW_MS`).
+CLOCKS_APART_MS = 5_000
 
 
 class Expired(NamedTuple):
@@ -56,16 +58,17 @@ def expire(
     excess = 0 if max_bytes is None else sum(entry.size for entry in entries) - max_bytes
     going: list[FileEntry] = []
     for entry in entries:
-        if _is_needed(entry, state):
+        if entry.table in STANDING_TABLES or _is_needed(entry, state):
             continue
         if entry.time_to < cutoff or excess > 0:
             going.append(entry)
             excess -= entry.size
-    if not going:
-        return Expired(0, 0, state.retained_since)
     # Of messages up to the latest one that went, others may be left: no answer about them is complete.
     about_messages = [entry.time_to + 1 for entry in going if TABLES[entry.table].origin]
     since = max([state.retained_since, *about_messages])
+    going += [entry for entry in entries if entry.table in STANDING_TABLES and _outlived(entry, max(cutoff, since))]
+    if not going:
+        return Expired(0, 0, state.retained_since)
     ledger.replace(now, [entry.path for entry in going], retained_since=since)
     return Expired(len(going), sum(entry.size for entry in going), since)
 
@@ -80,6 +83,14 @@ def _oldest_day(state: Pinned) -> int:
         ],
         default=FOREVER,
     )
+
+
+def _outlived(entry: FileEntry, kept: int) -> bool:
+    """Whether nobody who asks about a message that is kept needs to know who came or went then.
+
+    Filters are asked about those who were there, and what stands is repeated with each day.
+    """
+    return (entry.time_to // DAY_MS + 1) * DAY_MS + CLOCKS_APART_MS <= kept
 
 
 def _is_needed(entry: FileEntry, state: Pinned) -> bool:

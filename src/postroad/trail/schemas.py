@@ -11,7 +11,19 @@ import pyarrow as pa
 
 from postroad.trail.errors import TrailError
 
-__all__ = ["BROKER_KEY", "SCHEMAS", "TABLES", "TABLE_KEY", "VERSION", "VERSION_KEY", "Table", "metadata", "table_named"]
+__all__ = [
+    "BROKER_KEY",
+    "MESSAGE_TABLES",
+    "SCHEMAS",
+    "STANDING_TABLES",
+    "TABLES",
+    "TABLE_KEY",
+    "VERSION",
+    "VERSION_KEY",
+    "Table",
+    "metadata",
+    "table_named",
+]
 
 VERSION = 1
 VERSION_KEY = b"postroad.version"
@@ -226,6 +238,10 @@ _ALL = (
 
 TABLES: dict[str, Table] = {table.name: table for table in _ALL}
 SCHEMAS: dict[str, Any] = {table.name: table.schema for table in _ALL}
+# Tables whose files differ wherever the traffic does. Files of links or names may be the same in two trails.
+MESSAGE_TABLES = frozenset({"passages", "filters", "records", "journeys", "shed"})
+# Tables in which a row counts until another takes it back.
+STANDING_TABLES = ("attachments", "links")
 
 
 def table_named(name: str) -> Table:

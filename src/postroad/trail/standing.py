@@ -1,7 +1,8 @@
 """What stands at the beginning of a day: subscriptions and links that began earlier and have not ended.
 
 A reader who wants to know who was subscribed at some time would have to read everything since the broker started. So
-the first commit of each day repeats what stands, marked `STANDING`, and a reader begins there.
+the first commit of each day repeats what stands, marked `STANDING`, and a reader begins there. So does a commit after
+one that was given up. Where a commit is lost otherwise, nobody knows what stands from there to the next repetition.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import numpy as np
 
 from postroad.tracking import Attachments, LinkChanges
 from postroad.trail.columns import DAY_MS
+from postroad.trail.coverage import GONE, SET_BACK, Hole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from postroad.tracking import Segment
+    from postroad.trail.coverage import Run
 
-__all__ = ["STANDING", "Standing"]
+__all__ = ["STANDING", "Standing", "standing_holes"]
 
 # `Attachments.begins` and `LinkChanges.up`: it began earlier and goes on.
 STANDING = 2
@@ -29,6 +32,7 @@ class Standing:
 
     def __init__(self, now: int) -> None:
         self._day = now // DAY_MS
+        self._through = now
         self._subscribers: dict[int, tuple[str, str, str]] = {}
         self._links: dict[int, int] = {}
 
@@ -46,8 +50,10 @@ class Standing:
         extra: list[Segment] = []
         last = through // DAY_MS
         if self._day < 0:
-            extra += self.repeated(min((change[0] for change in changes), default=through))
-            self._day = last
+            # As of the time through which changes were followed: every later one is on record, or in a hole.
+            extra += self.repeated(self._through)
+            self._day = self._through // DAY_MS
+        self._through = max(self._through, through)
         for at, _, segment, row in changes:
             while self._day < min(at // DAY_MS, last):
                 self._day += 1
@@ -97,3 +103,28 @@ class Standing:
                 )
             )
         return found
+
+
+def standing_holes(runs: Iterable[Run], holes: Iterable[Hole], repeated: Collection[int] = ()) -> list[Hole]:
+    """The times for which it is not known who was subscribed and linked: longer than the holes that begin them.
+
+    A lost change may have said who came. That stays unknown until the writer repeats what stands: at the start of a
+    run, at the start of a day, or after a commit that it gave up.
+
+    Args:
+        runs: the lives of the broker.
+        holes: times for which its record is not complete.
+        repeated: times of rows marked `STANDING` that were read.
+    """
+    starts = [run.since for run in runs]
+    found = []
+    for hole in holes:
+        if hole.reason == SET_BACK:
+            # Nothing is lost there: a time came twice.
+            continue
+        # A hole goes to the millisecond after the commit that was given up, or after the run whose record is gone.
+        ends = [at for at in repeated if at >= hole.until - 1]
+        ends += [since for since in starts if since >= hole.until - (hole.reason == GONE)]
+        until = min([(hole.until // DAY_MS + 1) * DAY_MS, *ends])
+        found.append(Hole(hole.since, max(hole.until, until), hole.reason))
+    return found

@@ -210,7 +210,6 @@ class TrailWriter:
         """Give up rows that could not be written: the next commit says that they are missing."""
         self.lacks(prepared.since, prepared.through + 1, reason)
         self._committed.follow(prepared.changes, prepared.through)
-        self._standing.repeat()
 
     def lacks(self, since: int, until: int, reason: str) -> None:
         """What was observed between two times is not, or not all, in what is written: the next commit says so."""
@@ -219,6 +218,8 @@ class TrailWriter:
             last = self._holes.pop()
             since, until = last.since, max(last.until, until)
         self._holes.append(Hole(since, until, reason))
+        # Who came meanwhile may be missing, too.
+        self._standing.repeat()
 
     @property
     def holes(self) -> tuple[Hole, ...]:

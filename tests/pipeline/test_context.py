@@ -1,0 +1,35 @@
+"""What the driver knows of the trail before it judges: coverage, and where filters cannot be asked about everybody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from postroad.pipeline.context import read_context
+from postroad.pipeline.sources import open_sources
+from postroad.trail import TrailWriter
+from postroad.trail.manifest import change_name, manifest_folder
+from tests.trail.samples import HOUR, NOON, passages
+from tests.trail.test_standing import MIDNIGHT, MINUTE, attached, filters, sent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("recorder", ["exact", "bloom"])
+def test_filters_prove_nothing_where_the_change_that_says_who_came_is_lost(tmp_path: Path, recorder: str) -> None:
+    writer = TrailWriter(tmp_path, 1, NOON)
+    writer.write([attached(NOON + 1)], NOON + MINUTE)
+    writer.write([], NOON + 2 * MINUTE)
+    asked = [sent(NOON + HOUR), sent(MIDNIGHT + HOUR)]
+    for message in asked:
+        passed = passages([(1, message.time, message.publisher, message.counter)], subscribers=[[5]])
+        writer.write(filters(message) if recorder == "bloom" else [passed], message.time + HOUR)
+    (manifest_folder(tmp_path, 1) / change_name(2)).unlink()
+    context = read_context(open_sources(tmp_path, skip_damaged=True))
+    times = np.array([message.time for message in asked])
+    complete = context.is_complete(np.ones(2, np.int64), times)
+    # The exact record says who got a message; and with the day what stands is repeated.
+    assert complete.tolist() == [recorder == "exact", True]
