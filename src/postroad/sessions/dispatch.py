@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,6 +63,9 @@ class Dispatcher:
         self.soon: Callable[[Callable[[], None]], object] | None = None
         self._sessions: dict[int, ClientSession] = {}
         self._turn_is_due = False
+        # Outboxes that wait until the one before them is carried out.
+        self._outboxes: deque[Outbox] = deque()
+        self._carrying = False
 
     def join(self, number: int, session: ClientSession) -> None:
         """A client's session takes part from now on, under its number in the core."""
@@ -72,7 +76,22 @@ class Dispatcher:
         self._sessions.pop(number, None)
 
     def carry_out(self, outbox: Outbox) -> None:
-        """Write, pause, resume and close as the core said. Each connection gets one write."""
+        """Write, pause, resume and close as the core said. Each connection gets one write.
+
+        What follows from that, because a link is full or a client is gone, is carried out after it and not within it:
+        by the time this returns, unless the caller is itself part of carrying something out.
+        """
+        self._outboxes.append(outbox)
+        if self._carrying:
+            return
+        self._carrying = True
+        try:
+            while self._outboxes:
+                self._carry_out(self._outboxes.popleft())
+        finally:
+            self._carrying = False
+
+    def _carry_out(self, outbox: Outbox) -> None:
         if outbox.deliveries:
             self._write(outbox.deliveries)
         if self.links is not None and outbox.concerns_links:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -102,6 +102,8 @@ class SimulatedNetwork:
         self._frozen: dict[int, _Freeze] = {}
         self._random = random
         self._quality = quality or LinkQuality()
+        self._outboxes: deque[tuple[int, Outbox]] = deque()
+        self._carrying = False
         for one, other in graph.links:
             self._lay(one, other)
         for number in graph.brokers:
@@ -296,6 +298,18 @@ class SimulatedNetwork:
     # --- carrying out ----------------------------------------------------------------------------------------------
 
     def _carry_out(self, broker: int, outbox: Outbox) -> None:
+        """Do what a core says; what follows from that, such as a full link, is done after it, as a live broker does."""
+        self._outboxes.append((broker, outbox))
+        if self._carrying:
+            return
+        self._carrying = True
+        try:
+            while self._outboxes:
+                self._carry_out_one(*self._outboxes.popleft())
+        finally:
+            self._carrying = False
+
+    def _carry_out_one(self, broker: int, outbox: Outbox) -> None:
         for delivery in outbox.deliveries:
             key = delivery.subscription.key
             messages = [delivery.batch.message(row) for row in delivery.rows.tolist()]

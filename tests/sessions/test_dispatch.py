@@ -1,0 +1,62 @@
+"""The dispatcher: what follows from carrying out an outbox is carried out after it."""
+
+from __future__ import annotations
+
+import sys
+
+from postroad.broker import Broker, Outbox, PublisherNumbers
+from postroad.sessions import Dispatcher
+
+
+def connecting(number: int) -> Outbox:
+    outbox = Outbox()
+    outbox.connects.append(number)
+    return outbox
+
+
+class FullLinks:
+    """Links that call for another outbox each time they send, as full or broken links do."""
+
+    def __init__(self, dispatcher: Dispatcher, times: int) -> None:
+        self._dispatcher = dispatcher
+        self._left = times
+        self._depth = 0
+        self.deepest = 0
+        self.sent: list[list[int]] = []
+
+    def send(self, outbox: Outbox) -> None:
+        self._depth += 1
+        self.deepest = max(self.deepest, self._depth)
+        self.sent.append(list(outbox.connects))
+        if self._left:
+            self._left -= 1
+            self._dispatcher.carry_out(connecting(self._left))
+        self._depth -= 1
+
+
+def test_what_links_call_for_while_they_send_is_carried_out_after_it_and_before_the_caller_goes_on() -> None:
+    dispatcher = Dispatcher(Broker(1, PublisherNumbers(lambda: 1)))
+    # More than Python could nest.
+    times = 2 * sys.getrecursionlimit()
+    dispatcher.links = links = FullLinks(dispatcher, times)
+    dispatcher.carry_out(connecting(times))
+    assert links.deepest == 1
+    assert links.sent == [[number] for number in range(times, -1, -1)]
+
+
+def test_an_outbox_that_cannot_be_carried_out_does_not_keep_those_behind_it() -> None:
+    dispatcher = Dispatcher(Broker(1, PublisherNumbers(lambda: 1)))
+    links = FullLinks(dispatcher, 0)
+
+    class BrokenLinks:
+        def send(self, outbox: Outbox) -> None:
+            dispatcher.carry_out(connecting(2))
+            raise RuntimeError("a defect")
+
+    dispatcher.links = BrokenLinks()
+    try:
+        dispatcher.carry_out(connecting(1))
+    except RuntimeError:
+        dispatcher.links = links
+    dispatcher.carry_out(connecting(3))
+    assert links.sent == [[2], [3]]
