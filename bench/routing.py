@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from postroad.messages import MessageId
     from postroad.testing import BrokerNetwork, Clock
-    from postroad.topology import Strategies
+    from postroad.topology import StrategyName
 
 SEED = 11
 TOPIC = "news"
@@ -50,9 +50,9 @@ SIMULATED = 42
 SIMULATED_CLIENTS = 420
 # Advertisements are paid once, messages again and again: the run lasts as long as 420 clients need who publish two
 # messages a second for a minute. Strategies that advertise next to nothing need fewer for the same figures.
-SIMULATED_MESSAGES: dict[Strategies, int] = {"drp": 50_400, "flood": 4_200, "tree": 4_200, "cluster": 4_200}
+SIMULATED_MESSAGES: dict[StrategyName, int] = {"drp": 50_400, "flood": 4_200, "tree": 4_200, "cluster": 4_200}
 BATCH = 50
-STRATEGIES: tuple[Strategies, ...] = ("drp", "flood", "tree", "cluster")
+STRATEGIES: tuple[StrategyName, ...] = ("drp", "flood", "tree", "cluster")
 TARGETS = {"drp_vs_flood_bytes_8": 0.6, "drp_vs_shortest_path_tree_bytes_42": 1.1}
 
 
@@ -157,7 +157,7 @@ def load(brokers: int, clients: int, messages: int) -> Load:
     )
 
 
-async def measured(strategy: Strategies, brokers: int, given: Load, clock: Clock) -> Outcome:
+async def measured(strategy: StrategyName, brokers: int, given: Load, clock: Clock) -> Outcome:
     """Run one strategy."""
     planned_tree, planned_cluster = HIERARCHIES[brokers]
     shape = {"tree": planned_tree, "cluster": planned_cluster}.get(strategy, SHAPES[brokers])
@@ -228,7 +228,7 @@ def lower_bound(brokers: int, given: Load) -> tuple[int, int]:
     return packets, size
 
 
-def show(brokers: int, outcomes: dict[Strategies, Outcome], given: Load, every_link: bool) -> None:
+def show(brokers: int, outcomes: dict[StrategyName, Outcome], given: Load, every_link: bool) -> None:
     """The table of one size."""
     drawn = len(given.drafts)
     print(
@@ -262,8 +262,8 @@ def busiest(outcome: Outcome) -> int:
 
 
 def compare(
-    brokers: int, clients: int, messages: dict[Strategies, int], clock: Clock, every_link: bool
-) -> tuple[dict[Strategies, Outcome], Load]:
+    brokers: int, clients: int, messages: dict[StrategyName, int], clock: Clock, every_link: bool
+) -> tuple[dict[StrategyName, Outcome], Load]:
     """All strategies on one size; also the load of the longest run."""
     given = load(brokers, clients, max(messages.values()))
     outcomes = {

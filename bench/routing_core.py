@@ -103,7 +103,7 @@ class Run:
         return Destinations(sets, lines.astype(np.int64))
 
     def publish(self, number: int, batch: Batch) -> None:
-        self._carry_out(number, self.nodes[number].publish(batch, 0))
+        self._carry_out(number, self.nodes[number].publish(batch, self.interested(batch), 0))
         self._drain()
 
     def _drain(self) -> None:
@@ -143,7 +143,7 @@ def strategies(brokers: int) -> dict[str, tuple[Graph, Callable[[int, Run], Stra
         return lambda topic: topic == pattern
 
     return {
-        "drp": (SHAPES[brokers], lambda number, run: Drp(number, 0, run.interested)),
+        "drp": (SHAPES[brokers], lambda number, run: Drp(number, 0)),
         "flood": (SHAPES[brokers], lambda number, run: Flood(number, 0)),
         "tree": (planned_tree.graph(), lambda number, run: Tree(number, 0, planned_tree.stations[number], matcher)),
         "cluster": (

@@ -23,7 +23,7 @@ from truth.wires import Wire
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from postroad.topology import Delivery, Graph, Hierarchy, Strategies
+    from postroad.topology import Delivery, Graph, Hierarchy, StrategyName
 
 __all__ = ["Fleet", "Nursery"]
 
@@ -107,7 +107,7 @@ class Fleet:
         nursery: Nursery,
         folder: Path,
         graph: Graph | Hierarchy,
-        strategy: Strategies,
+        strategy: StrategyName,
         delivery: Delivery,
     ) -> None:
         self._nursery = nursery

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from postroad.messages import MessageId
-    from postroad.topology import Delivery, Graph, Hierarchy, Strategies
+    from postroad.topology import Delivery, Graph, Hierarchy, StrategyName
     from truth.facts import Reader
     from truth.fleet import Nursery
     from truth.replies import Reply
@@ -126,7 +126,7 @@ class Stage:
         self._chance = random.Random(scenario.seed)
         self._tell = tell
         self._folder = folder
-        strategy, delivery = cast("Strategies", scenario.strategy), cast("Delivery", scenario.delivery)
+        strategy, delivery = cast("StrategyName", scenario.strategy), cast("Delivery", scenario.delivery)
         self._fleet = Fleet(nursery, folder, shape_of(scenario), strategy, delivery)
         self._traffic = Traffic(
             self._fleet, self._wishes(), self._publishers(), scenario.rate, random.Random(scenario.seed + 1)

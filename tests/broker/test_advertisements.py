@@ -19,7 +19,7 @@ NOW = 1_000
 def relay_of_broker_1() -> Relay:
     """Broker 1 with links to brokers 2 and 3, whose links it knows."""
     core = Broker(1, PublisherNumbers(lambda: 1))
-    relay = Relay(core, lambda interested: make_strategy("drp", 1, NOW, interested))
+    relay = Relay(core, make_strategy("drp", 1, NOW))
     for number in (2, 3):
         relay.link_up(number, 1, NOW)
         relay.control(LinkRecord(number, NOW, 1, 0, ((1, 1),)), number, NOW)

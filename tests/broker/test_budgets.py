@@ -222,7 +222,7 @@ def test_one_turn_writes_a_session_only_so_much_of_a_large_message() -> None:
 
 
 def linked(core: Broker) -> Relay:
-    return Relay(core, lambda interested: make_strategy("flood", core.number, 0, interested))
+    return Relay(core, make_strategy("flood", core.number, 0))
 
 
 def from_elsewhere(numbers: range) -> Batch:

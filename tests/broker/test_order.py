@@ -184,7 +184,7 @@ def test_rows_that_are_kept_back_are_on_record_as_waiting_until_they_go() -> Non
     """A crash while a message is kept back must not leave one that came, and nobody wanted."""
     recorder, blocks = ExactRecorder(7, 0), itertools.count(1, 1_000)
     core = Broker(7, PublisherNumbers(lambda: next(blocks)), Limits(), recorder=recorder)
-    relay = Relay(core, lambda interested: make_strategy("flood", 7, 0, interested), order_wait_ms=WAIT_MS)
+    relay = Relay(core, make_strategy("flood", 7, 0), order_wait_ms=WAIT_MS)
     relay.link_up(9, 1, 0)  # ways changed: what comes for a while may have overtaken something
     core.subscribe(core.attached("s"), "s", "t", "")
     batch = Batch.build([("t", {}, {}, b"body")])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from postroad.config import BrokerConfig, Neighbouring, NetworkStrategy, broker_config
+from postroad.config import BrokerConfig, Neighbouring, broker_config
 from postroad.server import Service
 from postroad.topology import LinkPlan, Plan, PlanError, Settings, Station, cluster, line, power_law, tree
 
@@ -26,7 +26,7 @@ def test_a_broker_knows_its_planned_neighbours_and_the_terms_of_the_network(tmp_
     network = config.network
     assert network is not None
     assert (network.name, network.port, network.secret) == ("three", 30_003, "s")
-    assert (network.strategy, network.delivery, network.settings) == (NetworkStrategy.FLOOD, "custody", chosen)
+    assert (network.strategy, network.delivery, network.settings) == ("flood", "custody", chosen)
     assert network.neighbours == [
         Neighbouring(number=1, port=30_001, cost=7),
         Neighbouring(number=3, port=30_005),

@@ -159,7 +159,8 @@ class Network:
             self.topics[message] = topic
             drafts.append(Draft(topic, id=MessageId(7, number, self.now, message)))
         node = self.nodes[number]
-        self._carry_out(node, node.strategy.publish(Batch.build(drafts), self.now))
+        batch = Batch.build(drafts)
+        self._carry_out(node, node.strategy.publish(batch, node.interested(batch), self.now))
         return numbers
 
     # Time.
@@ -280,7 +281,7 @@ class Network:
 
 
 def drp(graph: Graph, seed: int = 0, **settings: float) -> Network:
-    return Network(graph, lambda node, now: Drp(node.number, now, node.interested, **settings), seed)  # type: ignore[arg-type]
+    return Network(graph, lambda node, now: Drp(node.number, now, **settings), seed)  # type: ignore[arg-type]
 
 
 def flood(graph: Graph, seed: int = 0) -> Network:

@@ -39,6 +39,6 @@ def test_document_has_the_limits_of_the_memory_of_ids() -> None:
 
 
 def test_document_names_every_method_of_the_contract() -> None:
-    methods = {name for name in vars(Strategy) if not name.startswith("_")} - {"membership", "statistics"}
+    methods = {name for name in vars(Strategy) if not name.startswith("_")} - {"link_state", "membership", "statistics"}
     section = DOCUMENT.read_text("utf-8").split("## The contract")[1].split("\n**`Routed`**")[0]
     assert set(re.findall(r"`(\w+)\(", section)) == methods

@@ -146,12 +146,12 @@ def test_lost_acknowledgement_does_not_deliver_twice() -> None:
 
 def test_hop_limit_ends_a_loop_between_brokers_that_disagree() -> None:
     """Brokers 1 and 2 each believe that the way to 3 leads over the other."""
-    pair = {number: Drp(number, 0, lambda batch: Destinations.of([[3]] * len(batch))) for number in (1, 2)}
+    pair = {number: Drp(number, 0) for number in (1, 2)}
     for number, other in ((1, 2), (2, 1)):
         pair[number].link_up(other, 1, 0)
         pair[number].control(LinkRecord(other, 0, 9, 0, ((number, 1), (3, 1))), other, 0)
         pair[number].control(LinkRecord(3, 0, 9, 0, ((other, 1),)), other, 0)
-    routed = pair[1].publish(Batch.build([Draft("a", id=MessageId(1, 1, 1, 1))]), 0)
+    routed = pair[1].publish(Batch.build([Draft("a", id=MessageId(1, 1, 1, 1))]), Destinations.of([[3]]), 0)
     here, hops = 1, 0
     while routed.parcels:
         (parcel,) = routed.parcels
@@ -163,7 +163,7 @@ def test_hop_limit_ends_a_loop_between_brokers_that_disagree() -> None:
 
 
 def test_repeated_message_goes_on_to_its_other_destinations() -> None:
-    strategy = Drp(1, 0, lambda batch: Destinations.nowhere(len(batch)))
+    strategy = Drp(1, 0)
     for link in (2, 3):
         strategy.link_up(link, 1, 0)
         strategy.control(LinkRecord(link, 0, 9, 0, ((1, 1),)), link, 0)
@@ -177,8 +177,8 @@ def test_repeated_message_goes_on_to_its_other_destinations() -> None:
 
 
 def test_unknown_destination_is_reported() -> None:
-    strategy = Drp(1, 0, lambda batch: Destinations.of([[1, 2, 900]]))
-    routed = strategy.publish(Batch.build([("a",)]), 0)
+    strategy = Drp(1, 0)
+    routed = strategy.publish(Batch.build([("a",)]), Destinations.of([[1, 2, 900]]), 0)
     assert routed.parcels == []
     assert routed.local.tolist() == [0]
     assert routed.held is not None
@@ -199,6 +199,6 @@ def test_one_batch_becomes_one_parcel_per_link_with_rows_in_order() -> None:
 
 
 def test_destinations_from_outside_are_checked() -> None:
-    strategy = Drp(1, 0, lambda batch: Destinations.nowhere(len(batch)))
+    strategy = Drp(1, 0)
     with pytest.raises(RoutingError, match="outside the 1 sets"):
         strategy.relay(Batch.build([("a",)]), Destinations(np.zeros((1, 1), np.uint64), np.array([5])), 2, 0)

@@ -52,8 +52,8 @@ def test_message_sent_again_passes_brokers_that_have_seen_it_once() -> None:
     sender, passing = Flood(1, 0), Flood(2, 0)
     sender.link_up(2, 1, 0)
     passing.link_up(1, 1, 0)
-    sent = sender.publish(Batch.build([Draft("a", id=MessageId(1, 1, 1, 1))]), 0)
     nowhere = Destinations.nowhere(1)
+    sent = sender.publish(Batch.build([Draft("a", id=MessageId(1, 1, 1, 1))]), nowhere, 0)
     assert passing.relay(sent.batch, nowhere, 1, 0).parcels == []
     passing.link_up(3, 1, 0)
     assert passing.relay(sent.batch, nowhere, 1, 0).parcels == []

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from postroad.broker.questions import Questions
-from postroad.config import NetworkStrategy
 from postroad.filters import hash_bytes
 from postroad.matching.encoding import encode_exact
 from postroad.messages import Batch, Draft, MessageId
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from postroad.security import BrokerKeys
     from postroad.server import Service
     from postroad.server.counts import LinkStatistics
+    from postroad.topology import StrategyName
 
 
 def now() -> int:
@@ -251,7 +251,7 @@ def test_answer_in_the_name_of_another_broker_is_not_believed(tmp_path: Path) ->
 
 def test_topics_that_are_none_leave_nothing_behind(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with brokers_in_line(tmp_path, strategy=NetworkStrategy.TREE) as (two, three):
+        async with brokers_in_line(tmp_path, strategy="tree") as (two, three):
             hostile = await Hostile.connect(two.link_port, 1)
             hostile.say(Attach(now(), False, 1, ("good", "a.*")))
             relay = two.dispatcher.core.relay
@@ -275,8 +275,8 @@ def data(number: int, *origins: tuple[int, int]) -> bytes:
     return bytes(encode_data(batch, rows, np.array([[1 << 2]], np.uint64), np.zeros(len(rows), np.int64), 0, number))
 
 
-@pytest.mark.parametrize("strategy", [NetworkStrategy.DRP, NetworkStrategy.FLOOD])
-def test_messages_whose_origin_does_not_fit_are_refused(tmp_path: Path, strategy: NetworkStrategy) -> None:
+@pytest.mark.parametrize("strategy", ["drp", "flood"])
+def test_messages_whose_origin_does_not_fit_are_refused(tmp_path: Path, strategy: StrategyName) -> None:
     ring = Ring(tmp_path, 1, 2, 3)
 
     async def talk() -> None:

@@ -16,7 +16,6 @@ from postroad.config import (
     Member,
     Neighbouring,
     NetworkConfig,
-    NetworkStrategy,
     check_network,
 )
 from postroad.errors import PostroadError
@@ -24,7 +23,7 @@ from postroad.server import Service
 from postroad.server.metrics import metrics_text
 from postroad.server.status import status
 from postroad.server.strangers import MOST_STRANGERS
-from postroad.topology import Graph, line, ring
+from postroad.topology import Graph, StrategyName, line, ring
 from tests.server import scene
 from tests.server.fleet import free_ports
 from tests.server.linkstreams import handshake, hello
@@ -39,9 +38,7 @@ if TYPE_CHECKING:
 class LiveNetwork:
     """Services on loopback, linked as a graph says."""
 
-    def __init__(
-        self, graph: Graph, path: Path, strategy: NetworkStrategy, secret: str | None, **settings: Any
-    ) -> None:
+    def __init__(self, graph: Graph, path: Path, strategy: StrategyName, secret: str | None, **settings: Any) -> None:
         self.settings = settings
         self.graph = graph
         self.path = path
@@ -83,7 +80,7 @@ class LiveNetwork:
 async def live(
     graph: Graph,
     path: Path,
-    strategy: NetworkStrategy = NetworkStrategy.DRP,
+    strategy: StrategyName = "drp",
     secret: str | None = None,
     **settings: Any,
 ) -> AsyncIterator[LiveNetwork]:
@@ -103,8 +100,8 @@ async def subscriber(service: Service, **headers: str) -> Client:
     return client
 
 
-@pytest.mark.parametrize("strategy", [NetworkStrategy.DRP, NetworkStrategy.FLOOD])
-def test_a_message_reaches_subscribers_at_other_brokers_by_content(tmp_path: Path, strategy: NetworkStrategy) -> None:
+@pytest.mark.parametrize("strategy", ["drp", "flood"])
+def test_a_message_reaches_subscribers_at_other_brokers_by_content(tmp_path: Path, strategy: StrategyName) -> None:
     async def talk() -> None:
         async with live(line(3), tmp_path, strategy, "a secret that all brokers share") as network:
             far = await subscriber(network.services[3], selector="price > 20")
@@ -156,7 +153,7 @@ def test_messages_go_the_other_way_round_when_a_broker_stops_and_it_is_used_agai
 
 def test_a_broker_with_another_secret_does_not_join(tmp_path: Path) -> None:
     async def talk() -> None:
-        network = LiveNetwork(line(2), tmp_path, NetworkStrategy.DRP, "the secret of this network")
+        network = LiveNetwork(line(2), tmp_path, "drp", "the secret of this network")
         network.secrets[2] = "the secret of another one"
         try:
             for number in (1, 2):
@@ -205,7 +202,7 @@ def test_keys_that_do_not_fit_the_network_are_refused() -> None:
 
 def test_links_speak_tls_with_certificates_of_both_ends(tmp_path: Path) -> None:
     async def talk() -> None:
-        network = LiveNetwork(line(3), tmp_path, NetworkStrategy.DRP, "a secret that all brokers share")
+        network = LiveNetwork(line(3), tmp_path, "drp", "a secret that all brokers share")
         papers = Papers(tmp_path)
         network.papers = {1: papers, 2: papers, 3: Papers(tmp_path / "others")}
         try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from postroad.routing.contract import Strategy
     from postroad.simulation import SimulatedNetwork
     from postroad.simulation.network import MakeStrategy
-    from postroad.topology import Settings, Strategies
+    from postroad.topology import Settings, StrategyName
 
 SETTLED_MS = 3_000
 
@@ -29,11 +29,11 @@ cyclic = st.one_of(
 graphs = st.one_of(cyclic, st.integers(1, 7).map(line), st.integers(2, 7).map(star))
 
 
-def strategy(kind: Strategies, custody: bool = False, settings: Settings | None = None) -> MakeStrategy:
+def strategy(kind: StrategyName, custody: bool = False, settings: Settings | None = None) -> MakeStrategy:
     """Makes the strategy of each broker."""
 
-    def made(number: int, now: int, interested: Any) -> Strategy:
-        return make_strategy(kind, number, now, interested, custody=custody, settings=settings)
+    def made(number: int, now: int) -> Strategy:
+        return make_strategy(kind, number, now, custody=custody, settings=settings)
 
     return made
 

@@ -18,7 +18,7 @@ from tests.simulation.scene import SETTLED_MS, Losses, at_rest, cyclic, reachabl
 
 if TYPE_CHECKING:
     from postroad.messages import MessageId
-    from postroad.topology import Graph, Strategies
+    from postroad.topology import Graph, StrategyName
 
 SEED = 1
 LOSSY = LinkQuality(delay_ms=(1, 30), loss=0.1)
@@ -27,7 +27,7 @@ LOSSY = LinkQuality(delay_ms=(1, 30), loss=0.1)
 class Storm:
     """Traffic between brokers that stay, while others crash and come back."""
 
-    def __init__(self, graph: Graph, kind: Strategies, seed: int, crashes: int) -> None:
+    def __init__(self, graph: Graph, kind: StrategyName, seed: int, crashes: int) -> None:
         draw = random.Random(seed)
         self.graph = graph
         self.losses = Losses()

@@ -16,7 +16,7 @@ from tests.simulation.scene import SETTLED_MS, Losses, at_rest, graphs, strategy
 
 if TYPE_CHECKING:
     from postroad.messages import MessageId
-    from postroad.topology import Graph, Strategies
+    from postroad.topology import Graph, StrategyName
 
 # Two or three of the parcels below fill a buffer, and a link takes a while to carry one.
 NARROW = LinkQuality(delay_ms=(1, 20), bytes_per_ms=50, loss=0.02, buffer_bytes=3_000)
@@ -26,7 +26,7 @@ NARROW = LinkQuality(delay_ms=(1, 20), bytes_per_ms=50, loss=0.02, buffer_bytes=
 @pytest.mark.parametrize("kind", ["drp", "flood"])
 @settings(max_examples=20)
 @given(graph=graphs, seed=st.integers(0, 10_000))
-def test_no_topology_stops_when_all_publish_at_once(kind: Strategies, custody: bool, graph: Graph, seed: int) -> None:
+def test_no_topology_stops_when_all_publish_at_once(kind: StrategyName, custody: bool, graph: Graph, seed: int) -> None:
     draw, losses = random.Random(seed), Losses()
     net = SimulatedNetwork(
         graph, strategy(kind, custody), draw, quality=NARROW, custody=custody, recorder=lambda number: losses

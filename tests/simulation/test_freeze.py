@@ -18,7 +18,7 @@ from tests.simulation.scene import SETTLED_MS, cyclic, strategy
 
 if TYPE_CHECKING:
     from postroad.messages import MessageId
-    from postroad.topology import Strategies
+    from postroad.topology import StrategyName
 
 DIAMOND = Graph(range(1, 5), {(1, 2): 10, (2, 4): 10, (1, 3): 20, (3, 4): 20})
 # Far fewer ids than pass while a broker is frozen: a minute is remembered all the same.
@@ -45,7 +45,7 @@ def through_a_freeze(net: SimulatedNetwork, source: int, frozen: int, frozen_ms:
 
 
 @pytest.mark.parametrize("kind", ["drp", "flood"])
-def test_what_a_frozen_broker_still_held_is_not_delivered_again(kind: Strategies) -> None:
+def test_what_a_frozen_broker_still_held_is_not_delivered_again(kind: StrategyName) -> None:
     net = SimulatedNetwork(DIAMOND, strategy(kind, settings=SHORT), random.Random(1))
     net.subscribe(4, "far", "a")
     net.run(SETTLED_MS)

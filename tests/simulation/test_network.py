@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -27,15 +27,15 @@ TOPICS = ("a", "a.b", "c")
 SELECTORS = ("", "price > 5", "price <= 5 AND stock = 'x'", "stock LIKE 'x%' OR price = 7")
 
 
-def drp(number: int, now: int, interested: Any) -> Drp:
-    return Drp(number, now, interested)
+def drp(number: int, now: int) -> Drp:
+    return Drp(number, now)
 
 
-def eager_drp(number: int, now: int, interested: Any) -> Drp:
-    return Drp(number, now, interested, broadcast_threshold=0.3)
+def eager_drp(number: int, now: int) -> Drp:
+    return Drp(number, now, broadcast_threshold=0.3)
 
 
-def flood(number: int, now: int, interested: Any) -> Flood:
+def flood(number: int, now: int) -> Flood:
     return Flood(number, now)
 
 

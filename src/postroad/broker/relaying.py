@@ -22,14 +22,13 @@ from postroad.broker.turns import Work
 from postroad.broker.wants import Wants
 from postroad.messages.columns import FLAGS, OVERTAKING
 from postroad.routing.contract import Delta, InterestChange
-from postroad.routing.drp import Drp
 from postroad.routing.envelopes import overtaking
 from postroad.routing.frames import Interest, InterestDelta
 from postroad.topology import LARGEST_BROKER
 from postroad.tracking.reasons import HELD, IN_ORDER, KEPT_FOR_ORDER, RETURNED, SENT_ON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from typing import TypeGuard
 
     from numpy.typing import NDArray
@@ -37,11 +36,11 @@ if TYPE_CHECKING:
     from postroad.broker.advertisements import Learned
     from postroad.broker.consignments import Consignment
     from postroad.broker.core import Broker
-    from postroad.broker.interests import Matched, Split
+    from postroad.broker.interests import Matched
     from postroad.broker.sessions import Session
     from postroad.matching.encoding import Scheme
     from postroad.messages import Batch
-    from postroad.routing.contract import Interested, Parcel, Reaction, Routed, Strategy
+    from postroad.routing.contract import Parcel, Reaction, Routed, Strategy
     from postroad.routing.frames import Frame
     from postroad.routing.sets import Destinations
     from postroad.selectors import Selector
@@ -102,7 +101,7 @@ class Relay:
 
     Args:
         core: the broker; from now on it hands what it accepts to this relay.
-        strategy: makes the strategy, given the question which brokers want each row of a batch.
+        strategy: decides where messages go.
         scheme: how brokers encode what they want; None when they say it exactly.
         order_wait_ms: how long rows wait for earlier ones of their publisher after ways have changed; 0 for not at all.
     """
@@ -110,7 +109,7 @@ class Relay:
     def __init__(
         self,
         core: Broker,
-        strategy: Callable[[Interested], Strategy],
+        strategy: Strategy,
         scheme: Scheme | None = None,
         order_wait_ms: int = 0,
     ) -> None:
@@ -120,12 +119,9 @@ class Relay:
         self._unsteady_until = 0  # what passes until then may overtake what passed before
         self._interests = Interests(core.index, scheme)
         self._wants = Wants(scheme)
-        self.strategy = strategy(self._interested)
-        self._advertisements = (
-            Advertisements(self._interests, self.strategy.link_state) if isinstance(self.strategy, Drp) else None
-        )
-        self._split: Split | None = None
-        self._matched: Matched | None = None
+        self.strategy = strategy
+        state = strategy.link_state
+        self._advertisements = None if state is None else Advertisements(self._interests, state)
         self._subscribed: dict[int, tuple[str, Selector | None]] = {}
         self._added: list[str] = []
         self._removed: list[str] = []
@@ -141,11 +137,8 @@ class Relay:
 
     def publish(self, batch: Batch, matched: Matched, source: Session, outbox: Outbox, now: int) -> None:
         """Messages enter the network here; `matched` is what the index answered for them."""
-        self._split, self._matched = None, matched
-        routed = self.strategy.publish(batch, now)
-        split, self._split, self._matched = self._split, None, None
-        if split is None:
-            split = self._interests.split(routed.batch, matched, entering=False)
+        split = self._interests.split(batch, matched, entering=self.strategy.link_state is not None)
+        routed = self.strategy.publish(batch, split.destinations, now)
         self._core.hand_out(routed.batch, split.offsets, split.slots, source, outbox, now)
         unwanted = split.offsets[1:] == split.offsets[:-1]
         for parcel in (*routed.parcels, *(() if routed.held is None else (routed.held,))):
@@ -304,10 +297,6 @@ class Relay:
         outbox = Outbox()
         self._core.resume_for_link(link, outbox)
         return outbox
-
-    def _interested(self, batch: Batch) -> Destinations:
-        self._split = self._interests.split(batch, self._matched, entering=True)
-        return self._split.destinations
 
     def _send(self, routed: Routed, outbox: Outbox, now: int, origin: _Origin, until: int = 0) -> int:
         sent = 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -17,18 +18,17 @@ from postroad.topology import Settings, Station
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from postroad.routing.contract import Interested, Strategy
+    from postroad.routing.contract import Strategy
     from postroad.routing.records import Seals
-    from postroad.topology import Plan, Strategies
+    from postroad.topology import Plan, StrategyName
 
 __all__ = ["make_strategy", "order_wait", "planned_strategy"]
 
 
 def make_strategy(
-    kind: Strategies,
+    kind: StrategyName,
     number: int,
     now: int,
-    interested: Interested,
     *,
     station: Station | None = None,
     settings: Settings | None = None,
@@ -42,7 +42,6 @@ def make_strategy(
         kind: the strategy's name in plans.
         number: this broker.
         now: when it starts, in ms.
-        interested: which brokers want each row of a batch (`drp`).
         station: its place (`tree`, `cluster`).
         settings: what the network agreed on.
         custody: nothing that was accepted may be lost with a broker in between.
@@ -57,34 +56,61 @@ def make_strategy(
             # on its way. A set stays open until all its brokers have it.
             broadcast_threshold=1.0,
         )
-    station = station or Station()
-    if kind == "drp":
-        return Drp(
-            number,
-            now,
-            interested,
-            broadcast_threshold=settings.broadcast_threshold,
-            window=settings.window,
-            secret=secret,
-            refresh_ms=settings.refresh_ms,
-            lifetime_ms=settings.lifetime_ms,
-            seals=seals,
-        )
-    if kind == "flood":
-        return Flood(number, now, window=settings.window, secret=secret)
+    return _MAKERS[kind](_Wish(number, now, station or Station(), settings, seals, secret))
+
+
+class _Wish(NamedTuple):
+    """What a strategy may be made from."""
+
+    number: int
+    now: int
+    station: Station
+    settings: Settings
+    seals: Seals | None
+    secret: int
+
+
+def _drp(wish: _Wish) -> Strategy:
+    settings = wish.settings
+    return Drp(
+        wish.number,
+        wish.now,
+        broadcast_threshold=settings.broadcast_threshold,
+        window=settings.window,
+        secret=wish.secret,
+        refresh_ms=settings.refresh_ms,
+        lifetime_ms=settings.lifetime_ms,
+        seals=wish.seals,
+    )
+
+
+def _flood(wish: _Wish) -> Strategy:
+    return Flood(wish.number, wish.now, window=wish.settings.window, secret=wish.secret)
+
+
+def _hierarchical(made: type[Tree | Cluster], wish: _Wish) -> Strategy:
+    settings = wish.settings
     silence = settings.heartbeat_ms * settings.missed_heartbeats
-    made = Tree if kind == "tree" else Cluster
     # Both ends of a lost link must have noticed, and as much again to attach; a parent is tried for two heart-beats.
     return made(
-        number,
-        now,
-        station,
+        wish.number,
+        wish.now,
+        wish.station,
         _matcher,
         window=settings.window,
-        secret=secret,
+        secret=wish.secret,
         grace_ms=2 * silence,
         patience_ms=2 * settings.heartbeat_ms,
     )
+
+
+# One row per strategy; `topology.StrategyName` lists the names.
+_MAKERS: dict[StrategyName, Callable[[_Wish], Strategy]] = {
+    "drp": _drp,
+    "flood": _flood,
+    "tree": partial(_hierarchical, Tree),
+    "cluster": partial(_hierarchical, Cluster),
+}
 
 
 def order_wait(settings: Settings) -> int:
@@ -96,16 +122,15 @@ def order_wait(settings: Settings) -> int:
     return (settings.missed_heartbeats + 2) * settings.heartbeat_ms if settings.order == "publisher" else 0
 
 
-def planned_strategy(plan: Plan) -> Callable[[int, int, Interested], Strategy]:
-    """Makes the strategy of any broker of a plan: from its number, the time, and which brokers want a row."""
+def planned_strategy(plan: Plan) -> Callable[[int, int], Strategy]:
+    """Makes the strategy of any broker of a plan: from its number and the time."""
     stations = plan.hierarchy().stations
 
-    def make(number: int, now: int, interested: Interested) -> Strategy:
+    def make(number: int, now: int) -> Strategy:
         return make_strategy(
             plan.strategy,
             number,
             now,
-            interested,
             station=stations[number],
             settings=plan.settings,
             custody=plan.delivery == "custody",

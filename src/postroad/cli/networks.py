@@ -12,7 +12,7 @@ from postroad.cli.output import AsJson, echo_json, echo_table
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
-    from postroad.topology import Graph, Hierarchy, Plan
+    from postroad.topology import Graph, Hierarchy, Plan, StrategyName
 
 __all__ = ["keys", "plan"]
 
@@ -31,15 +31,6 @@ class Shape(StrEnum):
     LINE = "line"
     POWER_LAW = "power-law"
     WAXMAN = "waxman"
-
-
-class Strategy(StrEnum):
-    """How messages find their way."""
-
-    DRP = "drp"
-    FLOOD = "flood"
-    TREE = "tree"
-    CLUSTER = "cluster"
 
 
 class Promise(StrEnum):
@@ -67,7 +58,8 @@ def plan(
         typer.Option(metavar="T,S,U,N", help="cluster: tops, supers per top, units per super, nodes per unit."),
     ] = None,
     strategy: Annotated[
-        Strategy | None, typer.Option(help="Routing; by default that of the shape, tree or cluster, else drp.")
+        str | None,
+        typer.Option(metavar="NAME", help="Routing; by default that of the shape, tree or cluster, else drp."),
     ] = None,
     delivery: Annotated[Promise, typer.Option(help="What a crash may lose.")] = Promise.RELAY,
     order: Annotated[Order, typer.Option(help="publisher: keep the order of each publisher.")] = Order.NONE,
@@ -90,12 +82,10 @@ def plan(
     """Write a plan of a network as TOML, to be read, edited and started."""
     from postroad.topology import Plan, Settings
 
-    if strategy is None:
-        strategy = Strategy(shape.value) if shape in (Shape.TREE, Shape.CLUSTER) else Strategy.DRP
     made = Plan.of(
         _network(shape, brokers, seed, fan_out, links_each, sizes),
         name or shape.value,
-        strategy=strategy.value,
+        strategy=_strategy(strategy, shape),
         delivery=delivery.value,
         host=host,
         first_port=first_port,
@@ -113,6 +103,16 @@ def plan(
         echo_json(summary(made) | ({} if out is None else {"file": str(out)}))
     else:
         echo_table(f"network {made.name}{'' if out is None else f', written to {out}'}", summary(made), err=out is None)
+
+
+def _strategy(name: str | None, shape: Shape) -> StrategyName:
+    from postroad.topology import HIERARCHICAL, STRATEGY_NAMES
+
+    wanted = name or (shape.value if shape.value in HIERARCHICAL else "drp")
+    for known in STRATEGY_NAMES:
+        if known == wanted:
+            return known
+    raise PostroadError(f"--strategy {wanted!r} is not known; choose one of {', '.join(STRATEGY_NAMES)}")
 
 
 def _with_credentials(made: Plan, out: Path | None, tls: bool, force: bool) -> Plan:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
-from enum import Enum
 from typing import Annotated
 
 import msgspec
 
 from postroad.errors import PostroadError
-from postroad.topology import DEFAULT_COST, LARGEST_BROKER, Delivery, Settings, Station
+from postroad.topology import DEFAULT_COST, LARGEST_BROKER, Delivery, Settings, Station, StrategyName
 
 __all__ = [
     "LinkTlsConfig",
     "Member",
     "Neighbouring",
     "NetworkConfig",
-    "NetworkStrategy",
     "check_network",
     "is_distant",
     "is_loopback",
@@ -24,15 +22,6 @@ __all__ = [
 
 
 _LARGEST_PORT = 65_535
-
-
-class NetworkStrategy(Enum):
-    """How messages find their way."""
-
-    DRP = "drp"
-    FLOOD = "flood"
-    TREE = "tree"
-    CLUSTER = "cluster"
 
 
 class Neighbouring(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -111,7 +100,7 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     members: list[Member] = []
     insecure_links_without_tls: bool = False
     insecure_records_without_keys: bool = False
-    strategy: NetworkStrategy = NetworkStrategy.DRP
+    strategy: StrategyName = "drp"
     delivery: Delivery = "relay"
     settings: Settings = Settings()
     station: Station = Station()

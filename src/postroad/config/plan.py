@@ -6,8 +6,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.config.broker import BrokerConfig
-from postroad.config.network import LinkTlsConfig, Member, Neighbouring, NetworkConfig, NetworkStrategy
-from postroad.topology import DEFAULT_COST, PlanError, Station
+from postroad.config.network import LinkTlsConfig, Member, Neighbouring, NetworkConfig
+from postroad.topology import DEFAULT_COST, HIERARCHICAL, PlanError, Station
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +71,7 @@ def broker_config(
     linked = plan.graph().neighbours(number)
     neighbours = [_neighbour(brokers[other], cost) for other, cost in linked.items()]
     station = Station()
-    if plan.strategy in ("tree", "cluster"):
+    if plan.strategy in HIERARCHICAL:
         hierarchy = plan.hierarchy()
         station = hierarchy.stations[number]
         neighbours += [
@@ -89,7 +89,7 @@ def broker_config(
         tls=folder.tls(number) if plan.tls else None,
         key=folder.key(number) if keyed else None,
         members=[Member(number=one.number, key=one.key or "") for one in keyed],
-        strategy=NetworkStrategy(plan.strategy),
+        strategy=plan.strategy,
         delivery=plan.delivery,
         settings=plan.settings,
         station=station,

@@ -13,13 +13,12 @@ if TYPE_CHECKING:
 
     from postroad.messages import Batch
     from postroad.routing.frames import Frame
+    from postroad.routing.linkstate import LinkState
     from postroad.routing.sets import Destinations, Integers
 
-__all__ = ["NOTHING", "Delta", "InterestChange", "Interested", "Matcher", "Parcel", "Reaction", "Routed", "Strategy"]
+__all__ = ["NOTHING", "Delta", "InterestChange", "Matcher", "Parcel", "Reaction", "Routed", "Strategy"]
 
 if TYPE_CHECKING:
-    # Which brokers may want each row of a batch: the index of other brokers' interests, kept by the core.
-    Interested = Callable[[Batch], Destinations]
     # Reads a topic pattern; the answer says whether a topic fits it.
     Matcher = Callable[[str], Callable[[str], bool]]
 
@@ -123,8 +122,15 @@ class InterestChange(NamedTuple):
 class Strategy(Protocol):
     """One broker's way of routing."""
 
-    def publish(self, batch: Batch, now: int) -> Routed:
-        """Messages enter the network here."""
+    def publish(self, batch: Batch, wanted: Destinations, now: int) -> Routed:
+        """Messages enter the network here.
+
+        Args:
+            batch: the rows.
+            wanted: which brokers may want each row: too many do no harm, too few lose messages. Nowhere, if the
+                strategy keeps no link state.
+            now: the time.
+        """
 
     def relay(self, batch: Batch, destinations: Destinations, link: int, now: int) -> Routed:
         """Messages arrived over a link."""
@@ -153,6 +159,10 @@ class Strategy(Protocol):
 
     def leave(self, now: int) -> Reaction:
         """The broker is about to go, in order."""
+
+    @property
+    def link_state(self) -> LinkState | None:
+        """What every broker says of its links and interest; None where the strategy does not spread that."""
 
     @property
     def membership(self) -> int:

@@ -31,7 +31,7 @@ from postroad.topology import bit_words
 
 if TYPE_CHECKING:
     from postroad.messages import Batch
-    from postroad.routing.contract import InterestChange, Interested
+    from postroad.routing.contract import InterestChange
     from postroad.routing.frames import Frame
     from postroad.routing.records import Seals
     from postroad.routing.sets import Flags, Integers, Words
@@ -49,7 +49,6 @@ class Drp:
     Args:
         number: this broker.
         now: when it starts, in ms: the epoch of its records.
-        interested: which brokers may want each row of a batch; too many do no harm, too few lose messages.
         broadcast_threshold: the share of all brokers above which a message goes to all; 1 means never.
         window: ids remembered for each origin.
         secret: 64 random bits for the hash of the window, where ids are not trusted.
@@ -60,7 +59,6 @@ class Drp:
         self,
         number: int,
         now: int,
-        interested: Interested,
         *,
         broadcast_threshold: float = DEFAULT_BROADCAST_THRESHOLD,
         window: int = DEFAULT_WINDOW,
@@ -71,15 +69,14 @@ class Drp:
     ) -> None:
         self.number = number
         self.link_state = LinkState(number, now, refresh_ms=refresh_ms, lifetime_ms=lifetime_ms, seals=seals)
-        self._interested = interested
         self._threshold = broadcast_threshold
         self._seen = SeenIds(window, secret)
 
-    def publish(self, batch: Batch, now: int) -> Routed:
-        """Messages enter: match them once, and split what was found."""
+    def publish(self, batch: Batch, wanted: Destinations, now: int) -> Routed:
+        """Messages enter: split the brokers that want them by next hop."""
         routes = self.link_state.routes
         batch = entering(batch, self.number, routes.reached + 1)
-        destinations = self._interested(batch).checked(len(batch))
+        destinations = wanted.checked(len(batch))
         everywhere = counted(destinations, routes.reachable) > self._threshold * (routes.reached + 1)
         rows = np.arange(len(batch), dtype=np.int64)
         broadcast = everywhere[destinations.lines]

@@ -40,7 +40,7 @@ class Flood:
         self._seen = SeenIds(window, secret)
         self._seen_again = SeenIds(window, secret)
 
-    def publish(self, batch: Batch, now: int) -> Routed:
+    def publish(self, batch: Batch, wanted: Destinations, now: int) -> Routed:
         """Messages enter: out on all links."""
         batch = entering(batch, self.number, _BROKERS)
         rows = np.arange(len(batch), dtype=np.int64)
@@ -90,6 +90,11 @@ class Flood:
     def leave(self, now: int) -> Reaction:
         """Nobody needs to know."""
         return NOTHING
+
+    @property
+    def link_state(self) -> None:
+        """None: brokers do not tell each other what they want."""
+        return None
 
     @property
     def membership(self) -> int:

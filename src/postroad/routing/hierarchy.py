@@ -112,7 +112,7 @@ class Hierarchical:
 
     # Messages.
 
-    def publish(self, batch: Batch, now: int) -> Routed:
+    def publish(self, batch: Batch, wanted: Destinations, now: int) -> Routed:
         """Messages enter: to the local subscribers, and where they are wanted."""
         batch = entering(batch, self.number, _BROKERS)
         rows = np.arange(len(batch), dtype=np.int64)
@@ -247,6 +247,11 @@ class Hierarchical:
     def leave(self, now: int) -> Reaction:
         """Tell the neighbours not to wait."""
         return Reaction([(link, Detach()) for link in sorted(self._links())])
+
+    @property
+    def link_state(self) -> None:
+        """None: brokers do not tell each other what they want."""
+        return None
 
     @property
     def membership(self) -> int:

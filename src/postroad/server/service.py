@@ -16,7 +16,6 @@ from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
 from postroad.config import ConfigError, check_network, load_token, load_users
 from postroad.errors import PostroadError
 from postroad.recording import DirectoryLock, Inquiry, LockedError, Sampler, TrailAnswers, make_record, trail_root
-from postroad.routing.drp import Drp
 from postroad.server.admin import Admin
 from postroad.server.counts import ServerStatistics
 from postroad.server.directories import claim_directories
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from postroad.config import BrokerConfig, NetworkConfig
     from postroad.messages import MessageId
     from postroad.recording import LiveRecord
-    from postroad.routing.contract import Interested, Strategy
     from postroad.security import BrokerKeys
     from postroad.server.listeners import ClientListener, MakeSession
     from postroad.server.tls import LinkTls
@@ -142,19 +140,16 @@ class Service:
         check_network(network, number)
         keys = self._keys = link_keys(network, number)
 
-        def strategy(interested: Interested) -> Strategy:
-            return make_strategy(
-                network.strategy.value,
-                number,
-                wall_clock(),
-                interested,
-                station=network.station,
-                settings=network.settings,
-                custody=network.delivery == "custody",
-                seals=keys,
-                secret=secrets.randbits(64),
-            )
-
+        strategy = make_strategy(
+            network.strategy,
+            number,
+            wall_clock(),
+            station=network.station,
+            settings=network.settings,
+            custody=network.delivery == "custody",
+            seals=keys,
+            secret=secrets.randbits(64),
+        )
         relay = Relay(core, strategy, scheme_of(network.settings), order_wait(network.settings))
         self._link_tls = link_tls(network.tls)
         links = Links(number, relay, network, self._dispatcher.carry_out, wall_clock, self.timer, self._link_tls, keys)
@@ -186,8 +181,8 @@ class Service:
     def _neighbourhoods(self) -> dict[int, frozenset[int]]:
         """The neighbours of all brokers, as far as the strategy knows them."""
         relay = self._dispatcher.core.relay
-        strategy = None if relay is None else relay.strategy
-        return strategy.link_state.named() if isinstance(strategy, Drp) else {}
+        state = None if relay is None else relay.strategy.link_state
+        return {} if state is None else state.named()
 
     # --- what it is ------------------------------------------------------------------------------------------------
 

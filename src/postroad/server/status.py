@@ -142,7 +142,7 @@ def _network(service: Service) -> NetworkStatus | None:
         return None
     return NetworkStatus(
         name=config.name,
-        strategy=config.strategy.value,
+        strategy=config.strategy,
         delivery=config.delivery,
         links=links.statistics(),
         neighbours=links.neighbours(),

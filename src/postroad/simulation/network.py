@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from postroad.broker import Limits, Outbox, Recorder, Sending, Session, Subscription
     from postroad.matching.encoding import Scheme
     from postroad.messages import Draft, MessageId, Untyped
-    from postroad.routing.contract import Interested, Strategy
+    from postroad.routing.contract import Strategy
     from postroad.routing.frames import Frame
     from postroad.topology import Graph
 
     # Makes a broker's strategy: its number, the time, and which brokers want a row.
-    MakeStrategy = Callable[[int, int, Interested], Strategy]
+    MakeStrategy = Callable[[int, int], Strategy]
 
 __all__ = ["ROW_BYTES", "SimulatedNetwork"]
 
@@ -177,9 +177,7 @@ class SimulatedNetwork:
         numbers = PublisherNumbers(lambda: 1 + run * BLOCK)
         subscriptions = SubscriptionNumbers(lambda: 1 + run * SUBSCRIPTION_BLOCK)
         core = Broker(broker, numbers, self._limits, recorder=recorder, subscription_numbers=subscriptions)
-        self._relays[broker] = Relay(
-            core, lambda interested: self._strategy(broker, self.now, interested), self._scheme, self._order_wait
-        )
+        self._relays[broker] = Relay(core, self._strategy(broker, self.now), self._scheme, self._order_wait)
         self._cores[broker] = core
         self._sessions[broker] = core.attached("")
         self._tick(broker, core)

@@ -15,6 +15,7 @@ from postroad.messages import Draft
 from postroad.server import Service
 from postroad.testing.surface import NotSettled
 from postroad.testing.wiring import Wiring
+from postroad.topology import HIERARCHICAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -223,7 +224,7 @@ class RealNetwork:
 
     def _holds_to_plan(self) -> bool:
         """In a tree or a cluster that lost a broker, who is linked with whom is for the brokers to say."""
-        return self._plan.strategy in ("drp", "flood") or len(self._services) == len(self._plan.brokers)
+        return self._plan.strategy not in HIERARCHICAL or len(self._services) == len(self._plan.brokers)
 
     def traffic(self) -> dict[tuple[int, int], LinkTraffic]:
         """(from, to) -> what was sent since the beginning."""

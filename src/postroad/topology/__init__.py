@@ -7,12 +7,23 @@ from postroad.topology.graph import DEFAULT_COST, LARGEST_BROKER, Graph
 from postroad.topology.growth import power_law, waxman
 from postroad.topology.hierarchy import Hierarchy, Station, cluster, tree
 from postroad.topology.paths import UNREACHED, Routes, bit_words, routes
-from postroad.topology.plan import BrokerPlan, Delivery, LinkPlan, Plan, Settings, Strategies
+from postroad.topology.plan import (
+    HIERARCHICAL,
+    STRATEGY_NAMES,
+    BrokerPlan,
+    Delivery,
+    LinkPlan,
+    Plan,
+    Settings,
+    StrategyName,
+)
 from postroad.topology.shapes import line, ring, square_with_diagonal, star
 
 __all__ = [
     "DEFAULT_COST",
+    "HIERARCHICAL",
     "LARGEST_BROKER",
+    "STRATEGY_NAMES",
     "UNREACHED",
     "BrokerPlan",
     "Delivery",
@@ -24,7 +35,7 @@ __all__ = [
     "Routes",
     "Settings",
     "Station",
-    "Strategies",
+    "StrategyName",
     "TopologyError",
     "bit_words",
     "cluster",

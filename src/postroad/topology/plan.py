@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import msgspec
 
@@ -15,7 +15,17 @@ from postroad.topology.toml import toml_text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["PLAN_VERSION", "BrokerPlan", "Delivery", "LinkPlan", "Plan", "Settings", "Strategies"]
+__all__ = [
+    "HIERARCHICAL",
+    "PLAN_VERSION",
+    "STRATEGY_NAMES",
+    "BrokerPlan",
+    "Delivery",
+    "LinkPlan",
+    "Plan",
+    "Settings",
+    "StrategyName",
+]
 
 PLAN_VERSION = 1
 
@@ -25,7 +35,11 @@ MAX_PLAN_BYTES = 16 * 1024 * 1024
 _FIRST_PORT = 20_000
 _LARGEST_PORT = 65_535
 
-Strategies = Literal["drp", "flood", "tree", "cluster"]
+# The routing strategies: this is where a new one gets its name, and `broker/strategies.py` says how it is made.
+StrategyName = Literal["drp", "flood", "tree", "cluster"]
+STRATEGY_NAMES: tuple[StrategyName, ...] = get_args(StrategyName)
+# Those that need a place for each broker in a hierarchy.
+HIERARCHICAL: frozenset[StrategyName] = frozenset({"tree", "cluster"})
 Delivery = Literal["relay", "custody"]
 Number = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BROKER)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=_LARGEST_PORT)]
@@ -112,7 +126,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     version: Literal[1] = 1
     name: Name
-    strategy: Strategies = "drp"
+    strategy: StrategyName = "drp"
     delivery: Delivery = "relay"
     tls: bool = False
     settings: Settings = Settings()
@@ -147,7 +161,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         shape: Graph | Hierarchy,
         name: str,
         *,
-        strategy: Strategies = "drp",
+        strategy: StrategyName = "drp",
         delivery: Delivery = "relay",
         host: str = "127.0.0.1",
         first_port: int = _FIRST_PORT,
@@ -201,7 +215,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise PlanError("settings.lifetime_ms", "must be longer than refresh_ms, or brokers vanish between two")
         self._check_brokers()
         self._check_links()
-        if self.strategy in ("tree", "cluster"):
+        if self.strategy in HIERARCHICAL:
             self._check_places()
         try:
             connected = self.graph().is_connected
