@@ -163,3 +163,12 @@ def test_beats_do_not_pile_up_behind_a_socket_that_takes_nothing() -> None:
     talker.conversation.writable(True)
     scene.wait(100)
     assert talker.line.written == b"\n"
+
+
+def test_push_back_is_refused_where_subscribers_are_not_trusted_with_it() -> None:
+    scene = Scene(push_back=False)
+    other, reader = scene.client(), scene.client()
+    other.subscribe("s", "a", overflow="disconnect")
+    reader.say("SUBSCRIBE", {"id": "s", "destination": "/topic/a", "overflow": "push-back"})
+    assert "overflow:push-back is not allowed here (setting push_back)" in reader.error()
+    assert scene.core.statistics().subscriptions_now == 1

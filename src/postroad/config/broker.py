@@ -78,6 +78,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         frames: how large a frame of a client may be.
         heart_beat_ms: the shortest heart-beat the broker sends and asks for; a client chooses a longer one, or none.
         connect_seconds: how long a new connection may take until its CONNECT has come.
+        push_back: whether subscribers may keep publishers waiting, for as long as they like; not where they are not
+            trusted.
         log_level: what is logged: this and worse.
         event_loop: "auto" takes uvloop when it is installed.
         network: the other brokers; none without.
@@ -99,6 +101,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     frames: FrameConfig = msgspec.field(default_factory=FrameConfig)
     heart_beat_ms: Annotated[int, msgspec.Meta(ge=10)] = 1_000
     connect_seconds: Annotated[float, msgspec.Meta(gt=0)] = 10.0
+    push_back: bool = True
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     event_loop: Literal["auto", "uvloop", "asyncio"] = "auto"
     network: NetworkConfig | None = None

@@ -93,6 +93,7 @@ class Service:
             audit=self.audit,
             heart_beat_ms=config.heart_beat_ms,
             connect_ms=int(config.connect_seconds * 1_000),
+            push_back=config.push_back,
         )
         claim_directories(config)
         self._tracking = make_record(config, wall_clock)

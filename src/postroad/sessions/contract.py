@@ -184,12 +184,14 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         audit: what is told of refusals.
         heart_beat_ms: the shortest heart-beat either way.
         connect_ms: how long a connection may take until its client has introduced itself.
+        push_back: whether subscribers may keep publishers waiting.
     """
 
     gate: Logins | None = None
     audit: Audit = msgspec.field(default_factory=Audit)
     heart_beat_ms: int = 1_000
     connect_ms: int = 10_000
+    push_back: bool = True
 
 
 class LinkSender(Protocol):

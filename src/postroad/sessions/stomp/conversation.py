@@ -471,7 +471,7 @@ class StompConversation:
             event.topic,
             event.selector or "",
             AckMode(event.ack),
-            _overflow(event.headers),
+            self._overflow(event.headers),
             self._dispatcher.clock(),
         )
         acknowledges = subscription.ack_mode is not AckMode.AUTO and self._version is Version.V1_2
@@ -480,6 +480,17 @@ class StompConversation:
         self._keys[subscription.number] = key
         if subscription.ack_mode is not AckMode.AUTO:
             self._searched[key] = subscription
+
+    def _overflow(self, headers: Mapping[str, str]) -> OverflowPolicy:
+        text = headers.get(OVERFLOW_HEADER, OverflowPolicy.DROP_OLDEST.value)
+        try:
+            chosen = OverflowPolicy(text)
+        except ValueError:
+            known = ", ".join(policy.value for policy in OverflowPolicy)
+            raise BrokerError(f"{OVERFLOW_HEADER}:{text!r} is not known; choose one of {known}") from None
+        if chosen is OverflowPolicy.PUSH_BACK and not self._terms.push_back:
+            raise BrokerError(f"{OVERFLOW_HEADER}:{text} is not allowed here (setting push_back); choose another one")
+        return chosen
 
     def _check_searched(self, event: stomp.Subscribe) -> None:
         acknowledges = AckMode(event.ack) is not AckMode.AUTO
@@ -598,12 +609,3 @@ class StompConversation:
             self._give_up_at = self._timer() + UNREAD_REPLY_MS
             self.pause_reading()
             self._wake()
-
-
-def _overflow(headers: Mapping[str, str]) -> OverflowPolicy:
-    text = headers.get(OVERFLOW_HEADER, OverflowPolicy.DROP_OLDEST.value)
-    try:
-        return OverflowPolicy(text)
-    except ValueError:
-        known = ", ".join(policy.value for policy in OverflowPolicy)
-        raise BrokerError(f"{OVERFLOW_HEADER}:{text!r} is not known; choose one of {known}") from None
