@@ -77,7 +77,11 @@ def _at_both_ends(pinned: Pinned) -> list[FileEntry]:
 
 def _unnamed(root: Path, pinned: Pinned) -> str:
     """A file of messages that lies here and that the manifest does not name; empty where there is none."""
-    named = {entry.path for entry in pinned.all_entries()[0]} | pinned.removed()
+    entries, unread = pinned.all_entries()
+    if unread:
+        # It may be named there; that it cannot be read is a hole of its own.
+        return ""
+    named = {entry.path for entry in entries} | pinned.removed()
     named |= {one.path for one in (pinned.checkpoint.doomed if pinned.checkpoint else ())}
     folders = (root / table / f"broker={pinned.broker}" for table in sorted(MESSAGE_TABLES))
     files = (path.relative_to(root).as_posix() for folder in folders for path in folder.glob("date=*/*.parquet"))
