@@ -1,0 +1,76 @@
+"""Records in memory: those that the disk does not have for sure, and those that were used last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.store.payloads import StoredRows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["RecordCache"]
+
+
+class RecordCache:
+    """Records by number.
+
+    Args:
+        budget: bytes of those that are on disk too; those that are not do not count.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._pinned: dict[int, bytes] = {}
+        self._kept: dict[int, StoredRows] = {}
+        self.bytes = 0
+        self.pinned_bytes = 0
+
+    def pin(self, number: int, payload: bytes) -> None:
+        """A record that may be in memory alone."""
+        self.pinned_bytes += len(payload) - len(self._pinned.get(number, b""))
+        self._pinned[number] = payload
+
+    def unpin(self, numbers: Iterable[int]) -> None:
+        """Records that are on disk now."""
+        for number in numbers:
+            payload = self._pinned.pop(number, None)
+            if payload is not None:
+                self.pinned_bytes -= len(payload)
+                if number not in self._kept:
+                    self.put(number, StoredRows(payload))
+
+    def put(self, number: int, stored: StoredRows) -> None:
+        """A record was read, or written."""
+        self.forget(number)
+        self._kept[number] = stored
+        self.bytes += stored.nbytes
+        while self.bytes > self._budget and len(self._kept) > 1:
+            self.forget(next(iter(self._kept)))
+
+    def get(self, number: int) -> StoredRows | None:
+        """A record, if it is here."""
+        found = self._kept.pop(number, None)
+        if found is not None:
+            self._kept[number] = found
+            return found
+        payload = self._pinned.get(number)
+        if payload is None:
+            return None
+        stored = StoredRows(payload)
+        self.put(number, stored)
+        return stored
+
+    def has(self, number: int) -> bool:
+        """Whether a record is here."""
+        return number in self._kept or number in self._pinned
+
+    def is_pinned(self, number: int) -> bool:
+        """Whether a record may be in memory alone."""
+        return number in self._pinned
+
+    def forget(self, number: int) -> None:
+        """Nobody needs it, or it is stale."""
+        found = self._kept.pop(number, None)
+        if found is not None:
+            self.bytes -= found.nbytes

@@ -1,0 +1,157 @@
+"""Where the records with rows are, and how many cursors still need rows of them.
+
+Columns sorted by the number of the record. `refs` counts pairs of a row and a cursor that waits for it or has handed it
+out; a record without any is dead, and a segment without a live record can go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from postroad.store.places import ROW_BITS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from postroad.store.places import Runs
+
+    Column = NDArray[np.int64]
+
+__all__ = ["UNPLACED", "Catalog", "Entry"]
+
+# A record that is in memory alone has no segment yet.
+UNPLACED = -1
+_NUMBER, _HEADER, _SEGMENT, _START, _LENGTH, _ROWS, _STORED, _REFS = range(8)
+_COLUMNS = 8
+# Below this it is not worth the copying to get rid of dead entries.
+_SPARED = 1024
+
+
+class Entry(NamedTuple):
+    """Where a record is.
+
+    Attributes:
+        number: by which places name it.
+        header: the number in its header, another one when it was moved.
+        segment: UNPLACED while it is in memory alone.
+        start: where its header begins in the segment.
+        length: of header and payload.
+        rows: how many rows places can name in it.
+        stored: when it was stored, in ms.
+    """
+
+    number: int
+    header: int
+    segment: int
+    start: int
+    length: int
+    rows: int
+    stored: int
+
+
+class Catalog:
+    """The records that have rows."""
+
+    def __init__(self) -> None:
+        self._table = np.empty((_COLUMNS, 64), np.int64)
+        self._count = 0
+        self._dead = 0
+        # Live records by segment, UNPLACED included; what is not here has none.
+        self.live: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return self._count - self._dead
+
+    def add(self, entry: Entry) -> None:
+        """A record that comes behind all others. It is dead until it is wanted."""
+        if self._count == self._table.shape[1]:
+            self._make_room()
+        self._table[:, self._count] = (*entry, 0)
+        self._count += 1
+        self._dead += 1
+
+    def load(self, columns: Column) -> None:
+        """Records that recovery found, sorted by number, as `entries` gives them; dead until they are wanted."""
+        self._count = self._dead = columns.shape[1]
+        self._table = np.zeros((_COLUMNS, 2 * self._count + 64), np.int64)
+        self._table[:_REFS, : self._count] = columns
+
+    def _make_room(self) -> None:
+        kept = self._table[:, : self._count]
+        if self._dead > self._count // 2:
+            kept = kept[:, kept[_REFS] > 0]
+            self._dead = 0
+        table = np.empty((_COLUMNS, max(_SPARED, 2 * kept.shape[1])), np.int64)
+        table[:, : kept.shape[1]] = kept
+        self._table, self._count = table, kept.shape[1]
+
+    def find(self, number: int) -> Entry | None:
+        """Where a record is; None when nobody needs it."""
+        at = self._at(number)
+        return None if at is None or not self._table[_REFS, at] else Entry(*self._table[:_REFS, at].tolist())
+
+    def _at(self, number: int) -> int | None:
+        at = int(np.searchsorted(self._table[_NUMBER, : self._count], number))
+        return at if at < self._count and self._table[_NUMBER, at] == number else None
+
+    def place(self, number: int, header: int, segment: int, start: int, length: int) -> None:
+        """A record is written to this place, for the first time or to leave its segment."""
+        at = self._at(number)
+        if at is None:
+            return
+        before = int(self._table[_SEGMENT, at])
+        self._table[_HEADER : _LENGTH + 1, at] = header, segment, start, length
+        if self._table[_REFS, at]:
+            self._count_live(before, -1)
+            self._count_live(segment, 1)
+
+    def count(self, runs: Runs, sign: int) -> int:
+        """Rows are wanted by one more cursor (1), or one less (-1); answers about how many bytes they have."""
+        if not len(runs.starts):
+            return 0
+        table, used = self._table, self._count
+        sizes = runs.ends - runs.starts
+        at = np.searchsorted(table[_NUMBER, :used], runs.starts >> ROW_BITS)
+        wanted = table[_REFS]
+        touched = np.unique(at)
+        before = wanted[touched] > 0
+        np.add.at(wanted, at, sign * sizes)
+        changed = before != (wanted[touched] > 0)
+        if changed.any():
+            segments, counts = np.unique(table[_SEGMENT, touched[changed]], return_counts=True)
+            for segment, count in zip(segments.tolist(), counts.tolist(), strict=True):
+                self._count_live(segment, sign * count)
+                self._dead -= sign * count
+        return int((table[_LENGTH, at] // np.maximum(table[_ROWS, at], 1) * sizes).sum())
+
+    def _count_live(self, segment: int, change: int) -> None:
+        count = self.live.get(segment, 0) + change
+        if count:
+            self.live[segment] = count
+        else:
+            self.live.pop(segment, None)
+
+    def entries(self, segment: int | None = None, through: int | None = None) -> Column:
+        """int64[7, n]: the live records that are on disk, as columns in the order of `Entry`."""
+        table = self._table[:, : self._count]
+        chosen = (table[_REFS] > 0) & (table[_SEGMENT] != UNPLACED)
+        if segment is not None:
+            chosen &= table[_SEGMENT] == segment
+        if through is not None:
+            chosen &= table[_NUMBER] <= through
+        return table[:_REFS, chosen]
+
+    def live_bytes(self, segment: int) -> int:
+        """About how many bytes of a segment are wanted: a row counts once for each cursor, a record once at most."""
+        table = self._table[:, : self._count]
+        table = table[:, (table[_SEGMENT] == segment) & (table[_REFS] > 0)]
+        share = np.minimum(table[_REFS], table[_ROWS]) / np.maximum(table[_ROWS], 1)
+        return int((table[_LENGTH] * share).sum())
+
+    def first_stored_from(self, time: int) -> int:
+        """The number of the first record that was stored at a time or later; beyond all numbers when there is none."""
+        stored = np.maximum.accumulate(self._table[_STORED, : self._count])
+        at = int(np.searchsorted(stored, time, "left"))
+        return int(self._table[_NUMBER, at]) if at < self._count else 2**62 >> ROW_BITS

@@ -1,0 +1,285 @@
+"""What is in a record: rows with the cursors they matched, settled rows, cursors, checkpoints.
+
+```
+batch:   rows u32, matches u32, bytes of metadata u32, number it stands for (MOVED) u64, time it was stored i64 (ms)
+         envelopes        40 bytes each, as on links (formats.md): the ids are in them
+         lengths          u32 each, of the encoded messages
+         row numbers      u32 each; in MOVED alone: which rows of the batch these are
+         matches          cursor u32, form u32, bytes u32, then the rows in that form: all of them (0 bytes),
+                          runs (start u32, size u32), or a bitmap (least bit first)
+         metadata, encoded messages, end to end
+settled: cursor u32, runs u32, then starts i64 and sizes u32 of the runs; again until the end
+others:  MessagePack
+```
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from postroad.messages import decode_batch, decode_envelopes, encode_batch, encode_envelopes, encode_metadata
+from postroad.messages.errors import MessageError
+from postroad.store.errors import DamageError
+from postroad.store.places import ROW_BITS, Runs, runs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from postroad.messages import Batch
+
+    Rows = NDArray[np.int64]
+
+__all__ = ["CheckpointState", "CursorChange", "CursorState", "EncodedRows", "Match", "StoredRows", "settled_payload"]
+
+_BATCH = struct.Struct("<IIIQq")
+_MATCH = struct.Struct("<III")
+_SETTLED = struct.Struct("<II")
+_ENVELOPE = 40
+# Spans, ids and envelopes of a row in a batch.
+_COLUMN_BYTES = 40 + 16 + 40
+_ALL, _RUNS, _BITMAP = 0, 1, 2
+
+
+class Match(NamedTuple):
+    """The rows of a record that matched a cursor, in order."""
+
+    cursor: int
+    rows: Rows
+
+
+class EncodedRows:
+    """Rows of a batch as they are stored. Their columns are kept as they are until the record is made."""
+
+    __slots__ = ("count", "envelopes", "lengths", "messages", "metadata", "size")
+
+    def __init__(self, batch: Batch) -> None:
+        self.count = len(batch)
+        self.envelopes = encode_envelopes(batch)
+        self.messages, self.lengths = encode_batch(batch)
+        has_metadata = bool((batch.spans[:, 8] != batch.spans[:, 9]).any())
+        self.metadata = encode_metadata(batch)[0] if has_metadata else np.empty(0, np.uint8)
+        self.size = self.messages.nbytes + self.metadata.nbytes + self.count * (_ENVELOPE + 4)
+
+
+def batch_payload(
+    parts: Sequence[EncodedRows],
+    matches: Sequence[Match],
+    stored: int,
+    origin: int = 0,
+    numbers: Rows | None = None,
+) -> bytes:
+    """Rows that were appended one after the other, as one payload."""
+    count = sum(part.count for part in parts)
+    metadata = [part.metadata for part in parts]
+    head = _BATCH.pack(count, len(matches), sum(map(len, metadata)), origin, stored)
+    pieces: list[Any] = [head]
+    pieces += [part.envelopes for part in parts]
+    pieces += [part.lengths.astype("<u4", copy=False).view(np.uint8) for part in parts]
+    if numbers is not None:
+        pieces.append(numbers.astype("<u4").tobytes())
+    for match in matches:
+        form, data = _encoded_rows(match.rows, count)
+        pieces += [_MATCH.pack(match.cursor, form, len(data)), data]
+    pieces += metadata
+    pieces += [part.messages for part in parts]
+    return b"".join(pieces)
+
+
+def _encoded_rows(rows: Rows, count: int) -> tuple[int, bytes]:
+    if len(rows) == count:
+        return _ALL, b""
+    starts, ends = runs_of(rows)
+    if 8 * len(starts) <= (count + 7) // 8:
+        return _RUNS, np.stack([starts, ends - starts], axis=1).astype("<u4").tobytes()
+    mask = np.zeros(count, np.bool_)
+    mask[rows] = True
+    return _BITMAP, np.packbits(mask, bitorder="little").tobytes()
+
+
+def _decoded_rows(form: int, data: memoryview, count: int) -> Rows:
+    if form == _ALL:
+        return np.arange(count, dtype=np.int64)
+    if form == _RUNS:
+        pairs = np.frombuffer(data, "<u4").astype(np.int64).reshape(-1, 2)
+        rows = Runs(pairs[:, 0], pairs[:, 0] + pairs[:, 1]).places()
+    elif form == _BITMAP:
+        bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
+        rows = np.flatnonzero(bits)
+    else:
+        raise DamageError(f"rows in the unknown form {form}; a newer version has written this")
+    if len(rows) and rows[-1] >= count:
+        raise DamageError(f"row {int(rows[-1])} of a record of {count}")
+    return rows
+
+
+class StoredRows:
+    """A record with rows, as it is read.
+
+    Attributes:
+        count: how many rows it has.
+        matches: which cursors they matched.
+        stored: when it was stored, in ms.
+        origin: the number of the record it stands for; 0 if it stands for itself.
+        numbers: which rows of that record these are; None for all.
+
+    Raises:
+        DamageError: the bytes are not what `batch_payload` writes.
+    """
+
+    __slots__ = ("_batch", "_messages", "_metadata", "_payload", "count", "matches", "numbers", "origin", "stored")
+
+    def __init__(self, payload: bytes | memoryview) -> None:
+        self._payload = memoryview(payload)
+        self._batch: Batch | None = None
+        try:
+            self._parse()
+        except (struct.error, ValueError) as error:
+            raise DamageError(f"a record of rows does not hold what it says: {error}") from error
+
+    def _parse(self) -> None:
+        payload = self._payload
+        self.count, matches, self._metadata, self.origin, self.stored = _BATCH.unpack_from(payload, 0)
+        at = _BATCH.size + self.count * (_ENVELOPE + 4)
+        self.numbers: Rows | None = None
+        if self.origin:
+            self.numbers = np.frombuffer(payload, "<u4", self.count, at).astype(np.int64)
+            at += 4 * self.count
+        self.matches: list[Match] = []
+        for _ in range(matches):
+            cursor, form, size = _MATCH.unpack_from(payload, at)
+            at += _MATCH.size
+            if at + size > len(payload):
+                raise ValueError("its matches end behind it")
+            rows = _decoded_rows(form, payload[at : at + size], self.count)
+            self.matches.append(Match(cursor, rows if self.numbers is None else self.numbers[rows]))
+            at += size
+        self._messages = at
+
+    @property
+    def batch(self) -> Batch:
+        """The rows; the same batch at every call, so that whoever renders it does so once.
+
+        Raises:
+            DamageError: the bytes are no messages.
+        """
+        if self._batch is None:
+            count, start = self.count, _BATCH.size
+            try:
+                data = np.frombuffer(self._payload, np.uint8)
+                ids, envelopes, sizes = decode_envelopes(data, count, start)
+                lengths = np.frombuffer(self._payload, "<u4", count, start + count * _ENVELOPE).astype(np.int32)
+                metadata = (self._messages, sizes) if self._metadata else None
+                first = self._messages + self._metadata
+                self._batch = decode_batch(data, lengths, start=first, ids=ids, envelopes=envelopes, metadata=metadata)
+            except (MessageError, ValueError) as error:
+                raise DamageError(f"a record of rows holds no messages: {error}") from error
+        return self._batch
+
+    def rows_at(self, rows: Rows) -> Rows:
+        """Where rows of the record it stands for are in the batch."""
+        return rows if self.numbers is None else np.searchsorted(self.numbers, rows)
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory: the payload, and the columns of the batch once it is made."""
+        return len(self._payload) + _COLUMN_BYTES * int(self.count)
+
+
+def settled_payload(settled: Sequence[tuple[int, Runs]]) -> bytes:
+    """Rows that cursors are done with."""
+    pieces = []
+    for cursor, runs in settled:
+        pieces.append(_SETTLED.pack(cursor, len(runs.starts)))
+        pieces.append(runs.starts.astype("<i8").tobytes())
+        pieces.append((runs.ends - runs.starts).astype("<u4").tobytes())
+    return b"".join(pieces)
+
+
+def settled_in(payload: memoryview) -> Iterator[tuple[int, Runs]]:
+    """The cursors and rows of a payload.
+
+    Raises:
+        DamageError: the bytes are not what `settled_payload` writes.
+    """
+    at = 0
+    try:
+        while at < len(payload):
+            cursor, count = _SETTLED.unpack_from(payload, at)
+            at += _SETTLED.size
+            starts = np.frombuffer(payload, "<i8", count, at).astype(np.int64)
+            sizes = np.frombuffer(payload, "<u4", count, at + 8 * count).astype(np.int64)
+            at += 12 * count
+            yield cursor, Runs(starts, starts + sizes)
+    except (struct.error, ValueError) as error:
+        raise DamageError(f"a record of settled rows does not hold what it says: {error}") from error
+
+
+class CursorChange(msgspec.Struct, frozen=True, array_like=True):
+    """A cursor begins, changes or ends.
+
+    Attributes:
+        cursor: its number.
+        terms: what its owner wants to know of it later; None when it ends.
+        attached: whether somebody takes rows from it, from now on.
+        tried: starts and ends of the runs of rows that were handed out and came back.
+        opens: it begins. A change of a cursor that recovery does not know is of one that had ended already when the
+            checkpoint before it was made.
+    """
+
+    cursor: int
+    terms: bytes | None
+    attached: bool = False
+    tried: tuple[bytes, bytes] = (b"", b"")
+    opens: bool = False
+
+
+class CursorState(msgspec.Struct, frozen=True, array_like=True):
+    """A cursor in a checkpoint: `live` are the rows that it waits for or has handed out."""
+
+    cursor: int
+    terms: bytes
+    attached: bool
+    live: tuple[bytes, bytes]
+    tried: tuple[bytes, bytes]
+
+
+class CheckpointState(msgspec.Struct, frozen=True, array_like=True):
+    """All that recovery needs of what came before.
+
+    Attributes:
+        through: every record up to this number that has live rows is in `records`.
+        records: number, segment, start, length, rows and time stored of each, as int64 columns.
+        cursors: all of them.
+    """
+
+    through: int
+    records: bytes
+    cursors: list[CursorState]
+
+
+def packed(runs: Runs) -> tuple[bytes, bytes]:
+    """Runs as two texts of bytes."""
+    return runs.starts.astype("<i8").tobytes(), runs.ends.astype("<i8").tobytes()
+
+
+def unpacked(data: tuple[bytes, bytes]) -> Runs:
+    """The runs that `packed` was given.
+
+    Raises:
+        DamageError: the two do not belong together.
+    """
+    starts, ends = (np.frombuffer(each, "<i8").astype(np.int64) for each in data)
+    if len(starts) != len(ends):
+        raise DamageError("runs with more starts than ends, or fewer")
+    return Runs(starts, ends)
+
+
+def place_of(number: int, rows: Rows) -> Rows:
+    """The places of rows of a record."""
+    return rows + (number << ROW_BITS)

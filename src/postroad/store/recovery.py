@@ -1,0 +1,284 @@
+"""What a process finds that begins on a store: the last checkpoint, and what was written after it.
+
+The tail that was being written when the machine failed may be torn, and in parts missing: unsynced writes reach a disk
+in any order. Records carry the number up to which everything was known to be on disk (`synced`), so that the two kinds
+of holes can be told apart:
+
+- a hole up to the largest `synced` is *damage*: what was there is lost, named and counted; all other records hold.
+- a hole beyond it is the *torn tail*: nothing from there on was ever confirmed. All of it is cut, also records behind
+  the hole that are whole, so that what is left is exactly what had been written up to a moment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+
+from postroad.store.errors import DamageError
+from postroad.store.payloads import CheckpointState, CursorChange, StoredRows, place_of, settled_in, unpacked
+from postroad.store.places import NO_RUNS, ROW_BITS, Runs, intersect, runs_of, subtract, unite
+from postroad.store.records import Kind, Record, frames_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from postroad.store.records import Hole
+
+__all__ = ["Recovered", "RecoveredCursor", "recover"]
+
+# Number, number in the header, segment, start, length, rows, time stored: as the catalogue has them.
+_COLUMNS = 7
+
+
+class RecoveredCursor(NamedTuple):
+    """A cursor as it was left.
+
+    Attributes:
+        live: rows that it waits for.
+        tried: those of them that were, or may have been, handed out.
+    """
+
+    number: int
+    terms: bytes
+    live: Runs
+    tried: Runs
+
+
+class Recovered(NamedTuple):
+    """What was found.
+
+    Attributes:
+        segments: all that there are, with their sizes.
+        tail: the segment that was written last; 0 for none.
+        next_number: for the next record.
+        records: int64[7, n]: the records with live rows.
+        cursors: all of them.
+        cut_bytes: of the torn tail.
+        damaged: holes in what was confirmed.
+        lost_rows: rows that cursors waited for and that are gone.
+        told: what was cut or damaged, in words.
+    """
+
+    segments: dict[int, int]
+    tail: int
+    next_number: int
+    records: NDArray[np.int64]
+    cursors: list[RecoveredCursor]
+    cut_bytes: int
+    damaged: int
+    lost_rows: int
+    told: list[str]
+
+
+class _Cursor:
+    """A cursor while records are read. Rows that were settled once never come back, whatever the order of reading."""
+
+    def __init__(self, terms: bytes, live: Runs = NO_RUNS, attached: bool = False, tried: Runs = NO_RUNS) -> None:
+        self.terms = terms
+        self.attached = attached
+        self.tried = tried
+        self.matched = [live]
+        self.settled: list[Runs] = []
+
+    def live(self) -> Runs:
+        return subtract(_together(self.matched), _together(self.settled))
+
+
+def _together(parts: list[Runs]) -> Runs:
+    """All places of all parts."""
+    if not parts:
+        return NO_RUNS
+    starts = np.concatenate([each.starts for each in parts])
+    order = np.argsort(starts, kind="stable")
+    starts, ends = starts[order], np.concatenate([each.ends for each in parts])[order]
+    if not len(starts):
+        return NO_RUNS
+    # A run begins where the last place of all before it is left behind.
+    reached = np.maximum.accumulate(ends)
+    first = np.concatenate(([True], starts[1:] > reached[:-1]))
+    last = np.concatenate((first[1:], [True]))
+    return Runs(starts[first], reached[last])
+
+
+class _Replay:
+    """State while the records are read in order."""
+
+    def __init__(self) -> None:
+        self.cursors: dict[int, _Cursor] = {}
+        self.records: dict[int, tuple[int, ...]] = {}
+        self.base = np.empty((_COLUMNS, 0), np.int64)
+        self.last = 0
+        # Rows up to this number that are not in `records` are missing; those beyond were never confirmed.
+        self.through = 0
+
+    def take(self, record: Record, segment: int, data: memoryview) -> None:
+        payload = record.payload(data)
+        if record.kind is Kind.CHECKPOINT:
+            self._restore(msgspec.msgpack.decode(payload, type=CheckpointState))
+        elif record.kind is Kind.CURSOR:
+            self._change(msgspec.msgpack.decode(payload, type=CursorChange))
+        elif record.kind is Kind.SETTLED:
+            for number, runs in settled_in(payload):
+                if number in self.cursors:
+                    self.cursors[number].settled.append(runs)
+        else:
+            self._rows(record, segment, StoredRows(payload))
+        if record.kind is not Kind.CHECKPOINT:
+            self.last = max(self.last, record.number)
+
+    def _rows(self, record: Record, segment: int, stored: StoredRows) -> None:
+        number = stored.origin or record.number
+        rows = stored.count if stored.numbers is None or not stored.count else int(stored.numbers[-1]) + 1
+        place = (number, record.number, segment, record.start, record.length, rows, stored.stored)
+        self.records[number] = place
+        for match in stored.matches:
+            cursor = self.cursors.get(match.cursor)
+            if cursor is not None:
+                cursor.matched.append(runs_of(place_of(number, match.rows)))
+
+    def _change(self, change: CursorChange) -> None:
+        if change.terms is None:
+            self.cursors.pop(change.cursor, None)
+            return
+        if change.opens:
+            self.cursors.setdefault(change.cursor, _Cursor(change.terms))
+        cursor = self.cursors.get(change.cursor)
+        if cursor is None:
+            return
+        cursor.terms, cursor.attached = change.terms, change.attached
+        cursor.tried = unpacked(change.tried)
+
+    def _restore(self, state: CheckpointState) -> None:
+        """A checkpoint has all that came before it."""
+        self.cursors = {
+            each.cursor: _Cursor(each.terms, unpacked(each.live), each.attached, unpacked(each.tried))
+            for each in state.cursors
+        }
+        self.base = np.frombuffer(state.records, "<i8").astype(np.int64).reshape(_COLUMNS, -1)
+        self.records = {}
+        self.last = self.through = max(self.last, state.through)
+
+
+def recover(found: Mapping[int, int], read: Callable[[int], bytes]) -> Recovered:
+    """Find out what a store holds.
+
+    Args:
+        found: its segments with their sizes, in order.
+        read: gives the bytes of a segment. An OSError counts as damage of all of it.
+    """
+    told: list[str] = []
+    contents = _from_last_checkpoint(list(found), read, told)
+    whole = [each for _, _, frames in contents for each in frames if isinstance(each, Record)]
+    replay, scan = _Replay(), _Scan(max((each.synced for each in whole), default=0), told)
+    for segment, data, frames in contents:
+        if scan.is_over:
+            scan.cut(segment, 0, len(data))
+        else:
+            scan.segment(segment, memoryview(data), frames, replay)
+    # Earlier segments are not read now: their records are checked when somebody wants them. Numbers that were cut off
+    # are not used again, so that nobody can take what is left of them for something else.
+    highest = max((each.number for each in whole), default=0)
+    return _recovered(found, replay, scan, max(highest, replay.last) + 1)
+
+
+def _from_last_checkpoint(
+    found: Sequence[int], read: Callable[[int], bytes], told: list[str]
+) -> list[tuple[int, bytes, list[Record | Hole]]]:
+    """The segments from the last one on that begins with a checkpoint that can be read."""
+    contents: list[tuple[int, bytes, list[Record | Hole]]] = []
+    for segment in reversed(found):
+        try:
+            data = read(segment)
+        except OSError as error:
+            told.append(f"segment {segment}: cannot be read ({error.strerror or error})")
+            data = b""
+        frames = list(frames_in(memoryview(data), segment))
+        contents.insert(0, (segment, data, frames))
+        head = frames[0] if frames else None
+        if isinstance(head, Record) and head.kind is Kind.CHECKPOINT:
+            break
+    return contents
+
+
+class _Scan:
+    """Reads frames in order, up to the torn tail."""
+
+    def __init__(self, synced: int, told: list[str]) -> None:
+        self._synced = synced
+        self.told = told
+        self.is_over = False
+        self.cut_bytes = self.damaged = 0
+
+    def segment(self, segment: int, data: memoryview, frames: list[Record | Hole], replay: _Replay) -> None:
+        for each in frames:
+            if not isinstance(each, Record):
+                self._hole(segment, each, replay)
+                if self.is_over:
+                    self.cut(segment, each.start, len(data))
+                    return
+                continue
+            try:
+                replay.take(each, segment, data)
+            except (DamageError, msgspec.DecodeError) as error:
+                self._damage(segment, each.start, f"the record {each.number} cannot be understood: {error}")
+
+    def _hole(self, segment: int, hole: Hole, replay: _Replay) -> None:
+        if replay.last < self._synced:
+            self._damage(segment, hole.start, f"{hole.end - hole.start:,} bytes are damaged")
+        else:
+            self.is_over = True
+
+    def _damage(self, segment: int, start: int, what: str) -> None:
+        self.damaged += 1
+        self.told.append(f"segment {segment} at {start:,}: {what}; what they held is lost")
+
+    def cut(self, segment: int, start: int, end: int) -> None:
+        if end > start:
+            self.cut_bytes += end - start
+            self.told.append(
+                f"segment {segment} at {start:,}: {end - start:,} bytes of an unfinished write are cut off"
+            )
+
+
+def _recovered(found: Mapping[int, int], replay: _Replay, scan: _Scan, next_number: int) -> Recovered:
+    later = np.array(sorted(replay.records.values()), np.int64).reshape(-1, _COLUMNS).T
+    base = replay.base[:, ~np.isin(replay.base[0], later[0])]
+    records = np.concatenate([base, later], axis=1)
+    records = records[:, np.argsort(records[0], kind="stable")]
+    records = records[:, np.isin(records[2], list(found))]
+    there = _known(records)
+    cursors, wanted, lost = [], NO_RUNS, 0
+    for number, cursor in replay.cursors.items():
+        live = cursor.live()
+        kept = intersect(live, there)
+        # What was never confirmed was cut off with the tail that held it.
+        confirmed = Runs(live.starts, np.minimum(live.ends, (replay.through + 1) << ROW_BITS))
+        confirmed = Runs(*(each[confirmed.ends > confirmed.starts] for each in confirmed))
+        lost += subtract(confirmed, there).size
+        tried = kept if cursor.attached else intersect(kept, cursor.tried)
+        cursors.append(RecoveredCursor(number, cursor.terms, kept, tried))
+        wanted = unite(wanted, kept)
+    needed = np.isin(records[0], wanted.starts >> ROW_BITS)
+    if lost:
+        scan.told.append(f"{lost:,} rows that subscriptions waited for are gone with the segments they were in")
+    return Recovered(
+        dict(found),
+        max(found, default=0),
+        next_number,
+        records[:, needed],
+        cursors,
+        scan.cut_bytes,
+        scan.damaged,
+        lost,
+        scan.told,
+    )
+
+
+def _known(records: NDArray[np.int64]) -> Runs:
+    """The places of all rows of records that are there."""
+    starts = records[0] << ROW_BITS
+    return Runs(starts, starts + records[5])

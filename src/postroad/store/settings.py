@@ -1,0 +1,32 @@
+"""The settings of a store, with their reasons."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+__all__ = ["StoreSettings"]
+
+Some = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a store keeps its promises, and how much it keeps.
+
+    Attributes:
+        fsync: when what is written is forced to disk: "always" before a receipt is given, "interval" every
+            `interval_ms`, or "never", which leaves it to the operating system. Receipts wait for the write in all
+            three, so the end of the process alone loses nothing.
+        interval_ms: at most so much is lost with "interval" when the machine fails.
+        segment_bytes: a segment is closed at this size. Disk space comes back by whole segments, and a checkpoint is
+            written for each.
+        max_bytes: what all segments may take together.
+        cache_bytes: what is kept in memory of records that were written or read lately.
+    """
+
+    fsync: Literal["always", "interval", "never"] = "always"
+    interval_ms: Some = 1_000
+    segment_bytes: Annotated[int, msgspec.Meta(ge=4096, le=2**30)] = 64 * 1024 * 1024
+    max_bytes: Annotated[int, msgspec.Meta(ge=65_536)] = 16 * 1024 * 1024 * 1024
+    cache_bytes: Some = 64 * 1024 * 1024

@@ -1,0 +1,277 @@
+"""Turns records into commits: which segment takes them, when it is forced to disk, what is written again.
+
+Rule 1: numbers of records rise in the order of writing.
+Rule 2: each segment begins with a checkpoint, and is forced to disk before the next one is begun. Recovery reads the
+    last checkpoint and what follows it.
+Rule 3: a segment is removed when no row in it is wanted, after a sync of all that says so.
+Rule 4: what a commit that failed has written counts for nothing: all of it, and what was written since the last sync,
+    is written again to a new segment. Nothing is appended to a segment that has failed once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.store.disk import Commit, Create, Remove, Sync, Write
+from postroad.store.records import HEADER_BYTES, Kind, frame, segment_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from postroad.store.cache import RecordCache
+    from postroad.store.catalog import Catalog, Entry
+    from postroad.store.disk import Step
+    from postroad.store.settings import StoreSettings
+
+__all__ = ["LogWriter"]
+
+# What is written and not yet forced to disk is kept in memory, to be written again if that fails; with more, the disk
+# is forced before its time.
+MAX_UNSYNCED_BYTES = 32 * 1024 * 1024
+# A segment is at least so many times as large as its checkpoint, or large checkpoints would be most of what is written.
+_CHECKPOINT_SHARE = 8
+
+
+class _Pending:
+    """A record that is made, and not on disk for sure.
+
+    Attributes:
+        durable: a crash must not lose it.
+        catalogued: the number by which the catalogue knows its rows; 0 when it has none.
+        before: where its rows were before the commit that is under way.
+    """
+
+    __slots__ = ("before", "catalogued", "durable", "kind", "number", "payload")
+
+    def __init__(self, kind: Kind, number: int, payload: bytes, durable: bool, catalogued: int) -> None:
+        self.kind = kind
+        self.number = number
+        self.payload = payload
+        self.durable = durable
+        self.catalogued = catalogued
+        self.before: Entry | None = None
+
+    @property
+    def size(self) -> int:
+        return HEADER_BYTES + len(self.payload)
+
+
+class LogWriter:
+    """The writing side of a log.
+
+    Args:
+        settings: when to force the disk, and how large segments are.
+        catalog: learns where records are.
+        cache: keeps records until the disk has them for sure.
+        checkpoint: gives the payload of a checkpoint of all that was written up to a number.
+        begun: called when a segment was begun.
+
+    Attributes:
+        number: of the next record.
+        written: the number of the last record that was written.
+        trouble: why the disk takes nothing at the moment; empty while all is well.
+        segments: those that there are, with their sizes.
+    """
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        catalog: Catalog,
+        cache: RecordCache,
+        checkpoint: Callable[[int], bytes],
+        begun: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._catalog = catalog
+        self._cache = cache
+        self._checkpoint = checkpoint
+        self._begun = begun
+        self.number = 1
+        self.written = 0
+        self.trouble = ""
+        self.segments: dict[int, int] = {}
+        self.segment: int | None = None
+        self._next_segment = 1
+        self._capacity = settings.segment_bytes
+        # Written by an earlier process, perhaps to the memory of the operating system alone.
+        self._inherited: int | None = None
+        self._synced = 0
+        self._queue: list[_Pending] = []
+        self._taken: list[_Pending] = []
+        self._unsynced: list[_Pending] = []
+        self._unsynced_since: int | None = None
+        self._queued_bytes = self._taken_bytes = self._unsynced_bytes = 0
+        self._commit: Commit | None = None
+        # Of the commit that is being made.
+        self._steps: list[Step] = []
+        self._pieces: list[bytes] = []
+        self._last = 0
+        self.syncs = self.commits = self.failures = self.written_bytes = 0
+
+    def resume(self, segments: dict[int, int], tail: int, number: int) -> None:
+        """Go on behind what an earlier process has left."""
+        self.segments = dict(segments)
+        self._next_segment = 1 + max(segments, default=0)
+        self._inherited = tail if tail in segments else None
+        self.number = number
+        self.written = number - 1
+
+    @property
+    def size(self) -> int:
+        """What the segments take, with what waits to be written."""
+        return sum(self.segments.values()) + self._queued_bytes
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits to be written, or is being written."""
+        return self._queued_bytes + self._taken_bytes
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether a commit is under way."""
+        return self._commit is not None
+
+    @property
+    def has_queued(self) -> bool:
+        """Whether records wait to be written."""
+        return bool(self._queue)
+
+    @property
+    def safe(self) -> int:
+        """All records up to this number survive what the setting `fsync` protects from."""
+        if self._settings.fsync != "always":
+            return self.written
+        unsynced = next((each.number for each in self._unsynced if each.durable), None)
+        return self.written if unsynced is None else unsynced - 1
+
+    def sync_due(self) -> int | None:
+        """When a sync is due by `interval_ms`, in ms; None when none is."""
+        if self._settings.fsync != "interval" or self._unsynced_since is None:
+            return None
+        return self._unsynced_since + self._settings.interval_ms
+
+    def add(self, kind: Kind, payload: bytes, durable: bool, catalogued: int = 0) -> int:
+        """Take a record; answers its number."""
+        pending = _Pending(kind, self.number, payload, durable, catalogued)
+        self._queue.append(pending)
+        self._queued_bytes += pending.size
+        self.number += 1
+        return pending.number
+
+    def dead(self) -> list[int]:
+        """Segments that nobody needs."""
+        return [each for each in self.segments if each != self.segment and each not in self._catalog.live]
+
+    # --- commits -----------------------------------------------------------------------------------------------------
+
+    def take_commit(self, now: int) -> Commit | None:
+        """All that waits, as one commit; None when there is nothing, or the last one is not done."""
+        if self._commit is not None:
+            return None
+        due = self.sync_due()
+        is_due = (due is not None and now >= due) or self._unsynced_bytes > MAX_UNSYNCED_BYTES
+        if not self._queue and not is_due and not self.dead():
+            return None
+        taken, self._queue = self._queue, []
+        self._taken, self._taken_bytes, self._queued_bytes = taken, self._queued_bytes, 0
+        has_durable = any(each.durable for each in taken)
+        if self._unsynced_since is None and has_durable:
+            self._unsynced_since = now
+        before = sum(self.segments.values())
+        self._begin_steps()
+        for pending in taken:
+            self._place(pending)
+        dead = self.dead()
+        if dead and self.segment is None:
+            # Without a checkpoint behind them, what settled their rows would go with them.
+            self._begin_segment()
+        self._flush()
+        syncs = (has_durable and self._settings.fsync == "always") or is_due or bool(dead)
+        if syncs and self.segment is not None:
+            self._steps.append(Sync(self.segment))
+        size = sum(self.segments.values()) - before
+        self._steps += [Remove(segment) for segment in dead]
+        self._commit = Commit(self._steps, max(self.written, self._last), syncs, size)
+        return self._commit
+
+    def _begin_steps(self) -> None:
+        self._steps = [] if self._inherited is None else [Sync(self._inherited)]
+        # What was written before and is written again now, after a failure, is where it was, as far as is known.
+        self._last = self.written
+
+    def _place(self, pending: _Pending) -> None:
+        """Put a record behind what is there, or into a new segment when it does not fit."""
+        if self.segment is None or self.segments[self.segment] + pending.size > self._capacity:
+            self._begin_segment()
+        segment = self.segment
+        assert segment is not None
+        start = self.segments[segment]
+        self._put(frame(segment, pending.kind, pending.number, self._synced, [pending.payload]), pending.payload)
+        if pending.catalogued:
+            pending.before = self._catalog.find(pending.catalogued)
+            self._catalog.place(pending.catalogued, pending.number, segment, start, pending.size)
+        self._last = max(self._last, pending.number)
+
+    def _begin_segment(self) -> None:
+        """Close the segment, and begin another one with a checkpoint."""
+        self._flush()
+        if self.segment is not None:
+            self._steps.append(Sync(self.segment))
+        segment, self._next_segment = self._next_segment, self._next_segment + 1
+        self.segment, self.segments[segment] = segment, 0
+        self._steps.append(Create(segment))
+        payload = self._checkpoint(self._last)
+        self._put(segment_header(segment))
+        self._put(frame(segment, Kind.CHECKPOINT, self._last, self._synced, [payload]), payload)
+        self._capacity = max(self._settings.segment_bytes, _CHECKPOINT_SHARE * len(payload))
+        self._begun()
+
+    def _put(self, *pieces: bytes) -> None:
+        assert self.segment is not None
+        self._pieces += pieces
+        self.segments[self.segment] += sum(map(len, pieces))
+
+    def _flush(self) -> None:
+        if self._pieces:
+            assert self.segment is not None
+            self._steps.append(Write(self.segment, list(self._pieces)))
+            self._pieces = []
+
+    def committed(self, commit: Commit) -> None:
+        """A commit is carried out."""
+        self._commit = None
+        taken, self._taken, self._taken_bytes = self._taken, [], 0
+        self.trouble = ""
+        self._inherited = None
+        self.commits += 1
+        self.written_bytes += commit.size
+        self.written = commit.through
+        for step in commit.steps:
+            if isinstance(step, Remove):
+                self.segments.pop(step.segment, None)
+        if commit.syncs:
+            done = self._unsynced + taken
+            self._synced = commit.through
+            self._unsynced, self._unsynced_bytes, self._unsynced_since = [], 0, None
+            self.syncs += 1
+        else:
+            pins = self._settings.fsync != "never"
+            done = [each for each in taken if not (pins and each.durable)]
+            kept = [each for each in taken if pins and each.durable]
+            self._unsynced += kept
+            self._unsynced_bytes += sum(each.size for each in kept)
+        self._cache.unpin(each.catalogued for each in done if each.catalogued)
+
+    def failed(self, reason: str) -> None:
+        """A commit was not carried out, or only in part: it is written again, to a new segment."""
+        self._commit = None
+        self.trouble = reason
+        self.failures += 1
+        for each in reversed(self._taken):
+            if each.before is not None:
+                self._catalog.place(each.catalogued, *each.before[1:5])
+        self._queue = self._unsynced + self._taken + self._queue
+        self._unsynced, self._unsynced_bytes, self._taken, self._taken_bytes = [], 0, [], 0
+        self._queued_bytes = sum(each.size for each in self._queue)
+        # Segments that were begun in vain have no live record once this is written again, and go then.
+        self.segment = None
