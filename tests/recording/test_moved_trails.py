@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from postroad.trail import Trail, pin
-from postroad.trail.coverage import GONE
+from postroad.trail.coverage import GONE, MOVED
 from tests.server.fleet import free_ports
 from tests.server.processes import BrokerProcess, PlainClient, forked_brokers, wait_until
 
@@ -177,3 +177,19 @@ def test_an_idle_broker_notices_that_its_trail_is_gone_and_receipts_do_not_rest_
     broker.end()
     trail = Trail(tmp_path / "data" / "trail")
     assert all(trail.findings(1, message).published is not None for message in ids)
+
+
+def test_a_broker_whose_trail_was_moved_while_it_was_stopped_says_what_is_missing(
+    tmp_path: Path, brokers: Brokers
+) -> None:
+    settings = tmp_path / "broker.toml"
+    settings.write_text(
+        f"port = 0\nadmin_port = 0\ndata = '{tmp_path / 'data'}'\ntracking.trail = '{tmp_path / 'trail'}'\n"
+    )
+    brokers.start(settings).wait_until_ready().end()
+    brokers.start(settings).wait_until_ready().end()
+    assert not pin(tmp_path / "trail", 1).holes
+    move(tmp_path / "trail")
+    brokers.start(settings).wait_until_ready().end()
+    state = pin(tmp_path / "trail", 1)
+    assert [(hole.since, hole.until, hole.reason) for hole in state.holes] == [(0, state.runs[0].since + 1, MOVED)]

@@ -10,7 +10,7 @@ import pytest
 from postroad.messages import MessageId
 from postroad.tracking import Attachments, LinkChanges, Names, Verdict
 from postroad.trail import Trail, TrailWriter, pin
-from postroad.trail.coverage import GONE
+from postroad.trail.coverage import GONE, MOVED
 from postroad.trail.fit import MISFIT
 from postroad.trail.manifest import change_name, manifest_folder
 from postroad.trail.pinned import DAMAGED_MANIFEST
@@ -227,3 +227,36 @@ def test_a_manifest_without_messages_is_not_believed_beside_files_of_messages(tm
     trail = Trail(tmp_path / "trail")
     assert trail.trace(FIRST).journey.verdict is Verdict.NOT_RECORDED
     assert any(MISFIT in warning for warning in trail.warnings)
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_run_says_what_is_missing_where_the_trail_went_while_the_broker_was_stopped(
+    tmp_path: Path, kept: int
+) -> None:
+    lives = []
+    for life in range(2):
+        if life == kept:
+            shutil.copytree(tmp_path / "trail", tmp_path / "copy") if life else (tmp_path / "copy").mkdir()
+        writer = TrailWriter(tmp_path / "trail", 1, NOON + life * HOUR, earlier=lives[-1] if lives else None)
+        writer.close(NOON + life * HOUR + 30 * MINUTE)
+        lives.append(writer.run)
+    assert not pin(tmp_path / "trail", 1).holes
+    shutil.rmtree(tmp_path / "trail")
+    (tmp_path / "copy").rename(tmp_path / "trail")
+    again = NOON + 2 * HOUR
+    TrailWriter(tmp_path / "trail", 1, again, earlier=lives[-1]).close(again + HOUR)
+    reached = NOON + 30 * MINUTE if kept else 0
+    assert [(hole.since, hole.until, hole.reason) for hole in pin(tmp_path / "trail", 1).holes] == [
+        (reached, again + 1, MOVED)
+    ]
+    # By another broker's clock it may have entered before the broker started again, and be in the record that is gone.
+    assert verdict(tmp_path / "trail", MessageId(7, 1, again + 3_000, 0)) is Verdict.NOT_RECORDED
+    assert verdict(tmp_path / "trail", MessageId(7, 1, again + 6_000, 0)) is Verdict.NEVER_ACCEPTED
+
+
+def test_a_run_after_a_record_that_is_all_there_states_no_hole(tmp_path: Path) -> None:
+    writer = TrailWriter(tmp_path, 1, NOON)
+    writer.close(NOON + HOUR)
+    TrailWriter(tmp_path, 1, NOON + 2 * HOUR, earlier=writer.run).close(NOON + 3 * HOUR)
+    assert not pin(tmp_path, 1).holes
+    assert verdict(tmp_path, MessageId(7, 1, NOON + 2 * HOUR + 3_000, 0)) is Verdict.NEVER_ACCEPTED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -14,6 +15,7 @@ from postroad.errors import PostroadError
 from postroad.messages import MessageId
 from postroad.recording.disk import DiskThread, hanging, is_done
 from postroad.recording.journal import JournalWriter
+from postroad.recording.last_run import LastRun
 from postroad.recording.lock import DirectoryLock, LockedError
 from postroad.recording.recovery import recover
 from postroad.recording.trail_answers import trail_root
@@ -47,7 +49,6 @@ from postroad.trail.coverage import GONE, NOT_YET_WRITTEN, ON_ITS_WAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from postroad.config import BrokerConfig
     from postroad.tracking import Findings, TrackingRecorder
@@ -92,6 +93,7 @@ class LiveRecord:
         journal: takes what the recorder is told before receipts are given; none without.
         recover: adds what a crash left in the journal to the trail.
         retention: days and bytes to keep at most, 0 for no bound; None keeps all.
+        last_run: the file that names the run which this broker wrote last; None keeps none.
     """
 
     def __init__(
@@ -104,13 +106,15 @@ class LiveRecord:
         journal: Journal | None = None,
         recover: Callable[[], int] | None = None,
         retention: tuple[int, int] | None = None,
+        last_run: Path | None = None,
     ) -> None:
         self.recorder = recorder
         self._root = root
         self._broker = broker
         self._clock = clock
         self._lock = DirectoryLock(root / "locks" / f"broker={broker}.lock", broker, f"{root} {_TRAIL_HELD}")
-        self._backlog = Backlog(lambda now: TrailWriter(root, broker, now), backlog_bytes, self._claim)
+        self._last_run = LastRun(last_run)
+        self._backlog = Backlog(self._open_writer, backlog_bytes, self._claim)
         self._journal = keeper = None if journal is None else JournalWriter(journal, clock)
         self._keeper = RecordWriter(
             recorder,
@@ -155,6 +159,11 @@ class LiveRecord:
             self._journal.start()
         self._upkeep = asyncio.create_task(self._keep_up())
         self._searching.do(self._sweep_leftovers)
+
+    def _open_writer(self, now: int) -> TrailWriter:
+        writer = TrailWriter(self._root, self._broker, now, earlier=self._last_run.read())
+        self._last_run.keep(writer.run)
+        return writer
 
     def _claim(self) -> None:
         """Make sure that nobody else writes under this number, also where the trail was moved and is another now."""
@@ -206,6 +215,8 @@ class LiveRecord:
         while True:
             await asyncio.sleep(UPKEEP_SECONDS)
             try:
+                # Another run has begun where the trail was moved under this one.
+                await self._keeper.in_thread(lambda: self._last_run.keep(self._backlog.run))
                 if self._journal is not None:
                     await self._journal.release()
                 if self._retention is not None and self._clock() >= self._expires_at:
@@ -377,6 +388,7 @@ def make_record(config: BrokerConfig, clock: Callable[[], int]) -> LiveRecord | 
         journal=journal,
         recover=None if journal is None else lambda: recover(root, config.number, lambda now: _recorder(config, now)),
         retention=(settings.keep_days, settings.keep_bytes) if settings.keep_days or settings.keep_bytes else None,
+        last_run=Path(config.data) / f"last-run-{config.number}.json",
     )
 
 

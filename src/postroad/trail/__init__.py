@@ -4,6 +4,7 @@ from postroad.trail.backlog import Backlog, BacklogStatistics, Done
 from postroad.trail.batch_samples import batch_samples
 from postroad.trail.columns import DAY_MS, by_date, date_text, tabulate
 from postroad.trail.coverage import FOREVER, SET_BACK, SET_BACK_MS, Hole, Run, gaps_within
+from postroad.trail.durable import replace_file
 from postroad.trail.errors import (
     TrailConflictError,
     TrailDamageError,
@@ -87,6 +88,7 @@ __all__ = [
     "pin_fitting",
     "read_segments",
     "remainders",
+    "replace_file",
     "replay",
     "standing_holes",
     "sweep",

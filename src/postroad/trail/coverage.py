@@ -27,6 +27,7 @@ __all__ = [
     "DELETED",
     "FOREVER",
     "GONE",
+    "MOVED",
     "NEVER_BEGUN",
     "NOT_ANSWERED",
     "NOT_YET_WRITTEN",
@@ -56,6 +57,7 @@ DELETED = "older than what is kept"
 SET_BACK = "the clock was set back, and this time came twice"
 NEVER_BEGUN = "there is no record of this broker"
 NO_RECORD = "others tell of it, and its record is not here"
+MOVED = "an earlier record of this broker is not here: the trail was moved or replaced while it was stopped"
 GONE = "the trail was moved, deleted or replaced while the broker wrote to it"
 
 # A clock that is set back by less needs no mention: readers look for gaps farther around an id's time than this.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from postroad.trail.columns import DAY_MS
-from postroad.trail.coverage import FOREVER, GONE, SET_BACK, SET_BACK_MS, Hole, Run
+from postroad.trail.coverage import FOREVER, GONE, MOVED, SET_BACK, SET_BACK_MS, Hole, Run
 from postroad.trail.durable import create_once
 from postroad.trail.errors import TrailConflictError, TrailDamageError, TrailError, TrailWriteError
 from postroad.trail.manifest import (
@@ -65,13 +65,15 @@ class Ledger:
         """The latest state."""
         return pin(self.root, self.broker)
 
-    def open_run(self, now: int, is_over: bool = False) -> Run:
+    def open_run(self, now: int, is_over: bool = False, earlier: Run | None = None) -> Run:
         """Begin a run; its number is that of the manifest that begins it, so no two runs share one.
 
         Args:
             now: when it begins.
             is_over: it is that of an earlier process. Otherwise runs that went beyond `now` say that the clock was set
                 back: what they say is complete is not, once it comes a second time.
+            earlier: the last run that this broker is known to have written; None where nobody knows of any. If it is
+                not here, the record before this run is not complete, whatever the trail says.
 
         Raises:
             TrailWriteError: the disk does not take it.
@@ -80,7 +82,9 @@ class Ledger:
         state = self.pin()
         _refuse_later(state)
         reached = 0 if is_over else max((run.through for run in state.runs), default=0)
-        holes = (Hole(now, reached + 1, SET_BACK),) if reached - now > SET_BACK_MS else ()
+        holes: tuple[Hole, ...] = (Hole(now, reached + 1, SET_BACK),) if reached - now > SET_BACK_MS else ()
+        if earlier is not None and earlier.through >= state.retained_since and not _begun(state.runs, earlier):
+            holes += (Hole(min(reached, now), now + 1, MOVED),)
         change = self._commit(lambda number: Change(number, now, run=Run(number, now, now), holes=holes))
         assert change.run is not None
         return change.run
@@ -284,6 +288,11 @@ def _refuse_later(state: Pinned) -> None:
 def _holds(runs: Iterable[Run], run: Run) -> bool:
     """Whether runs have one, as far as it had come or farther."""
     return any((one.number, one.since) == (run.number, run.since) and one.through >= run.through for one in runs)
+
+
+def _begun(runs: Iterable[Run], run: Run) -> bool:
+    """Whether runs have one, however far it had come."""
+    return any((one.number, one.since) == (run.number, run.since) for one in runs)
 
 
 def _first_missing(folder: Path, checkpoint: Checkpoint | None, last: int) -> int:

@@ -62,8 +62,12 @@ class TrailWriter:
         breaks: how often the trail was found gone.
     """
 
-    def __init__(self, root: str | Path, broker: int, now: int, is_over: bool = False) -> None:
+    def __init__(
+        self, root: str | Path, broker: int, now: int, is_over: bool = False, earlier: Run | None = None
+    ) -> None:
         """Begin a run; one that `is_over` is that of an earlier process, which could not begin it.
+
+        Where the trail does not have the `earlier` run that the broker wrote last, the new one says so.
 
         Raises:
             TrailWriteError: the directory does not take it.
@@ -72,7 +76,7 @@ class TrailWriter:
         self.root = Path(root)
         self.broker = broker
         self.ledger = Ledger(self.root, broker)
-        self.run: Run = self.ledger.open_run(now, is_over)
+        self.run: Run = self.ledger.open_run(now, is_over, earlier)
         self._label = f"{self.run.number:012d}"
         self._prepared = now
         self._sequence = 0
