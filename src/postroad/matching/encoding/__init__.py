@@ -10,7 +10,7 @@ from postroad.matching.encoding.matrix import PredicateMatrix
 from postroad.matching.encoding.predicates import EncodedPredicates
 from postroad.matching.encoding.scheme import PERCENT_LADDER, Scheme, even_ladder
 from postroad.matching.encoding.vectors import message_vectors, subsets
-from postroad.matching.encoding.wire import from_bytes, to_bytes
+from postroad.matching.encoding.wire import from_bytes, from_bytes_in_steps, to_bytes
 
 __all__ = [
     "ANY_TOPIC",
@@ -26,6 +26,7 @@ __all__ = [
     "encode_exact",
     "even_ladder",
     "from_bytes",
+    "from_bytes_in_steps",
     "message_categories",
     "message_vectors",
     "subsets",

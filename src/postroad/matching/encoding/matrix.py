@@ -14,6 +14,7 @@ Positions of a row were compared with the width of the scheme when it was read (
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,8 @@ from postroad.matching.encoding.content import message_categories
 from postroad.matching.encoding.errors import EncodingError
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from numpy.typing import NDArray
 
     from postroad.matching.encoding.content import Categories
@@ -39,6 +42,8 @@ __all__ = ["MAX_OWNER", "PredicateMatrix"]
 MAX_OWNER = 65_535  # a broker's number is its bit in the result, 8 KiB per message at the limit
 
 _LEAD = 4
+# Rows that are laid out in one step, and their positions, but one row at least: some 3 ms.
+_STEP, _STEP_PLACES = 1_024, 16_384
 _FEW = 8
 _ONE, _ALL = np.uint64(1), np.uint64(2**64 - 1)
 _SIXTEEN, _LOW_SIXTEEN = np.uint64(16), np.uint64(0xFFFF)
@@ -128,29 +133,88 @@ def _columns(bits: int, count: int) -> Columns:
     return columns
 
 
+class _Part:
+    """The rows of one owner in the layout of the kernel.
+
+    Attributes:
+        leads: four positions of each row, 16 bits each.
+        tails: how many more each row has.
+        places: those, row by row.
+    """
+
+    __slots__ = ("leads", "places", "tails")
+
+    def __init__(self, leads: NDArray[np.uint64], tails: NDArray[np.int64], places: NDArray[np.uint16]) -> None:
+        self.leads = leads
+        self.tails = tails
+        self.places = places
+
+
+def _part_in_steps(predicates: EncodedPredicates) -> Generator[None, None, _Part]:
+    """Lay out the rows of a list, some hundred at a time; the leads are the positions that fewest of its rows have."""
+    bits, rows = predicates.scheme.bits, predicates.rows
+    counted = np.zeros(bits, np.int64)
+    pieces: list[tuple[NDArray[np.uint16], NDArray[np.int64]]] = []
+    first = 0
+    while first < len(rows):
+        if first:
+            yield
+        last = _step_from(rows, first)
+        part = rows[first:last]
+        places = np.fromiter(chain.from_iterable(part), np.uint16)
+        counted += np.bincount(places, minlength=bits)
+        pieces.append((places, np.fromiter(map(len, part), np.int64, len(part))))
+        first = last
+    parts: list[tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.uint16]]] = []
+    for places, sizes in pieces:
+        if parts:
+            yield
+        parts.append(_laid_out(places, sizes, counted, bits))
+    leads, tails, rest = ([part[column] for part in parts] for column in range(3))
+    return _Part(
+        np.concatenate([np.empty(0, np.uint64), *leads]),
+        np.concatenate([np.empty(0, np.int64), *tails]),
+        np.concatenate([np.empty(0, np.uint16), *rest]),
+    )
+
+
+def _step_from(rows: tuple[tuple[int, ...], ...], first: int) -> int:
+    """Where the step ends that begins with a row: after so many rows or positions, and one row at least."""
+    last, places = first, 0
+    while last < len(rows) and last - first < _STEP and places < _STEP_PLACES:
+        places += len(rows[last])
+        last += 1
+    return last
+
+
+def _laid_out(
+    places: NDArray[np.uint16], sizes: NDArray[np.int64], counted: NDArray[np.int64], bits: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.uint16]]:
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    places = places[np.lexsort((places, counted[places], rows))]
+    starts = np.concatenate(([0], np.cumsum(sizes)))
+    rank = np.arange(len(places)) - starts[rows]
+    leads = np.full((len(sizes), _LEAD), bits, np.uint16)
+    leads[rows[rank < _LEAD], rank[rank < _LEAD]] = places[rank < _LEAD]
+    words = leads.astype("<u2").view("<u8").reshape(-1).astype(np.uint64)
+    return words, np.maximum(sizes - _LEAD, 0), places[rank >= _LEAD]
+
+
 class _Compiled:
     """The rows of all owners in the layout of the kernel."""
 
     __slots__ = ("bounds", "leads", "owners", "places", "tails", "width")
 
-    def __init__(self, lists: dict[int, EncodedPredicates], bits: int) -> None:
-        owners = sorted(lists)
-        flat = [lists[owner].flat() for owner in owners]
-        places = np.concatenate([np.empty(0, np.int64), *flat])
-        sizes = np.array([len(row) for owner in owners for row in lists[owner].rows], np.int64)
-        rows = np.repeat(np.arange(len(sizes)), sizes)
-        rarity = np.bincount(places, minlength=bits)[places]
-        places = places[np.lexsort((places, rarity, rows))]
+    def __init__(self, parts: dict[int, _Part]) -> None:
+        owners = sorted(parts)
+        ordered = [parts[owner] for owner in owners]
         self.owners = np.array(owners, np.int64)
-        self.bounds = np.cumsum([0, *(len(lists[owner]) for owner in owners)], dtype=np.int64)
+        self.bounds = np.cumsum([0, *(len(part.leads) for part in ordered)], dtype=np.int64)
         self.width = max(owners, default=0) // 64 + 1
-        starts = np.concatenate(([0], np.cumsum(sizes)))
-        rank = np.arange(len(places)) - starts[rows]
-        leads = np.full((len(sizes), _LEAD), bits, np.uint16)
-        leads[rows[rank < _LEAD], rank[rank < _LEAD]] = places[rank < _LEAD]
-        self.leads = leads.astype("<u2").view("<u8").reshape(-1).astype(np.uint64)
-        self.tails = np.concatenate(([0], np.cumsum(np.maximum(sizes - _LEAD, 0)))).astype(np.int64)
-        self.places = places[rank >= _LEAD].astype(np.uint16)
+        self.leads = np.concatenate([np.empty(0, np.uint64), *(part.leads for part in ordered)])
+        tails = np.concatenate([np.zeros(1, np.int64), *(part.tails for part in ordered)])
+        self.tails = np.cumsum(tails, dtype=np.int64)
+        self.places = np.concatenate([np.empty(0, np.uint16), *(part.places for part in ordered)])
 
 
 class PredicateMatrix:
@@ -160,11 +224,11 @@ class PredicateMatrix:
     others, with a probability that depends on the scheme and on how full the messages' vectors are.
     """
 
-    __slots__ = ("_compiled", "_lists", "scheme")
+    __slots__ = ("_compiled", "_parts", "scheme")
 
     def __init__(self, scheme: Scheme) -> None:
         self.scheme = scheme
-        self._lists: dict[int, EncodedPredicates] = {}
+        self._parts: dict[int, _Part] = {}
         self._compiled: _Compiled | None = None
 
     def replace(self, owner: int, predicates: EncodedPredicates) -> None:
@@ -174,17 +238,22 @@ class PredicateMatrix:
             EncodingError: the list was made under another scheme, so its bits mean something else.
             LimitError: the broker's number is above `MAX_OWNER`.
         """
+        for _ in self.replace_in_steps(owner, predicates):
+            pass
+
+    def replace_in_steps(self, owner: int, predicates: EncodedPredicates) -> Generator[None, None, None]:
+        """As `replace`, some hundred rows at a time; what the broker advertised before holds until all are done."""
         if predicates.scheme != self.scheme:
             raise EncodingError(f"broker {owner} encodes by {predicates.scheme}, this matrix by {self.scheme}")
         if not 0 <= owner <= MAX_OWNER:
             raise LimitError("the number of a broker", owner, MAX_OWNER)
-        self._lists[owner] = predicates
+        self._parts[owner] = yield from _part_in_steps(predicates)
         self._compiled = None
 
     def remove(self, owner: int) -> bool:
         """Forget the list of a broker; False when there was none."""
         self._compiled = None
-        return self._lists.pop(owner, None) is not None
+        return self._parts.pop(owner, None) is not None
 
     def match(self, batch: Batch) -> NDArray[np.uint64]:
         """The brokers that may want each message: uint64[n, words], bit b of word w for broker 64 w + b."""
@@ -193,7 +262,7 @@ class PredicateMatrix:
     def match_categories(self, categories: Categories) -> NDArray[np.uint64]:
         """`match` for categories computed before, with this matrix's scheme."""
         if self._compiled is None:
-            self._compiled = _Compiled(self._lists, self.scheme.bits)
+            self._compiled = _Compiled(self._parts)
         compiled = self._compiled
         out = np.zeros((len(categories.offsets) - 1, compiled.width), np.uint64)
         columns = _columns(self.scheme.bits, len(out))
@@ -213,13 +282,13 @@ class PredicateMatrix:
 
     def statistics(self) -> dict[str, int]:
         """Brokers, rows, and the bytes that matching reads."""
-        compiled = self._compiled or _Compiled(self._lists, self.scheme.bits)
+        compiled = self._compiled or _Compiled(self._parts)
         arrays = (compiled.owners, compiled.bounds, compiled.leads, compiled.tails, compiled.places)
         return {
-            "brokers": len(self._lists),
+            "brokers": len(self._parts),
             "rows": len(compiled.leads),
             "bytes": sum(array.nbytes for array in arrays),
         }
 
     def __len__(self) -> int:
-        return len(self._lists)
+        return len(self._parts)

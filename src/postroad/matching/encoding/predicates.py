@@ -43,6 +43,21 @@ class EncodedPredicates:
     def __init__(self, scheme: Scheme, rows: Iterable[tuple[int, ...]] = ()) -> None:
         self.scheme = scheme
         self.rows: tuple[tuple[int, ...], ...] = tuple(sorted(set(rows)))
+        self._check_size()
+
+    @classmethod
+    def canonical(cls, scheme: Scheme, rows: Iterable[tuple[int, ...]]) -> EncodedPredicates:
+        """A list of rows that are known to be distinct and in order.
+
+        Raises:
+            LimitError: there are too many.
+        """
+        made = cls(scheme)
+        made.rows = tuple(rows)
+        made._check_size()
+        return made
+
+    def _check_size(self) -> None:
         if len(self.rows) > MAX_ROWS:
             raise LimitError("the number of encoded conjunctions", len(self.rows), MAX_ROWS, "cover some by others")
 
