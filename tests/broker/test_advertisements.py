@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from postroad.broker import Broker, PublisherNumbers, Relay, make_strategy
-from postroad.broker.interests import Interests
+from postroad.broker.interests import STEP, Interests
 from postroad.errors import LimitError, PostroadError
 from postroad.filters import hash_bytes
 from postroad.matching import SubscriptionIndex
 from postroad.matching.encoding import EncodingError, encode_exact
 from postroad.messages import Batch, Draft
 from postroad.routing import Drp, Interest, InterestDelta, LinkRecord
+from postroad.selectors import Selector
 
 NOW = 1_000
 
@@ -102,6 +103,51 @@ def test_broker_whose_interest_has_no_room_gets_everything(monkeypatch: pytest.M
     relay.control(Interest(2, NOW, 1, advertised(50)), 2, NOW)
     assert wanted_by(relay, "t.3") == [2]
     assert wanted_by(relay, "anything") == [2]
+
+
+def slow_rows(count: int) -> bytes:
+    """An advertisement of searches in texts, each of which can take milliseconds for one message."""
+    selectors = [Selector.parse(f"b LIKE '%x_{number}%y%'") for number in range(count)]
+    return encode_exact([("t", selector.disjunction[0]) for selector in selectors])
+
+
+def test_broker_whose_interest_costs_too_much_for_each_message_gets_everything() -> None:
+    """Its own limits need not be those of an honest broker; a message of anybody would take seconds to match."""
+    relay = relay_of_broker_1()
+    index, most = relay._interests._index, relay._core.limits.matching_ms * 1_000_000
+    relay.control(Interest(3, NOW, 1, slow_rows(20)), 3, NOW)
+    honest = index.work
+    assert wanted_by(relay, "t") == []
+    for version in (1, 2):
+        relay.control(Interest(2, NOW, version, slow_rows(2_000)), 2, NOW)
+        while relay.working:
+            assert index.work <= honest + most
+            relay.work(NOW)
+        assert wanted_by(relay, "anything") == [2]
+        assert len(index) == 21
+        assert index.work < honest + 1_000
+    # What it wants next may be less.
+    relay.control(Interest(2, NOW, 3, slow_rows(10)), 2, NOW)
+    assert wanted_by(relay, "anything") == []
+    assert len(index) == 30
+
+
+def test_broker_that_is_gone_while_its_advertisement_is_applied_is_struck_in_steps() -> None:
+    relay = relay_of_broker_1()
+    index = relay._interests._index
+    relay.control(Interest(2, NOW, 1, advertised(1_000)), 2, NOW)
+    while len(index) < 500:
+        relay.work(NOW)
+    relay.control(LinkRecord(2, NOW + 1, 1, 0, ((1, 1),)), 2, NOW)
+    least, steps = len(index), 0
+    assert least > 500 - 6 * STEP
+    while relay.working:
+        relay.work(NOW)
+        assert least - len(index) <= STEP
+        least, steps = len(index), steps + 1
+    assert (len(index), relay._interests._work) == (0, {})
+    assert steps > 1
+    assert wanted_by(relay, "t.3") == []
 
 
 def test_long_advertisement_is_worked_off_in_steps_and_delays_no_other_broker() -> None:

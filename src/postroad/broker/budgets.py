@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from postroad.selectors import Selector
     from postroad.selectors.constraints import Constraint
 
-__all__ = ["Budgets", "estimated_bytes"]
+__all__ = ["NANOSECONDS", "Budgets", "estimated_bytes"]
 
-_NANOSECONDS = 1_000_000
+# In a millisecond: limits are in these, work in those.
+NANOSECONDS = 1_000_000
 
 # An ordinary subscription: its queue, its sets, its rows in the index, its place in the connection's tables.
 _SUBSCRIPTION_BYTES = 1_500
@@ -79,8 +80,8 @@ class Budgets:
     def allowance(self, session: Session) -> int:
         """How much work the next subscription of a session may add."""
         limits = self._limits
-        own = limits.session_matching_ms * _NANOSECONDS - session.matching_work
-        return max(0, min(own, limits.matching_ms * _NANOSECONDS - self.work))
+        own = limits.session_matching_ms * NANOSECONDS - session.matching_work
+        return max(0, min(own, limits.matching_ms * NANOSECONDS - self.work))
 
     def check_work(self, session: Session, work: int) -> None:
         """Refuse a subscription that stands in the index, and has to leave it again, because a message costs too much.
@@ -89,17 +90,17 @@ class Budgets:
             BrokerError: the session's share or the broker's is exceeded; it names the limit.
         """
         limits = self._limits
-        if session.matching_work + work > limits.session_matching_ms * _NANOSECONDS:
+        if session.matching_work + work > limits.session_matching_ms * NANOSECONDS:
             raise BrokerError(
                 "with this subscription, those of this session could make a single message take "
-                f"{(session.matching_work + work) / _NANOSECONDS:,.1f} ms or more to match; the limit is "
+                f"{(session.matching_work + work) / NANOSECONDS:,.1f} ms or more to match; the limit is "
                 f"{limits.session_matching_ms:,} (session_matching_ms); use fewer different LIKE patterns and "
                 "conditions"
             )
-        if self.work + work > limits.matching_ms * _NANOSECONDS:
+        if self.work + work > limits.matching_ms * NANOSECONDS:
             raise BrokerError(
                 "with this subscription, those of this broker could make a single message take "
-                f"{(self.work + work) / _NANOSECONDS:,.1f} ms or more to match; the limit is "
+                f"{(self.work + work) / NANOSECONDS:,.1f} ms or more to match; the limit is "
                 f"{limits.matching_ms:,} (matching_ms); use fewer different LIKE patterns and conditions, or try "
                 "another broker"
             )

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
+from postroad.errors import PostroadError
 from postroad.kernels import Int, device, kernel
+from postroad.matching import NO_BUDGET
 from postroad.matching.encoding import (
     EncodedPredicates,
     EncodingError,
@@ -153,12 +155,18 @@ class Interests:
     Args:
         index: the local subscriptions.
         scheme: how brokers encode what they want; None when they say it exactly.
+        most_work: what the exact interest of one broker may add to the work that a message can cost
+            (`SubscriptionIndex.work`), whatever limits that broker has for its own subscribers.
     """
 
-    def __init__(self, index: SubscriptionIndex, scheme: Scheme | None = None) -> None:
+    def __init__(self, index: SubscriptionIndex, scheme: Scheme | None = None, most_work: int = NO_BUDGET) -> None:
         self._index = index
         self._owners = np.zeros(64, np.int64)
         self._exact: dict[int, set[Row]] = {}
+        self._most_work = most_work
+        # What each broker's rows have added to the work of the index. Conditions that several rows share are counted
+        # for the first of them, so this is about right, and right again when a broker has no rows.
+        self._work: dict[int, int] = {}
         self._encoded: dict[int, EncodedPredicates] = {}
         self._matrix = None if scheme is None else PredicateMatrix(scheme)
         self._words = 1
@@ -214,6 +222,8 @@ class Interests:
         came = cast("set[Row]", added or set())
         went = held - came if removed is None else cast("set[Row]", removed) & held
         yield from self._set_exact(broker, came - held, went)
+        if not held:
+            self._work.pop(broker, None)
         if added is None:
             self._exact.pop(broker, None)
 
@@ -239,10 +249,16 @@ class Interests:
                 entered.append(row)
                 if len(entered) % STEP == 0:
                     yield
-        except BaseException:
-            # Refused, or given up in between.
-            for row in entered:
+        except PostroadError:
+            for number, row in enumerate(entered):
                 self._strike(broker, row)
+                if number % STEP == STEP - 1:
+                    yield
+            raise
+        except GeneratorExit:
+            # Given up in between, because the broker is gone or begins anew: what it had is struck next, and these
+            # with it.
+            held.update(entered)
             raise
         held |= added
         for number, row in enumerate(removed):
@@ -253,15 +269,18 @@ class Interests:
 
     def _enter(self, broker: int, row: Row) -> None:
         topic, conjunction = row
-        slot = self._index.add_disjunction((broker, row), (conjunction,), topic)
+        before, used = self._index.work, self._work.get(broker, 0)
+        slot = self._index.add_disjunction((broker, row), (conjunction,), topic, max(0, self._most_work - used))
+        self._work[broker] = used + self._index.work - before
         if slot >= len(self._owners):
             self._owners = np.concatenate([self._owners, np.zeros(slot + 1, np.int64)])
         self._owners[slot] = broker
 
     def _strike(self, broker: int, row: Row) -> None:
-        key = (broker, row)
+        key, before = (broker, row), self._index.work
         self._owners[self._index.slot(key)] = LOCAL
         self._index.remove(key)
+        self._work[broker] = max(0, self._work.get(broker, 0) + self._index.work - before)
 
     def _vectors(self, matrix: PredicateMatrix, data: bytes) -> Generator[None, None, EncodedPredicates]:
         if not data:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from postroad.broker.advertisements import Advertisements
+from postroad.broker.budgets import NANOSECONDS
 from postroad.broker.consignments import Consignments
 from postroad.broker.interests import Interests
 from postroad.broker.marks import LATE, MAYBE_TWICE, have_room, marked
@@ -117,7 +118,7 @@ class Relay:
         self._order = PublisherOrder(order_wait_ms) if order_wait_ms else None
         self._order_wait = order_wait_ms
         self._unsteady_until = 0  # what passes until then may overtake what passed before
-        self._interests = Interests(core.index, scheme)
+        self._interests = Interests(core.index, scheme, core.limits.matching_ms * NANOSECONDS)
         self._wants = Wants(scheme)
         self.strategy = strategy
         state = strategy.link_state
