@@ -7,20 +7,20 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+import pytest
+
 from postroad.config import TrackingConfig
 from postroad.messages import Batch, MessageId
 from postroad.recording import journal as journal_module
 from postroad.recording.journal import MOST_WAITING, JournalWriter
 from postroad.recording.recovery import LAPSED, recover
 from postroad.tracking import ExactRecorder, Verdict
-from postroad.tracking.journaling import Journaled
-from postroad.trail import Journal, Trail, TrailWriter, replay
+from postroad.tracking.journaling import Journaled, turn_entry
+from postroad.trail import Journal, Trail, TrailWriter, journal_folder, replay
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 BROKER = 4
 NOON = 1_800_000_000_000
@@ -230,3 +230,53 @@ def test_a_broker_can_be_stopped_though_its_disk_does_not_answer(
         disk.answers_again()
 
     run(talk)
+
+
+def crashed(root: Path, times: range) -> list[Path]:
+    """A broker takes a message at each time, each into a segment of its own, and dies; answers the segments."""
+    journal = Journal(root, BROKER)
+    TrailWriter(root, BROKER, NOON)
+    recorder = Journaled(ExactRecorder(BROKER, NOON, 60_000, 1 << 24), journal.append)
+    for time in times:
+        recorder.accepted(message(time), time)
+        journal.append(turn_entry(time + 1), ends_turn=True)
+        journal.sync()
+        journal.release(0)
+    journal.append(turn_entry(times[-1] + 500), ends_turn=True)
+    journal.sync()
+    return sorted(journal_folder(root, BROKER).iterdir())
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("harm", ["missing", "damaged", "another"])
+def test_a_segment_of_the_journal_that_is_gone_is_a_gap_and_not_a_no(tmp_path: Path, place: int, harm: str) -> None:
+    times = range(NOON + 10_000, NOON + 50_000, 10_000)
+    segments = crashed(tmp_path, times)
+    assert [verdict(tmp_path, time) for time in times] == [Verdict.MATCHED_NOBODY] * 4
+    assert verdict(tmp_path, times[-1] + 100) is Verdict.NEVER_ACCEPTED
+    if harm == "missing":
+        segments[place].unlink()
+    elif harm == "damaged":
+        segments[place].write_bytes(segments[place].read_bytes()[:-40] + bytes(40))
+    else:
+        segments[place].write_bytes(segments[place - 1].read_bytes())
+    told = [verdict(tmp_path, time) for time in times]
+    assert told[place] is Verdict.NOT_RECORDED
+    assert Verdict.NEVER_ACCEPTED not in told
+    assert verdict(tmp_path, NOON + 5_000) in (Verdict.NEVER_ACCEPTED, Verdict.NOT_RECORDED)
+
+
+def test_an_end_of_a_turn_after_what_had_no_room_makes_nothing_whole(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, BROKER, max_waiting_bytes=200)
+    TrailWriter(tmp_path, BROKER, NOON)
+    recorder = Journaled(ExactRecorder(BROKER, NOON, 60_000, 1 << 24), journal.append)
+    times = range(NOON + 1_000, NOON + 10_000, 1_000)
+    for time in times:
+        recorder.accepted(message(time), time)
+    journal.sync()
+    assert journal.statistics().lost_entries > 0
+    journal.append(turn_entry(times[-1] + 1_000), ends_turn=True)
+    journal.close()
+    told = [verdict(tmp_path, time) for time in times]
+    assert Verdict.NEVER_ACCEPTED not in told
+    assert Verdict.NOT_RECORDED in told

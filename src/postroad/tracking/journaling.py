@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     from postroad.tracking.findings import Findings
     from postroad.tracking.segments import BatchCost
 
-__all__ = ["JournalEntryError", "Journaled", "retell", "told_at", "turn_end", "turn_entry"]
+__all__ = [
+    "JournalEntryError",
+    "Journaled",
+    "retell",
+    "segment_begun",
+    "segment_entry",
+    "told_at",
+    "turn_end",
+    "turn_entry",
+]
 
 _HEAD = np.dtype([("event", "<i4"), ("count", "<i4"), ("number", "<i8"), ("now", "<i8")])
 _ID_BYTES = 16
@@ -52,6 +61,7 @@ class _Event(IntEnum):
     UNLINKED = 14
     ALIASED = 15
     TURN_ENDED = 16
+    SEGMENT_BEGUN = 17
 
 
 class Journaled:
@@ -184,10 +194,24 @@ def turn_entry(now: int) -> bytes:
 
 def turn_end(entry: bytes) -> int | None:
     """The time of an entry between two turns; None for any other."""
+    return _time_of(entry, _Event.TURN_ENDED)
+
+
+def segment_entry(last: bytes) -> bytes:
+    """The entry that a segment begins with: those before it end with the given one. Empty if that has no time."""
+    return b"" if len(last) < _HEAD.itemsize else _head(_Event.SEGMENT_BEGUN, 0, 0, told_at(last))
+
+
+def segment_begun(entry: bytes) -> int | None:
+    """The time of the last entry before a segment, by the one it begins with; None for any other."""
+    return _time_of(entry, _Event.SEGMENT_BEGUN)
+
+
+def _time_of(entry: bytes, kind: _Event) -> int | None:
     if len(entry) != _HEAD.itemsize:
         return None
     event, _, _, now = np.frombuffer(entry, _HEAD, 1)[0].tolist()
-    return int(now) if event == _Event.TURN_ENDED else None
+    return int(now) if event == kind else None
 
 
 def told_at(entry: bytes) -> int:
@@ -222,7 +246,7 @@ def retell(entry: bytes, recorder: TrackingRecorder) -> int:
 
 
 def _retell(event: _Event, ids: Ids, number: int, now: int, texts: list[str], recorder: TrackingRecorder) -> None:
-    if event is _Event.TURN_ENDED:
+    if event in (_Event.TURN_ENDED, _Event.SEGMENT_BEGUN):
         return
     if event in (_Event.ACKNOWLEDGED, _Event.REFUSED):
         recorder.acknowledged(int(ids[0, 0]), int(ids[0, 1]), number, event is _Event.ACKNOWLEDGED, now)

@@ -12,6 +12,8 @@ lapse:   FF FF FF FF, 00 00 00 00: entries that stood here were given up
 
 The end of a segment may be torn by a crash: whatever follows the last whole entry was never durable. What is forced to
 disk together ends with an entry that says so (`tracking.journaling.turn_entry`), between two turns of the event loop.
+A segment begins with the time of the last entry before it (`segment_entry`): where the trail does not reach so far and
+no segment before it does, one is missing.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from postroad.tracking.journaling import segment_entry
 from postroad.trail.access import create
 from postroad.trail.durable import make_directory, sync_directory
 from postroad.trail.errors import TrailWriteError
@@ -91,7 +94,9 @@ class Journal:
         self._buffer = bytearray()
         self._lapsed = False  # the last entry was given up, and the next must say so
         # Bytes of the buffer, and the position behind them, that the next sync takes: up to the end of a turn.
-        self._turn: tuple[int, int] | None = None
+        self._turn: tuple[int, int, bytes] | None = None
+        self._last = b""  # the last entry that was appended and does not end a turn
+        self._last_durable = b""  # the last such one that is on disk
         self._unwritten = b""  # taken from the buffer by a sync that failed
         self._file = -1
         self._path = self._folder
@@ -122,7 +127,9 @@ class Journal:
                 self._buffer += _HEAD.pack(len(entry), zlib.crc32(entry))
                 self._buffer += entry
             if ends_turn:
-                self._turn = len(self._buffer), self.position
+                self._turn = len(self._buffer), self.position, self._last
+            else:
+                self._last = entry
             return self.position
 
     def sync(self) -> int:
@@ -134,7 +141,7 @@ class Journal:
             TrailWriteError: the disk does not take them; they wait, within a bound, for the next call.
         """
         with self._lock:
-            size, reached = self._turn or (len(self._buffer), self.position)
+            size, reached, last = self._turn or (len(self._buffer), self.position, self._last)
             taken, self._buffer, self._turn = self._buffer[:size], self._buffer[size:], None
             self._unwritten += taken
         try:
@@ -149,6 +156,7 @@ class Journal:
         self.trouble = ""
         self._syncs += 1
         self.durable = reached
+        self._last_durable = last
         return reached
 
     def _write(self, data: bytes) -> None:
@@ -178,8 +186,10 @@ class Journal:
         # Until the first bytes are there: a segment that fails now is cut to nothing.
         self._written = 0
         self._file = create(self._path, os.O_EXCL)
-        os.write(self._file, MAGIC)
-        self._written = len(MAGIC)
+        begin = segment_entry(self._last_durable)
+        head = MAGIC + (_HEAD.pack(len(begin), zlib.crc32(begin)) + begin if begin else b"")
+        os.write(self._file, head)
+        self._written = len(head)
         sync_directory(self._folder)
 
     def _abandon(self) -> None:

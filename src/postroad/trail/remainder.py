@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from postroad.tracking.journaling import JournalEntryError, retell, told_at, turn_end
+from postroad.tracking.journaling import JournalEntryError, retell, segment_begun, told_at, turn_end
 from postroad.trail.coverage import SET_BACK_MS, Hole, Run
 
 if TYPE_CHECKING:
@@ -92,12 +92,17 @@ class _Retelling:
         self._part: Remainder | None = None
         self._finished: list[Remainder] = []
         self._lapsed = False
+        self._reached = 0  # the time of the last entry so far
 
     def segment(self, segment: SegmentEntries) -> Iterator[Remainder]:
         """Tell what a segment has; answers the parts that are finished by then."""
         turn: list[bytes | None] = []
         marked = False
         for entry in segment.entries:
+            before = None if entry is None else segment_begun(entry)
+            if before is not None:
+                self._follows(before)
+                continue
             ended = None if entry is None else turn_end(entry)
             if ended is None:
                 turn.append(entry)
@@ -118,6 +123,11 @@ class _Retelling:
             yield self._part
             self._part = None
 
+    def _follows(self, before: int) -> None:
+        """A segment begins: the entries before it, up to a time, are in the trail or were in the segments so far."""
+        if self._reached < before and not any(run.since <= before <= run.through for run in self._runs):
+            self._lapsed = True
+
     def _tell_all(self, entries: list[bytes | None], is_cut: bool = False) -> None:
         for entry in entries:
             if entry is None:
@@ -131,6 +141,7 @@ class _Retelling:
 
     def _tell(self, entry: bytes, is_cut: bool) -> None:
         at = told_at(entry)
+        self._reached = max(self._reached, at)
         if self._is_covered(at):
             self._lapsed = False
             return
@@ -145,6 +156,9 @@ class _Retelling:
         """All that was told before this time is in the journal."""
         if not self._is_covered(now - 1):
             part = self._part_of(now - 1)
+            if self._lapsed:
+                part.holes.append(Hole(min(part.through, now), now, LAPSED))
+                self._lapsed = False
             # More may have been told in this same millisecond.
             part.through = max(part.run.through, now - 1)
 
