@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil  # type: ignore[import-untyped]
 
-from postroad.pipeline import Options, run_job, session
+from postroad.pipeline import run_job, session
 from postroad.pipeline.jobs import compact, trace
+from postroad.pipeline.jobs.compact import CompactOptions
+from postroad.pipeline.jobs.trace import TraceOptions
 from postroad.pipeline.sources import open_sources
 
 if TYPE_CHECKING:
@@ -106,7 +108,7 @@ def answered(own: Session, trail: Path, asked: Path, out: Path) -> Answered:
     memory = _Memory()
     memory.start()
     began = time.perf_counter()
-    account = run_job("trace", trace.run, Options(trail, out, more={"ids": asked}), spark=own.spark)
+    account = run_job("trace", trace.run, TraceOptions(trail, out, ids=asked), spark=own.spark)
     seconds = time.perf_counter() - began
     peak = memory.stop()
     own.spark.catalog.clearCache()
@@ -117,7 +119,7 @@ def answered(own: Session, trail: Path, asked: Path, out: Path) -> Answered:
 def compacted(own: Session, trail: Path, out: Path) -> Compacted:
     """Compact a trail."""
     began = time.perf_counter()
-    account = run_job("compact", compact.run, Options(trail, out), spark=own.spark)
+    account = run_job("compact", compact.run, CompactOptions(trail, out), spark=own.spark)
     seconds = time.perf_counter() - began
     entries = [entry for here in open_sources(trail).all_entries().values() for entry in here]
     journeys = sum(entry.size for entry in entries if entry.table == "journeys")

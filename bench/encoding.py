@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from postroad.lab.bdrp import Messages, Predicates, Workload, matches
+from postroad.lab.bdrp import BdrpWorkload, Messages, Predicates, matches
 from postroad.matching.encoding import (
     ANY_TOPIC,
     EncodedPredicates,
@@ -72,7 +72,7 @@ class Setting:
 
     @classmethod
     def draw(cls, seed: int, brokers: int, most: int = 1, messages: int = MESSAGES) -> Setting:
-        workload = Workload(seed)
+        workload = BdrpWorkload(seed)
         predicates = workload.predicates(brokers * PER_BROKER, 1, most)
         drawn = workload.messages(messages)
         flat = [conjunction for text in predicates.texts() for conjunction in Selector.parse(text).disjunction]

@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.stopwatch import Side, best_of
 from postroad.messages import Batch, Draft, MessageId
-from postroad.protocols.link import LinkDecoder, LinkSender, Progress, Standing, encode_data
+from postroad.protocols.link import LinkDecoder, LinkSender, LinkStanding, Progress, encode_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ def work(parcels: list[Parcel]) -> dict[str, tuple[Callable[[Any], object], list
     decoder = LinkDecoder()
     decoder.open()
     sender = LinkSender(1)
-    sender.attach(2, Standing(), sender.first)
+    sender.attach(2, LinkStanding(), sender.first)
 
     def encode(each: Parcel) -> None:
         encode_data(*each, 1)

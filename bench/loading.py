@@ -18,7 +18,7 @@ from postroad.selectors import Selector, TopicPattern
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from postroad.lab.workloads import Subscription, Workload
+    from postroad.lab.workloads import SubscriptionSpec, Workload
 
 __all__ = ["Churn", "Keys", "Load", "churn", "load", "removal_rate", "resident_bytes"]
 
@@ -33,7 +33,7 @@ class Load:
     """An index, the rest of the stream it was filled from, and what filling it cost."""
 
     index: SubscriptionIndex
-    stream: Iterator[Subscription]
+    stream: Iterator[SubscriptionSpec]
     parsed_per_s: float
     added_per_s: float
     resident: float  # bytes per subscription that the process grew by since the load began
@@ -89,7 +89,7 @@ def load(workload: Workload, ground: int, tell: Callable[[int], None]) -> Load:
     )
 
 
-def parsed(subscription: Subscription) -> Parsed:
+def parsed(subscription: SubscriptionSpec) -> Parsed:
     selector, topic = subscription
     return (
         None if selector is None else Selector.parse(selector),

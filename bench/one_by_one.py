@@ -10,7 +10,7 @@ from postroad.selectors.generated import generate
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from postroad.lab.workloads import Subscription
+    from postroad.lab.workloads import SubscriptionSpec
     from postroad.messages import Batch, Value
 
 # A message as the functions take it: decoded once, the topic cut into its levels once.
@@ -20,7 +20,7 @@ Decoded = tuple[dict[str, "Value"], tuple[str, ...]]
 class OneByOne:
     """Subscriptions as generated functions, numbered from 0."""
 
-    def __init__(self, subscriptions: Iterable[Subscription]) -> None:
+    def __init__(self, subscriptions: Iterable[SubscriptionSpec]) -> None:
         self._entries: list[tuple[int, Callable[..., bool] | None, Callable[..., bool] | None]] = [
             (
                 key,

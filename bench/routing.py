@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bench.routing_core import HIERARCHIES, SHAPES, tree_edges
-from postroad.lab.bdrp import Messages, Workload, matches
+from postroad.lab.bdrp import BdrpWorkload, Messages, matches
 from postroad.messages import Batch, Draft
 from postroad.messages.encoding import encode_batch
 from postroad.simulation.network import ROW_BYTES
@@ -129,7 +129,7 @@ def summed(traffic: dict[tuple[int, int], LinkTraffic]) -> LinkTraffic:
 
 def load(brokers: int, clients: int, messages: int) -> Load:
     """Draw the workload; the same for every strategy."""
-    workload = Workload(SEED + brokers)
+    workload = BdrpWorkload(SEED + brokers)
     predicates = workload.predicates(clients * PER_CLIENT, least=1, most=1)
     drawn = workload.messages(messages)
     texts = predicates.texts()

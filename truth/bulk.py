@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow.parquet as pq
 
-from postroad.pipeline import Options, PipelineError, run_job, session
+from postroad.pipeline import PipelineError, run_job, session
 from postroad.pipeline.jobs import audit, follow, trace
 from postroad.trail import TrailError
 from truth.classifier import Class, Judgement, classify
@@ -22,12 +22,12 @@ from truth.specimens import made_specimen
 from truth.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from postroad.pipeline import Account, Job
+    from postroad.pipeline import JobOptions, JobReport, SparkJob
     from truth.mutations import Mutation
     from truth.specimens import Specimen
 
@@ -45,6 +45,8 @@ SETTINGS = {
 }
 _VAGUE_OUTCOMES = ("recorded in part", "not recorded", "unanswered")
 _BAD = (Class.WRONG, Class.CAUSELESS)
+
+Told = TypeVar("Told", bound="JobOptions")
 
 _sessions: list[SparkSession] = []
 
@@ -84,9 +86,11 @@ class Bulk:
         self._specimen = specimen
         self._mutations = tuple(mutations)
 
-    def _run(self, name: str, job: Job, *, skip_damaged: bool = True, **more: Any) -> Account | None:
+    def _run(
+        self, name: str, job: SparkJob[Told], make: Callable[..., Told], *, skip_damaged: bool = True, **own: Any
+    ) -> JobReport | None:
         """What a job did; None where it refuses the trail, which is an honest answer."""
-        options = Options(self._specimen.patient.root, self.out, skip_damaged=skip_damaged, more=more)
+        options = make(self._specimen.patient.root, self.out, skip_damaged=skip_damaged, **own)
         try:
             return run_job(name, job, options, spark=self._spark)
         except (PipelineError, TrailError):
@@ -114,7 +118,7 @@ class Bulk:
         self.out.mkdir(parents=True, exist_ok=True)
         ids = self.out / "ids.txt"
         ids.write_text("\n".join(map(str, asked)) + "\n", "utf-8")
-        account = self._run("trace", trace.run, ids=ids)
+        account = self._run("trace", trace.run, trace.TraceOptions, ids=ids)
         if account is None:
             return
         damaged = [str(one.path) for one in account.damaged]
@@ -124,7 +128,7 @@ class Bulk:
 
     def audit(self) -> None:
         """The books, against the truth."""
-        account = self._run("audit", audit.run)
+        account = self._run("audit", audit.run, audit.AuditOptions)
         if account is None or not (self.out / "reconciliation").is_dir():
             return
         rows = pq.read_table(self.out / "reconciliation").to_pylist()
@@ -132,14 +136,14 @@ class Bulk:
 
     def follow(self) -> None:
         """Losses by link; only the exact record says which."""
-        account = self._run("follow", follow.run, skip_damaged=False, once=True, seconds=0.1)
+        account = self._run("follow", follow.run, follow.FollowOptions, skip_damaged=False, once=True, seconds=0.1)
         if account is None or self._specimen.filters:
             return
         alerts = pq.read_table(self.out / "alerts").to_pylist()
         self._count("follow", judge_follow(alerts, list(self._specimen.facts.values())))
 
 
-def _named(account: Account) -> bool:
+def _named(account: JobReport) -> bool:
     """Whether the job says that something is missing."""
     # What a job says of absent brokers is in its summary, beside the files that it left out.
     return bool(account.damaged) or any("absent" in name or "missing" in name for name in account.summary)

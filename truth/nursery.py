@@ -47,7 +47,7 @@ def set_clock(place: Path) -> None:
 
 
 def be_broker(order: dict[str, Any]) -> None:
-    """Run a broker in this process, which is a fresh fork."""
+    """JobRun a broker in this process, which is a fresh fork."""
     settings = Path(order["settings"])
     os.setsid()
     for name, number in (("out", 1), ("log", 2)):

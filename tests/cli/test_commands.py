@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from postroad import __version__
 from postroad.cli.lines import input_lines
-from postroad.cli.networks import Order, Promise, Shape
+from postroad.cli.networks import NetworkShape, Order, Promise
 from postroad.cli.output import printable
-from postroad.cli.subscribing import Ack, Overflow, as_line, as_object
+from postroad.cli.subscribing import AckChoice, Overflow, as_line, as_object
 from postroad.client import ReceivedMessage
 from postroad.errors import LimitError
 from postroad.messages import Untyped
@@ -60,8 +60,8 @@ def test_attribute_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, text
     assert outcome.err.startswith(f"postroad: --attribute {texts[-1]!r}: ")
 
 
-@pytest.mark.parametrize("shape", list(Shape))
-def test_every_shape_makes_a_plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shape: Shape) -> None:
+@pytest.mark.parametrize("shape", list(NetworkShape))
+def test_every_shape_makes_a_plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shape: NetworkShape) -> None:
     path = tmp_path / "plan.toml"
     outcome = here(monkeypatch, "network", "plan", shape.value, "--out", str(path), "--json")
     assert (outcome.code, outcome.err) == (0, "")
@@ -70,7 +70,7 @@ def test_every_shape_makes_a_plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     graph = plan.graph()
     assert (told["brokers"], told["links"]) == (len(graph.brokers), len(graph.links))
     assert told["most_links_at_one_broker"] == max(len(graph.neighbours(one)) for one in graph.brokers)
-    assert plan.strategy == (shape.value if shape in (Shape.TREE, Shape.CLUSTER) else "drp")
+    assert plan.strategy == (shape.value if shape in (NetworkShape.TREE, NetworkShape.CLUSTER) else "drp")
     assert told["file"] == str(path)
 
 
@@ -159,7 +159,7 @@ def test_choices_are_those_of_the_rooms_they_go_to() -> None:
 
     assert [one.value for one in Promise] == list(get_args(Delivery))
     assert [one.value for one in Order] == list(get_args(get_type_hints(Settings)["order"]))
-    assert [one.value for one in Ack] == list(get_args(AckMode))
+    assert [one.value for one in AckChoice] == list(get_args(AckMode))
     assert [one.value for one in Overflow] == list(get_args(Overflows))
 
 

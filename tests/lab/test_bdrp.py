@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from postroad.lab import bdrp
-from postroad.lab.bdrp import NAMES, TEXT_NAMES, Workload, matches
+from postroad.lab.bdrp import NAMES, TEXT_NAMES, BdrpWorkload, matches
 from postroad.lab.news import NEWS_WORDS
 from postroad.selectors import Selector
 
@@ -13,7 +13,7 @@ CLIENTS, BROKERS, CONJUNCTIONS = 80, 8, 20
 
 def replication(seed: int) -> tuple[float, float]:
     """Mean clients and mean brokers that a message reaches, in the paper's comparative setting."""
-    workload = Workload(seed)
+    workload = BdrpWorkload(seed)
     held = matches(workload.predicates(CLIENTS * CONJUNCTIONS, 1, 1), workload.messages(400))
     clients = held.reshape(-1, CLIENTS, CONJUNCTIONS).any(axis=2)
     brokers = clients.reshape(-1, BROKERS, CLIENTS // BROKERS).any(axis=2)
@@ -37,7 +37,7 @@ def test_names_are_distinct_identifiers() -> None:
 
 
 def test_same_seed_draws_the_same_workload() -> None:
-    first, second, other = Workload(3), Workload(3), Workload(4)
+    first, second, other = BdrpWorkload(3), BdrpWorkload(3), BdrpWorkload(4)
     texts = first.predicates(50).texts()
     assert texts == second.predicates(50).texts()
     assert texts != other.predicates(50).texts()
@@ -45,7 +45,7 @@ def test_same_seed_draws_the_same_workload() -> None:
 
 
 def test_messages_have_ten_attributes_of_the_type_of_their_name() -> None:
-    for message in Workload(1).messages(200).attributes():
+    for message in BdrpWorkload(1).messages(200).attributes():
         assert len(message) == 10
         for name, value in message.items():
             if name.startswith("term_"):
@@ -56,12 +56,12 @@ def test_messages_have_ten_attributes_of_the_type_of_their_name() -> None:
 
 
 def test_batch_holds_the_same_attributes() -> None:
-    messages = Workload(6).messages(20)
+    messages = BdrpWorkload(6).messages(20)
     assert [message.attributes for message in messages.batch()] == messages.attributes()
 
 
 def test_selectors_read_what_the_workload_writes() -> None:
-    workload = Workload(7)
+    workload = BdrpWorkload(7)
     predicates, messages = workload.predicates(200, 1, 2), workload.messages(200)
     selectors = [Selector.parse(text) for text in predicates.texts()]
     found = [[selector.matches(attributes) for selector in selectors] for attributes in messages.attributes()]
@@ -69,7 +69,7 @@ def test_selectors_read_what_the_workload_writes() -> None:
 
 
 def test_predicates_have_the_stated_mix_of_operators() -> None:
-    predicates = Workload(2).predicates(50_000)
+    predicates = BdrpWorkload(2).predicates(50_000)
     text = predicates.names < TEXT_NAMES
     assert text.mean() == pytest.approx(0.6, abs=0.01)
     words, integers = predicates.operators[text], predicates.operators[~text]
@@ -79,7 +79,7 @@ def test_predicates_have_the_stated_mix_of_operators() -> None:
 
 
 def test_predicates_have_exactly_one_constraint_when_asked() -> None:
-    assert all(" AND " not in text for text in Workload(5).predicates(100, 1, 1).texts())
+    assert all(" AND " not in text for text in BdrpWorkload(5).predicates(100, 1, 1).texts())
 
 
 def holds(constraint: str, message: dict[str, str | int]) -> bool:
@@ -101,7 +101,7 @@ def holds(constraint: str, message: dict[str, str | int]) -> bool:
 
 @pytest.mark.parametrize(("least", "most"), [(1, 1), (1, 5), (2, 3)])
 def test_truth_equals_reading_the_selector_texts(least: int, most: int) -> None:
-    workload = Workload(11)
+    workload = BdrpWorkload(11)
     predicates, messages = workload.predicates(300, least, most), workload.messages(300)
     expected = [
         [all(holds(constraint, message) for constraint in text.split(" AND ")) for text in predicates.texts()]

@@ -13,7 +13,7 @@ from postroad.selectors import Selector, TopicPattern
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from postroad.lab.workloads import Subscription
+    from postroad.lab.workloads import SubscriptionSpec
 
 SMALL = ["--subscriptions", "4000", "--seconds", "0"]
 
@@ -102,7 +102,7 @@ def test_progress_rewrites_one_line_on_a_terminal_only(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def told() -> str:
-        progress = demo.Progress("work", 8)
+        progress = demo.DemoProgress("work", 8)
         for count in range(1, 9):
             progress.reach(count)
         return capsys.readouterr().err
@@ -119,7 +119,7 @@ def test_everyday_subscriptions_and_messages_are_the_same_for_the_same_seed() ->
     def taken(stream: Iterator[Any]) -> list[Any]:
         return [one for _, one in zip(range(200), stream, strict=False)]
 
-    first: list[Subscription] = taken(everyday.subscriptions(1))
+    first: list[SubscriptionSpec] = taken(everyday.subscriptions(1))
     assert first == taken(everyday.subscriptions(1)) != taken(everyday.subscriptions(2))
     assert taken(everyday.messages(1)) == taken(everyday.messages(1)) != taken(everyday.messages(2))
     assert {one.topic.split(".")[0] for one in taken(everyday.messages(1))} == {"stocks", "buildings", "news", "system"}

@@ -11,12 +11,12 @@ from postroad.messages import Untyped
 from postroad.selectors import Selector, TopicPattern
 
 if TYPE_CHECKING:
-    from postroad.lab.workloads import Subscription, Workload
+    from postroad.lab.workloads import SubscriptionSpec, Workload
 
 KINDS = pytest.mark.parametrize("kind", WORKLOADS.values(), ids=lambda kind: kind.__name__)
 
 
-def drawn(workload: Workload, count: int) -> list[Subscription]:
+def drawn(workload: Workload, count: int) -> list[SubscriptionSpec]:
     return list(islice(workload.subscriptions(), count))
 
 

@@ -11,10 +11,11 @@ import pytest
 
 from postroad.lab.trails import read_truth
 from postroad.messages import MessageId
-from postroad.pipeline import Options, PipelineError, run_job
+from postroad.pipeline import PipelineError, run_job
 from postroad.pipeline.context import read_context
 from postroad.pipeline.erasing import Erasure
 from postroad.pipeline.jobs import compact
+from postroad.pipeline.jobs.compact import CompactOptions
 from postroad.pipeline.judging import judged
 from postroad.pipeline.proof import differences, drawn
 from postroad.pipeline.sources import open_sources
@@ -47,7 +48,7 @@ def rows_of(trail: Path, table: str) -> int:
 def compacted(spark: SparkSession, troubled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compact")
     shutil.copytree(troubled, folder / "trail")
-    options = Options(folder / "trail", folder / "out", more={"now": NOW, "sample": 200})
+    options = CompactOptions(folder / "trail", folder / "out", now=NOW, sample=200)
     account = run_job("compact", compact.run, options, spark=spark)
     assert account.summary["ids_proven"] == 400
     assert account.summary["files_after"] < account.summary["files_before"]
@@ -95,7 +96,7 @@ def test_reader_of_one_id_agrees_after_compaction(troubled: Path, compacted: Pat
 
 def test_compacting_again_changes_no_answer(spark: SparkSession, compacted: Path, tmp_path: Path) -> None:
     shutil.copytree(compacted, tmp_path / "trail")
-    options = Options(tmp_path / "trail", tmp_path / "out", more={"now": NOW, "sample": 50})
+    options = CompactOptions(tmp_path / "trail", tmp_path / "out", now=NOW, sample=50)
     run_job("compact", compact.run, options, spark=spark)
     assert rows_of(tmp_path / "trail", "journeys") == rows_of(compacted, "journeys")
     assert rows_of(tmp_path / "trail", "passages") == rows_of(compacted, "passages")
@@ -114,7 +115,7 @@ def test_file_that_reaches_out_of_the_range_stays(spark: SparkSession, tmp_path:
     ids = [(1, early, 7, 0), (1, early + 1, 7, 0), (2, late, 7, 0)]
     before = answers(tmp_path / "trail", ids)
     assert {row["verdict"] for row in before.values()} == {"delivered"}
-    options = Options(tmp_path / "trail", tmp_path / "out", until=NOON, more={"now": NOW, "sample": 20})
+    options = CompactOptions(tmp_path / "trail", tmp_path / "out", until=NOON, now=NOW, sample=20)
     account = run_job("compact", compact.run, options, spark=spark)
     assert answers(tmp_path / "trail", ids) == before
     assert (account.summary["journeys"], account.summary["passages_joined"]) == (1, 1)
@@ -130,7 +131,7 @@ def test_compaction_that_would_lose_rows_commits_nothing(
     monkeypatch.setattr(
         compact, "evidence_by_origin", lambda *given, **more: real(*given, **more).where("time % 7 > 0")
     )
-    options = Options(tmp_path / "trail", tmp_path / "out", more={"now": NOW, "sample": 20})
+    options = CompactOptions(tmp_path / "trail", tmp_path / "out", now=NOW, sample=20)
     with pytest.raises(PipelineError, match="rows would be taken out, and what takes their place has"):
         run_job("compact", compact.run, options, spark=spark)
     assert {path.name for path in tmp_path.rglob("compact-*")} == set()
@@ -142,14 +143,14 @@ def test_part_of_the_time_is_refused_where_all_of_it_is_meant(
     spark: SparkSession, troubled: Path, tmp_path: Path, given: dict[str, Any]
 ) -> None:
     with pytest.raises(PipelineError, match="leave out --since and --until"):
-        run_job("compact", compact.run, Options(troubled, tmp_path / "out", since=NOON, more=given), spark=spark)
+        run_job("compact", compact.run, CompactOptions(troubled, tmp_path / "out", since=NOON, **given), spark=spark)
 
 
 def test_keeping_nothing_is_retention(spark: SparkSession, tmp_path: Path) -> None:
     writer = TrailWriter(tmp_path / "trail", 1, NOON)
     writer.write([passages((1, NOON, 0, [], [9]))], NOON + 60_000)
     writer.close(NOON + 60_000)
-    options = Options(tmp_path / "trail", tmp_path / "out", more={"now": NOW, "keep_ms": 0})
+    options = CompactOptions(tmp_path / "trail", tmp_path / "out", now=NOW, keep_ms=0)
     account = run_job("compact", compact.run, options, spark=spark)
     assert (account.summary["files_taken_out"], account.written) == (1, [str(tmp_path / "trail")])
     assert answers(tmp_path / "trail", [(1, NOON, 7, 0)])[1, NOON, 7, 0]["verdict"] == "outside retention"
@@ -157,7 +158,7 @@ def test_keeping_nothing_is_retention(spark: SparkSession, tmp_path: Path) -> No
 
 def test_erasing_a_subscriber_that_never_was_is_refused(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
     shutil.copytree(troubled, tmp_path / "trail")
-    options = Options(tmp_path / "trail", tmp_path / "out", more={"now": NOW, "erase": Erasure(3, 4_711)})
+    options = CompactOptions(tmp_path / "trail", tmp_path / "out", now=NOW, erase=Erasure(3, 4_711))
     with pytest.raises(PipelineError, match="broker 3 has no record of a subscriber 4711"):
         run_job("compact", compact.run, options, spark=spark)
 
@@ -189,7 +190,7 @@ def test_reader_that_pinned_before_reads_on(spark: SparkSession, troubled: Path,
     reader = Trail(tmp_path / "trail")
     for broker in reader.brokers():
         reader.pinned(broker)
-    options = Options(tmp_path / "trail", tmp_path / "out", more={"now": NOW, "sample": 20})
+    options = CompactOptions(tmp_path / "trail", tmp_path / "out", now=NOW, sample=20)
     run_job("compact", compact.run, options, spark=spark)
     origin, time, publisher, counter = some_ids(troubled, 1)[0]
     identity = MessageId(publisher, origin, time, counter)
@@ -202,7 +203,7 @@ def test_compaction_that_would_change_an_answer_commits_nothing(
 ) -> None:
     shutil.copytree(troubled, tmp_path / "trail")
     monkeypatch.setattr("postroad.pipeline.proof.differences", lambda *_: ["one is gone"])
-    options = Options(tmp_path / "trail", tmp_path / "out", more={"now": NOW, "sample": 20})
+    options = CompactOptions(tmp_path / "trail", tmp_path / "out", now=NOW, sample=20)
     with pytest.raises(PipelineError, match="answered differently: one is gone"):
         run_job("compact", compact.run, options, spark=spark)
     assert {path.name for path in tmp_path.rglob("compact-*")} == set()

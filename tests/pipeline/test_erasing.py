@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from postroad.pipeline import Options, PipelineError, run_job
+from postroad.pipeline import PipelineError, run_job
 from postroad.pipeline.erasing import ERASED, Erasure
 from postroad.pipeline.jobs import compact
+from postroad.pipeline.jobs.compact import CompactOptions
 from postroad.tracking import Aliases, Attachments, Names
 from postroad.trail import TrailWriter, sweep, unpack
 from tests.cli.programs import here
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from postroad.pipeline import Account
+    from postroad.pipeline import JobReport
 
 
 def people(root: Path) -> None:
@@ -40,9 +41,9 @@ def people(root: Path) -> None:
         writer.close(NOON + 60_000)
 
 
-def erase(spark: SparkSession, trail: Path, who: Erasure | str) -> tuple[Account, list[str]]:
+def erase(spark: SparkSession, trail: Path, who: Erasure | str) -> tuple[JobReport, list[str]]:
     said: list[str] = []
-    options = Options(trail, trail.parent / "out", more={"now": NOON + 120_000, "erase": who})
+    options = CompactOptions(trail, trail.parent / "out", now=NOON + 120_000, erase=who)
     return run_job("erase", compact.run, options, spark=spark, alert=said.append), said
 
 

@@ -15,11 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from postroad.lab.trails import Faults, Scale, growing_trail, read_truth, write_trail
-from postroad.pipeline import Options, PipelineError, run_job
+from postroad.pipeline import PipelineError, run_job
 from postroad.pipeline import alerts as alerting
 from postroad.pipeline.alerts import Totals, alerts_of, news, read_totals, refresh, store_increments
 from postroad.pipeline.counting import BIN_MS, INCREMENTS
 from postroad.pipeline.jobs import compact, follow
+from postroad.pipeline.jobs.compact import CompactOptions
+from postroad.pipeline.jobs.follow import FollowOptions
 from postroad.pipeline.stream import TrailStream, added_between
 from postroad.tracking import Shed
 from postroad.trail import Ledger, TrailWriter, pin
@@ -52,7 +54,7 @@ MINUTE = 1_790_000_040_000
 
 
 def followed(spark: SparkSession, trail: Path, out: Path) -> None:
-    run_job("follow", follow.run, Options(trail, out, more={"once": True, "seconds": 0.1}), spark=spark)
+    run_job("follow", follow.run, FollowOptions(trail, out, once=True, seconds=0.1), spark=spark)
 
 
 def expected(trail: Path) -> dict[str, Counter[tuple[int, int, int]]]:
@@ -95,7 +97,7 @@ def test_growing_trail_is_counted_once_across_stops_and_compaction(
                 patched.setattr(follow, "store_increments", dies)
                 with pytest.raises(PipelineError, match="Spark gave up"):
                     followed(spark, trail, out)
-            options = Options(trail, tmp_path / "compacted", more={"now": SCALE.end, "sample": 20})
+            options = CompactOptions(trail, tmp_path / "compacted", now=SCALE.end, sample=20)
             run_job("compact", compact.run, options, spark=spark)
             followed(spark, trail, out)
     followed(spark, trail, out)

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 from postroad.filters import TABLE_2, BloomFilter, RibbonFilter
 from postroad.lab.trails import read_truth, write_trail
-from postroad.pipeline import Options, run_job
+from postroad.pipeline import run_job
 from postroad.pipeline.accuracy import accuracy_of
 from postroad.pipeline.context import read_context
 from postroad.pipeline.erasing import ERASED, Erasure, erased
 from postroad.pipeline.jobs import compact
+from postroad.pipeline.jobs.compact import CompactOptions
 from postroad.pipeline.judging import judged
 from postroad.pipeline.merging import merged, merged_rows
 from postroad.pipeline.probing import _by_broker
@@ -120,7 +121,7 @@ def test_compaction_merges_partly_full_filters(spark: SparkSession, tmp_path: Pa
     truth = [tuple(row[name] for name in ID) for row in read_truth(trail).to_pylist()]
     strange = [(origin, time, publisher, counter + 30_000) for origin, time, publisher, counter in truth[:200]]
     before = bulk(trail, truth + strange, filters_in(trail))
-    account = run_job("compact", compact.run, Options(trail, tmp_path / "out", more={"now": NOW}), spark=spark)
+    account = run_job("compact", compact.run, CompactOptions(trail, tmp_path / "out", now=NOW), spark=spark)
     assert account.summary["filters_after"] < account.summary["filters_before"] / 2
     after = bulk(trail, truth + strange, filters_in(trail))
     names = ("verdict", "brokers")
@@ -142,7 +143,7 @@ def test_erased_subscriber_is_nowhere_and_the_rest_is_as_before(
     shutil.copytree(troubled, trail)
     ids = [tuple(row[name] for name in ID) for row in read_truth(troubled).to_pylist()]
     before = {tuple(row[name] for name in ID): row for row in answers(trail, ids)}
-    options = Options(trail, tmp_path / "out", more={"now": NOW, "sample": 200, "erase": who})
+    options = CompactOptions(trail, tmp_path / "out", now=NOW, sample=200, erase=who)
     said: list[str] = []
     account = run_job("compact", compact.run, options, spark=spark, alert=said.append)
     assert account.summary["ids_proven"] > 0
@@ -182,7 +183,7 @@ def test_erasing_from_lists_is_replacing_by_nobody(lists: list[list[int]], subsc
 def test_retention_takes_out_old_files(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
     trail = tmp_path / "trail"
     shutil.copytree(troubled, trail)
-    options = Options(trail, tmp_path / "out", more={"now": NOW, "keep_ms": 1_000})
+    options = CompactOptions(trail, tmp_path / "out", now=NOW, keep_ms=1_000)
     account = run_job("compact", compact.run, options, spark=spark)
     assert account.summary["files_taken_out"] > 50
     row = read_truth(troubled).slice(0, 1).to_pylist()[0]

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from postroad.messages import MessageId
-from postroad.pipeline import DamagedFileError, Options, run_job
+from postroad.pipeline import DamagedFileError, run_job
 from postroad.pipeline.jobs import audit, trace
+from postroad.pipeline.jobs.audit import AuditOptions
+from postroad.pipeline.jobs.trace import TraceOptions
 from postroad.pipeline.sources import open_sources
 from postroad.tracking import Verdict
 from postroad.trail import Trail
@@ -35,7 +37,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[MessageId
 def answers(spark: SparkSession, root: Path, out: Path, asked: list[str], **more: Any) -> tuple[dict[str, Any], Any]:
     ids = out.with_suffix(".txt")
     ids.write_text("\n".join(asked) + "\n")
-    account = run_job("trace", trace.run, Options(root, out, more={"ids": str(ids)}, **more), spark=spark)
+    account = run_job("trace", trace.run, TraceOptions(root, out, ids=str(ids), **more), spark=spark)
     rows = spark.read.parquet(f"file://{out / 'trace'}").collect()
     return {row["asked"]: row for row in rows}, account
 
@@ -114,6 +116,6 @@ def test_an_audit_names_brokers_that_are_not_there(
     shutil.copytree(whole, root)
     for folder in root.glob("*/broker=2"):
         shutil.rmtree(folder)
-    account = run_job("audit", audit.run, Options(root, tmp_path / "out"), spark=spark)
+    account = run_job("audit", audit.run, AuditOptions(root, tmp_path / "out"), spark=spark)
     assert account.absent == [2]
     assert account.summary["brokers_absent"] == 1

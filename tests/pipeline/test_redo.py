@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from postroad.pipeline import Options, PipelineError, run_job
+from postroad.pipeline import PipelineError, run_job
 from postroad.pipeline import redo as committing
 from postroad.pipeline.jobs import compact
+from postroad.pipeline.jobs.compact import CompactOptions
 from postroad.pipeline.redo import FOLDER, Note, commit, finish_commits, sole_compaction
 from postroad.pipeline.sources import open_sources
 from postroad.trail import Ledger, TrailConflictError
@@ -46,7 +47,7 @@ def live(trail: Path) -> dict[int, set[str]]:
 
 
 def compacted(spark: SparkSession, trail: Path, out: Path) -> dict[str, Any]:
-    options = Options(trail, out, more={"now": NOW, "sample": 20})
+    options = CompactOptions(trail, out, now=NOW, sample=20)
     return run_job("compact", compact.run, options, spark=spark).summary
 
 

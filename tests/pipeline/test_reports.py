@@ -14,10 +14,12 @@ import pytest
 from postroad.capacity import BatchSamples, fit_every_form, group_of
 from postroad.lab.trails import read_truth, write_trail
 from postroad.lab.trails.costs import COPY_NS, LATENCY_MEDIAN_MS, MESSAGE_NS, SUBSCRIPTION_NS
-from postroad.pipeline import Options, run_job
+from postroad.pipeline import JobOptions, run_job
 from postroad.pipeline.context import read_context
 from postroad.pipeline.evidence import PASSAGE
 from postroad.pipeline.jobs import audit, storage, timings
+from postroad.pipeline.jobs.audit import AuditOptions
+from postroad.pipeline.jobs.storage import StorageOptions
 from postroad.pipeline.judging import judged
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
@@ -45,7 +47,7 @@ def filters(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_timings_find_the_costs_that_were_put_in(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
-    run_job("timings", timings.run, Options(troubled, tmp_path), spark=spark)
+    run_job("timings", timings.run, JobOptions(troubled, tmp_path), spark=spark)
     service = {(row["broker"], row["form"], row["term"]): row for row in rows(tmp_path, "service_times")}
     assert sorted({broker for broker, _, _ in service}) == list(range(TROUBLED.brokers + 1))
     for name, true in (("receive", MESSAGE_NS), ("match", SUBSCRIPTION_NS), ("send", COPY_NS)):
@@ -61,7 +63,7 @@ def test_timings_find_the_costs_that_were_put_in(spark: SparkSession, troubled: 
 
 
 def test_timings_of_spark_and_of_numpy_are_the_same(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
-    run_job("timings", timings.run, Options(troubled, tmp_path), spark=spark)
+    run_job("timings", timings.run, JobOptions(troubled, tmp_path), spark=spark)
     service = {
         (row["form"], row["term"]): row
         for row in rows(tmp_path, "service_times")
@@ -84,14 +86,14 @@ def test_timings_of_spark_and_of_numpy_are_the_same(spark: SparkSession, trouble
 def test_storage_counts_bytes_messages_and_records(
     spark: SparkSession, troubled: Path, filters: Path, tmp_path: Path
 ) -> None:
-    run_job("storage", storage.run, Options(troubled, tmp_path / "exact"), spark=spark)
+    run_job("storage", storage.run, StorageOptions(troubled, tmp_path / "exact"), spark=spark)
     found = rows(tmp_path / "exact", "storage")
     entries = [entry for here in open_sources(troubled).all_entries().values() for entry in here]
     passages = [entry for entry in entries if entry.table == "passages"]
     assert sum(row["bytes"] for row in found) == pytest.approx(sum(entry.size for entry in passages), abs=len(found))
     assert sum(row["messages"] for row in found) == sum(entry.rows for entry in passages)
     assert {row["recorder"] for row in found} == {"exact"}
-    run_job("storage", storage.run, Options(filters, tmp_path / "filters"), spark=spark)
+    run_job("storage", storage.run, StorageOptions(filters, tmp_path / "filters"), spark=spark)
     of_filters = rows(tmp_path / "filters", "storage")
     assert {row["recorder"] for row in of_filters} <= {"bloom", "ribbon"}
     assert all(10 < row["bits_per_record"] < 500 for row in of_filters if row["records"] > 50)
@@ -110,7 +112,7 @@ def verdicts_on_entered(trail: Path, ids: list[tuple[int, ...]]) -> list[dict[st
 
 
 def test_reconciliation_counts_every_message_once(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
-    run_job("audit", audit.run, Options(troubled, tmp_path), spark=spark)
+    run_job("audit", audit.run, AuditOptions(troubled, tmp_path), spark=spark)
     found = rows(tmp_path, "reconciliation")
     ids = [tuple(row[name] for name in ID) for row in read_truth(troubled).to_pylist()]
     known = verdicts_on_entered(troubled, ids)
@@ -139,7 +141,7 @@ def test_message_that_is_told_twice_is_counted_once(spark: SparkSession, tmp_pat
     second.write([passages(*((1, noon + at, 1, [], [9]) for at in range(5)))], noon + 60_000)
     for writer in (first, second):
         writer.close(noon + 120_000)
-    account = run_job("audit", audit.run, Options(tmp_path / "trail", tmp_path / "out"), spark=spark)
+    account = run_job("audit", audit.run, AuditOptions(tmp_path / "trail", tmp_path / "out"), spark=spark)
     assert account.summary == {"messages": 5, "delivered": 5}
     found = {(row["number"], row["other"]): row["messages"] for row in rows(tmp_path / "out", "reconciliation")
              if row["about"] == "subscriber"}  # fmt: skip
@@ -148,7 +150,7 @@ def test_message_that_is_told_twice_is_counted_once(spark: SparkSession, tmp_pat
 
 def test_part_of_the_time_is_reconciled_like_the_whole(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
     since, until = TROUBLED.start + 30_000, TROUBLED.start + 70_000
-    run_job("audit", audit.run, Options(troubled, tmp_path, since=since, until=until), spark=spark)
+    run_job("audit", audit.run, AuditOptions(troubled, tmp_path, since=since, until=until), spark=spark)
     ids = [tuple(row[name] for name in ID) for row in read_truth(troubled).to_pylist() if since <= row["time"] < until]
     expected = Counter((row["origin"], row["verdict"]) for row in verdicts_on_entered(troubled, ids))
     found = [row for row in rows(tmp_path, "reconciliation") if row["about"] == "origin"]
@@ -156,7 +158,7 @@ def test_part_of_the_time_is_reconciled_like_the_whole(spark: SparkSession, trou
 
 
 def test_audit_of_filters_measures_what_they_promise(spark: SparkSession, filters: Path, tmp_path: Path) -> None:
-    account = run_job("audit", audit.run, Options(filters, tmp_path), spark=spark)
+    account = run_job("audit", audit.run, AuditOptions(filters, tmp_path), spark=spark)
     found = rows(tmp_path, "accuracy")
     assert all(row["within_promise"] for row in found)
     assert sum(row["promised_hits"] for row in found) == pytest.approx(account.summary["false_hits_promised"], abs=0.1)

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from postroad.pipeline import DamagedFileError, EmptyRangeError, MissingTableError, Options, PipelineError, run_job
+from postroad.pipeline import DamagedFileError, EmptyRangeError, JobOptions, MissingTableError, PipelineError, run_job
 from postroad.pipeline.errors import JavaMissingError
 from postroad.pipeline.jobs import storage, timings
 from postroad.pipeline.jobs import trace as trace_job
+from postroad.pipeline.jobs.storage import StorageOptions
+from postroad.pipeline.jobs.trace import TraceOptions
 from postroad.pipeline.output import replace_output
 from postroad.pipeline.session import check_java, session
 from postroad.pipeline.sources import open_sources
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from postroad.pipeline import Run
+    from postroad.pipeline import JobRun
 
 
 def test_missing_java_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -81,7 +83,7 @@ def test_missing_tables_are_told(spark: SparkSession, troubled: Path, tmp_path: 
             path.unlink()
     for job in (storage.run, timings.run):
         with pytest.raises(MissingTableError, match="has no table"):
-            run_job("job", job, Options(tmp_path / "trail", tmp_path / "out"), spark=spark)
+            run_job("job", job, JobOptions(tmp_path / "trail", tmp_path / "out"), spark=spark)
 
 
 def damaged_copy(troubled: Path, folder: Path, *, where: str) -> tuple[Path, str]:
@@ -100,17 +102,15 @@ def test_damaged_file_stops_the_job_by_name(spark: SparkSession, troubled: Path,
     trail, name = damaged_copy(troubled, tmp_path / "trail", where=where)
     (tmp_path / "ids.txt").write_text("00000001-00000001-019b76da3800-0000\n")
     with pytest.raises(DamagedFileError, match=f"broker=3/.*{name}.*--skip-damaged"):
-        run_job(
-            "trace", trace_job.run, Options(trail, tmp_path / "out", more={"ids": tmp_path / "ids.txt"}), spark=spark
-        )
+        run_job("trace", trace_job.run, TraceOptions(trail, tmp_path / "out", ids=tmp_path / "ids.txt"), spark=spark)
 
 
 def test_damaged_files_are_left_out_and_told(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
     trail, name = damaged_copy(troubled, tmp_path / "trail", where="page")
-    options = Options(trail, tmp_path / "out", skip_damaged=True)
+    options = JobOptions(trail, tmp_path / "out", skip_damaged=True)
     account = run_job("storage", storage.run, options, spark=spark)
     assert [name in lost.path for lost in account.damaged] == [True]
-    whole = run_job("storage", storage.run, Options(troubled, tmp_path / "whole"), spark=spark)
+    whole = run_job("storage", storage.run, StorageOptions(troubled, tmp_path / "whole"), spark=spark)
     assert account.summary["exact_bytes"] < whole.summary["exact_bytes"]
 
 
@@ -139,21 +139,21 @@ def test_output_takes_the_place_of_an_earlier_one(spark: SparkSession, tmp_path:
 def test_job_run_twice_writes_the_same(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
     found = []
     for _ in range(2):
-        run_job("storage", storage.run, Options(troubled, tmp_path), spark=spark)
+        run_job("storage", storage.run, StorageOptions(troubled, tmp_path), spark=spark)
         rows = pq.read_table(tmp_path / "storage").to_pylist()
         found.append(sorted(json.dumps(row, sort_keys=True) for row in rows))
     assert found[0] == found[1]
 
 
 def test_error_of_a_worker_is_told_by_its_last_line(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
-    def fails(run: Run) -> dict[str, int]:
+    def fails(run: JobRun) -> dict[str, int]:
         def work(batches: Iterable[Any]) -> Iterator[Any]:
             raise ValueError("the worker is out of paper")
 
         return {"rows": run.spark.range(1).mapInArrow(work, "id bigint").count()}
 
     with pytest.raises(PipelineError, match="Spark gave up: ValueError: the worker is out of paper"):
-        run_job("job", fails, Options(troubled, tmp_path), spark=spark)
+        run_job("job", fails, JobOptions(troubled, tmp_path), spark=spark)
 
 
 def test_trail_is_found_from_any_directory(monkeypatch: pytest.MonkeyPatch, troubled: Path, tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ from pyspark.sql import functions as f
 
 from postroad.lab.trails import Scale, write_trail
 from postroad.messages import Batch, MessageId
-from postroad.pipeline import Options, PipelineError, run_job
+from postroad.pipeline import PipelineError, run_job
 from postroad.pipeline.context import read_context
 from postroad.pipeline.ids import asked_ids, read_asked
 from postroad.pipeline.jobs import trace as trace_job
+from postroad.pipeline.jobs.trace import TraceOptions
 from postroad.pipeline.judging import judged
 from postroad.pipeline.searching import in_bins
 from postroad.pipeline.sources import open_sources
@@ -51,8 +52,12 @@ def test_bulk_trace_gives_the_verdicts_of_one_by_one(
 ) -> None:
     ids = some_ids(troubled, 150, seed=5)
     (tmp_path / "ids.txt").write_text("\n".join(map(text, ids)) + "\n")
-    more = {"ids": tmp_path / "ids.txt", "broadcast_ids": broadcast_ids}
-    account = run_job("trace", trace_job.run, Options(troubled, tmp_path / "out", more=more), spark=spark)
+    account = run_job(
+        "trace",
+        trace_job.run,
+        TraceOptions(troubled, tmp_path / "out", ids=tmp_path / "ids.txt", broadcast_ids=broadcast_ids),
+        spark=spark,
+    )
     rows = pq.read_table(tmp_path / "out" / "trace").to_pylist()
     expected = judged(read_context(open_sources(troubled)), evidence_of(troubled, ids)).to_pylist()
     assert by_id(rows) == by_id(expected)
@@ -64,7 +69,7 @@ def test_ids_outside_the_range_are_told_so(spark: SparkSession, troubled: Path, 
     ids = some_ids(troubled, 30, seed=6)
     (tmp_path / "ids.txt").write_text("\n".join(map(text, ids)) + "\n")
     since, until = TROUBLED.start + 40_000, TROUBLED.start + 80_000
-    options = Options(troubled, tmp_path / "out", since=since, until=until, more={"ids": tmp_path / "ids.txt"})
+    options = TraceOptions(troubled, tmp_path / "out", since=since, until=until, ids=tmp_path / "ids.txt")
     run_job("trace", trace_job.run, options, spark=spark)
     found = by_id(pq.read_table(tmp_path / "out" / "trace").to_pylist())
     expected = by_id(judged(read_context(open_sources(troubled)), evidence_of(troubled, ids)).to_pylist())
@@ -80,7 +85,7 @@ def test_bulk_trace_of_filters_agrees_with_postroad_trace(spark: SparkSession, t
     write_trail(trail, replace(FILTERS, recorder="sealed", forwarding=forwarding))
     ids = some_ids(trail, 60, seed=7)
     (tmp_path / "ids.txt").write_text("\n".join(map(text, ids)) + "\n")
-    options = Options(trail, tmp_path / "out", more={"ids": tmp_path / "ids.txt"})
+    options = TraceOptions(trail, tmp_path / "out", ids=tmp_path / "ids.txt")
     run_job("trace", trace_job.run, options, spark=spark)
     found = by_id(pq.read_table(tmp_path / "out" / "trace").to_pylist())
     reader = Trail(trail)
@@ -142,7 +147,7 @@ def test_aliases_find_their_messages_and_strangers_are_told(spark: SparkSession,
     ]
     writer.write([Aliases([row[0] for row in rows], *columns)], 1_767_300_000_001)
     (tmp_path / "ids.txt").write_text("order-7\norder-8\norder-9\n")
-    options = Options(trail, tmp_path / "out", more={"ids": tmp_path / "ids.txt"})
+    options = TraceOptions(trail, tmp_path / "out", ids=tmp_path / "ids.txt")
     run_job("trace", trace_job.run, options, spark=spark)
     found = pq.read_table(tmp_path / "out" / "trace").to_pylist()
     told = sorted((row["asked"], row["id"] or "", row["verdict"] == trace_job.UNKNOWN_ALIAS) for row in found)

@@ -192,12 +192,12 @@ def test_slow_requests_do_not_keep_a_health_check_out(tmp_path: Path) -> None:
 def test_questions_that_take_long_are_bounded_and_keep_nobody_else_out() -> None:
     release = asyncio.Event()
 
-    async def later() -> http.Answer:
+    async def later() -> http.HttpResponse:
         await release.wait()
-        return http.text_answer(http.HTTPStatus.OK, "found")
+        return http.text_response(http.HTTPStatus.OK, "found")
 
-    def page(request: http.Request) -> http.Answer | Awaitable[http.Answer]:
-        return later() if request.path == "/trace" else http.text_answer(http.HTTPStatus.OK, "ok")
+    def page(request: http.Request) -> http.HttpResponse | Awaitable[http.HttpResponse]:
+        return later() if request.path == "/trace" else http.text_response(http.HTTPStatus.OK, "ok")
 
     async def talk() -> None:
         server = await http.Endpoint(page, 5, slow_seconds=30.0, most_slow=3).listen(0)
@@ -240,7 +240,7 @@ def test_a_broker_that_stops_says_it_is_not_ready(tmp_path: Path) -> None:
 
 
 def test_a_defect_behind_a_page_is_told_as_one(tmp_path: Path) -> None:
-    def page(request: http.Request) -> http.Answer:
+    def page(request: http.Request) -> http.HttpResponse:
         raise RuntimeError("a defect")
 
     async def talk() -> None:

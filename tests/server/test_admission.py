@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from postroad.config import NetworkConfig
-from postroad.server.admission import LOGGED_MS, Admission
+from postroad.server.admission import LOGGED_MS, LinkAdmission
 
 if TYPE_CHECKING:
     import pytest
@@ -16,7 +16,7 @@ def test_refusals_of_a_neighbour_are_all_counted_and_seldom_logged(caplog: pytes
     """A neighbour that is refused a thousand times in a second does not fill the disk with it."""
     times = [*range(1_000), LOGGED_MS, LOGGED_MS + 1]
     clock = iter([times[0], *times])
-    admission = Admission(NetworkConfig(), lambda: next(clock))
+    admission = LinkAdmission(NetworkConfig(), lambda: next(clock))
     with caplog.at_level(logging.INFO, "postroad.links"):
         admission.refused(2, "another neighbour has a line of its own")
         for _ in times:

@@ -12,7 +12,7 @@ import pytest
 from postroad.broker import Limits
 from postroad.config import BrokerConfig
 from postroad.server import Service, log_to_stderr, watching
-from postroad.server.logs import JsonLines
+from postroad.server.logs import JsonLogFormatter
 from tests.server.people import PlainGate
 from tests.server.scene import Client, Scene, run, service, until
 
@@ -51,7 +51,7 @@ def test_each_line_is_one_json_object_with_the_fields_that_were_given() -> None:
 
 def test_formatter_keeps_the_names_of_records_out() -> None:
     record = logging.makeLogRecord({"msg": "x %d", "args": (1,), "levelname": "INFO"})
-    assert set(json.loads(JsonLines().format(record))) == {"time", "level", "event"}
+    assert set(json.loads(JsonLogFormatter().format(record))) == {"time", "level", "event"}
 
 
 def events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
@@ -94,7 +94,7 @@ def test_slow_subscribers_are_named_once_per_look_with_what_was_shed(
     for number, reader in enumerate(readers):
         reader.subscribe(f"s{number}", "a")
         reader.conversation.writable(False)
-    watch = watching.Watch(scene.core, running)
+    watch = watching.QueueWatch(scene.core, running)
     for _ in range(2):
         for _ in range(5):
             writer.send("a")

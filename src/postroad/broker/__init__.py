@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroad.broker.assigning import DEFAULT_SKEW_TOLERANCE_MS, Admission, AssigningPublisher
+from postroad.broker.assigning import DEFAULT_SKEW_TOLERANCE_MS, AssigningPublisher, IdAdmission
 from postroad.broker.core import Broker
 from postroad.broker.errors import BrokerError
 from postroad.broker.limits import Limits
@@ -18,12 +18,12 @@ from postroad.broker.wants import scheme_of
 __all__ = [
     "DEFAULT_SKEW_TOLERANCE_MS",
     "AckMode",
-    "Admission",
     "AssigningPublisher",
     "Broker",
     "BrokerError",
     "BrokerStatistics",
     "Delivery",
+    "IdAdmission",
     "Limits",
     "NoRecorder",
     "Outbox",

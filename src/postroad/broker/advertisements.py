@@ -19,7 +19,7 @@ from postroad.broker.interests import Advertised
 from postroad.errors import PostroadError
 from postroad.routing.contract import Delta, Reaction
 from postroad.routing.frames import MAX_INTEREST_BYTES, Interest
-from postroad.routing.records import Verdict
+from postroad.routing.records import RecordVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -121,8 +121,8 @@ class Advertisements:
         if link not in self._state.neighbours:
             return Learned()
         verdict = self._state.judge(frame, link, now)
-        if verdict is not Verdict.NEWS:
-            return Learned(Reaction(refused=int(verdict is Verdict.REFUSED)))
+        if verdict is not RecordVerdict.NEWS:
+            return Learned(Reaction(refused=int(verdict is RecordVerdict.REFUSED)))
         line = self._lines.get(frame.broker)
         if line is None:
             line = self._lines[frame.broker] = _Line()
@@ -196,7 +196,7 @@ class Advertisements:
             yield from self._interests.apply(broker, Advertised(None, None))
             return
         # It may have been news when it was put in line, and be old by now.
-        if self._state.judge(frame, link, now) is not Verdict.NEWS:
+        if self._state.judge(frame, link, now) is not RecordVerdict.NEWS:
             return
         advertised = yield from self._interests.read(frame.summary if isinstance(frame, Interest) else _delta(frame))
         reaction = self._state.take(frame, link, now)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from postroad.broker.numbers import PublisherNumbers
     from postroad.messages.columns import Ids
 
-__all__ = ["DEFAULT_SKEW_TOLERANCE_MS", "Admission", "AssigningPublisher", "AssigningPublishers"]
+__all__ = ["DEFAULT_SKEW_TOLERANCE_MS", "AssigningPublisher", "AssigningPublishers", "IdAdmission"]
 
 # A history that is open for a second or more then needs at most one filter more for skewed ids (twice the tolerance is
 # one opening time). Machines that keep their clocks are within tens of milliseconds, and half a round trip around the
@@ -32,7 +32,7 @@ DEFAULT_SKEW_TOLERANCE_MS = 500
 _COUNTER_BITS = np.uint64(16)
 
 
-class Admission(NamedTuple):
+class IdAdmission(NamedTuple):
     """What may enter of a batch with given ids: rows from `resent` to `end`.
 
     Attributes:
@@ -82,7 +82,7 @@ class AssigningPublisher:
         self.session = session
         self._heard, self._mark = -1, self.last
 
-    def admit(self, ids: Ids, now: int, tolerance: int) -> Admission:
+    def admit(self, ids: Ids, now: int, tolerance: int) -> IdAdmission:
         """Which rows may enter, by their ids; at least one row."""
         tails = ids[:, 1]
         good = ids[:, 0] == self._head
@@ -91,16 +91,16 @@ class AssigningPublisher:
         end = len(ids) if good.all() else int(good.argmin())
         refusal = None if end == len(ids) else self._refusal(ids, end)
         if not end:
-            return Admission(0, 0, refusal)
+            return IdAdmission(0, 0, refusal)
         self._heard = int(tails[end - 1])
         resent = 0 if self._mark < 0 else int(np.searchsorted(tails[:end], np.uint64(self._mark), "right"))
         times = (tails[resent:end] >> _COUNTER_BITS).astype(np.int64)
         off = np.abs(times - now) > tolerance
         skewed = int(np.count_nonzero(off))
         if not skewed:
-            return Admission(resent, end, refusal)
+            return IdAdmission(resent, end, refusal)
         first = MessageId.of(self._head, int(tails[resent + int(off.argmax())]))
-        return Admission(resent, end, refusal, skewed, first)
+        return IdAdmission(resent, end, refusal, skewed, first)
 
     def _refusal(self, ids: Ids, row: int) -> str:
         head, tail = ids[row].tolist()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.broker.assigning import DEFAULT_SKEW_TOLERANCE_MS, Admission, AssigningPublishers
+from postroad.broker.assigning import DEFAULT_SKEW_TOLERANCE_MS, AssigningPublishers, IdAdmission
 from postroad.broker.budgets import Budgets, estimated_bytes
 from postroad.broker.delivering import Deliveries
 from postroad.broker.errors import BrokerError
@@ -337,7 +337,7 @@ class Broker:
 
     def receive_identified(
         self, batch: Batch, source: Session, now: int, together: bool = False
-    ) -> tuple[Outbox, Admission]:
+    ) -> tuple[Outbox, IdAdmission]:
         """Take a batch whose ids its publisher has given; `assigns_ids` came before.
 
         What it sends again is left out. A row that it may not send is refused with all that follow it; with `together`
@@ -347,7 +347,7 @@ class Broker:
         if publisher is None:
             raise BrokerError("this session does not give ids (any more); it cannot publish with ids of its own")
         if not len(batch):
-            return Outbox(), Admission(0, 0)
+            return Outbox(), IdAdmission(0, 0)
         admission = publisher.admit(batch.ids, now, self.skew_tolerance_ms)
         self._resent += admission.resent
         self._ids_skewed += admission.skewed

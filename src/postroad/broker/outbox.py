@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from postroad.routing.frames import Frame
     from postroad.routing.sets import Destinations
 
-__all__ = ["Delivery", "Outbox", "Refusal", "Sending"]
+__all__ = ["Delivery", "LinkRefusal", "Outbox", "Sending"]
 
 
 class Delivery(NamedTuple):
@@ -47,7 +47,7 @@ class Sending(NamedTuple):
     returned: bool = False
 
 
-class Refusal(NamedTuple):
+class LinkRefusal(NamedTuple):
     """Something that a neighbour sent was refused.
 
     Attributes:
@@ -107,7 +107,7 @@ class Outbox:
         self.frames: list[tuple[int, Frame]] = []
         self.connects: list[int] = []
         self.disconnects: list[int] = []
-        self.refusals: list[Refusal] = []
+        self.refusals: list[LinkRefusal] = []
 
     def largest_row(self, batch: Batch) -> int:
         """The bytes of the largest row of a batch; the last batch is remembered."""

@@ -17,7 +17,7 @@ from postroad.broker.consignments import Consignments
 from postroad.broker.interests import Interests
 from postroad.broker.marks import LATE, MAYBE_TWICE, have_room, marked
 from postroad.broker.order import OrderStatistics, PublisherOrder
-from postroad.broker.outbox import Outbox, Refusal, Sending
+from postroad.broker.outbox import LinkRefusal, Outbox, Sending
 from postroad.broker.queues import copied_out
 from postroad.broker.turns import Work
 from postroad.broker.wants import Wants
@@ -368,7 +368,7 @@ class Relay:
         return outbox
 
     def _learned(self, learned: Learned, outbox: Outbox, now: int, link: int = 0) -> None:
-        outbox.refusals += [Refusal(at, reason, grave=True) for at, reason in learned.faults if at]
+        outbox.refusals += [LinkRefusal(at, reason, grave=True) for at, reason in learned.faults if at]
         self._apply(learned.reaction, outbox, now, link)
 
     def link_up(self, link: int, cost: int, now: int) -> Outbox:
@@ -418,7 +418,7 @@ class Relay:
         outbox.connects += reaction.connect
         outbox.disconnects += reaction.disconnect
         if reaction.refused:
-            outbox.refusals.append(Refusal(link, NOT_BELIEVED, grave=False))
+            outbox.refusals.append(LinkRefusal(link, NOT_BELIEVED, grave=False))
         for broker, summary in reaction.interests:
             if summary is None and self._advertisements is not None:
                 self._advertisements.forget(broker, now)

@@ -64,8 +64,8 @@ app.add_typer(lab, name="lab")
 lab.command()(trail)
 pipeline = typer.Typer(help="Jobs over a whole trail, on Spark.", no_args_is_help=True)
 app.add_typer(pipeline, name="pipeline")
-for job in ("trace", "compact", "erase", "audit", "storage", "timings", "follow"):
-    pipeline.command()(getattr(pipelines, job))
+for job in pipelines.COMMANDS:
+    pipeline.command()(job)
 
 
 @network.callback()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from postroad.capacity import BatchCosts, BatchSamples, CostFit, Option
-    from postroad.lab.calibration import Measured
+    from postroad.lab.calibration import MeasuredCell
 
 __all__ = ["calibrate", "figures", "fit", "plan"]
 
@@ -91,7 +91,7 @@ def calibrate(
         _show_checks(checks)
 
 
-def _checks(measured: Sequence[Measured], supported: CostFit) -> list[dict[str, Any]]:
+def _checks(measured: Sequence[MeasuredCell], supported: CostFit) -> list[dict[str, Any]]:
     """What saturated brokers carried, beside what the costs predict."""
     from postroad.lab.calibration import message_bytes
 

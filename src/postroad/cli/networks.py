@@ -20,7 +20,7 @@ DEFAULT_BROKERS = 8
 DEFAULT_CLUSTER = "1,2,2,2"
 
 
-class Shape(StrEnum):
+class NetworkShape(StrEnum):
     """The shapes of networks."""
 
     TREE = "tree"
@@ -48,7 +48,7 @@ class Order(StrEnum):
 
 
 def plan(
-    shape: Annotated[Shape, typer.Argument(help="How the brokers are linked.")],
+    shape: Annotated[NetworkShape, typer.Argument(help="How the brokers are linked.")],
     brokers: Annotated[int | None, typer.Option(min=1, help="How many; 8 by default. A square has 4.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="power-law, waxman: another seed, another network.")] = 1,
     fan_out: Annotated[int, typer.Option(min=1, help="tree: children of each broker.")] = 4,
@@ -105,7 +105,7 @@ def plan(
         echo_table(f"network {made.name}{'' if out is None else f', written to {out}'}", summary(made), err=out is None)
 
 
-def _strategy(name: str | None, shape: Shape) -> StrategyName:
+def _strategy(name: str | None, shape: NetworkShape) -> StrategyName:
     from postroad.topology import HIERARCHICAL, STRATEGY_NAMES
 
     wanted = name or (shape.value if shape.value in HIERARCHICAL else "drp")
@@ -145,28 +145,28 @@ def keys(
 
 
 def _network(
-    shape: Shape, brokers: int | None, seed: int, fan_out: int, links_each: int, sizes: str | None
+    shape: NetworkShape, brokers: int | None, seed: int, fan_out: int, links_each: int, sizes: str | None
 ) -> Graph | Hierarchy:
     from postroad import topology
 
-    if shape is Shape.CLUSTER:
+    if shape is NetworkShape.CLUSTER:
         if brokers is not None:
             raise PostroadError(f"a cluster's number of brokers follows from --sizes, such as {DEFAULT_CLUSTER}")
         return topology.cluster(*_four(sizes or DEFAULT_CLUSTER))
     if sizes is not None:
         raise PostroadError(f"--sizes is for a cluster; say how large a {shape.value} is with --brokers")
-    if shape is Shape.SQUARE:
+    if shape is NetworkShape.SQUARE:
         if brokers not in (None, 4):
             raise PostroadError(f"a square has 4 brokers, not {brokers}")
         return topology.square_with_diagonal()
     count = brokers or DEFAULT_BROKERS
-    if shape is Shape.TREE:
+    if shape is NetworkShape.TREE:
         return topology.tree(count, fan_out)
-    if shape is Shape.POWER_LAW:
+    if shape is NetworkShape.POWER_LAW:
         return topology.power_law(count, seed, links_each)
-    if shape is Shape.WAXMAN:
+    if shape is NetworkShape.WAXMAN:
         return topology.waxman(count, seed, links_each)
-    plain = {Shape.STAR: topology.star, Shape.RING: topology.ring, Shape.LINE: topology.line}
+    plain = {NetworkShape.STAR: topology.star, NetworkShape.RING: topology.ring, NetworkShape.LINE: topology.line}
     return plain[shape](count)
 
 

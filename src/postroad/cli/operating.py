@@ -149,7 +149,7 @@ def _listener(as_json: bool) -> Listener:
     from postroad.cli import watching
 
     if as_json:
-        return watching.JsonLines()
+        return watching.JsonEvents()
     return watching.LiveTable() if sys.stdout.isatty() else watching.PlainLines()
 
 

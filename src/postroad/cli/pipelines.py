@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -19,10 +19,12 @@ from postroad.errors import PostroadError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from postroad.pipeline import Account, Job
+    from postroad.pipeline import JobOptions, JobReport, SparkJob
     from postroad.pipeline.erasing import Erasure
 
-__all__ = ["audit", "compact", "erase", "follow", "storage", "timings", "trace"]
+__all__ = ["COMMANDS"]
+
+Told = TypeVar("Told", bound="JobOptions")
 
 TrailFolder = Annotated[Path, typer.Option("--trail", help="The directory of the trail.")]
 OutFolder = Annotated[Path, typer.Option("--out", help="The directory for results; those of earlier runs go.")]
@@ -58,14 +60,14 @@ class Given:
     skip_damaged: SkipDamaged = False
     as_json: AsJson = False
 
-    def run(self, name: str, job: Job, **more: Any) -> None:
-        """Run a job with what it alone knows, and show what it did."""
+    def run(self, name: str, job: SparkJob[Told], make: Callable[..., Told], **own: Any) -> None:
+        """Run a job, and show what it did; `make` makes its options of those that all share and its own."""
         from rich.console import Console
 
-        from postroad.pipeline import Options, run_job
+        from postroad.pipeline import run_job
 
         since, until = moment(self.since, "--since"), moment(self.until, "--until")
-        options = Options(self.trail, self.out, self.master, since, until, self.skip_damaged, more=more)
+        options = make(self.trail, self.out, self.master, since, until, self.skip_damaged, **own)
         with _quiet(), Console(stderr=True).status("starting") as status:
             account = run_job(
                 name,
@@ -123,9 +125,9 @@ def trace(
     ids: Annotated[Path, typer.Option(help="Ids or aliases: Parquet or CSV with a column id, or text, one a line.")],
 ) -> None:
     """Where many messages went: one row for each id, in OUT/trace."""
-    from postroad.pipeline.jobs.trace import run
+    from postroad.pipeline.jobs.trace import TraceOptions, run
 
-    given.run("trace", run, ids=ids)
+    given.run("trace", run, TraceOptions, ids=ids)
 
 
 @_command()
@@ -138,12 +140,12 @@ def compact(
     ] = None,
 ) -> None:
     """Passages into journeys, small files into large ones. The trail is changed; OUT is for files on the way."""
-    from postroad.pipeline.jobs.compact import run
+    from postroad.pipeline.jobs.compact import CompactOptions, run
 
     if keep_days is not None and erase is not None:
         raise PostroadError("--keep-days and --erase are two things; do one after the other")
     keep_ms = None if keep_days is None else int(keep_days * 86_400_000)
-    given.run("compact", run, sample=sample, keep_ms=keep_ms, erase=_whom(erase))
+    given.run("compact", run, CompactOptions, sample=sample, keep_ms=keep_ms, erase=_whom(erase))
 
 
 def _whom(text: str | None, option: str = "--erase") -> Erasure | None:
@@ -167,11 +169,17 @@ def erase(
     sample: Annotated[int, typer.Option(min=1, help="Ids to trace before and after.")] = 1_000,
 ) -> None:
     """Erase a subscription or a principal from the record. The trail is changed; says what is left, until when."""
-    from postroad.pipeline.jobs.compact import run
+    from postroad.pipeline.jobs.compact import CompactOptions, run
 
     if (subscriber is None) == (principal is None):
         raise PostroadError("name whom to erase: either --subscriber BROKER/SUBSCRIBER or --principal NAME")
-    given.run("erase", run, sample=sample, erase=principal if subscriber is None else _whom(subscriber, "--subscriber"))
+    given.run(
+        "erase",
+        run,
+        CompactOptions,
+        sample=sample,
+        erase=principal if subscriber is None else _whom(subscriber, "--subscriber"),
+    )
 
 
 @_command()
@@ -180,9 +188,9 @@ def audit(
     ids: Annotated[Path | None, typer.Option(help="Reconcile these ids, instead of all of the exact record.")] = None,
 ) -> None:
     """Promised against measured accuracy, and what became of all messages, in OUT/accuracy and OUT/reconciliation."""
-    from postroad.pipeline.jobs.audit import run
+    from postroad.pipeline.jobs.audit import AuditOptions, run
 
-    given.run("audit", run, ids=ids)
+    given.run("audit", run, AuditOptions, ids=ids)
 
 
 @_command()
@@ -193,17 +201,18 @@ def storage(
     ] = None,
 ) -> None:
     """What the record costs, by broker, day and recorder, in OUT/storage."""
-    from postroad.pipeline.jobs.storage import run
+    from postroad.pipeline.jobs.storage import StorageOptions, run
 
-    given.run("storage", run, plot=plot)
+    given.run("storage", run, StorageOptions, plot=plot)
 
 
 @_command()
 def timings(given: Given) -> None:
     """Service times fitted to what brokers measured, and latencies, in OUT/service_times and OUT/latencies."""
+    from postroad.pipeline import JobOptions
     from postroad.pipeline.jobs.timings import run
 
-    given.run("timings", run)
+    given.run("timings", run, JobOptions)
 
 
 @_command("since", "until", "skip_damaged")
@@ -213,12 +222,16 @@ def follow(
     once: Annotated[bool, typer.Option("--once", help="End when all that is there is counted.")] = False,
 ) -> None:
     """Reconcile a trail as it grows, until Ctrl-C: OUT/links and OUT/alerts. Goes on where it stopped."""
-    from postroad.pipeline.jobs.follow import run
+    from postroad.pipeline.jobs.follow import FollowOptions, run
 
-    given.run("follow", run, seconds=seconds, once=once)
+    given.run("follow", run, FollowOptions, seconds=seconds, once=once)
 
 
-def show(account: Account, as_json: bool) -> None:
+# As `postroad pipeline --help` lists them.
+COMMANDS = (trace, compact, erase, audit, storage, timings, follow)
+
+
+def show(account: JobReport, as_json: bool) -> None:
     """What a run did: a table for people, or one line of JSON."""
     for broker in account.absent:
         text = f"broker {broker} has no record in this trail, though others tell of it: what it alone knows is missing"

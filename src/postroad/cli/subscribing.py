@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["subscribe"]
 
 
-class Ack(StrEnum):
+class AckChoice(StrEnum):
     """How messages are acknowledged."""
 
     AUTO = "auto"
@@ -39,7 +39,9 @@ def subscribe(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic, or a pattern such as quotes.> or *.close.")],
     where: Annotated[str, typer.Option(help="A selector, such as: price > 20 AND stock = 'S1'.")] = "",
     count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
-    ack: Annotated[Ack, typer.Option(help="Acknowledge each message when it is printed, or all when sent.")] = Ack.AUTO,
+    ack: Annotated[
+        AckChoice, typer.Option(help="Acknowledge each message when it is printed, or all when sent.")
+    ] = AckChoice.AUTO,
     overflow: Annotated[Overflow | None, typer.Option(help="What the broker does when this is too slow.")] = None,
     reconnect: Annotated[bool, typer.Option("--reconnect", help="Connect again when the connection is lost.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not say on stderr when messages can come.")] = False,
@@ -64,7 +66,7 @@ def subscribe(
             printed = 0
             async for message in subscription:
                 _print(message, subscription, as_json)
-                if ack is not Ack.AUTO:
+                if ack is not AckChoice.AUTO:
                     await client.ack(message)
                 printed += 1
                 if printed == count:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from postroad.network import BrokerView, NetworkState
 
-__all__ = ["JsonLines", "LiveTable", "PlainLines", "as_table", "up_fields", "up_lines", "view_fields"]
+__all__ = ["JsonEvents", "LiveTable", "PlainLines", "as_table", "up_fields", "up_lines", "view_fields"]
 
 _COLOURS = {
     Condition.READY: "green",
@@ -194,7 +194,7 @@ class PlainLines:
         typer.echo(_stopped(brokers, killed))
 
 
-class JsonLines:
+class JsonEvents:
     """An object for whatever happens."""
 
     def looked(self, state: NetworkState, views: Sequence[BrokerView]) -> None:

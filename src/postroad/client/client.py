@@ -9,7 +9,7 @@ from postroad.client.acknowledging import acknowledgement
 from postroad.client.address import parse_address
 from postroad.client.directory import DirectoryOfServers, OneServer
 from postroad.client.errors import ClientError, ConnectionLost
-from postroad.client.line import Hello
+from postroad.client.line import ClientHello
 from postroad.client.sending import send_frame, with_headers
 from postroad.client.subscription import Subscription
 from postroad.client.transaction import Transaction
@@ -81,7 +81,7 @@ def connect(
         raise ClientError("heart_beat is 0 or more milliseconds, and timeout more than 0 seconds")
     if ids not in ("client", "broker"):
         raise ClientError(f"ids is 'client' or 'broker', not {ids!r}")
-    hello = Hello(
+    hello = ClientHello(
         login=login,
         passcode=passcode,
         heart_beat=heart_beat,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from postroad.client.publisher import Publisher
     from postroad.protocols.stomp import Frame
 
-__all__ = ["Hello", "Line"]
+__all__ = ["ClientHello", "Line"]
 
 # One read: a few hundred small messages, so that the loop turns often and little goes past a full mailbox.
 READ_BYTES = 64 * 1024
@@ -49,7 +49,7 @@ _HEART_BEAT = re.compile(r"([0-9]{1,9}),([0-9]{1,9})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class ClientHello:
     """How a client introduces itself.
 
     Attributes:
@@ -128,7 +128,7 @@ class Line:
     async def open(
         cls,
         address: Address,
-        hello: Hello,
+        hello: ClientHello,
         number: int,
         intake: Intake,
         deliver: Callable[[Frame, int], None],
@@ -156,7 +156,7 @@ class Line:
             raise ConnectionLost(f"{address}: cannot connect ({_reason(error)})") from error
         return line
 
-    async def _greet(self, address: Address, hello: Hello, was: Grant | None) -> None:
+    async def _greet(self, address: Address, hello: ClientHello, was: Grant | None) -> None:
         asked = hello.now()
         self._write(hello.frame(address.host, was))
         frames: list[Frame] = []

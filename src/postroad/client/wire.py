@@ -19,7 +19,7 @@ from postroad.errors import PostroadError
 if TYPE_CHECKING:
     from postroad.client.address import Address
     from postroad.client.directory import Servers
-    from postroad.client.line import Hello
+    from postroad.client.line import ClientHello
     from postroad.client.reconnecting import Reconnect
     from postroad.protocols.stomp import Frame
 
@@ -46,7 +46,7 @@ class Wire:
         publisher: gives the ids of what is published; None when the server does.
     """
 
-    def __init__(self, servers: Servers, hello: Hello, reconnect: Reconnect | None) -> None:
+    def __init__(self, servers: Servers, hello: ClientHello, reconnect: Reconnect | None) -> None:
         self.address: Address | None = None
         self._servers = servers
         self.intake = Intake()

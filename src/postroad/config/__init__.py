@@ -13,7 +13,7 @@ from postroad.config.network import (
     is_loopback,
 )
 from postroad.config.plan import Credentials, broker_config
-from postroad.config.tracking import TrackingConfig
+from postroad.config.tracking import RecorderName, TrackingConfig
 from postroad.config.users_file import changed_users, load_token, load_users, save_users
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Member",
     "Neighbouring",
     "NetworkConfig",
+    "RecorderName",
     "TlsConfig",
     "TrackingConfig",
     "broker_config",

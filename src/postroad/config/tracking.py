@@ -12,7 +12,10 @@ from postroad.messages.limits import MAX_NAME_BYTES
 from postroad.tracking import HistorySettings, TrackingError, shape_of
 from postroad.tracking.shaping import MAX_EFFECTIVE
 
-__all__ = ["TrackingConfig"]
+__all__ = ["RecorderName", "TrackingConfig"]
+
+# This is where a new recorder gets its name; `recording/recorders.py` says how it is made.
+RecorderName = Literal["none", "log", "exact", "bloom", "sealed"]
 
 # A filter begins at one word, which also is as many bits as it may have positions for a key.
 _LEAST_BITS = 64
@@ -55,7 +58,7 @@ class TrackingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             "correlation-id"; none without.
     """
 
-    recorder: Literal["none", "log", "exact", "bloom", "sealed"] = "exact"
+    recorder: RecorderName = "exact"
     trail: str | None = None
     persist_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=86_400)] = 60.0
     memory_bytes: Annotated[int, msgspec.Meta(ge=1 << 16)] = 64 << 20

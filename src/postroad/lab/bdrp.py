@@ -33,9 +33,9 @@ __all__ = [
     "NAMES",
     "SHORTEST_PIECE",
     "TEXT_NAMES",
+    "BdrpWorkload",
     "Messages",
     "Predicates",
-    "Workload",
     "is_text",
     "matches",
 ]
@@ -128,7 +128,7 @@ def _text(name: int, operator: int, operand: int, start: int, end: int) -> str:
     return f"{NAMES[name]} LIKE '{before}{NEWS_WORDS[operand][start:end]}{after}'"
 
 
-class Workload:
+class BdrpWorkload:
     """One seeded stream of messages and predicates: the same seed and the same calls give the same draws."""
 
     def __init__(self, seed: int) -> None:

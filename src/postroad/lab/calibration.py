@@ -33,7 +33,16 @@ from postroad.errors import PostroadError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-__all__ = ["SATURATED", "CalibrationError", "Cell", "Measured", "Programme", "cell_samples", "measure", "message_bytes"]
+__all__ = [
+    "SATURATED",
+    "CalibrationError",
+    "Cell",
+    "MeasuredCell",
+    "Programme",
+    "cell_samples",
+    "measure",
+    "message_bytes",
+]
 
 # The share of a processor below which a broker is not saturated.
 SATURATED = 0.9
@@ -61,7 +70,7 @@ class Cell(NamedTuple):
     saturated: bool
 
 
-class Measured(NamedTuple):
+class MeasuredCell(NamedTuple):
     """What a cell gave.
 
     Attributes:
@@ -112,7 +121,7 @@ class Programme(NamedTuple):
         return sum(len(self.cells(number)) for number in self.subscriptions)
 
 
-async def measure(programme: Programme, folder: Path, tell: Callable[[str], None]) -> list[Measured]:
+async def measure(programme: Programme, folder: Path, tell: Callable[[str], None]) -> list[MeasuredCell]:
     """Run the programme.
 
     Args:
@@ -120,7 +129,7 @@ async def measure(programme: Programme, folder: Path, tell: Callable[[str], None
         folder: an empty directory for the brokers' data.
         tell: is told what happens, a line at a time.
     """
-    found: list[Measured] = []
+    found: list[MeasuredCell] = []
     for number, subscriptions in enumerate(programme.subscriptions, start=1):
         tell(f"broker {number} of {len(programme.subscriptions)}, {subscriptions:,} subscriptions that do not match")
         async with _broker(folder, number) as (pid, address):
@@ -133,7 +142,7 @@ async def measure(programme: Programme, folder: Path, tell: Callable[[str], None
     return found
 
 
-def cell_samples(measured: Sequence[Measured]) -> BatchSamples:
+def cell_samples(measured: Sequence[MeasuredCell]) -> BatchSamples:
     """The mean batch of each cell that is not saturated."""
     rows = [
         (
@@ -190,7 +199,7 @@ async def _broker(folder: Path, number: int) -> AsyncIterator[tuple[int, tuple[s
         await process.wait()
 
 
-async def _run(cell: Cell, seconds: float, pid: int, address: tuple[str, int]) -> Measured:
+async def _run(cell: Cell, seconds: float, pid: int, address: tuple[str, int]) -> MeasuredCell:
     consumers = [await _Consumer.connect(address, ["/topic/load"]) for _ in range(cell.copies)]
     publisher = await _Publisher.connect(address, cell)
     try:
@@ -198,7 +207,7 @@ async def _run(cell: Cell, seconds: float, pid: int, address: tuple[str, int]) -
         used, began = _processor_seconds(pid), time.perf_counter()
         bursts = await publisher.run(seconds)
         took = time.perf_counter() - began
-        return Measured(cell, bursts, took, _processor_seconds(pid) - used)
+        return MeasuredCell(cell, bursts, took, _processor_seconds(pid) - used)
     finally:
         for connection in (publisher, *consumers):
             await connection.close()

@@ -81,14 +81,14 @@ def command(*words: object, show: bool = True, allowed: tuple[int, ...] = (0,)) 
 # --- traffic ----------------------------------------------------------------------------------------------------------
 
 
-class Traffic(NamedTuple):
+class DemoTraffic(NamedTuple):
     """What clients saw: the ids that were published, and who got which."""
 
     published: list[MessageId]
     received: dict[str, set[str]]
 
 
-async def exchange(directory: str, messages: int) -> Traffic:
+async def exchange(directory: str, messages: int) -> DemoTraffic:
     """Subscribe at several brokers, publish at several, and count what arrives."""
     from postroad.client import connect
 
@@ -117,7 +117,7 @@ async def exchange(directory: str, messages: int) -> Traffic:
             reader.cancel()
         for client in (*clients, *publishers):
             await client.__aexit__(None, None, None)
-    return Traffic(published, received)
+    return DemoTraffic(published, received)
 
 
 async def _read(subscription: Subscription, got: set[str]) -> None:
@@ -176,7 +176,7 @@ def write_plan(path: Path) -> None:
     path.write_text(Plan.parse(text).to_toml(), "utf-8")
 
 
-def examples(traffic: Traffic) -> dict[str, str]:
+def examples(traffic: DemoTraffic) -> dict[str, str]:
     """An id of each kind: the one that most subscribers got, one that nobody did, and one that was never given."""
     from postroad.messages import MessageId
 
@@ -190,7 +190,7 @@ def examples(traffic: Traffic) -> dict[str, str]:
     }
 
 
-def reports(trail: Path, out: Path, traffic: Traffic) -> dict[str, Any]:
+def reports(trail: Path, out: Path, traffic: DemoTraffic) -> dict[str, Any]:
     """Spark over the same trail: every message at once, and the books balanced."""
     from postroad.messages import MessageId
 
@@ -212,7 +212,7 @@ def reports(trail: Path, out: Path, traffic: Traffic) -> dict[str, Any]:
     }
 
 
-def check(traffic: Traffic, traced: dict[str, Any], audited: dict[str, Any]) -> None:
+def check(traffic: DemoTraffic, traced: dict[str, Any], audited: dict[str, Any]) -> None:
     """What Spark found on the trail is what the clients saw, or the demonstration has failed."""
     wanted = len(set[str]().union(*traffic.received.values()))
     expected = {"delivered": wanted, "matched nobody": len(traffic.published) - wanted}

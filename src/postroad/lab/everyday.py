@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from postroad.lab.news import NEWS_WORDS
-from postroad.lab.workloads import Subscription
+from postroad.lab.workloads import SubscriptionSpec
 from postroad.messages import Draft
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _FLOORS = 30
 _SECTIONS = ("business", "politics", "science", "sport", "weather", "world")
 
 
-def subscriptions(seed: int) -> Iterator[Subscription]:
+def subscriptions(seed: int) -> Iterator[SubscriptionSpec]:
     """An endless stream: half of them traders, three in ten watch buildings, the others read headlines."""
     random = Random(f"{seed} subscriptions")
     while True:
@@ -39,39 +39,41 @@ def subscriptions(seed: int) -> Iterator[Subscription]:
             yield _reader(random)
 
 
-def _trader(random: Random) -> Subscription:
+def _trader(random: Random) -> SubscriptionSpec:
     symbol, price = random.choice(_SYMBOLS), random.randrange(10, 500)
     market = random.choice(_MARKETS)
     return random.choice(
         (
-            Subscription(f"symbol = '{symbol}' AND price > {price}", None),
-            Subscription(f"symbol = '{symbol}' AND price BETWEEN {price} AND {price + 50}", f"stocks.{market}.*"),
-            Subscription(f"change < -{random.randrange(40, 95) / 10} AND volume > 45000", f"stocks.*.{symbol}"),
-            Subscription(f"symbol IN ('{symbol}', '{random.choice(_SYMBOLS)}') AND price * volume > 9000000", None),
+            SubscriptionSpec(f"symbol = '{symbol}' AND price > {price}", None),
+            SubscriptionSpec(f"symbol = '{symbol}' AND price BETWEEN {price} AND {price + 50}", f"stocks.{market}.*"),
+            SubscriptionSpec(f"change < -{random.randrange(40, 95) / 10} AND volume > 45000", f"stocks.*.{symbol}"),
+            SubscriptionSpec(f"symbol IN ('{symbol}', '{random.choice(_SYMBOLS)}') AND price * volume > 9000000", None),
         )
     )
 
 
-def _watcher(random: Random) -> Subscription:
+def _watcher(random: Random) -> SubscriptionSpec:
     building, floor = random.randrange(_BUILDINGS), random.randrange(_FLOORS)
     return random.choice(
         (
-            Subscription(f"value > {random.randrange(600, 990) / 10}", f"buildings.b{building}.*.temperature"),
-            Subscription(None, f"buildings.b{building}.floor{floor}.>"),
-            Subscription("battery < 5 OR fault = TRUE", f"buildings.b{building}.>"),
-            Subscription(f"value >= {random.randrange(20, 95)} AND fault = FALSE", f"buildings.*.floor{floor}.smoke"),
+            SubscriptionSpec(f"value > {random.randrange(600, 990) / 10}", f"buildings.b{building}.*.temperature"),
+            SubscriptionSpec(None, f"buildings.b{building}.floor{floor}.>"),
+            SubscriptionSpec("battery < 5 OR fault = TRUE", f"buildings.b{building}.>"),
+            SubscriptionSpec(
+                f"value >= {random.randrange(20, 95)} AND fault = FALSE", f"buildings.*.floor{floor}.smoke"
+            ),
         )
     )
 
 
-def _reader(random: Random) -> Subscription:
+def _reader(random: Random) -> SubscriptionSpec:
     word, other = random.sample(NEWS_WORDS, 2)
     section = random.choice(_SECTIONS)
     return random.choice(
         (
-            Subscription(f"headline LIKE '%{word}%' AND headline LIKE '%{other}%'", "news.>"),
-            Subscription(f"headline LIKE '{word}%' AND words > {random.randrange(500, 1500)}", f"news.{section}"),
-            Subscription(f"headline LIKE '%{word}' AND urgent = TRUE", f"news.{section}"),
+            SubscriptionSpec(f"headline LIKE '%{word}%' AND headline LIKE '%{other}%'", "news.>"),
+            SubscriptionSpec(f"headline LIKE '{word}%' AND words > {random.randrange(500, 1500)}", f"news.{section}"),
+            SubscriptionSpec(f"headline LIKE '%{word}' AND urgent = TRUE", f"news.{section}"),
         )
     )
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from postroad.lab.workloads import Subscription
+    from postroad.lab.workloads import SubscriptionSpec
     from postroad.matching import SubscriptionIndex
     from postroad.messages import Batch, Message
 
@@ -62,7 +62,7 @@ class Report:
     unwanted: Example | None
 
 
-class Progress:
+class DemoProgress:
     """How far something is, on stderr: one line that changes, or a few lines where a line cannot change."""
 
     def __init__(self, what: str, total: int) -> None:
@@ -110,12 +110,12 @@ def demonstrate(count: int, seconds: float) -> Report:
     )
 
 
-def subscribed(asked: list[Subscription]) -> tuple[SubscriptionIndex, float]:
+def subscribed(asked: list[SubscriptionSpec]) -> tuple[SubscriptionIndex, float]:
     """An index of the subscriptions, by their place in the list, and how many a second went in."""
     from postroad.matching import SubscriptionIndex
 
     index = SubscriptionIndex()
-    progress = Progress("subscribing", len(asked))
+    progress = DemoProgress("subscribing", len(asked))
     start = perf_counter()
     for key, (selector, topic) in enumerate(asked):
         index.add(key, selector, topic)
@@ -141,7 +141,7 @@ def matched(index: SubscriptionIndex, batches: list[Batch], seconds: float) -> t
 
 
 def examples_of(
-    index: SubscriptionIndex, asked: list[Subscription], batches: list[Batch]
+    index: SubscriptionIndex, asked: list[SubscriptionSpec], batches: list[Batch]
 ) -> tuple[list[Example], Example | None]:
     """One message that few wanted of each kind of topic, and the first that nobody wanted, where there are such."""
     found: dict[str, Example] = {}
@@ -158,8 +158,8 @@ def examples_of(
 
 
 def outcomes(
-    index: SubscriptionIndex, asked: list[Subscription], batches: list[Batch]
-) -> Iterator[tuple[Message, list[Subscription]]]:
+    index: SubscriptionIndex, asked: list[SubscriptionSpec], batches: list[Batch]
+) -> Iterator[tuple[Message, list[SubscriptionSpec]]]:
     """Each message with the subscriptions that want it."""
     # Slots are the index's own numbers; the keys behind them are the places in the list.
     places = {index.slot(key): key for key in range(len(asked))}
@@ -170,11 +170,11 @@ def outcomes(
             yield message, [asked[key] for key in keys]
 
 
-def example(message: Message, wanted_by: list[Subscription]) -> Example:
+def example(message: Message, wanted_by: list[SubscriptionSpec]) -> Example:
     return Example(message.topic, dict(message.attributes), len(wanted_by), [wording(one) for one in wanted_by])
 
 
-def wording(subscription: Subscription) -> str:
+def wording(subscription: SubscriptionSpec) -> str:
     """A subscription in one line."""
     selector, topic = subscription
     return f"{topic or '>'}  {selector or '(any message)'}"

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     from postroad.messages import Value
 
-__all__ = ["WORKLOADS", "News", "Ranges", "Stocks", "Subscription", "Wildcards", "Workload"]
+__all__ = ["WORKLOADS", "News", "Ranges", "Stocks", "SubscriptionSpec", "Wildcards", "Workload"]
 
 # Subscriptions are drawn as columns, so many at a time: large enough for numpy, small enough to keep no memory.
 _BLOCK = 8192
 _BODY_BYTES = 100
 
 
-class Subscription(NamedTuple):
+class SubscriptionSpec(NamedTuple):
     """What one subscriber asks for; None is anything."""
 
     selector: str | None
@@ -53,7 +53,7 @@ class Workload(ABC):
         self.size = size
         self.seed = seed
 
-    def subscriptions(self) -> Iterator[Subscription]:
+    def subscriptions(self) -> Iterator[SubscriptionSpec]:
         """An endless stream, the same from its beginning at each call; take what the size asks for, or more."""
         random = np.random.default_rng((self.seed, 0))
         while True:
@@ -70,7 +70,7 @@ class Workload(ABC):
         return decode_batch(*encode_batch(Batch.build(drafts)))
 
     @abstractmethod
-    def _block(self, random: np.random.Generator, count: int) -> Iterator[Subscription]: ...
+    def _block(self, random: np.random.Generator, count: int) -> Iterator[SubscriptionSpec]: ...
 
     @abstractmethod
     def _drafts(self, random: np.random.Generator, count: int) -> Iterator[Draft]: ...
@@ -89,10 +89,10 @@ class Stocks(Workload):
         drawn: list[int] = random.integers(0, max(1, self.size // self.PER_STOCK), count).tolist()
         return drawn
 
-    def _block(self, random: np.random.Generator, count: int) -> Iterator[Subscription]:
+    def _block(self, random: np.random.Generator, count: int) -> Iterator[SubscriptionSpec]:
         prices = random.integers(0, self.PRICES, count).tolist()
         for stock, price in zip(self._stocks(random, count), prices, strict=True):
-            yield Subscription(f"stock = 'S{stock}' AND price > {price}", None)
+            yield SubscriptionSpec(f"stock = 'S{stock}' AND price > {price}", None)
 
     def _drafts(self, random: np.random.Generator, count: int) -> Iterator[Draft]:
         prices = random.integers(0, self.PRICES, count).tolist()
@@ -106,17 +106,17 @@ class News(Workload):
     letter = "b"
     title = "B-DRP, one to five constraints"
 
-    def _block(self, random: np.random.Generator, count: int) -> Iterator[Subscription]:
+    def _block(self, random: np.random.Generator, count: int) -> Iterator[SubscriptionSpec]:
         for text in self._drawing(random).predicates(count).texts():
-            yield Subscription(text, None)
+            yield SubscriptionSpec(text, None)
 
     def _drafts(self, random: np.random.Generator, count: int) -> Iterator[Draft]:
         for attributes in self._drawing(random).messages(count).attributes():
             yield Draft("news", attributes)
 
     @staticmethod
-    def _drawing(random: np.random.Generator) -> bdrp.Workload:
-        return bdrp.Workload(int(random.integers(2**63)))
+    def _drawing(random: np.random.Generator) -> bdrp.BdrpWorkload:
+        return bdrp.BdrpWorkload(int(random.integers(2**63)))
 
 
 class Ranges(Workload):
@@ -135,7 +135,7 @@ class Ranges(Workload):
     TOP = 1000  # values lie below it
     FORMS = ("{0} > {1}", "{0} > {1}", "{0} < {1}", "{0} < {1}", "{0} BETWEEN {1} AND {2}")
 
-    def _block(self, random: np.random.Generator, count: int) -> Iterator[Subscription]:
+    def _block(self, random: np.random.Generator, count: int) -> Iterator[SubscriptionSpec]:
         forms = random.integers(0, len(self.FORMS), count).tolist()
         names = random.integers(0, self.READINGS, count).tolist()
         bounds = np.sort(random.random((count, 2)) * self.TOP, axis=1)
@@ -145,7 +145,7 @@ class Ranges(Workload):
         whole = (random.random(count) < 0.5).tolist()
         for form, name, (low, high), integral in zip(forms, names, bounds.tolist(), whole, strict=True):
             pair = (int(low), int(high)) if integral else (f"{low:.3f}", f"{high:.3f}")
-            yield Subscription(self.FORMS[form].format(f"reading_{name}", *pair), None)
+            yield SubscriptionSpec(self.FORMS[form].format(f"reading_{name}", *pair), None)
 
     def _drafts(self, random: np.random.Generator, count: int) -> Iterator[Draft]:
         carried = random.permuted(np.tile(np.arange(self.READINGS), (count, 1)), axis=1)[:, : self.CARRIED]
@@ -190,7 +190,7 @@ class Wildcards(Workload):
             for row in zip(*columns, strict=True)
         ]
 
-    def _block(self, random: np.random.Generator, count: int) -> Iterator[Subscription]:
+    def _block(self, random: np.random.Generator, count: int) -> Iterator[SubscriptionSpec]:
         kinds = random.integers(0, 1 + len(self.LIKES), count).tolist()
         shapes = random.integers(0, 1 + len(self.PATTERNS), count).tolist()
         chances = random.random(count).tolist()
@@ -199,14 +199,14 @@ class Wildcards(Workload):
             kinds, shapes, chances, pieces, self._topics(random, count), strict=True
         ):
             if kind == len(self.LIKES):
-                yield Subscription(None, self._pattern(topic, shape))
+                yield SubscriptionSpec(None, self._pattern(topic, shape))
             elif chance < 1 / 3:
-                yield Subscription(f"title LIKE '{self.LIKES[kind].format(piece[:2])}'", f"{topic[0]}.{topic[1]}.>")
+                yield SubscriptionSpec(f"title LIKE '{self.LIKES[kind].format(piece[:2])}'", f"{topic[0]}.{topic[1]}.>")
             else:
                 # Three syllables for half of the prefixes and suffixes, and for nine in ten substrings, which have
                 # more places to be at; the others two. The chance lies between 1/3 and 1 here.
                 long = chance > (0.4 if self.LIKES[kind] == "%{}%" else 2 / 3)
-                yield Subscription(f"title LIKE '{self.LIKES[kind].format(piece if long else piece[:4])}'", None)
+                yield SubscriptionSpec(f"title LIKE '{self.LIKES[kind].format(piece if long else piece[:4])}'", None)
 
     def _pattern(self, topic: list[str], shape: int) -> str:
         if shape == len(self.PATTERNS):

@@ -6,7 +6,7 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from postroad.server.http import LOOPBACK, LOOPBACK_NAMES, Answer, Endpoint, Request, json_answer, text_answer
+from postroad.server.http import LOOPBACK, LOOPBACK_NAMES, Endpoint, HttpResponse, Request, json_response, text_response
 
 if TYPE_CHECKING:
     import asyncio
@@ -61,18 +61,18 @@ class Directory:
         """How many clients asked, and how many brokers there are to name."""
         return {"asked": self._asked, "live_now": len(self._live())}
 
-    def _page(self, request: Request) -> Answer:
+    def _page(self, request: Request) -> HttpResponse:
         path = request.path
         if path == "/brokers":
             return self._brokers(request.query.get("count", str(DEFAULT_COUNT)))
         if path == "/status":
-            return json_answer(self._status())
+            return json_response(self._status())
         if path == "/health":
-            return text_answer(HTTPStatus.OK, "ok")
-        return text_answer(HTTPStatus.NOT_FOUND, "there are /brokers, /status and /health")
+            return text_response(HTTPStatus.OK, "ok")
+        return text_response(HTTPStatus.NOT_FOUND, "there are /brokers, /status and /health")
 
-    def _brokers(self, count: str) -> Answer:
+    def _brokers(self, count: str) -> HttpResponse:
         # Python converts some thousand digits at most, so the length comes first.
         if _COUNT.fullmatch(count) is None or not 1 <= int(count) <= MOST_COUNT:
-            return text_answer(HTTPStatus.BAD_REQUEST, f"count is a whole number from 1 to {MOST_COUNT}")
-        return json_answer({"network": self._name, "brokers": self.pick(int(count))})
+            return text_response(HTTPStatus.BAD_REQUEST, f"count is a whole number from 1 to {MOST_COUNT}")
+        return json_response({"network": self._name, "brokers": self.pick(int(count))})

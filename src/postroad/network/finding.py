@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from postroad.network.errors import NetworkError
 from postroad.network.launching import STOP_SECONDS, end, how_it_ended, log_tail
 from postroad.network.processes import is_alive, send_signal
-from postroad.network.watching import Watch
+from postroad.network.watching import NetworkWatch
 from postroad.trail.access import create
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def find(place: Place) -> NetworkState:
 
 async def look_once(state: NetworkState) -> list[BrokerView]:
     """The brokers as they are now, with the rates of a second."""
-    watch = Watch(time.monotonic)
+    watch = NetworkWatch(time.monotonic)
     await watch.look(state.brokers)
     await asyncio.sleep(BETWEEN_LOOKS_SECONDS)
     return await watch.look(state.brokers)

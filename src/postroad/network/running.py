@@ -21,7 +21,7 @@ from postroad.network.ports import check_ports
 from postroad.network.processes import is_alive, mark_of
 from postroad.network.restarts import WITHIN_SECONDS, Restarts
 from postroad.network.state import NetworkState
-from postroad.network.watching import Condition, Watch, missing
+from postroad.network.watching import Condition, NetworkWatch, missing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,7 +120,7 @@ class NetworkRun:
         self._options = options or RunOptions()
         self._entries: dict[int, BrokerEntry] = {}
         self._views: list[BrokerView] = []
-        self._watch = Watch(time.monotonic)
+        self._watch = NetworkWatch(time.monotonic)
         self._exits: dict[int, asyncio.Task[None]] = {}
         self._exited: dict[int, int] = {}
         self._restarts = Restarts()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from postroad.network.asking import BrokerReport
     from postroad.network.state import BrokerEntry
 
-__all__ = ["BrokerView", "Condition", "Watch", "missing"]
+__all__ = ["BrokerView", "Condition", "NetworkWatch", "missing"]
 
 # Brokers that are asked at once: each takes a connection, and one answer at a time is read anyway.
 ASKED_AT_ONCE = 32
@@ -80,7 +80,7 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
     given_up: bool = False
 
 
-class Watch:
+class NetworkWatch:
     """Asks the brokers of a network.
 
     Args:

@@ -9,20 +9,20 @@ from postroad.pipeline.errors import (
     MissingTableError,
     PipelineError,
 )
-from postroad.pipeline.running import Account, Job, Options, Run, run_job
+from postroad.pipeline.running import JobOptions, JobReport, JobRun, SparkJob, run_job
 from postroad.pipeline.session import DEFAULT_MASTER, check_java, session
 
 __all__ = [
     "DEFAULT_MASTER",
-    "Account",
     "DamagedFileError",
     "EmptyRangeError",
     "JavaMissingError",
-    "Job",
+    "JobOptions",
+    "JobReport",
+    "JobRun",
     "MissingTableError",
-    "Options",
     "PipelineError",
-    "Run",
+    "SparkJob",
     "check_java",
     "run_job",
     "session",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from postroad.pipeline.changes import Changes
-    from postroad.pipeline.running import Run
+    from postroad.pipeline.running import JobRun
 
 __all__ = ["differences", "drawn", "prove", "same_rows", "sample_of"]
 
@@ -44,7 +44,7 @@ def same_rows(what: str, before: int, after: int) -> None:
         )
 
 
-def prove(run: Run, changes: Changes, size: int, *, without: Erased | None = None) -> dict[str, int]:
+def prove(run: JobRun[Any], changes: Changes, size: int, *, without: Erased | None = None) -> dict[str, int]:
     """Trace a sample of what is taken out in both trails; after an erasure, whom it is about is expected to be nobody.
 
     Raises:
@@ -77,7 +77,7 @@ def _forget(row: dict[str, Any], what: Erased) -> None:
         row[name] = [known[key] for key in sorted(known)]
 
 
-def sample_of(run: Run, changes: Changes, size: int) -> list[tuple[Any, ...]]:
+def sample_of(run: JobRun[Any], changes: Changes, size: int) -> list[tuple[Any, ...]]:
     """Ids of the files that are taken out, evenly over them, and as many that never existed."""
     from pyspark.sql import functions as f
 
@@ -106,7 +106,7 @@ def drawn(found: Iterable[tuple[int, ...]], size: int) -> list[tuple[int, ...]]:
     return [known[at] for at in sorted(chosen.tolist())]
 
 
-def _strangers(run: Run, size: int) -> list[tuple[int, int, int, int]]:
+def _strangers(run: JobRun[Any], size: int) -> list[tuple[int, int, int, int]]:
     """Ids that never existed, at times that filters cover. Ids that did cannot be listed from filters."""
     groups = [group for source in run.sources.of("filters") for group in source.entry.groups if group.rows]
     if not groups:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from postroad.pipeline.changes import Changes
-    from postroad.pipeline.running import Run
+    from postroad.pipeline.running import JobRun
     from postroad.pipeline.sources import Sources
     from postroad.trail import FileEntry
 
@@ -69,7 +69,7 @@ def read_unit(root: Path, unit: Unit) -> Any:
     return pa.concat_tables([rows.select(schema.names).cast(schema) for rows in files])
 
 
-def rewritten(run: Run, changes: Changes, name: str, small: int) -> dict[str, int]:
+def rewritten(run: JobRun[Any], changes: Changes, name: str, small: int) -> dict[str, int]:
     """Put small files together; what they are replaced by is noted in the changes."""
     from postroad.pipeline.sources import Source
 
@@ -90,7 +90,7 @@ def rewritten(run: Run, changes: Changes, name: str, small: int) -> dict[str, in
     return {"small_files_rewritten": sum(len(unit.entries) for unit in units)}
 
 
-def merged_filters(run: Run, changes: Changes, name: str) -> dict[str, int]:
+def merged_filters(run: JobRun[Any], changes: Changes, name: str) -> dict[str, int]:
     """Merge the filters of each broker and day where they can be; files in which nothing can be stay."""
     from postroad.pipeline.sources import Source
 
@@ -122,7 +122,7 @@ def merged_filters(run: Run, changes: Changes, name: str) -> dict[str, int]:
     return {"filters_before": before, "filters_after": sum(entry.rows for _, _, entry in found)} if found else {}
 
 
-def found_traces(run: Run, who: Erasure | str) -> Erased:
+def found_traces(run: JobRun[Any], who: Erasure | str) -> Erased:
     """All that is to be erased for a subscription, or for a principal: what attachments and names say of it.
 
     Raises:
@@ -157,7 +157,7 @@ def found_traces(run: Run, who: Erasure | str) -> Erased:
     return Erased(chosen, gone, publishers, others)
 
 
-def erased_files(run: Run, changes: Changes, name: str, what: Erased) -> dict[str, int]:
+def erased_files(run: JobRun[Any], changes: Changes, name: str, what: Erased) -> dict[str, int]:
     """Write every file anew that has something of what is to be erased.
 
     Raises:

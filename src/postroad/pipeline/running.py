@@ -13,7 +13,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event, Thread, current_thread, main_thread
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from postroad.pipeline.errors import DamagedFileError, PipelineError
 from postroad.pipeline.output import replace_output
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Account", "Job", "Options", "Run", "run_job"]
+__all__ = ["JobOptions", "JobReport", "JobRun", "SparkJob", "run_job"]
 
 _OF_WORKER = re.compile(r"^[\w.]+(?:Error|Exception): .+$", re.MULTILINE)
 # Lines of Spark's own account of an error that are shown: a worker's traceback, and not where in Java it went through.
@@ -36,8 +36,8 @@ _UNREADABLE = re.compile(r"file:/+([^\s,;]+\.parquet)")
 
 
 @dataclass(frozen=True)
-class Options:
-    """What a job is told.
+class JobOptions:
+    """What every job is told; a job that needs to know more has a class of its own below this one.
 
     Attributes:
         trail: the directory of the trail.
@@ -47,7 +47,6 @@ class Options:
         until: the first that does not.
         skip_damaged: leave out files that cannot be read, and say so.
         settings: further settings of Spark.
-        more: what only this job knows.
     """
 
     trail: Path
@@ -57,11 +56,13 @@ class Options:
     until: int | None = None
     skip_damaged: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
-    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+Told = TypeVar("Told", bound="JobOptions")
 
 
 @dataclass
-class Account:
+class JobReport:
     """What a run did.
 
     Attributes:
@@ -83,7 +84,7 @@ class Account:
 
 
 @dataclass
-class Run:
+class JobRun(Generic[Told]):
     """One run of a job.
 
     Attributes:
@@ -97,9 +98,9 @@ class Run:
 
     spark: SparkSession
     sources: Sources
-    options: Options
+    options: Told
     tell: Callable[[str], None]
-    account: Account
+    account: JobReport
     alert: Callable[[str], None] = lambda _: None
 
     def write(self, rows: DataFrame, name: str, *, by: tuple[str, ...] = ()) -> Path:
@@ -115,20 +116,20 @@ class Run:
         shutil.rmtree(place, ignore_errors=True)
 
 
-class Job(Protocol):
+class SparkJob(Protocol[Told]):
     """A job: reads the trail of the run, writes its tables, answers a summary for people."""
 
-    def __call__(self, run: Run) -> dict[str, Any]: ...
+    def __call__(self, run: JobRun[Told]) -> dict[str, Any]: ...
 
 
 def run_job(
     name: str,
-    job: Job,
-    options: Options,
+    job: SparkJob[Told],
+    options: Told,
     tell: Callable[[str], None] = lambda _: None,
     spark: SparkSession | None = None,
     alert: Callable[[str], None] = lambda _: None,
-) -> Account:
+) -> JobReport:
     """Run a job.
 
     Args:
@@ -143,7 +144,7 @@ def run_job(
         PipelineError: it cannot be done; the text says why.
     """
     began = time.monotonic()
-    account = Account(name)
+    account = JobReport(name)
     tell("reading the manifests")
     sources = open_sources(options.trail, options.since, options.until, skip_damaged=options.skip_damaged)
     own = spark is None
@@ -153,7 +154,7 @@ def run_job(
     account.starting_seconds = time.monotonic() - began
     with _stopped_by_interrupts(spark, own) as interrupted:
         try:
-            account.summary = job(Run(spark, sources, options, tell, account, alert))
+            account.summary = job(JobRun(spark, sources, options, tell, account, alert))
         except PipelineError:
             raise
         except Exception as error:

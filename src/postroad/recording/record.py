@@ -17,19 +17,11 @@ from postroad.recording.disk import DiskThread, hanging, is_done
 from postroad.recording.journal import JournalWriter
 from postroad.recording.last_run import LastRun
 from postroad.recording.lock import DirectoryLock, LockedError
+from postroad.recording.recorders import make_recorder
 from postroad.recording.recovery import recover
 from postroad.recording.trail_answers import trail_root
 from postroad.recording.writer import RecordWriter
-from postroad.tracking import (
-    Answer,
-    BloomRecorder,
-    ExactRecorder,
-    Gap,
-    LogRecorder,
-    SealedRecorder,
-    TrackingError,
-    merged,
-)
+from postroad.tracking import Answer, Gap, TrackingError, merged
 from postroad.tracking.journaling import Journaled
 from postroad.trail import (
     DAY_MS,
@@ -365,18 +357,18 @@ def _to_come(gap: Gap, findings: Findings, message: MessageId, now: int) -> list
 
 
 def make_record(config: BrokerConfig, clock: Callable[[], int]) -> LiveRecord | None:
-    """The tracking that the settings ask for; None for none.
+    """The record that the settings ask for; None for none.
 
     Raises:
         ConfigError: settings contradict each other.
     """
     settings = config.tracking
-    if settings.recorder == "none":
-        return None
     try:
-        recorder = _recorder(config, clock())
+        recorder = make_recorder(config, clock())
     except TrackingError as error:
         raise ConfigError(f"tracking: {error}") from error
+    if recorder is None:
+        return None
     root = trail_root(config)
     journal = Journal(root, config.number) if settings.journal else None
     return LiveRecord(
@@ -386,20 +378,13 @@ def make_record(config: BrokerConfig, clock: Callable[[], int]) -> LiveRecord | 
         clock,
         settings.memory_bytes,
         journal=journal,
-        recover=None if journal is None else lambda: recover(root, config.number, lambda now: _recorder(config, now)),
+        recover=None if journal is None else lambda: recover(root, config.number, lambda now: _fresh(config, now)),
         retention=(settings.keep_days, settings.keep_bytes) if settings.keep_days or settings.keep_bytes else None,
         last_run=Path(config.data) / f"last-run-{config.number}.json",
     )
 
 
-def _recorder(config: BrokerConfig, now: int) -> TrackingRecorder:
-    settings = config.tracking
-    persist_ms = int(settings.persist_seconds * 1_000)
-    if settings.recorder == "exact":
-        return ExactRecorder(config.number, now, persist_ms, settings.memory_bytes)
-    histories = settings.histories()
-    if settings.recorder == "log":
-        return LogRecorder(config.number, histories, now)
-    if settings.recorder == "sealed":
-        return SealedRecorder(config.number, histories, now)
-    return BloomRecorder(config.number, histories, now)
+def _fresh(config: BrokerConfig, now: int) -> TrackingRecorder:
+    recorder = make_recorder(config, now)
+    assert recorder is not None
+    return recorder

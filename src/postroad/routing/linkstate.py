@@ -42,7 +42,7 @@ from postroad.routing.frames import (
     LinkRecord,
     signed_bytes,
 )
-from postroad.routing.records import MAX_AHEAD_MS, HeldLinks, SaidInterest, Verdict, aged, check_links
+from postroad.routing.records import MAX_AHEAD_MS, HeldLinks, RecordVerdict, SaidInterest, aged, check_links
 from postroad.topology import LARGEST_BROKER, routes
 
 if TYPE_CHECKING:
@@ -218,8 +218,8 @@ class LinkState:
         if isinstance(frame, Digest):
             return self._answer(frame, link, now)
         verdict = self.judge(frame, link, now)
-        if verdict is not Verdict.NEWS:
-            return NOTHING if verdict is Verdict.OLD else Reaction(refused=1)
+        if verdict is not RecordVerdict.NEWS:
+            return NOTHING if verdict is RecordVerdict.OLD else Reaction(refused=1)
         return self.take(frame, link, now)
 
     def take(self, frame: Record, link: int, now: int) -> Reaction:
@@ -232,7 +232,7 @@ class LinkState:
             return self._take_delta(frame, link)
         return self._take_links(frame, link, now)
 
-    def judge(self, frame: Record, link: int, now: int) -> Verdict:
+    def judge(self, frame: Record, link: int, now: int) -> RecordVerdict:
         """Whether a record would be taken over. Nothing is changed.
 
         Raises:
@@ -240,11 +240,11 @@ class LinkState:
                 not blamed for: the record is `REFUSED` then.
         """
         if not self._is_newer(frame):
-            return Verdict.OLD
+            return RecordVerdict.OLD
         if isinstance(frame, LinkRecord):
             check_links(frame, link)
             if self._named_links + len(frame.neighbours) > MAX_NAMED_LINKS:
-                return Verdict.REFUSED
+                return RecordVerdict.REFUSED
         counters = (frame.epoch, frame.sequence if isinstance(frame, LinkRecord) else frame.version)
         if max(counters) > now + MAX_AHEAD_MS:
             if frame.broker == link:
@@ -253,20 +253,20 @@ class LinkState:
                     f"({now:,} ms); set its clock right"
                 )
             # Where the limit lies differs a little from clock to clock: who passes this on may be honest.
-            return Verdict.REFUSED
+            return RecordVerdict.REFUSED
         return self._verdict_by_seal(frame, link)
 
-    def _verdict_by_seal(self, frame: Record, link: int) -> Verdict:
+    def _verdict_by_seal(self, frame: Record, link: int) -> RecordVerdict:
         seals = self._seals
         if seals is None or frame is self._verified:
-            return Verdict.NEWS
+            return RecordVerdict.NEWS
         if not seals.knows(frame.broker):
             # A neighbour that was given a newer list of brokers is honest.
-            return Verdict.REFUSED
+            return RecordVerdict.REFUSED
         if not seals.verify(frame.broker, signed_bytes(frame), frame.signature):
             raise RoutingError(f"broker {link} sent a record of broker {frame.broker} that broker did not sign")
         self._verified = frame
-        return Verdict.NEWS
+        return RecordVerdict.NEWS
 
     def _is_newer(self, frame: Record) -> bool:
         """Whether a record is newer than what is held, and not of a life that is over."""

@@ -18,9 +18,9 @@ __all__ = [
     "AnyRecord",
     "HeldLinks",
     "Record",
+    "RecordVerdict",
     "SaidInterest",
     "Seals",
-    "Verdict",
     "aged",
     "check_links",
 ]
@@ -51,7 +51,7 @@ class Seals(Protocol):
         """Whether a broker has signed this."""
 
 
-class Verdict(Enum):
+class RecordVerdict(Enum):
     """What becomes of a record."""
 
     NEWS = 1  # it is taken over

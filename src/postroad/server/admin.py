@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from postroad.errors import PostroadError
 from postroad.messages import MessageId
 from postroad.server.extras import has
-from postroad.server.http import JSON, Answer, Endpoint, Request, json_answer, text_answer
+from postroad.server.http import JSON, Endpoint, HttpResponse, Request, json_response, text_response
 from postroad.server.status import without_people
 from postroad.sessions import Audit
 from postroad.tracking import Exploration
@@ -74,28 +74,28 @@ class Admin:
         """Open the port."""
         return await self._endpoint.listen(port)
 
-    def _page(self, request: Request) -> Answer | Awaitable[Answer]:
+    def _page(self, request: Request) -> HttpResponse | Awaitable[HttpResponse]:
         path = request.path
         if path == "/health":
             troubles = self._troubles()
-            return text_answer(HTTPStatus.OK, "\n".join(["degraded", *troubles]) if troubles else "ok")
+            return text_response(HTTPStatus.OK, "\n".join(["degraded", *troubles]) if troubles else "ok")
         if path == "/ready":
             ready = self._is_ready()
             status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
-            return text_answer(status, "ready" if ready else "not ready")
+            return text_response(status, "ready" if ready else "not ready")
         if path == "/status":
             told = self._status()
-            return json_answer(told if self._may_see_people(request) else without_people(told))
+            return json_response(told if self._may_see_people(request) else without_people(told))
         if path == "/metrics":
             return self._metrics()
         if path.startswith((TRACE, ALIASES)) and not self._may_see_people(request):
-            return text_answer(HTTPStatus.UNAUTHORIZED, NEEDS_TOKEN)
+            return text_response(HTTPStatus.UNAUTHORIZED, NEEDS_TOKEN)
         if path.startswith(TRACE):
             return self._traced(path.removeprefix(TRACE), request.query.get("explore", ""))
         if path.startswith(ALIASES):
             return self._ids(unquote(path.removeprefix(ALIASES)))
         text = "there are /health, /ready, /status, /metrics, /trace/ID and /aliases/ALIAS"
-        return text_answer(HTTPStatus.NOT_FOUND, text)
+        return text_response(HTTPStatus.NOT_FOUND, text)
 
     def _may_see_people(self, request: Request) -> bool:
         """Whether a request shows the token, if one is asked for; a wrong one is told to the audit."""
@@ -105,32 +105,32 @@ class Admin:
             self._audit.refused("admin request refused", path=request.path[:100])
         return False
 
-    async def _ids(self, alias: str) -> Answer:
+    async def _ids(self, alias: str) -> HttpResponse:
         if self._aliased is None:
-            return text_answer(HTTPStatus.NOT_IMPLEMENTED, NO_RECORD)
+            return text_response(HTTPStatus.NOT_IMPLEMENTED, NO_RECORD)
         try:
             ids, hidden = await self._aliased(alias)
         except PostroadError as error:
-            return text_answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-        return json_answer({"alias": alias, "ids": [str(one) for one in ids], "may_hide": hidden})
+            return text_response(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        return json_response({"alias": alias, "ids": [str(one) for one in ids], "may_hide": hidden})
 
-    async def _traced(self, message: str, explore: str) -> Answer:
+    async def _traced(self, message: str, explore: str) -> HttpResponse:
         if self._trace is None:
-            return text_answer(HTTPStatus.NOT_IMPLEMENTED, NO_RECORD)
+            return text_response(HTTPStatus.NOT_IMPLEMENTED, NO_RECORD)
         if explore not in ("", *get_args(Exploration)):
             text = f"explore={explore}: say one of {', '.join(get_args(Exploration))}"
-            return text_answer(HTTPStatus.BAD_REQUEST, text)
+            return text_response(HTTPStatus.BAD_REQUEST, text)
         exploration: Exploration = "neighbours" if explore == "neighbours" else "next-hops"
         try:
             found = MessageId.parse(message)
         except PostroadError as error:
-            return text_answer(HTTPStatus.BAD_REQUEST, str(error))
-        return Answer(HTTPStatus.OK, JSON, await self._trace(found, exploration) + b"\n")
+            return text_response(HTTPStatus.BAD_REQUEST, str(error))
+        return HttpResponse(HTTPStatus.OK, JSON, await self._trace(found, exploration) + b"\n")
 
-    def _metrics(self) -> Answer:
+    def _metrics(self) -> HttpResponse:
         if not has("prometheus_client"):
             text = "metrics need the library prometheus-client: pip install 'postroad[metrics]'"
-            return text_answer(HTTPStatus.NOT_IMPLEMENTED, text)
+            return text_response(HTTPStatus.NOT_IMPLEMENTED, text)
         from postroad.server.metrics import metrics_text
 
-        return Answer(HTTPStatus.OK, _METRICS, metrics_text(self._status()))
+        return HttpResponse(HTTPStatus.OK, _METRICS, metrics_text(self._status()))

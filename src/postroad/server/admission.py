@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from postroad.config import NetworkConfig
 
-__all__ = ["Admission"]
+__all__ = ["LinkAdmission"]
 
 log = logging.getLogger("postroad.links")
 
@@ -24,7 +24,7 @@ log = logging.getLogger("postroad.links")
 LOGGED_MS = 5_000
 
 
-class Admission:
+class LinkAdmission:
     """Decides who may come in.
 
     Args:

@@ -14,7 +14,16 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-__all__ = ["JSON", "LOOPBACK", "LOOPBACK_NAMES", "Answer", "Endpoint", "Request", "json_answer", "text_answer"]
+__all__ = [
+    "JSON",
+    "LOOPBACK",
+    "LOOPBACK_NAMES",
+    "Endpoint",
+    "HttpResponse",
+    "Request",
+    "json_response",
+    "text_response",
+]
 
 log = logging.getLogger("postroad.server")
 
@@ -44,7 +53,7 @@ class Request(NamedTuple):
     token: str = ""
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """What goes back."""
 
     status: HTTPStatus
@@ -52,14 +61,14 @@ class Answer(NamedTuple):
     body: bytes
 
 
-def text_answer(status: HTTPStatus, text: str) -> Answer:
+def text_response(status: HTTPStatus, text: str) -> HttpResponse:
     """A line of text."""
-    return Answer(status, _TEXT, f"{text}\n".encode())
+    return HttpResponse(status, _TEXT, f"{text}\n".encode())
 
 
-def json_answer(value: object) -> Answer:
+def json_response(value: object) -> HttpResponse:
     """JSON that people can read too."""
-    return Answer(HTTPStatus.OK, JSON, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    return HttpResponse(HTTPStatus.OK, JSON, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 
 class Endpoint:
@@ -79,7 +88,7 @@ class Endpoint:
 
     def __init__(
         self,
-        page: Callable[[Request], Answer | Awaitable[Answer]],
+        page: Callable[[Request], HttpResponse | Awaitable[HttpResponse]],
         most: int,
         names: Collection[str] = LOOPBACK_NAMES,
         slow_seconds: float = REQUEST_SECONDS,
@@ -103,7 +112,7 @@ class Endpoint:
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 answer = await self._read(reader)
-            if not isinstance(answer, Answer):
+            if not isinstance(answer, HttpResponse):
                 answer = await self._waited_for(answer, writer)
             async with asyncio.timeout(REQUEST_SECONDS):
                 writer.write(_encoded(answer))
@@ -113,7 +122,7 @@ class Endpoint:
         except Exception:
             log.exception("internal error", extra={"where": "http"})
             text = "internal error; the log of the broker says where"
-            writer.write(_encoded(text_answer(HTTPStatus.INTERNAL_SERVER_ERROR, text)))
+            writer.write(_encoded(text_response(HTTPStatus.INTERNAL_SERVER_ERROR, text)))
         finally:
             self._places.pop(writer, None)
             writer.close()
@@ -126,12 +135,12 @@ class Endpoint:
             oldest.transport.abort()
         self._places[writer] = None
 
-    async def _waited_for(self, answer: Awaitable[Answer], writer: asyncio.StreamWriter) -> Answer:
+    async def _waited_for(self, answer: Awaitable[HttpResponse], writer: asyncio.StreamWriter) -> HttpResponse:
         if self._slow >= self._most_slow:
             if inspect.iscoroutine(answer):
                 answer.close()
             text = f"{self._most_slow} requests that take long are worked on already; ask again later"
-            return text_answer(HTTPStatus.SERVICE_UNAVAILABLE, text)
+            return text_response(HTTPStatus.SERVICE_UNAVAILABLE, text)
         self._slow += 1
         del self._places[writer]
         try:
@@ -141,28 +150,28 @@ class Endpoint:
             self._slow -= 1
             self._take_place(writer)
 
-    async def _read(self, reader: asyncio.StreamReader) -> Answer | Awaitable[Answer]:
+    async def _read(self, reader: asyncio.StreamReader) -> HttpResponse | Awaitable[HttpResponse]:
         try:
             request = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
             text = f"the request has more than {MOST_REQUEST_BYTES:,} bytes"
-            return text_answer(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
+            return text_response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
         except asyncio.IncompleteReadError:
-            return text_answer(HTTPStatus.BAD_REQUEST, "the request ends too early")
+            return text_response(HTTPStatus.BAD_REQUEST, "the request ends too early")
         return self.answer(request)
 
-    def answer(self, request: bytes) -> Answer | Awaitable[Answer]:
+    def answer(self, request: bytes) -> HttpResponse | Awaitable[HttpResponse]:
         """The answer to the head of a request, or what gives it in a while."""
         first, *lines = request.decode("latin-1").split("\r\n")
         words = first.split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return text_answer(HTTPStatus.BAD_REQUEST, "this is no HTTP/1.1 request")
+            return text_response(HTTPStatus.BAD_REQUEST, "this is no HTTP/1.1 request")
         if words[0] != "GET":
-            return text_answer(HTTPStatus.METHOD_NOT_ALLOWED, f"{words[0][:20]} is not served here; GET is")
+            return text_response(HTTPStatus.METHOD_NOT_ALLOWED, f"{words[0][:20]} is not served here; GET is")
         host = next((line[5:].strip() for line in lines if line.lower().startswith("host:")), "localhost")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         if self._names and name.lower() not in self._names:
-            return text_answer(
+            return text_response(
                 HTTPStatus.FORBIDDEN, "this endpoint is for this machine; ask for 127.0.0.1 or localhost"
             )
         path, _, query = words[1].partition("?")
@@ -179,7 +188,7 @@ def _token(lines: Sequence[str]) -> str:
     return ""
 
 
-def _encoded(answer: Answer) -> bytes:
+def _encoded(answer: HttpResponse) -> bytes:
     head = (
         f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\n"
         f"Content-Type: {answer.kind}\r\n"

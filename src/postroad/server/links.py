@@ -20,7 +20,7 @@ from postroad.protocols.link import limits as link_limits
 from postroad.routing.frames import decode_frame, encode_frame
 from postroad.routing.origins import Origins
 from postroad.routing.sets import Destinations
-from postroad.server.admission import Admission
+from postroad.server.admission import LinkAdmission
 from postroad.server.counts import LinkStatistics
 from postroad.server.peering import MAX_UNREAD_BYTES, TLS_SECONDS, LinkConnection
 from postroad.server.strangers import Strangers
@@ -119,7 +119,7 @@ class Links:
         self.stopping = False
         self._work: asyncio.Handle | None = None
         self._turned_away = self._internal_errors = 0
-        self._admission = Admission(config, timer)
+        self._admission = LinkAdmission(config, timer)
         self._origins = Origins(one.number for one in config.members) if config.members else None
         hosts = [neighbour.host for neighbour in config.neighbours]
         self.strangers: Strangers[Accepted] = Strangers(host for host in hosts if host not in ("", "localhost"))

@@ -9,13 +9,13 @@ from typing import TextIO
 
 import msgspec
 
-__all__ = ["JsonLines", "log_to_stderr"]
+__all__ = ["JsonLogFormatter", "log_to_stderr"]
 
 # What a log record has of its own; everything else in it was given with `extra` and is part of the line.
 _OWN = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-class JsonLines(logging.Formatter):
+class JsonLogFormatter(logging.Formatter):
     """`{"time": ..., "level": ..., "event": ..., ...}`: the fields of `extra` follow the event."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -33,7 +33,7 @@ class JsonLines(logging.Formatter):
 def log_to_stderr(level: str, stream: TextIO | None = None) -> None:
     """Send what the broker logs, and what the event loop complains about, to stderr as JSON lines."""
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(JsonLogFormatter())
     for name in ("postroad", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]

@@ -29,7 +29,7 @@ from postroad.server.status import status
 from postroad.server.tcp import CLOSE_SECONDS, READ_BYTES, STRANGER_READ_BYTES, TcpConnection
 from postroad.server.tls import link_keys, link_tls, server_context
 from postroad.server.tls_listener import TlsListener
-from postroad.server.watching import Watch
+from postroad.server.watching import QueueWatch
 from postroad.sessions import Audit, Dispatcher, Entrance, Holding, Holdings, Terms, steady_clock, wall_clock, who_goes
 from postroad.tracking import journey_document
 
@@ -131,7 +131,7 @@ class Service:
             token=None if config.admin_token_file is None else load_token(Path(config.admin_token_file)),
             audit=self.audit,
         )
-        self._watch = Watch(core, self)
+        self._watch = QueueWatch(core, self)
         self._watching: asyncio.Task[None] | None = None
         self._stopping = False
         self._opened = self._relieved = self._internal_errors = 0

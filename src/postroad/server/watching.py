@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from postroad.broker import Broker, Subscription
     from postroad.server.service import Service
 
-__all__ = ["Watch"]
+__all__ = ["QueueWatch"]
 
 log = logging.getLogger("postroad.server")
 
@@ -20,7 +20,7 @@ LOOK_SECONDS = 5.0
 MOST_LINES = 20
 
 
-class Watch:
+class QueueWatch:
     """Logs what overflowed since the last look."""
 
     def __init__(self, core: Broker, service: Service) -> None:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = [
     "BatchTimer",
     "ClientSession",
-    "LinkSender",
     "LoginVerdict",
     "Logins",
+    "OutboxSender",
     "RecordSafety",
     "Renderer",
     "Terms",
@@ -194,7 +194,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     push_back: bool = True
 
 
-class LinkSender(Protocol):
+class OutboxSender(Protocol):
     """The links to other brokers, as the dispatcher sees them."""
 
     def send(self, outbox: Outbox) -> None:

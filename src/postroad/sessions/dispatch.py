@@ -14,10 +14,10 @@ from postroad.broker import Outbox
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from postroad.broker import Admission, Broker, Delivery, Session
+    from postroad.broker import Broker, Delivery, IdAdmission, Session
     from postroad.messages import Batch
     from postroad.messages.columns import Bytes
-    from postroad.sessions.contract import BatchTimer, ClientSession, LinkSender, RecordSafety, Renderer
+    from postroad.sessions.contract import BatchTimer, ClientSession, OutboxSender, RecordSafety, Renderer
 
 __all__ = ["Dispatcher", "steady_clock", "wall_clock"]
 
@@ -56,7 +56,7 @@ class Dispatcher:
         self.core = core
         self.clock = clock
         self.timer = timer
-        self.links: LinkSender | None = None
+        self.links: OutboxSender | None = None
         self.timing: BatchTimer | None = None
         self.record: RecordSafety | None = None
         self.when_queued: Callable[[], None] | None = None
@@ -127,7 +127,7 @@ class Dispatcher:
         self._end(began, batch, outbox)
         return outbox
 
-    def publish_identified(self, batch: Batch, source: Session, together: bool = False) -> tuple[Outbox, Admission]:
+    def publish_identified(self, batch: Batch, source: Session, together: bool = False) -> tuple[Outbox, IdAdmission]:
         """Take a batch from a client that gives ids itself; with `together`, all of it or nothing."""
         began = self._begin()
         outbox, admission = self.core.receive_identified(batch, source, self.clock(), together)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from postroad.errors import PostroadError
 from postroad.filters import hash_bytes
-from postroad.lab.bdrp import Workload
+from postroad.lab.bdrp import BdrpWorkload
 from postroad.matching.encoding import ANY_TOPIC, EncodingError, decode_exact, decode_exact_in_steps, encode_exact
 from postroad.matching.encoding.bitstream import ByteReader, varint, zigzag
 from postroad.matching.encoding.exact import STEP
@@ -84,7 +84,7 @@ def test_decoder_refuses_a_changed_byte_by_the_checksum() -> None:
 
 
 def test_workload_takes_about_twenty_bits_a_constraint_beside_its_dictionaries() -> None:
-    texts = Workload(3).predicates(4_000, 1, 1).texts()
+    texts = BdrpWorkload(3).predicates(4_000, 1, 1).texts()
     few, many = (
         len(encode_exact(rows_of([(Selector.parse(text), ANY_TOPIC) for text in texts[:count]])))
         for count in (2_000, 4_000)

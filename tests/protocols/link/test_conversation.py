@@ -21,9 +21,9 @@ from postroad.protocols.link import (
     LinkError,
     LinkReceiver,
     LinkSender,
+    LinkStanding,
     Neighbour,
     Reason,
-    Standing,
     encode_bye,
     encode_control,
 )
@@ -221,7 +221,7 @@ def test_bye_before_the_handshake_is_understood() -> None:
 
 def test_control_frame_before_the_proof_is_refused() -> None:
     two = End(2)
-    hello = Handshake(Identity(1, 1, "net"), lambda _: Standing(), dialling=True, nonce=bytes(32)).begin()
+    hello = Handshake(Identity(1, 1, "net"), lambda _: LinkStanding(), dialling=True, nonce=bytes(32)).begin()
     two.hear(hello)
     heard, _ = two.hear(encode_control(1, b""))
     assert heard.error is not None

@@ -18,9 +18,9 @@ from postroad.protocols.link import (
     HeartBeat,
     Identity,
     LinkDecoder,
+    LinkStanding,
     Progress,
     Reason,
-    Standing,
     decode_data,
     encode_bye,
     encode_control,
@@ -58,7 +58,7 @@ def test_handshake_is_that_of_the_document() -> None:
         membership, capabilities, beat = map(int, numbers)
         secret = bytes.fromhex(lines["secret"])
         identity = Identity(int(broker), int(epoch), network, membership, secret, capabilities, beat)
-        standing = Standing(*map(int, lines[f"{role}-stands"].split()))
+        standing = LinkStanding(*map(int, lines[f"{role}-stands"].split()))
         nonce = bytes.fromhex(lines[f"{role}-nonce"])
         ends.append(Handshake(identity, lambda _, at=standing: at, dialling=role == "dialler", nonce=nonce))
     dialler, listener = ends

@@ -23,8 +23,8 @@ from postroad.protocols.link import (
     Identity,
     LinkDecoder,
     LinkError,
+    LinkStanding,
     Reason,
-    Standing,
     Welcome,
     encode_bye,
     encode_hello,
@@ -37,7 +37,7 @@ from tests.messages.strategies import mutations
 SECRET = b"sixteen bytes or more"
 ONE = Identity(1, 1_000, "net", 5, SECRET, CUSTODY, 250)
 TWO = Identity(2, 2_000, "net", 6, SECRET)
-HERE, THERE = Standing(2_000, 9, 7, 4), Standing(1_000, 3, 1, 10)
+HERE, THERE = LinkStanding(2_000, 9, 7, 4), LinkStanding(1_000, 3, 1, 10)
 
 
 PRIVATE = {number: new_key() for number in (1, 2, 3)}
@@ -49,7 +49,7 @@ def keyed(identity: Identity) -> Identity:
     return replace(identity, seals=KEYS[identity.broker])
 
 
-def handshake(identity: Identity, standing: Standing = HERE, **more: Any) -> Handshake:
+def handshake(identity: Identity, standing: LinkStanding = HERE, **more: Any) -> Handshake:
     settings = {"dialling": identity.broker == 1, "nonce": bytes([identity.broker]) * 32} | more
     return Handshake(identity, lambda number: standing, **settings)
 

@@ -16,11 +16,11 @@ from postroad.protocols.link import (
     LinkError,
     LinkReceiver,
     LinkSender,
+    LinkStanding,
     Progress,
     Pulse,
     Room,
     SenderLimits,
-    Standing,
     decode_data,
     redial_delay,
 )
@@ -42,7 +42,7 @@ def send(sender: LinkSender, *texts: bytes, sets: Any = SETS) -> Any:
 
 def attached(**more: Any) -> LinkSender:
     sender = LinkSender(OWN, **more)
-    assert sender.attach(PEER, Standing(), sender.first) == Attached([], [])
+    assert sender.attach(PEER, LinkStanding(), sender.first) == Attached([], [])
     return sender
 
 
@@ -82,11 +82,11 @@ def test_promise_says_when_frames_go(custody: bool, held: list[int]) -> None:
 def test_rows_wait_for_a_connection() -> None:
     sender = LinkSender(OWN)
     assert send(sender, b"early") == ([], 1, 1)
-    found = sender.attach(PEER, Standing(), sender.first)
+    found = sender.attach(PEER, LinkStanding(), sender.first)
     assert numbers(found.resend) == [1]
     sender.detach()
     assert send(sender, b"late") == ([], 1, 1)
-    found = sender.attach(PEER, Standing(OWN, 1, 0), sender.first)
+    found = sender.attach(PEER, LinkStanding(OWN, 1, 0), sender.first)
     assert numbers(found.resend) == [2]
 
 
@@ -96,15 +96,15 @@ def test_what_the_peer_lacks_is_sent_again_and_no_more() -> None:
         send(sender, text)
     sender.progress(Progress(1, 0))
     sender.detach()
-    found = sender.attach(PEER, Standing(OWN, 2, 1), sender.first)
+    found = sender.attach(PEER, LinkStanding(OWN, 2, 1), sender.first)
     assert numbers(found.resend) == [3, 4]
     assert found.returned == []
     assert sender.statistics().held_frames == 3
 
 
-@pytest.mark.parametrize("theirs", [Standing(), Standing(OWN - 1, 7, 7), Standing(OWN, 1, 1)])
+@pytest.mark.parametrize("theirs", [LinkStanding(), LinkStanding(OWN - 1, 7, 7), LinkStanding(OWN, 1, 1)])
 @pytest.mark.parametrize("custody", [False, True])
-def test_restarted_peer_gets_nothing_again(theirs: Standing, custody: bool) -> None:
+def test_restarted_peer_gets_nothing_again(theirs: LinkStanding, custody: bool) -> None:
     """What was not freed is returned once, and the numbers go on where the peer was told they would."""
     sender = attached(custody=custody)
     for text in (b"a", b"b", b"c"):
@@ -116,7 +116,7 @@ def test_restarted_peer_gets_nothing_again(theirs: Standing, custody: bool) -> N
     assert found.resend == []
     assert [bodies(data) for data in found.returned] == ([[b"a"]] if custody else []) + [[b"b"], [b"c"]]
     assert numbers(send(sender, b"new").frames) == [2]
-    assert sender.attach(PEER + 1, Standing(OWN, 1, 1), sender.first).returned == []
+    assert sender.attach(PEER + 1, LinkStanding(OWN, 1, 1), sender.first).returned == []
 
 
 def test_peer_that_forgot_this_process_is_like_a_restarted_one() -> None:
@@ -124,7 +124,7 @@ def test_peer_that_forgot_this_process_is_like_a_restarted_one() -> None:
     send(sender, b"a")
     send(sender, b"b")
     sender.progress(Progress(1, 1))
-    found = sender.attach(PEER, Standing(OWN - 1, 5, 5), sender.first)
+    found = sender.attach(PEER, LinkStanding(OWN - 1, 5, 5), sender.first)
     assert [bodies(data) for data in found.returned] == [[b"b"]]
 
 
@@ -132,7 +132,7 @@ def test_peer_whose_end_of_the_handshake_was_cut_off_gets_what_it_missed() -> No
     """This end was open and sent; the peer never was. It is the same process, and it has nothing."""
     sender = attached()
     send(sender, b"a")
-    found = sender.attach(PEER, Standing(), sender.first)
+    found = sender.attach(PEER, LinkStanding(), sender.first)
     assert numbers(found.resend) == [1]
     assert found.returned == []
 
@@ -150,7 +150,7 @@ def test_given_up_frames_are_not_waited_for() -> None:
     assert sender.give_up() == []
     assert send(sender, b"d").taken == 1
     first = sender.first
-    found = sender.attach(PEER, Standing(OWN, receiver.received, receiver.settled), first)
+    found = sender.attach(PEER, LinkStanding(OWN, receiver.received, receiver.settled), first)
     receiver.attach(OWN, first, custody=True)
     assert numbers(found.resend) == [4]
     assert receiver.accept(4)
@@ -169,8 +169,8 @@ def test_frames_given_up_during_a_handshake_end_it() -> None:
     sender.give_up()
     for peer in (PEER, PEER + 1):
         with pytest.raises(LinkError, match="dial again"):
-            sender.attach(peer, Standing(OWN, 0, 0), first)
-    assert sender.attach(PEER, Standing(OWN, 0, 0), sender.first) == Attached([], [])
+            sender.attach(peer, LinkStanding(OWN, 0, 0), first)
+    assert sender.attach(PEER, LinkStanding(OWN, 0, 0), sender.first) == Attached([], [])
 
 
 def test_progress_on_an_older_connection_does_not_disturb_a_handshake() -> None:
@@ -179,7 +179,7 @@ def test_progress_on_an_older_connection_does_not_disturb_a_handshake() -> None:
         send(sender, text)
     first = sender.first
     sender.progress(Progress(2, 2))
-    found = sender.attach(PEER, Standing(OWN, 1, 1), first)
+    found = sender.attach(PEER, LinkStanding(OWN, 1, 1), first)
     assert numbers(found.resend) == [3]
 
 
@@ -190,12 +190,12 @@ def test_peer_cannot_have_what_was_never_sent(peer: int) -> None:
     with pytest.raises(LinkError, match="the peer has DATA 2, and 1 is the last"):
         sender.progress(Progress(2, 0))
     with pytest.raises(LinkError, match="as long as the process lives"):
-        sender.attach(peer, Standing(OWN, 2, 0), sender.first)
+        sender.attach(peer, LinkStanding(OWN, 2, 0), sender.first)
     assert sender.statistics().held_frames == 1
     fresh = LinkSender(OWN)
     send(fresh, b"a")
     with pytest.raises(LinkError, match="0 is the last"):
-        fresh.attach(PEER, Standing(OWN, 1, 0), fresh.first)
+        fresh.attach(PEER, LinkStanding(OWN, 1, 0), fresh.first)
 
 
 def test_long_batches_are_cut_into_frames() -> None:

@@ -9,6 +9,7 @@ instead where one is given.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from postroad.pipeline.accuracy import ACCURACY_SCHEMA, accuracy_of
@@ -18,19 +19,21 @@ from postroad.pipeline.ids import read_asked
 from postroad.pipeline.jobs.compact import bin_width, evidence_by_origin
 from postroad.pipeline.jobs.trace import trace
 from postroad.pipeline.reconciling import COUNTS_SCHEMA, Reconciler, counts_of
+from postroad.pipeline.running import JobOptions
 from postroad.pipeline.tables import ID, table
 from postroad.tracking import HERE, HistoryKind, HistorySettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from postroad.pipeline.context import Context
-    from postroad.pipeline.running import Run
+    from postroad.pipeline.running import JobRun
     from postroad.pipeline.sources import Sources
 
-__all__ = ["accuracy", "balance", "reconciliation", "run", "with_intervals"]
+__all__ = ["AuditOptions", "accuracy", "balance", "reconciliation", "run", "with_intervals"]
 
 _Z_95 = 1.959964
 
@@ -134,7 +137,18 @@ def balance(filters: DataFrame) -> DataFrame:
     )
 
 
-def run(run: Run) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions(JobOptions):
+    """What `audit` is told.
+
+    Attributes:
+        ids: a file of ids to reconcile; without, all of the exact record.
+    """
+
+    ids: Path | None = None
+
+
+def run(run: JobRun[AuditOptions]) -> dict[str, Any]:
     """Write `reconciliation`, and where there are filters `accuracy` and `balance`."""
     spark, sources = run.spark, run.sources
     sources.need(["passages", "journeys", "filters"], "with journeys and filters is what is audited")
@@ -145,7 +159,7 @@ def run(run: Run) -> dict[str, Any]:
     if filters:
         summary |= _filters(run, table(spark, sources, "filters", filters))
     run.tell("reconciling")
-    ids = run.options.more.get("ids")
+    ids = run.options.ids
     if ids:
         counts: DataFrame | None = of_asked(trace(spark, sources, read_asked(spark, ids)))
     else:
@@ -156,7 +170,7 @@ def run(run: Run) -> dict[str, Any]:
     return summary
 
 
-def _filters(run: Run, filters: DataFrame) -> dict[str, Any]:
+def _filters(run: JobRun[AuditOptions], filters: DataFrame) -> dict[str, Any]:
     from pyspark.sql import functions as f
 
     run.tell("asking filters for what they never got")

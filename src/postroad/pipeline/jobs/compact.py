@@ -9,6 +9,7 @@ dies while it commits is finished by the next.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from postroad.pipeline.changes import Changes
@@ -21,6 +22,7 @@ from postroad.pipeline.plain import whole_ids
 from postroad.pipeline.proof import prove, same_rows
 from postroad.pipeline.redo import finish_commits, sole_compaction
 from postroad.pipeline.rewriting import erased_files, found_traces, merged_filters, rewritten
+from postroad.pipeline.running import JobOptions
 from postroad.pipeline.sources import moment, open_sources
 from postroad.pipeline.tables import ID, spark_schema, table, with_runs
 from postroad.trail import (
@@ -42,10 +44,10 @@ if TYPE_CHECKING:
 
     from postroad.pipeline.context import Context
     from postroad.pipeline.erasing import Erased, Erasure
-    from postroad.pipeline.running import Run
+    from postroad.pipeline.running import JobRun
     from postroad.pipeline.sources import Source, Sources
 
-__all__ = ["bin_width", "evidence_by_origin", "is_still_here", "run", "run_compaction"]
+__all__ = ["CompactOptions", "bin_width", "evidence_by_origin", "is_still_here", "run", "run_compaction"]
 
 # Passages of one origin and bin that one task sorts and joins: about a gigabyte would be ten times as many.
 ROWS_PER_BIN = 2_000_000
@@ -54,14 +56,27 @@ _WIDTHS = [minutes * 60_000 for minutes in (1, 2, 5, 10, 30, 60, 360, 1_440)]
 SMALL_FILE_BYTES = 16 << 20
 
 
-def run(run: Run) -> dict[str, Any]:
-    """Compact the trail.
+@dataclass(frozen=True, kw_only=True)
+class CompactOptions(JobOptions):
+    """What `compact` and `erase` are told.
 
-    `more` may name a `now` in Unix ms; the size of the `sample`; `keep_ms`, an age beyond which whole files go instead;
-    or `erase`, an `Erasure` of one subscription or the name of a principal, instead.
+    Attributes:
+        now: the time in Unix ms; the clock's without.
+        sample: ids to trace before and after.
+        keep_ms: instead of compacting, take out whole files that are older than this.
+        erase: instead of compacting, erase one subscription, or a principal by its name.
     """
+
+    now: int | None = None
+    sample: int = 1_000
+    keep_ms: int | None = None
+    erase: Erasure | str | None = None
+
+
+def run(run: JobRun[CompactOptions]) -> dict[str, Any]:
+    """Compact the trail."""
     options, root = run.options, run.sources.root
-    now = int(options.more.get("now") or time.time() * 1_000)
+    now = options.now or int(time.time() * 1_000)
     _refuse_range(run)
     check_writable(root)
     with sole_compaction(root):
@@ -70,34 +85,33 @@ def run(run: Run) -> dict[str, Any]:
         # What others committed before the lock was taken counts too.
         run.sources = open_sources(root, options.since, options.until, skip_damaged=options.skip_damaged)
         sweep_unfinished(run.sources)
-        if options.more.get("keep_ms") is not None:
-            return _expired(run, now, int(options.more["keep_ms"]))
+        if options.keep_ms is not None:
+            return _expired(run, now, options.keep_ms)
         return _changed(run, now)
 
 
-def _refuse_range(run: Run) -> None:
+def _refuse_range(run: JobRun[CompactOptions]) -> None:
     """Retention and erasure are of all times.
 
     Raises:
         PipelineError: a part of the time was named.
     """
-    given = [name for name in ("keep_ms", "erase") if run.options.more.get(name) is not None]
+    given = [name for name in ("keep_ms", "erase") if getattr(run.options, name) is not None]
     if run.sources.is_bounded and given:
         what = {"keep_ms": "--keep-days says itself what goes", "erase": "--erase is of all times"}[given[0]]
         raise PipelineError(f"{what}; leave out --since and --until")
 
 
-def _changed(run: Run, now: int) -> dict[str, Any]:
+def _changed(run: JobRun[CompactOptions], now: int) -> dict[str, Any]:
     """Write new files, prove that they say the same, and commit them."""
-    more, name = run.options.more, run_name()
+    name = run_name()
     before = _size(run.sources)
     changes = Changes()
-    who = more.get("erase")
+    who = run.options.erase
     what = None if who is None else found_traces(run, who)
     try:
         summary = run_compaction(run, changes, name) if what is None else erased_files(run, changes, name, what)
-        sample = int(more.get("sample", 1_000))
-        summary |= prove(run, changes, sample, without=what)
+        summary |= prove(run, changes, run.options.sample, without=what)
     except BaseException:
         sweep_unfinished(run.sources, changes.paths())
         raise
@@ -118,7 +132,7 @@ def _changed(run: Run, now: int) -> dict[str, Any]:
     }
 
 
-def _left(run: Run, what: Erased, now: int) -> dict[str, Any]:
+def _left(run: JobRun[CompactOptions], what: Erased, now: int) -> dict[str, Any]:
     """Say what an erasure leaves, and until when."""
     for who in sorted(what.subscriptions):
         if is_still_here(run.sources, who):
@@ -146,7 +160,7 @@ def is_still_here(sources: Sources, who: Erasure) -> bool:
     return bool((stays.number[stays.until == FOREVER] == who.subscriber).any())
 
 
-def _expired(run: Run, now: int, age: int) -> dict[str, Any]:
+def _expired(run: JobRun[CompactOptions], now: int, age: int) -> dict[str, Any]:
     """Retention: files whose rows are all older than an age go, and what no reader can need any more is deleted."""
     files = size = swept = 0
     for broker in run.sources.pins:
@@ -158,7 +172,7 @@ def _expired(run: Run, now: int, age: int) -> dict[str, Any]:
     return {"files_taken_out": files, "bytes_taken_out": size, "files_deleted": swept}
 
 
-def run_compaction(run: Run, changes: Changes, name: str) -> dict[str, Any]:
+def run_compaction(run: JobRun[CompactOptions], changes: Changes, name: str) -> dict[str, Any]:
     """Write the new files, and note what they replace."""
     files = [source for source in run.sources.inside("passages") if not _is_near_an_end(run.sources, source)]
     figures = {"journeys": 0, "passages_joined": 0, "passages_left": 0}
@@ -181,7 +195,7 @@ def _is_near_an_end(sources: Sources, source: Source) -> bool:
     return any(gap.reason in (CRASHED, NOT_YET_WRITTEN) for gap in gaps)
 
 
-def _join(run: Run, changes: Changes, files: list[Source], name: str) -> dict[str, int]:
+def _join(run: JobRun[CompactOptions], changes: Changes, files: list[Source], name: str) -> dict[str, int]:
     spark, sources = run.spark, run.sources
     width = bin_width(files)
     context = read_context(sources)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import signal
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from postroad.pipeline.alerts import news, record_through, refresh, store_increments
 from postroad.pipeline.counting import INCREMENTS
+from postroad.pipeline.running import JobOptions
 from postroad.pipeline.stream import FORMAT, TrailChanges
 from postroad.trail.access import make_folders
 
@@ -25,9 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from postroad.pipeline.running import Run
+    from postroad.pipeline.running import JobRun
 
-__all__ = ["run", "started", "stored"]
+__all__ = ["FollowOptions", "run", "started", "stored"]
 
 DEFAULT_SECONDS = 10.0
 _CHECKPOINT = "checkpoint"
@@ -56,10 +58,22 @@ def started(spark: SparkSession, trail: Path, out: Path, seconds: float = DEFAUL
     return writer.option("checkpointLocation", f"file://{(out / _CHECKPOINT).resolve()}").start()
 
 
-def run(run: Run) -> dict[str, Any]:
-    """Follow until interrupted, or with `more["once"]` until all that is there is counted."""
-    more = run.options.more
-    seconds = float(more.get("seconds") or DEFAULT_SECONDS)
+@dataclass(frozen=True, kw_only=True)
+class FollowOptions(JobOptions):
+    """What `follow` is told.
+
+    Attributes:
+        seconds: how often to look for commits.
+        once: end when all that is there is counted.
+    """
+
+    seconds: float = DEFAULT_SECONDS
+    once: bool = False
+
+
+def run(run: JobRun[FollowOptions]) -> dict[str, Any]:
+    """Follow until interrupted, or once until all that is there is counted."""
+    seconds, once = run.options.seconds, run.options.once
     trail, out = run.sources.root, run.options.out
     alerts: list[dict[str, Any]] = []
     told: dict[tuple[Any, ...], int] = {}
@@ -67,7 +81,7 @@ def run(run: Run) -> dict[str, Any]:
         query = started(run.spark, trail, out, seconds)
         try:
             while query.isActive and not interrupted.is_set():
-                if more.get("once"):
+                if once:
                     query.processAllAvailable()
                 else:
                     interrupted.wait(seconds)
@@ -75,7 +89,7 @@ def run(run: Run) -> dict[str, Any]:
                 for text in news(alerts, told):
                     run.alert(text)
                 run.tell(f"{len(alerts):,} alerts; waiting for commits")
-                if more.get("once"):
+                if once:
                     break
             if not query.isActive:
                 # It ended by itself: this raises what ended it.

@@ -7,13 +7,14 @@ elementary record is a publication, an arrival from another broker, or a deliver
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
 from postroad.pipeline.charts import Panel, bars
 from postroad.pipeline.errors import PipelineError
+from postroad.pipeline.running import JobOptions
 from postroad.pipeline.tables import table
 from postroad.tracking import HistoryKind
 from postroad.trail import date_text
@@ -21,13 +22,14 @@ from postroad.trail.access import write_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from postroad.pipeline.running import Run
+    from postroad.pipeline.running import JobRun
     from postroad.pipeline.sources import Source, Sources
 
-__all__ = ["RECORDERS", "bytes_of_files", "counted", "figures", "run", "storage"]
+__all__ = ["RECORDERS", "StorageOptions", "bytes_of_files", "counted", "figures", "run", "storage"]
 
 # Which recorder writes a table of messages.
 RECORDERS = {"passages": "exact", "journeys": "journeys", "filters": "filters", "records": "log"}
@@ -154,8 +156,19 @@ def figures(rows: Iterable[Mapping[str, Any]]) -> str:
     return bars(days, [panel("bytes per message", 1), panel("bytes per message, compressed", 2)])
 
 
-def run(run: Run) -> dict[str, Any]:
-    """Write `storage`, and a picture of it to the file `more["plot"]`."""
+@dataclass(frozen=True, kw_only=True)
+class StorageOptions(JobOptions):
+    """What `storage` is told.
+
+    Attributes:
+        plot: the file for a picture; none without.
+    """
+
+    plot: Path | None = None
+
+
+def run(run: JobRun[StorageOptions]) -> dict[str, Any]:
+    """Write `storage`, and a picture of it where one is asked for."""
     from pyspark.sql import functions as f
 
     run.tell("counting")
@@ -172,10 +185,10 @@ def run(run: Run) -> dict[str, Any]:
         summary[f"{recorder}_bytes"] = int(size)
         summary[f"{recorder}_bits_per_record"] = round(8 * size / max(1, records), 2)
         summary[f"{recorder}_raw_bits_per_record"] = round(8 * raw / max(1, records), 2)
-    plot = run.options.more.get("plot")
+    plot = run.options.plot
     if plot is not None:
         try:
-            write_private(Path(plot), figures(rows).encode())
+            write_private(plot, figures(rows).encode())
         except OSError as error:
             raise PipelineError(f"{plot}: the picture cannot be written ({error.strerror})") from None
         run.account.written.append(str(plot))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row
 
-    from postroad.pipeline.running import Run
+    from postroad.pipeline.running import JobOptions, JobRun
 
 __all__ = [
     "EVERYWHERE",
@@ -136,7 +136,7 @@ def latency_rows(merged: Iterable[Row]) -> list[tuple[Any, ...]]:
     return found
 
 
-def run(run: Run) -> dict[str, Any]:
+def run(run: JobRun[JobOptions]) -> dict[str, Any]:
     """Write `service_times` and `latencies`."""
     sources, spark = run.sources, run.spark
     sources.need(["timings", "latencies"], "brokers write when they sample what batches cost")

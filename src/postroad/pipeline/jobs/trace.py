@@ -8,6 +8,7 @@ judged, and written. The only sort is of the evidence found, which grows with th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,19 +30,21 @@ from postroad.pipeline.evidence import (
 )
 from postroad.pipeline.ids import id_text, id_texts, read_asked, with_aliases
 from postroad.pipeline.judging import VERDICT_SCHEMA, Judge
+from postroad.pipeline.running import JobOptions
 from postroad.pipeline.searching import BROADCAST_IDS, Bins, filter_hits, of_asked_by_bins
 from postroad.pipeline.tables import ID, table, with_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from postroad.pipeline.context import Context
-    from postroad.pipeline.running import Run
+    from postroad.pipeline.running import JobRun
     from postroad.pipeline.sources import Source, Sources
 
-__all__ = ["OUTSIDE_RANGE", "UNKNOWN_ALIAS", "judge", "run", "trace", "trace_ids"]
+__all__ = ["OUTSIDE_RANGE", "UNKNOWN_ALIAS", "TraceOptions", "judge", "run", "trace", "trace_ids"]
 
 UNKNOWN_ALIAS = "unknown alias"
 # Of an id from before `since` or after `until` nothing was looked up, and nothing is said.
@@ -174,17 +177,29 @@ def _without_answer(ids: DataFrame, why: str) -> DataFrame:
     return ids.select(*columns, text).withColumn("asked", f.coalesce("asked", "id"))
 
 
-def run(run: Run) -> dict[str, Any]:
-    """Trace the ids in the file `more["ids"]`; write `trace`."""
+@dataclass(frozen=True, kw_only=True)
+class TraceOptions(JobOptions):
+    """What `trace` is told.
+
+    Attributes:
+        ids: the file of ids or aliases.
+        broadcast_ids: up to so many ids are sent to all executors.
+    """
+
+    ids: Path
+    broadcast_ids: int = BROADCAST_IDS
+
+
+def run(run: JobRun[TraceOptions]) -> dict[str, Any]:
+    """Trace the ids; write `trace`."""
     from pyspark.sql import functions as f
 
     run.tell("reading the ids")
     # Counted, sent to the executors and answered: read once.
-    asked = read_asked(run.spark, run.options.more["ids"]).persist()
+    asked = read_asked(run.spark, run.options.ids).persist()
     run.tell("tracing")
-    limit = run.options.more.get("broadcast_ids", BROADCAST_IDS)
     try:
-        place = run.write(trace(run.spark, run.sources, asked, broadcast_ids=limit), "trace")
+        place = run.write(trace(run.spark, run.sources, asked, broadcast_ids=run.options.broadcast_ids), "trace")
     finally:
         asked.unpersist()
     run.account.absent = run.sources.absent()

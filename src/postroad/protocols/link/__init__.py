@@ -21,7 +21,7 @@ from postroad.protocols.link.frames import (
     encode_progress,
     encode_welcome,
 )
-from postroad.protocols.link.handshake import Handshake, Identity, Standing
+from postroad.protocols.link.handshake import Handshake, Identity, LinkStanding
 from postroad.protocols.link.pulse import Pulse, redial_delay
 from postroad.protocols.link.receiving import LinkReceiver, ReceiverStatistics
 from postroad.protocols.link.sending import Attached, LinkSender, Room, SenderLimits, SenderStatistics, Sent
@@ -43,6 +43,7 @@ __all__ = [
     "LinkError",
     "LinkReceiver",
     "LinkSender",
+    "LinkStanding",
     "Neighbour",
     "Progress",
     "Pulse",
@@ -52,7 +53,6 @@ __all__ = [
     "SenderLimits",
     "SenderStatistics",
     "Sent",
-    "Standing",
     "Welcome",
     "decode_data",
     "encode_bye",

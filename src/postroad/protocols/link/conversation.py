@@ -24,7 +24,7 @@ from postroad.protocols.link.frames import (
     encode_control,
     encode_progress,
 )
-from postroad.protocols.link.handshake import Handshake, Identity, Standing, refused
+from postroad.protocols.link.handshake import Handshake, Identity, LinkStanding, refused
 from postroad.protocols.link.limits import HANDSHAKE_TIMEOUT_MS
 from postroad.protocols.link.pulse import Pulse
 
@@ -55,10 +55,10 @@ class Neighbour:
     receiver: LinkReceiver
     current: LinkConversation | None = None
 
-    def standing(self) -> Standing:
+    def standing(self) -> LinkStanding:
         """What a WELCOME to this neighbour says."""
         receiver = self.receiver
-        return Standing(receiver.epoch, receiver.received, receiver.settled, self.sender.first)
+        return LinkStanding(receiver.epoch, receiver.received, receiver.settled, self.sender.first)
 
 
 @dataclass(slots=True)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from postroad.protocols.link.decoder import Frame
 
-__all__ = ["HIGHEST_VERSION", "LOWEST_VERSION", "Handshake", "Identity", "Standing"]
+__all__ = ["HIGHEST_VERSION", "LOWEST_VERSION", "Handshake", "Identity", "LinkStanding"]
 
 LOWEST_VERSION, HIGHEST_VERSION = 1, SIGNED_VERSION
 
@@ -62,7 +62,7 @@ _DIALLER, _LISTENER = b"postroad link, dialler", b"postroad link, listener"
 _LARGEST_NUMBER = 2**32 - 1
 
 
-class Seals(Protocol):
+class HandshakeSeals(Protocol):
     """Signs what this broker says of itself, and knows the keys of the others."""
 
     def sign(self, data: bytes) -> bytes:
@@ -98,7 +98,7 @@ class Identity:
     heart_beat: int = HEART_BEAT_MS
     missed_beats: int = MAX_MISSED_BEATS
     binding: bytes = b""
-    seals: Seals | None = field(default=None, repr=False)
+    seals: HandshakeSeals | None = field(default=None, repr=False)
 
     @property
     def authentication(self) -> int:
@@ -121,7 +121,7 @@ class Identity:
             )
 
 
-class Standing(NamedTuple):
+class LinkStanding(NamedTuple):
     """Where one end stands with a neighbour; see `Welcome`."""
 
     epoch: int = 0
@@ -142,7 +142,7 @@ class Handshake:
     def __init__(
         self,
         identity: Identity,
-        standing: Callable[[int], Standing],
+        standing: Callable[[int], LinkStanding],
         *,
         dialling: bool,
         nonce: bytes,
@@ -178,8 +178,8 @@ class Handshake:
             identity.heart_beat,
         )
         self.peer: Hello | None = None
-        self.theirs: Standing | None = None
-        self.ours = Standing()
+        self.theirs: LinkStanding | None = None
+        self.ours = LinkStanding()
         self.version = 0
 
     @property
@@ -206,7 +206,7 @@ class Handshake:
         if isinstance(frame, Welcome) and self.peer is not None and not self.done:
             self._verify(frame, self.peer)
             answer = b"" if self._dialling else self._welcome(self.peer)
-            self.theirs = Standing(frame.epoch, frame.received, frame.settled, frame.first)
+            self.theirs = LinkStanding(frame.epoch, frame.received, frame.settled, frame.first)
             return answer
         wanted = "HELLO" if self.peer is None else "WELCOME"
         raise LinkError(f"a {type(frame).__name__} frame came where the handshake wants {wanted}")

@@ -29,7 +29,7 @@ from postroad.protocols.link.data import (
     row_sizes,
 )
 from postroad.protocols.link.errors import LinkError
-from postroad.protocols.link.handshake import Standing
+from postroad.protocols.link.handshake import LinkStanding
 from postroad.protocols.link.limits import (
     CROWDED,
     MAX_HELD_BYTES,
@@ -246,7 +246,7 @@ class LinkSender:
         self._sent_frames += 1
         self._sent_rows += rows
 
-    def attach(self, peer_epoch: int, theirs: Standing, first: int) -> Attached:
+    def attach(self, peer_epoch: int, theirs: LinkStanding, first: int) -> Attached:
         """A handshake is done.
 
         Args:
@@ -265,7 +265,7 @@ class LinkSender:
             resend = self._continue(theirs, first)
         elif self._peer_epoch in (0, peer_epoch) and not self._known:
             # It has never met us, or its end of all handshakes so far was cut off: it has nothing.
-            resend = self._continue(Standing(), first)
+            resend = self._continue(LinkStanding(), first)
         else:
             returned = self._start_anew(first)
         self._peer_epoch = peer_epoch
@@ -275,7 +275,7 @@ class LinkSender:
         self._resent += len(resend)
         return Attached(resend, returned)
 
-    def _continue(self, theirs: Standing, first: int) -> list[memoryview]:
+    def _continue(self, theirs: LinkStanding, first: int) -> list[memoryview]:
         """The peer remembers this process, or has never met it: the frames it lacks."""
         # The peer goes on behind what it has, or what it was told not to wait for. It would wait in vain for what was
         # given up since then.

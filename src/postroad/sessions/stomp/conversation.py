@@ -29,7 +29,7 @@ from postroad.sessions.stomp.transactions import Transactions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from postroad.broker import Admission, Delivery, Session, Subscription
+    from postroad.broker import Delivery, IdAdmission, Session, Subscription
     from postroad.messages import Batch, MessageId
     from postroad.messages.columns import Bytes
     from postroad.protocols.stomp.columns import Columns
@@ -301,7 +301,7 @@ class StompConversation:
         if refusal is not None:
             self._fail(f"SEND: {refusal}")
 
-    def _accept_identified(self, batch: Batch, together: bool = False) -> Admission | None:
+    def _accept_identified(self, batch: Batch, together: bool = False) -> IdAdmission | None:
         """What became of a batch with given ids; None when the client may not publish, and is told so."""
         session = self._session
         assert session is not None

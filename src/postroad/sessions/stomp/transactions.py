@@ -10,7 +10,7 @@ from postroad.errors import LimitError
 if TYPE_CHECKING:
     from postroad.protocols.stomp import Ack, Nack
 
-__all__ = ["MAX_TRANSACTIONS", "MAX_TRANSACTION_BYTES", "Transaction", "Transactions"]
+__all__ = ["MAX_TRANSACTIONS", "MAX_TRANSACTION_BYTES", "OpenTransaction", "Transactions"]
 
 # Open at once on one connection: a client works on one or two, and each may keep a lot.
 MAX_TRANSACTIONS = 16
@@ -20,7 +20,7 @@ MAX_TRANSACTION_BYTES = 16 * 1024 * 1024
 ACKNOWLEDGEMENT_BYTES = 512
 
 
-class Transaction:
+class OpenTransaction:
     """What waits for the end of a transaction."""
 
     __slots__ = ("acknowledgements", "frames")
@@ -38,7 +38,7 @@ class Transactions:
     """
 
     def __init__(self) -> None:
-        self._open: dict[str, Transaction] = {}
+        self._open: dict[str, OpenTransaction] = {}
         self._bytes = 0
         self.held_bytes = 0
 
@@ -48,7 +48,7 @@ class Transactions:
             raise BrokerError(f"transaction {name!r} is open already; commit or abort it first")
         if len(self._open) >= MAX_TRANSACTIONS:
             raise LimitError("the number of open transactions", len(self._open) + 1, MAX_TRANSACTIONS)
-        self._open[name] = Transaction()
+        self._open[name] = OpenTransaction()
 
     def send(self, name: str, frame: bytes) -> None:
         """Keep a SEND."""
@@ -71,7 +71,7 @@ class Transactions:
         transaction.acknowledgements.append(event)
         self.held_bytes += ACKNOWLEDGEMENT_BYTES
 
-    def end(self, name: str) -> Transaction:
+    def end(self, name: str) -> OpenTransaction:
         """Close a transaction and hand out what it kept."""
         transaction = self._named(name)
         del self._open[name]
@@ -80,7 +80,7 @@ class Transactions:
         self.held_bytes -= kept + ACKNOWLEDGEMENT_BYTES * len(transaction.acknowledgements)
         return transaction
 
-    def _named(self, name: str) -> Transaction:
+    def _named(self, name: str) -> OpenTransaction:
         transaction = self._open.get(name)
         if transaction is None:
             raise BrokerError(f"transaction {name!r} is not open; BEGIN it first")
