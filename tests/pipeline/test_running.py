@@ -107,7 +107,7 @@ def test_damaged_file_stops_the_job_by_name(spark: SparkSession, troubled: Path,
 
 def test_damaged_files_are_left_out_and_told(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
     trail, name = damaged_copy(troubled, tmp_path / "trail", where="page")
-    options = JobOptions(trail, tmp_path / "out", skip_damaged=True)
+    options = StorageOptions(trail, tmp_path / "out", skip_damaged=True)
     account = run_job("storage", storage.run, options, spark=spark)
     assert [name in lost.path for lost in account.damaged] == [True]
     whole = run_job("storage", storage.run, StorageOptions(troubled, tmp_path / "whole"), spark=spark)
