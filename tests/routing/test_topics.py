@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroad.messages import Batch
-from postroad.routing.topics import TopicTable, distinct_topics
+from postroad.messages import Batch, Draft
+from postroad.routing import topics as topics_module
+from postroad.routing.topics import LOCAL, TopicTable, distinct_topics
 from tests.routing.network import matcher
 from tests.routing.strategies import PATTERNS, TOPICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
 
 topics = st.lists(st.sampled_from([*TOPICS, "ä.b", "a.b.c.d"]), max_size=12)
 changes = st.lists(
@@ -54,3 +62,40 @@ def test_table_knows_who_wants_which_rows(steps: list[tuple[str, int, set[str], 
             rows = [row for row, topic in enumerate(published) if any(matcher(wish)(topic) for wish in wishes)]
             assert wanted.rows(one).tolist() == rows
     assert set(table.all_patterns()) == set().union(*held.values())
+
+
+def test_batch_full_of_new_topics_tries_patterns_so_often_and_nobody_misses_anything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried = 0
+
+    def counting(pattern: str) -> Callable[[str], bool]:
+        fits = matcher(pattern)
+
+        def counted(topic: str) -> bool:
+            nonlocal tried
+            tried += 1
+            return fits(topic)
+
+        return counted
+
+    monkeypatch.setattr(topics_module, "MAX_TRIES", 1_000)
+    table = TopicTable(counting)
+    table.add(LOCAL, {f"{number}.*" for number in range(300)})
+    table.add(4, {"5.*", "plain"})
+    table.add(5, {"other"})
+    batch = Batch.build([Draft(f"{number}.x") for number in range(20)] + [Draft("plain"), Draft("other")])
+    first = table.wanted(batch)
+    assert tried == 3 * 300
+    # Three topics were looked at; the others may be for anybody with wildcards.
+    assert first.rows(LOCAL).tolist() == list(range(22))
+    assert first.rows(4).tolist() == list(range(3, 22))
+    assert first.rows(5).tolist() == [21]
+    for _ in range(8):
+        last = table.wanted(batch)
+    assert tried == 22 * 300
+    assert [last.rows(owner).tolist() for owner in (LOCAL, 4, 5)] == [list(range(20)), [5, 20], [21]]
+    table.remove(4, {"5.*"})
+    table.wanted(Batch.build([Draft("new")]))
+    monkeypatch.setattr(topics_module, "MAX_TRIES", 0)
+    assert table.wanted(Batch.build([Draft("newer")])).by_owner.keys() == {LOCAL}

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.messages import Batch
+from postroad.tracking import ExactRecorder, journaling
 from postroad.tracking.journaling import Journaled, JournalEntryError, retell, told_at
 
 if TYPE_CHECKING:
@@ -122,3 +123,21 @@ def test_a_cut_entry_is_refused() -> None:
     journaled.accepted(batch_of([(1, 2), (3, 4)]), 5)
     with pytest.raises(JournalEntryError, match="2 ids"):
         retell(entries[0][:-1], Listener())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("event", range(1, 16))
+@pytest.mark.parametrize(("number", "now"), [(-1, 5), (2**32, 5), (5, -1), (5, 2**62 + 1)])
+def test_an_entry_with_a_number_that_nothing_has_is_refused(event: int, number: int, now: int) -> None:
+    """A recorder that took it would fail when it writes all that it holds."""
+    entry = np.array([(event, 1, number, now)], journaling._HEAD).tobytes() + bytes(16)
+    with pytest.raises(JournalEntryError):
+        retell(entry, ExactRecorder(1, 0))
+
+
+@pytest.mark.parametrize("cost", [-1, 2**32, 10**30])
+def test_an_entry_of_a_link_with_an_impossible_cost_is_refused(cost: int) -> None:
+    written: list[bytes] = []
+    journaled = Journaled(Listener(), lambda entry: written.append(entry) or 1)  # type: ignore[arg-type, func-returns-value]
+    journaled.linked(7, cost, 5)
+    with pytest.raises(JournalEntryError, match="a link of cost"):
+        retell(b"".join(written), ExactRecorder(1, 0))

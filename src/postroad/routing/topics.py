@@ -34,6 +34,10 @@ EVERYTHING = ">"
 MAX_PATTERNS = 100_000
 # Of these with wildcards, for one link: each is tried on every topic that was not seen before, a microsecond each.
 MAX_WILDCARDS = 4_096
+# How often patterns with wildcards are tried on the topics of one batch: some 50 ms. Topics beyond go to everybody who
+# has such patterns, who get too much and lose nothing; a client can subscribe to any number of patterns, and publish a
+# batch full of topics that nobody has seen.
+MAX_TRIES = 50_000
 # Remembered answers. Full, they are all forgotten: topics come back quickly if they are still in use.
 _MAX_REMEMBERED = 65_536
 
@@ -146,23 +150,32 @@ class TopicTable:
         topics, firsts = distinct_topics(batch)
         found: dict[int, Flags] = {}
         starts, ends = batch.spans[firsts, TOPIC].tolist(), batch.spans[firsts, TOPIC + 1].tolist()
+        tries = MAX_TRIES
         for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
-            for owner in self._owners_of(batch.buffer[start:end].tobytes()):
+            topic = batch.buffer[start:end].tobytes()
+            owners = self._remembered.get(topic)
+            if owners is None:
+                tries -= len(self._wildcards)
+                owners = self._owners_of(topic) if tries >= 0 else self._possible_owners_of(topic)
+            for owner in owners:
                 if owner not in found:
                     found[owner] = np.zeros(len(firsts), np.bool_)
                 found[owner][place] = True
         return Wanted(topics, found)
 
     def _owners_of(self, topic: bytes) -> frozenset[int]:
-        known = self._remembered.get(topic)
-        if known is None:
-            text = topic.decode()
-            parts = [self._owners.get(text, set())]
-            parts += [self._owners[pattern] for pattern, fits in self._wildcards.items() if fits(text)]
-            if len(self._remembered) >= _MAX_REMEMBERED:
-                self._remembered.clear()
-            known = self._remembered[topic] = frozenset().union(*parts)
+        text = topic.decode()
+        parts = [self._owners.get(text, set())]
+        parts += [self._owners[pattern] for pattern, fits in self._wildcards.items() if fits(text)]
+        if len(self._remembered) >= _MAX_REMEMBERED:
+            self._remembered.clear()
+        known = self._remembered[topic] = frozenset().union(*parts)
         return known
+
+    def _possible_owners_of(self, topic: bytes) -> frozenset[int]:
+        """Those who want a topic for all that is known without trying patterns."""
+        wild = (owner for owner, patterns in self._wild.items() if patterns)
+        return frozenset(self._owners.get(topic.decode(), set())).union(wild)
 
     def _forget(self, pattern: str) -> None:
         """A pattern has other owners now: forget the answers it is part of."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from postroad.errors import PostroadError
 from postroad.messages import Batch
+from postroad.topology.graph import LARGEST_COST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +39,8 @@ __all__ = [
 
 _HEAD = np.dtype([("event", "<i4"), ("count", "<i4"), ("number", "<i8"), ("now", "<i8")])
 _ID_BYTES = 16
+# Brokers, publishers and subscriptions have numbers of 32 bits; no clock comes near this time.
+LARGEST_NUMBER, LARGEST_TIME = 2**32 - 1, 2**62
 
 
 class JournalEntryError(PostroadError):
@@ -236,6 +239,8 @@ def retell(entry: bytes, recorder: TrackingRecorder) -> int:
     end = _HEAD.itemsize + count * _ID_BYTES
     if count < 0 or end > len(entry):
         raise JournalEntryError(f"a journal entry names {count} ids in {len(entry)} bytes")
+    if not (0 <= number <= LARGEST_NUMBER and 0 <= now <= LARGEST_TIME):
+        raise JournalEntryError(f"a journal entry of number {number} at {now} ms, which nothing has")
     ids = np.frombuffer(entry, "<u8", 2 * count, _HEAD.itemsize).reshape(count, 2).astype(np.uint64)
     try:
         texts = msgspec.msgpack.decode(entry[end:], type=list[str]) if end < len(entry) else []
@@ -257,7 +262,10 @@ def _retell(event: _Event, ids: Ids, number: int, now: int, texts: list[str], re
     elif event is _Event.UNSUBSCRIBED:
         recorder.unsubscribed(number, now)
     elif event is _Event.LINKED:
-        recorder.linked(number, int(texts[0]), now)
+        cost = int(texts[0])
+        if not 0 <= cost <= LARGEST_COST:
+            raise ValueError(f"a link of cost {cost}")
+        recorder.linked(number, cost, now)
     elif event is _Event.UNLINKED:
         recorder.unlinked(number, now)
     elif event is _Event.ALIASED:
