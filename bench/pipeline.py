@@ -148,7 +148,7 @@ def _probing_rate(trail: Path) -> float:
     import numpy as np
     import pyarrow.parquet as pq
 
-    from postroad.pipeline.probing import loaded
+    from postroad.pipeline.probes import loaded
     from postroad.tracking import FilterSegment
     from postroad.trail import pin
 

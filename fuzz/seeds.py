@@ -13,7 +13,7 @@ from postroad.filters import BloomFilter, RibbonFilter
 from postroad.matching.encoding import Scheme, encode_exact, to_bytes
 from postroad.matching.encoding.predicates import EncodedPredicates
 from postroad.messages import Batch, MessageId, encode_batch, encode_envelopes
-from postroad.pipeline.redo import Note
+from postroad.pipeline.commit_note import Note
 from postroad.protocols.link import HEART_BEAT, encode_bye, encode_control, encode_data
 from postroad.routing.frames import Attach, Digest, Interest, LinkRecord, Topics, encode_frame
 from postroad.selectors import Selector

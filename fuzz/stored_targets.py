@@ -18,8 +18,8 @@ from fuzz.choices import Choices
 from postroad.errors import LimitError
 from postroad.filters import BloomFilter, FilterError, RibbonFilter
 from postroad.messages import MessageId
+from postroad.pipeline.commit_note import FOLDER, finish_commits
 from postroad.pipeline.errors import PipelineError
-from postroad.pipeline.redo import FOLDER, finish_commits
 from postroad.tracking import ExactRecorder, FilterSegment
 from postroad.tracking.journaling import JournalEntryError, retell
 from postroad.trail import (

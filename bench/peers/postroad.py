@@ -36,7 +36,7 @@ async def serve(port: int, data: str, tracking: str) -> None:
 
     from postroad.config import BrokerConfig, TrackingConfig
     from postroad.server import Service
-    from postroad.server.running import tune_process
+    from postroad.server.process import tune_process
 
     tune_process()  # as the program does
     settings = msgspec.json.decode(tracking, type=TrackingConfig)

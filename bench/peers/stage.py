@@ -142,7 +142,7 @@ def stored(trail: Path) -> dict[str, Any]:
 async def perform() -> None:
     """Answer the lines of the standard input until it ends."""
     from postroad.recording import writer as keeping
-    from postroad.server.running import tune_process
+    from postroad.server.process import tune_process
 
     tune_process()  # as the program does
     keeping.LOOK_SECONDS = LOOK_SECONDS

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from postroad import __version__
 from postroad.cli.lines import input_lines
-from postroad.cli.networks import NetworkShape, Order, Promise
+from postroad.cli.network_plan import NetworkShape, Order, Promise
 from postroad.cli.output import printable
-from postroad.cli.subscribing import AckChoice, Overflow, as_line, as_object
+from postroad.cli.subscriber import AckChoice, Overflow, as_line, as_object
 from postroad.client import ReceivedMessage
 from postroad.errors import LimitError
 from postroad.messages import Untyped

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from postroad.cli.journeys import END_OF_TIME, journey_lines, journey_tree
-from postroad.cli.tracing import _show
+from postroad.cli.journey_tree import END_OF_TIME, journey_lines, journey_tree
+from postroad.cli.trace import _show
 from postroad.config import TrackingConfig
 from postroad.messages import MessageId
 from postroad.tracking import Verdict

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from postroad.client import ClientClock, ClientError, ConnectionLost
 from postroad.client.publisher import Grant, Publisher
-from postroad.client.sending import send_frame
+from postroad.client.send_frames import send_frame
 from postroad.client.unconfirmed import CONFIRM_BYTES, CONFIRM_MESSAGES, MAX_UNCONFIRMED_BYTES, Unconfirmed
 from postroad.messages import Draft, MessageId
 from postroad.protocols.stomp import encode_frame

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from postroad.config import BrokerConfig, TlsConfig, broker_config, read_config
 from postroad.network import NetworkError, Place, RunOptions, place_of
 from postroad.network.configuration import config_text, write_config
-from postroad.network.launching import prepare
+from postroad.network.launcher import prepare
 from postroad.network.ports import check_ports, free_ports
 from postroad.topology import Plan, cluster, power_law, ring, tree
 

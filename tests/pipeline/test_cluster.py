@@ -21,7 +21,7 @@ import pytest
 
 from postroad.messages import MessageId
 from postroad.pipeline.context import read_context
-from postroad.pipeline.judging import judged
+from postroad.pipeline.judgement import judged
 from postroad.pipeline.sources import open_sources
 from tests.cli.programs import PROGRAM, SECONDS
 from tests.pipeline.trails import evidence_of, some_ids

@@ -13,10 +13,10 @@ from postroad.lab.trails import read_truth
 from postroad.messages import MessageId
 from postroad.pipeline import PipelineError, run_job
 from postroad.pipeline.context import read_context
-from postroad.pipeline.erasing import Erasure
+from postroad.pipeline.erasure import Erasure
 from postroad.pipeline.jobs import compact
 from postroad.pipeline.jobs.compact import CompactOptions
-from postroad.pipeline.judging import judged
+from postroad.pipeline.judgement import judged
 from postroad.pipeline.proof import differences, drawn
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID

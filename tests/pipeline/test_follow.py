@@ -18,7 +18,7 @@ from postroad.lab.trails import Faults, Scale, growing_trail, read_truth, write_
 from postroad.pipeline import PipelineError, run_job
 from postroad.pipeline import alerts as alerting
 from postroad.pipeline.alerts import Totals, alerts_of, news, read_totals, refresh, store_increments
-from postroad.pipeline.counting import BIN_MS, INCREMENTS
+from postroad.pipeline.counts import BIN_MS, INCREMENTS
 from postroad.pipeline.jobs import compact, follow
 from postroad.pipeline.jobs.compact import CompactOptions
 from postroad.pipeline.jobs.follow import FollowOptions

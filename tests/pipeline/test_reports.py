@@ -20,12 +20,12 @@ from postroad.pipeline.evidence import PASSAGE
 from postroad.pipeline.jobs import audit, storage, timings
 from postroad.pipeline.jobs.audit import AuditOptions
 from postroad.pipeline.jobs.storage import StorageOptions
-from postroad.pipeline.judging import judged
+from postroad.pipeline.judgement import judged
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
 from postroad.tracking.segments import HERE
 from postroad.trail import TrailWriter
-from tests.pipeline.test_probing import SCALE
+from tests.pipeline.test_probes import SCALE
 from tests.pipeline.trails import TROUBLED, evidence_of, passages
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from postroad.pipeline.context import read_context
 from postroad.pipeline.ids import asked_ids, read_asked
 from postroad.pipeline.jobs import trace as trace_job
 from postroad.pipeline.jobs.trace import TraceOptions
-from postroad.pipeline.judging import judged
-from postroad.pipeline.searching import in_bins
+from postroad.pipeline.judgement import judged
+from postroad.pipeline.search import in_bins
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID, spark_schema, table
 from postroad.tracking import Aliases, ExactRecorder, PassageRuns
 from postroad.trail import SCHEMAS, Trail, TrailWriter
-from tests.pipeline.test_probing import SCALE as FILTERS
+from tests.pipeline.test_probes import SCALE as FILTERS
 from tests.pipeline.trails import TROUBLED, evidence_of, some_ids
 
 if TYPE_CHECKING:

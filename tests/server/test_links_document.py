@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from postroad.broker.consignments import QUEUE_WAIT_MS
-from postroad.broker.relaying import HELD_MS, MAX_HELD, MAX_HELD_BYTES
+from postroad.broker.relay import HELD_MS, MAX_HELD, MAX_HELD_BYTES
 from postroad.config import read_config
 from postroad.protocols.link import SenderLimits
 from postroad.protocols.link.limits import (
@@ -19,7 +19,7 @@ from postroad.protocols.link.limits import (
 )
 from postroad.routing.window import REMEMBER_MS
 from postroad.server.counts import LinkStatistics
-from postroad.server.peering import CLOSE_SECONDS, MAX_UNREAD_BYTES
+from postroad.server.link_connection import CLOSE_SECONDS, MAX_UNREAD_BYTES
 from postroad.server.quarantine import FIRST_MS, FORGIVEN_MS, LONGEST_MS
 from postroad.server.strangers import MOST_STRANGERS
 from tests.structure.markdown import blocks

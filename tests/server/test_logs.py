@@ -11,7 +11,8 @@ import pytest
 
 from postroad.broker import Limits
 from postroad.config import BrokerConfig
-from postroad.server import Service, log_to_stderr, watching
+from postroad.server import Service, log_to_stderr
+from postroad.server import queue_watch as watching
 from postroad.server.logs import JsonLogFormatter
 from tests.server.people import PlainGate
 from tests.server.scene import Client, Scene, run, service, until

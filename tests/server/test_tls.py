@@ -138,7 +138,7 @@ def test_a_stranger_that_does_not_finish_its_tls_handshake_on_a_link_is_cut_off(
     tmp_path: Path, event_loop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     papers = Papers(tmp_path)
-    monkeypatch.setattr("postroad.server.listener.TLS_SECONDS", 0.2)
+    monkeypatch.setattr("postroad.server.link_listener.TLS_SECONDS", 0.2)
 
     async def talk() -> None:
         async with service(tmp_path, network=NetworkConfig(tls=papers.for_links())) as broker:

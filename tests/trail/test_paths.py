@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from postroad.messages import MessageId
+from postroad.pipeline.commit_note import Note, finish_commits, sole_compaction
 from postroad.pipeline.errors import PipelineError
-from postroad.pipeline.redo import Note, finish_commits, sole_compaction
 from postroad.tracking import Verdict
 from postroad.trail import (
     DAY_MS,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from postroad.broker.assigning import DEFAULT_SKEW_TOLERANCE_MS, AssigningPublisher, IdAdmission
 from postroad.broker.core import Broker
 from postroad.broker.errors import BrokerError
+from postroad.broker.given_ids import DEFAULT_SKEW_TOLERANCE_MS, AssigningPublisher, IdAdmission
 from postroad.broker.limits import Limits
+from postroad.broker.no_recorder import NoRecorder, Recorder
 from postroad.broker.numbers import PublisherNumbers, SubscriptionNumbers
 from postroad.broker.outbox import Delivery, Outbox, Sending
-from postroad.broker.recording import NoRecorder, Recorder
-from postroad.broker.relaying import Relay, RelayStatistics
+from postroad.broker.relay import Relay, RelayStatistics
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.statistics import BrokerStatistics
 from postroad.broker.strategies import make_strategy, order_wait, planned_strategy

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.broker.assigning import DEFAULT_SKEW_TOLERANCE_MS, AssigningPublishers, IdAdmission
 from postroad.broker.budgets import Budgets, estimated_bytes
-from postroad.broker.delivering import Deliveries
+from postroad.broker.deliveries import Deliveries
 from postroad.broker.errors import BrokerError
-from postroad.broker.grouping import Grouping, any_expires, unmatched
+from postroad.broker.given_ids import DEFAULT_SKEW_TOLERANCE_MS, AssigningPublishers, IdAdmission
+from postroad.broker.groups import Grouping, any_expires, unmatched
 from postroad.broker.limits import Limits
+from postroad.broker.no_recorder import NoRecorder
 from postroad.broker.numbers import SubscriptionNumbers
 from postroad.broker.outbox import Outbox
 from postroad.broker.queues import Load
-from postroad.broker.recording import NoRecorder
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.statistics import BrokerStatistics
 from postroad.broker.turns import MAX_UNFINISHED_BYTES, Turns, Work
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from postroad.broker.assigning import AssigningPublisher
     from postroad.broker.consignments import Consignment
+    from postroad.broker.given_ids import AssigningPublisher
+    from postroad.broker.no_recorder import Recorder
     from postroad.broker.numbers import PublisherNumbers
-    from postroad.broker.recording import Recorder
-    from postroad.broker.relaying import Relay
+    from postroad.broker.relay import Relay
     from postroad.messages import Batch
     from postroad.security import Policy
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from postroad.broker.queues import Load, WaitingQueue
 
 if TYPE_CHECKING:
-    from postroad.broker.assigning import AssigningPublisher
+    from postroad.broker.given_ids import AssigningPublisher
     from postroad.messages import IdGenerator
 
 __all__ = ["AckMode", "OverflowPolicy", "Session", "Subscription"]

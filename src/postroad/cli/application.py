@@ -15,13 +15,13 @@ from postroad.cli import capacity as capacity_commands
 from postroad.cli import pipelines
 from postroad.cli import users as users_commands
 from postroad.cli.brokers import broker
-from postroad.cli.checking import match
 from postroad.cli.labs import trail
-from postroad.cli.networks import keys, plan
-from postroad.cli.operating import reload, status, stop, up
-from postroad.cli.publishing import publish
-from postroad.cli.subscribing import subscribe
-from postroad.cli.tracing import trace
+from postroad.cli.match import match
+from postroad.cli.network_plan import keys, plan
+from postroad.cli.network_run import reload, status, stop, up
+from postroad.cli.publisher import publish
+from postroad.cli.subscriber import subscribe
+from postroad.cli.trace import trace
 from postroad.errors import PostroadError
 
 __all__ = ["EXIT_REFUSED", "main"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from postroad.pipeline import JobOptions, JobReport, SparkJob
-    from postroad.pipeline.erasing import Erasure
+    from postroad.pipeline.erasure import Erasure
 
 __all__ = ["COMMANDS"]
 
@@ -149,7 +149,7 @@ def compact(
 
 
 def _whom(text: str | None, option: str = "--erase") -> Erasure | None:
-    from postroad.pipeline.erasing import Erasure
+    from postroad.pipeline.erasure import Erasure
 
     if text is None:
         return None

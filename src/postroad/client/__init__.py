@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from postroad.client.address import DEFAULT_SERVER
+from postroad.client.backoff import Reconnect
 from postroad.client.client import Client, IdsBy, connect
 from postroad.client.clock import ClientClock
 from postroad.client.errors import ClientError, ConnectionLost
-from postroad.client.receiving import ReceivedMessage
-from postroad.client.reconnecting import Reconnect
+from postroad.client.received import ReceivedMessage
 from postroad.client.subscription import AckMode, Overflow, Subscription
 from postroad.client.transaction import Transaction
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Literal
 
-from postroad.client.acknowledging import acknowledgement
+from postroad.client.acknowledgements import acknowledgement
 from postroad.client.address import parse_address
+from postroad.client.connection import ClientHello
 from postroad.client.directory import DirectoryOfServers, OneServer
 from postroad.client.errors import ClientError, ConnectionLost
-from postroad.client.line import ClientHello
-from postroad.client.sending import send_frame, with_headers
+from postroad.client.send_frames import send_frame, with_headers
 from postroad.client.subscription import Subscription
 from postroad.client.transaction import Transaction
 from postroad.client.unconfirmed import CONFIRMS
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterable, Iterator, Mapping
 
+    from postroad.client.backoff import Reconnect
     from postroad.client.clock import ClientClock
+    from postroad.client.connection import Line
     from postroad.client.directory import Servers
-    from postroad.client.line import Line
-    from postroad.client.receiving import ReceivedMessage
-    from postroad.client.reconnecting import Reconnect
+    from postroad.client.received import ReceivedMessage
     from postroad.client.subscription import AckMode, Overflow
     from postroad.messages import Value
     from postroad.protocols.stomp import Frame

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Literal
 
 from postroad.client.errors import ClientError
 from postroad.client.intake import Mailbox
-from postroad.client.sending import TOPIC_PREFIX
+from postroad.client.send_frames import TOPIC_PREFIX
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from postroad.client.receiving import ReceivedMessage
+    from postroad.client.received import ReceivedMessage
     from postroad.client.wire import Wire
 
 __all__ = ["AckMode", "Overflow", "Subscription"]

@@ -6,17 +6,17 @@ import contextlib
 import re
 from typing import TYPE_CHECKING
 
-from postroad.client.acknowledging import acknowledgement
+from postroad.client.acknowledgements import acknowledgement
 from postroad.client.errors import ClientError
-from postroad.client.sending import send_frame, with_headers
+from postroad.client.send_frames import send_frame, with_headers
 from postroad.errors import LimitError, PostroadError
 from postroad.messages import Draft, MessageId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from postroad.client.line import Line
-    from postroad.client.receiving import ReceivedMessage
+    from postroad.client.connection import Line
+    from postroad.client.received import ReceivedMessage
     from postroad.client.wire import Wire
     from postroad.messages import Value
 

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from postroad.client.errors import ConnectionLost
-from postroad.client.sending import with_headers
+from postroad.client.send_frames import with_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

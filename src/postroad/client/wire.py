@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from postroad.client.connection import Line
 from postroad.client.errors import ClientError, ConnectionLost
 from postroad.client.intake import Intake, Mailbox
-from postroad.client.line import Line
 from postroad.client.publisher import Publisher
-from postroad.client.receiving import ReceivedMessage
+from postroad.client.received import ReceivedMessage
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
     from postroad.client.address import Address
+    from postroad.client.backoff import Reconnect
+    from postroad.client.connection import ClientHello
     from postroad.client.directory import Servers
-    from postroad.client.line import ClientHello
-    from postroad.client.reconnecting import Reconnect
     from postroad.protocols.stomp import Frame
 
 __all__ = ["Wire"]

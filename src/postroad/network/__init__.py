@@ -5,10 +5,10 @@ from __future__ import annotations
 from postroad.network.credentials import credentials_of, make_credentials
 from postroad.network.directory import Directory
 from postroad.network.errors import NetworkError
-from postroad.network.finding import Stopped, find, look_once, reload_users, start_detached, stop_network
-from postroad.network.running import DIRECTORY_PORT, Listener, NetworkRun, RunOptions
+from postroad.network.lookup import Stopped, find, look_once, reload_users, start_detached, stop_network
+from postroad.network.run import DIRECTORY_PORT, Listener, NetworkRun, RunOptions
 from postroad.network.state import BrokerEntry, NetworkState, Place, place_of
-from postroad.network.watching import BrokerView, Condition
+from postroad.network.watch import BrokerView, Condition
 
 __all__ = [
     "DIRECTORY_PORT",

@@ -9,7 +9,7 @@ from postroad.pipeline.errors import (
     MissingTableError,
     PipelineError,
 )
-from postroad.pipeline.running import JobOptions, JobReport, JobRun, SparkJob, run_job
+from postroad.pipeline.job_run import JobOptions, JobReport, JobRun, SparkJob, run_job
 from postroad.pipeline.session import DEFAULT_MASTER, check_java, session
 
 __all__ = [

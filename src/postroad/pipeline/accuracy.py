@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from postroad.filters import FilterError
-from postroad.pipeline.probing import FILTER_COLUMNS, loaded
+from postroad.pipeline.probes import FILTER_COLUMNS, loaded
 from postroad.tracking import FilterSegment
 from postroad.tracking.probing import without_superseded
 from postroad.trail import TrailDamageError, unpack_words

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from postroad.pipeline.counting import BIN_MS, INCREMENTS
+from postroad.pipeline.counts import BIN_MS, INCREMENTS
 from postroad.pipeline.errors import PipelineError
 from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, gaps_within, pin_fitting
 from postroad.trail.durable import replace_file

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from postroad.pipeline.redo import Note, commit
+from postroad.pipeline.commit_note import Note, commit
 
 if TYPE_CHECKING:
     from postroad.pipeline.sources import Source, Sources

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from postroad.pipeline.evidence import PASSAGE
-from postroad.pipeline.plain import View, from_passages
+from postroad.pipeline.plain_evidence import View, from_passages
 from postroad.tracking import Lists
 from postroad.trail import SCHEMAS, pack_lists
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from postroad.pipeline.erasing import ERASED, Erased
+from postroad.pipeline.erasure import ERASED, Erased
 from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.jobs.trace import trace_ids
 from postroad.pipeline.sources import Source
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from postroad.pipeline.changes import Changes
-    from postroad.pipeline.running import JobRun
+    from postroad.pipeline.job_run import JobRun
 
 __all__ = ["differences", "drawn", "prove", "same_rows", "sample_of"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from postroad.pipeline.counting import COUNTED, INCREMENTS, begun_at, counts_of_file, retold_after
+from postroad.pipeline.counts import COUNTED, INCREMENTS, begun_at, counts_of_file, retold_after
 from postroad.pipeline.errors import DamagedFileError, PipelineError
 from postroad.trail import Ledger, TrailDamageError
 from postroad.trail.manifest import (

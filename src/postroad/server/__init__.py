@@ -6,8 +6,8 @@ from __future__ import annotations
 from postroad import recording as _recording  # noqa: F401
 from postroad.server.counts import ServerStatistics
 from postroad.server.logs import log_to_stderr
+from postroad.server.process import run_broker
 from postroad.server.reservation import ReservationError
-from postroad.server.running import run_broker
 from postroad.server.service import ListenError, Service
 
 __all__ = [

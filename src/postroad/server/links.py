@@ -22,7 +22,7 @@ from postroad.routing.origins import Origins
 from postroad.routing.sets import Destinations
 from postroad.server.admission import LinkAdmission
 from postroad.server.counts import LinkStatistics
-from postroad.server.peering import MAX_UNREAD_BYTES, TLS_SECONDS, LinkConnection
+from postroad.server.link_connection import MAX_UNREAD_BYTES, TLS_SECONDS, LinkConnection
 from postroad.server.strangers import Strangers
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from postroad.config import Neighbouring, NetworkConfig
     from postroad.security import BrokerKeys
     from postroad.server.counts import QuarantineStatus
-    from postroad.server.listener import Accepted
+    from postroad.server.link_listener import Accepted
     from postroad.server.tls import LinkTls
 
 __all__ = ["Links"]

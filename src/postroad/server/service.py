@@ -21,15 +21,15 @@ from postroad.server.counts import ServerStatistics
 from postroad.server.directories import claim_directories
 from postroad.server.extras import check_extras
 from postroad.server.gate import Gate
+from postroad.server.link_listener import LinkListener
 from postroad.server.links import Links
-from postroad.server.listener import LinkListener
 from postroad.server.listeners import CLIENT_LISTENERS
+from postroad.server.queue_watch import QueueWatch
 from postroad.server.reservation import Reservation, ReservationError
 from postroad.server.status import status
 from postroad.server.tcp import CLOSE_SECONDS, READ_BYTES, STRANGER_READ_BYTES, TcpConnection
 from postroad.server.tls import link_keys, link_tls, server_context
 from postroad.server.tls_listener import TlsListener
-from postroad.server.watching import QueueWatch
 from postroad.sessions import Audit, Dispatcher, Entrance, Holding, Holdings, Terms, steady_clock, wall_clock, who_goes
 from postroad.tracking import journey_document
 

@@ -14,7 +14,7 @@ from postroad.errors import PostroadError
 from postroad.messages import Draft
 from postroad.server import Service
 from postroad.testing.surface import NotSettled
-from postroad.testing.wiring import Wiring
+from postroad.testing.wires import Wiring
 from postroad.topology import HIERARCHICAL
 
 if TYPE_CHECKING:

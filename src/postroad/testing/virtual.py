@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from postroad.broker import planned_strategy, scheme_of
-from postroad.client.sending import header_text
+from postroad.client.send_frames import header_text
 from postroad.errors import PostroadError
 from postroad.messages import Draft
 from postroad.simulation import SimulatedNetwork

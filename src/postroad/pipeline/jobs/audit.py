@@ -16,10 +16,10 @@ from postroad.pipeline.accuracy import ACCURACY_SCHEMA, accuracy_of
 from postroad.pipeline.context import read_context
 from postroad.pipeline.evidence import ASKED, JOURNEY, as_evidence
 from postroad.pipeline.ids import read_asked
+from postroad.pipeline.job_run import JobOptions
 from postroad.pipeline.jobs.compact import bin_width, evidence_by_origin
 from postroad.pipeline.jobs.trace import trace
-from postroad.pipeline.reconciling import COUNTS_SCHEMA, Reconciler, counts_of
-from postroad.pipeline.running import JobOptions
+from postroad.pipeline.reconciler import COUNTS_SCHEMA, Reconciler, counts_of
 from postroad.pipeline.tables import ID, table
 from postroad.tracking import HERE, HistoryKind, HistorySettings
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from postroad.pipeline.context import Context
-    from postroad.pipeline.running import JobRun
+    from postroad.pipeline.job_run import JobRun
     from postroad.pipeline.sources import Sources
 
 __all__ = ["AuditOptions", "accuracy", "balance", "reconciliation", "run", "with_intervals"]

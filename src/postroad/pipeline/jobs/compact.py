@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from postroad.pipeline.changes import Changes
+from postroad.pipeline.commit_note import finish_commits, sole_compaction
 from postroad.pipeline.context import read_context
 from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.evidence import PASSAGE, SHED, as_evidence
 from postroad.pipeline.files import FileMaker, check_writable, entry_of, run_name, sweep_unfinished, text_of
+from postroad.pipeline.job_run import JobOptions
 from postroad.pipeline.journeys import LEFT, joined
-from postroad.pipeline.plain import whole_ids
+from postroad.pipeline.plain_evidence import whole_ids
 from postroad.pipeline.proof import prove, same_rows
-from postroad.pipeline.redo import finish_commits, sole_compaction
-from postroad.pipeline.rewriting import erased_files, found_traces, merged_filters, rewritten
-from postroad.pipeline.running import JobOptions
+from postroad.pipeline.rewrite import erased_files, found_traces, merged_filters, rewritten
 from postroad.pipeline.sources import moment, open_sources
 from postroad.pipeline.tables import ID, spark_schema, table, with_runs
 from postroad.trail import (
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from postroad.pipeline.context import Context
-    from postroad.pipeline.erasing import Erased, Erasure
-    from postroad.pipeline.running import JobRun
+    from postroad.pipeline.erasure import Erased, Erasure
+    from postroad.pipeline.job_run import JobRun
     from postroad.pipeline.sources import Source, Sources
 
 __all__ = ["CompactOptions", "bin_width", "evidence_by_origin", "is_still_here", "run", "run_compaction"]

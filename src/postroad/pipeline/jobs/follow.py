@@ -15,8 +15,8 @@ from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from postroad.pipeline.alerts import news, record_through, refresh, store_increments
-from postroad.pipeline.counting import INCREMENTS
-from postroad.pipeline.running import JobOptions
+from postroad.pipeline.counts import INCREMENTS
+from postroad.pipeline.job_run import JobOptions
 from postroad.pipeline.stream import FORMAT, TrailChanges
 from postroad.trail.access import make_folders
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from postroad.pipeline.running import JobRun
+    from postroad.pipeline.job_run import JobRun
 
 __all__ = ["FollowOptions", "run", "started", "stored"]
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from postroad.pipeline.charts import Panel, bars
 from postroad.pipeline.errors import PipelineError
-from postroad.pipeline.running import JobOptions
+from postroad.pipeline.job_run import JobOptions
 from postroad.pipeline.tables import table
 from postroad.tracking import HistoryKind
 from postroad.trail import date_text
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from postroad.pipeline.running import JobRun
+    from postroad.pipeline.job_run import JobRun
     from postroad.pipeline.sources import Source, Sources
 
 __all__ = ["RECORDERS", "StorageOptions", "bytes_of_files", "counted", "figures", "run", "storage"]

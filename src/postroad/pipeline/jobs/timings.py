@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row
 
-    from postroad.pipeline.running import JobOptions, JobRun
+    from postroad.pipeline.job_run import JobOptions, JobRun
 
 __all__ = [
     "EVERYWHERE",

@@ -29,9 +29,9 @@ from postroad.pipeline.evidence import (
     together,
 )
 from postroad.pipeline.ids import id_text, id_texts, read_asked, with_aliases
-from postroad.pipeline.judging import VERDICT_SCHEMA, Judge
-from postroad.pipeline.running import JobOptions
-from postroad.pipeline.searching import BROADCAST_IDS, Bins, filter_hits, of_asked_by_bins
+from postroad.pipeline.job_run import JobOptions
+from postroad.pipeline.judgement import VERDICT_SCHEMA, Judge
+from postroad.pipeline.search import BROADCAST_IDS, Bins, filter_hits, of_asked_by_bins
 from postroad.pipeline.tables import ID, table, with_runs
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from postroad.pipeline.context import Context
-    from postroad.pipeline.running import JobRun
+    from postroad.pipeline.job_run import JobRun
     from postroad.pipeline.sources import Source, Sources
 
 __all__ = ["OUTSIDE_RANGE", "UNKNOWN_ALIAS", "TraceOptions", "judge", "run", "trace", "trace_ids"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from postroad.client import ClientError, connect
 from postroad.client.address import parse_address
-from postroad.client.sending import OWN_HEADERS, header_text, send_frame
+from postroad.client.send_frames import OWN_HEADERS, header_text, send_frame
 from postroad.errors import PostroadError
 from postroad.messages import Draft, number_of
 from postroad.protocols.stomp import Version, decode_frames

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 
 from postroad.config import TrackingConfig
-from postroad.network.asking import ask
 from postroad.network.directory import Directory
 from postroad.network.errors import NetworkError
-from postroad.network.launching import STOP_SECONDS, end, how_it_ended, launch, log_tail, prepare, restart_command
+from postroad.network.launcher import STOP_SECONDS, end, how_it_ended, launch, log_tail, prepare, restart_command
 from postroad.network.ports import check_ports
 from postroad.network.processes import is_alive, mark_of
 from postroad.network.restarts import WITHIN_SECONDS, Restarts
 from postroad.network.state import NetworkState
-from postroad.network.watching import Condition, NetworkWatch, missing
+from postroad.network.status_request import ask
+from postroad.network.watch import Condition, NetworkWatch, missing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from postroad.network.state import BrokerEntry, Place
-    from postroad.network.watching import BrokerView
+    from postroad.network.watch import BrokerView
     from postroad.topology import Plan
 
 __all__ = ["DIRECTORY_PORT", "Listener", "NetworkRun", "RunOptions"]

@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from postroad.pipeline import PipelineError, run_job
-from postroad.pipeline.erasing import ERASED, Erasure
+from postroad.pipeline.erasure import ERASED, Erasure
 from postroad.pipeline.jobs import compact
 from postroad.pipeline.jobs.compact import CompactOptions
 from postroad.tracking import Aliases, Attachments, Names
 from postroad.trail import TrailWriter, sweep, unpack
 from tests.cli.programs import here
-from tests.pipeline.test_merging import rows_of
+from tests.pipeline.test_filter_merge import rows_of
 from tests.trail.samples import NOON, passages
 
 if TYPE_CHECKING:

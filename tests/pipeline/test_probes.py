@@ -14,8 +14,8 @@ from postroad.lab.trails import Faults, Scale, read_truth, write_trail
 from postroad.messages import MessageId
 from postroad.pipeline.context import read_context
 from postroad.pipeline.evidence import HITS
-from postroad.pipeline.judging import judged
-from postroad.pipeline.probing import FILTER_COLUMNS, hits_of
+from postroad.pipeline.judgement import judged
+from postroad.pipeline.probes import FILTER_COLUMNS, hits_of
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
 from postroad.trail import Trail, pin

@@ -2,7 +2,7 @@
 
 Plain is what nearly all messages of a healthy network leave behind: every hop told by both of its ends, no gap in the
 record of any broker on the way, nothing dropped. For such ids the verdict of `Reconstruction` comes down to counting,
-which `tests/pipeline/test_judging.py` holds against it. An id that is not plain goes to `Reconstruction` itself.
+which `tests/pipeline/test_judgement.py` holds against it. An id that is not plain goes to `Reconstruction` itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 from postroad.messages import MessageId
 from postroad.pipeline.evidence import ASKED, COLUMNS, HITS, JOURNEY, PASSAGE
 from postroad.pipeline.findings import journey_of
-from postroad.pipeline.plain import Answers, View, from_hits, from_journeys, from_passages, triples, whole_ids
+from postroad.pipeline.plain_evidence import Answers, View, from_hits, from_journeys, from_passages, triples, whole_ids
 from postroad.pipeline.tables import ID
 from postroad.tracking import Verdict
 

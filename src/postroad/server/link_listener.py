@@ -8,7 +8,7 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
-from postroad.server.peering import TLS_SECONDS, LinkConnection
+from postroad.server.link_connection import TLS_SECONDS, LinkConnection
 
 if TYPE_CHECKING:
     import ssl

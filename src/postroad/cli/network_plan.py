@@ -131,7 +131,7 @@ def keys(
     as_json: AsJson = False,
 ) -> None:
     """Make keys for the brokers of a plan that have none yet, and certificates for all, beside the plan."""
-    from postroad.cli.operating import read_plan
+    from postroad.cli.network_run import read_plan
     from postroad.network import credentials_of, make_credentials
 
     folder = credentials_of(plan)

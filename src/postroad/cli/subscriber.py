@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from postroad.cli.connecting import Ca, Directory, Login, Passcode, Reach, Server
+from postroad.cli.connection import Ca, Directory, Login, Passcode, Reach, Server
 from postroad.cli.output import AsJson, json_text, printable
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from postroad.broker.errors import BrokerError
-from postroad.broker.grouping import any_expires
+from postroad.broker.groups import any_expires
 from postroad.broker.outbox import Delivery
 from postroad.broker.sessions import AckMode, OverflowPolicy
 from postroad.broker.turns import MAX_WRITTEN_BYTES
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from postroad.broker.consignments import Consignment
     from postroad.broker.limits import Limits
+    from postroad.broker.no_recorder import Recorder
     from postroad.broker.outbox import Outbox
-    from postroad.broker.recording import Recorder
     from postroad.broker.sessions import Session, Subscription
     from postroad.broker.turns import Turns
     from postroad.messages import Batch

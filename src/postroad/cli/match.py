@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from postroad.cli.connecting import Attributes, read_attributes
+from postroad.cli.connection import Attributes, read_attributes
 from postroad.cli.output import AsJson, echo_json
 
 __all__ = ["match"]

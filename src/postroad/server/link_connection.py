@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from postroad.protocols import link
+    from postroad.server.link_listener import Accepted
     from postroad.server.links import Links
-    from postroad.server.listener import Accepted
 
 __all__ = ["MAX_UNREAD_BYTES", "TLS_SECONDS", "LinkConnection"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from postroad.client.sending import OWN_HEADERS, TOPIC_PREFIX
+from postroad.client.send_frames import OWN_HEADERS, TOPIC_PREFIX
 from postroad.messages import MessageId, Untyped, number_of
 
 if TYPE_CHECKING:

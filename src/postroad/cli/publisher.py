@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroad.cli.connecting import Attributes, Ca, Directory, Login, Passcode, Reach, Server, read_attributes
+from postroad.cli.connection import Attributes, Ca, Directory, Login, Passcode, Reach, Server, read_attributes
 from postroad.cli.output import AsJson, echo_json
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from postroad.network.processes import ProcessMark
-    from postroad.network.running import RunOptions
+    from postroad.network.run import RunOptions
     from postroad.network.state import Place
     from postroad.topology import Plan
 

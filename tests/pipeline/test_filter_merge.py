@@ -18,18 +18,18 @@ from postroad.lab.trails import read_truth, write_trail
 from postroad.pipeline import run_job
 from postroad.pipeline.accuracy import accuracy_of
 from postroad.pipeline.context import read_context
-from postroad.pipeline.erasing import ERASED, Erasure, erased
+from postroad.pipeline.erasure import ERASED, Erasure, erased
+from postroad.pipeline.filter_merge import merged, merged_rows
 from postroad.pipeline.jobs import compact
 from postroad.pipeline.jobs.compact import CompactOptions
-from postroad.pipeline.judging import judged
-from postroad.pipeline.merging import merged, merged_rows
-from postroad.pipeline.probing import _by_broker
+from postroad.pipeline.judgement import judged
+from postroad.pipeline.probes import _by_broker
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
 from postroad.tracking import FilterSegment
 from postroad.tracking.probing import covers, probe
 from postroad.trail import SCHEMAS, TrailDamageError, tabulate, unpack
-from tests.pipeline.test_probing import SCALE, bulk, filters_in
+from tests.pipeline.test_probes import SCALE, bulk, filters_in
 from tests.pipeline.trails import evidence_of
 
 if TYPE_CHECKING:

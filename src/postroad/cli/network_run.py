@@ -146,7 +146,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def _listener(as_json: bool) -> Listener:
-    from postroad.cli import watching
+    from postroad.cli import network_view as watching
 
     if as_json:
         return watching.JsonEvents()
@@ -165,7 +165,7 @@ def _start_in_background(
 ) -> None:
     import os
 
-    from postroad.cli.watching import up_fields, up_lines
+    from postroad.cli.network_view import up_fields, up_lines
     from postroad.network import Place, start_detached
 
     if secret is not None:
@@ -183,7 +183,7 @@ def status(where: Where, data: Data = None, as_json: AsJson = False) -> None:
     """Show the brokers of a running network. The exit code is 1 when one is dead, silent, or not as planned."""
     from rich.console import Console
 
-    from postroad.cli.watching import as_table, up_fields, view_fields
+    from postroad.cli.network_view import as_table, up_fields, view_fields
     from postroad.network import Condition, find, look_once, place_of
 
     state = find(place_of(where, data))

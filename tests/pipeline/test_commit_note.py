@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from postroad.pipeline import PipelineError, run_job
-from postroad.pipeline import redo as committing
+from postroad.pipeline import commit_note as committing
+from postroad.pipeline.commit_note import FOLDER, Note, commit, finish_commits, sole_compaction
 from postroad.pipeline.jobs import compact
 from postroad.pipeline.jobs.compact import CompactOptions
-from postroad.pipeline.redo import FOLDER, Note, commit, finish_commits, sole_compaction
 from postroad.pipeline.sources import open_sources
 from postroad.trail import Ledger, TrailConflictError
 from tests.cli.programs import SECONDS
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DIES = """
 import os, signal, sys
 from pathlib import Path
-from postroad.pipeline.redo import finish_commits
+from postroad.pipeline.commit_note import finish_commits
 from postroad.trail import Ledger
 Ledger.replace = lambda *given, **more: os.kill(os.getpid(), signal.SIGKILL)
 finish_commits(Path(sys.argv[1]))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from postroad.pipeline.probing import FILTER_COLUMNS, HITS_SCHEMA, hits_of
+from postroad.pipeline.probes import FILTER_COLUMNS, HITS_SCHEMA, hits_of
 from postroad.pipeline.tables import ID
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from postroad.network.asking import ask
 from postroad.network.processes import is_alive
+from postroad.network.status_request import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from postroad.network.asking import BrokerReport
     from postroad.network.state import BrokerEntry
+    from postroad.network.status_request import BrokerReport
 
 __all__ = ["BrokerView", "Condition", "NetworkWatch", "missing"]
 

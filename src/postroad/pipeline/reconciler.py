@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroad.pipeline.evidence import ASKED
-from postroad.pipeline.judging import judged
-from postroad.pipeline.plain import first_rows, whole_ids
+from postroad.pipeline.judgement import judged
+from postroad.pipeline.plain_evidence import first_rows, whole_ids
 from postroad.tracking.verdicts import OPEN
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from postroad.lab.trails import read_truth
 from postroad.messages import MessageId
-from postroad.pipeline import judging
+from postroad.pipeline import judgement as judging
 from postroad.pipeline.context import Context, read_context
 from postroad.pipeline.ids import id_texts
-from postroad.pipeline.judging import Judge, judged
+from postroad.pipeline.judgement import Judge, judged
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
 from postroad.tracking import Attachments

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from postroad.pipeline.erasing import Erased, Erasure, without
+from postroad.pipeline.erasure import Erased, Erasure, without
 from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.files import FileMaker
-from postroad.pipeline.merging import merged_rows
+from postroad.pipeline.filter_merge import merged_rows
 from postroad.pipeline.proof import same_rows
 from postroad.pipeline.units import Unit, done
 from postroad.trail import TABLES, Reads, TrailFile
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from postroad.pipeline.changes import Changes
-    from postroad.pipeline.running import JobRun
+    from postroad.pipeline.job_run import JobRun
     from postroad.pipeline.sources import Sources
     from postroad.trail import FileEntry
 

@@ -118,7 +118,7 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
         return
     from rich.console import Console
 
-    from postroad.cli.journeys import journey_lines, journey_tree
+    from postroad.cli.journey_tree import journey_lines, journey_tree
 
     # A tree is cut at the width of its console, and its lines end in what matters most.
     console = Console(highlight=False, soft_wrap=True, width=WIDEST_LINE)

@@ -11,9 +11,9 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.network.errors import NetworkError
-from postroad.network.launching import STOP_SECONDS, end, how_it_ended, log_tail
+from postroad.network.launcher import STOP_SECONDS, end, how_it_ended, log_tail
 from postroad.network.processes import is_alive, send_signal
-from postroad.network.watching import NetworkWatch
+from postroad.network.watch import NetworkWatch
 from postroad.trail.access import create
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from postroad.network.processes import ProcessMark
     from postroad.network.state import NetworkState, Place
-    from postroad.network.watching import BrokerView
+    from postroad.network.watch import BrokerView
 
 __all__ = ["Stopped", "find", "look_once", "reload_users", "start_detached", "stop_network"]
 

@@ -12,7 +12,7 @@ from postroad.messages import Batch, Draft
 from postroad.protocols.link import encode_data
 from postroad.protocols.link.frames import HEART_BEAT, Progress, encode_bye, encode_control, encode_progress
 from postroad.testing.surface import LinkTraffic
-from postroad.testing.wiring import _Meter
+from postroad.testing.wires import _Meter
 
 
 def data_frame(rows: int) -> bytes:
