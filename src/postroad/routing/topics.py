@@ -34,10 +34,10 @@ EVERYTHING = ">"
 MAX_PATTERNS = 100_000
 # Of these with wildcards, for one link: each is tried on every topic that was not seen before, a microsecond each.
 MAX_WILDCARDS = 4_096
-# How often patterns with wildcards are tried on the topics of one batch: some 50 ms. Topics beyond go to everybody who
+# How often patterns with wildcards are tried on the topics of one batch: some 40 ms. Topics beyond go to everybody who
 # has such patterns, who get too much and lose nothing; a client can subscribe to any number of patterns, and publish a
 # batch full of topics that nobody has seen.
-MAX_TRIES = 50_000
+MAX_TRIES = 20_000
 # Remembered answers. Full, they are all forgotten: topics come back quickly if they are still in use.
 _MAX_REMEMBERED = 65_536
 
