@@ -1,0 +1,44 @@
+"""The walk of a message and the pages on how to add something name files that exist, and few of them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.structure.repository import PACKAGE, ROOT
+
+_FILE = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.py)`")
+
+
+def sections() -> dict[str, set[str]]:
+    """Heading of docs/extending.md -> the files of the package that it says to touch."""
+    text = (ROOT / "docs" / "extending.md").read_text("utf-8")
+    return {
+        # Below the steps stand the tests.
+        part.splitlines()[0]: {found for found in re.findall(r"^(?:\d\. |   .*?)`([a-z_/]+\.py)`", part, re.MULTILINE)}
+        for part in text.split("\n## ")[1:]
+    }
+
+
+def test_walk_of_a_message_has_one_file_per_step() -> None:
+    text = (ROOT / "docs" / "design.md").read_text("utf-8").split("## The way of a message")[1].split("\n## ")[0]
+    rows = [line for line in text.splitlines() if line.startswith("| ")][2:]
+    files = [_FILE.findall(row) for row in rows]
+    assert [len(found) for found in files] == [1] * len(rows)
+    assert [found for (found,) in files if not (PACKAGE / found).is_file()] == []
+    assert len({found for (found,) in files}) == len(rows) >= 15
+
+
+@pytest.mark.parametrize("heading", sections())
+def test_page_on_adding_something_names_at_most_three_files(heading: str) -> None:
+    files = sections()[heading]
+    assert 1 <= len(files) <= 3, files
+
+
+def test_page_on_adding_something_names_files_that_exist() -> None:
+    text = (ROOT / "docs" / "extending.md").read_text("utf-8")
+    named = re.findall(r"`([a-z_/]+\.(?:py|md))`", text)
+    assert len(named) > 15
+    missing = [one for one in named if not ((PACKAGE / one).is_file() or (ROOT / one).is_file())]
+    assert missing == []
