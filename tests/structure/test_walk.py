@@ -16,7 +16,7 @@ def sections() -> dict[str, set[str]]:
     text = (ROOT / "docs" / "extending.md").read_text("utf-8")
     return {
         # Below the steps stand the tests.
-        part.splitlines()[0]: {found for found in re.findall(r"^(?:\d\. |   .*?)`([a-z_/]+\.py)`", part, re.MULTILINE)}
+        part.splitlines()[0]: set(re.findall(r"`([a-z_/]+\.py)`", part.split("\n\n`tests/")[0]))
         for part in text.split("\n## ")[1:]
     }
 
