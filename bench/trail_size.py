@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from postroad.lab.trails import Scale, Traffic
+from postroad.lab.trails import Scale, TrailTraffic
 from postroad.messages import Batch
 from postroad.tracking import ExactRecorder, Passages
 from postroad.trail import tabulate
@@ -28,7 +28,7 @@ NOW = 1_767_225_600_000
 def exact_size(messages: int = 1_000_000, seed: int = 1, seal_seconds: int = 60) -> dict[str, Any]:
     """Bytes of `passages` files as brokers write them, one for each broker and seal."""
     seconds = max(seal_seconds, round(messages / MESSAGES_PER_SECOND))
-    traffic = Traffic(Scale(messages=messages, seed=seed, seconds=seconds, seal_seconds=seal_seconds))
+    traffic = TrailTraffic(Scale(messages=messages, seed=seed, seconds=seconds, seal_seconds=seal_seconds))
     total = rows = deliveries = files = 0
     for part in range(traffic.scale.slices):
         piece = traffic.slice(part)

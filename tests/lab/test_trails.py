@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from postroad.errors import PostroadError
-from postroad.lab.trails import Faults, Scale, Traffic, read_truth, sample_ids, truth_of, write_trail
+from postroad.lab.trails import Faults, Scale, TrailTraffic, read_truth, sample_ids, truth_of, write_trail
 from postroad.topology import routes
 from postroad.trail import pin, unpack
 from tests.cli.programs import here
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SMALL = Scale(brokers=7, messages=600, seed=3, subscribers=4, interests=50, seconds=40, seal_seconds=20)
 
 
-def walked(traffic: Traffic, origin: int, interest: int) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+def walked(traffic: TrailTraffic, origin: int, interest: int) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
     """Hops and recipients of a message, one hop at a time as brokers route it."""
     land = traffic.terrain
     around = {number: land.graph.neighbours(number) for number in land.graph.brokers}
@@ -45,7 +45,7 @@ def pairs(packed: list[int]) -> set[tuple[int, int]]:
 
 
 def test_truth_is_what_routing_hop_by_hop_gives() -> None:
-    traffic = Traffic(SMALL)
+    traffic = TrailTraffic(SMALL)
     messages = traffic.slice(0)
     rows = truth_of(traffic, messages).to_pylist()
     assert len(rows) > 100
@@ -54,7 +54,7 @@ def test_truth_is_what_routing_hop_by_hop_gives() -> None:
 
 
 def test_lost_messages_stop_before_one_broker_and_shed_ones_miss_one_recipient() -> None:
-    traffic = Traffic(
+    traffic = TrailTraffic(
         Scale(brokers=7, messages=600, seed=3, interests=50, seconds=60, faults=Faults(lost=0.4, shed=0.4))
     )
     messages = traffic.slice(0)
@@ -136,7 +136,7 @@ def test_asked_ids_are_half_known_and_half_strange(tmp_path: Path) -> None:
 
 
 def test_same_seed_writes_the_same_trail() -> None:
-    one, other = Traffic(SMALL).slice(1), Traffic(SMALL).slice(1)
+    one, other = TrailTraffic(SMALL).slice(1), TrailTraffic(SMALL).slice(1)
     assert all(np.array_equal(mine, theirs) for mine, theirs in zip(one, other, strict=True))
 
 

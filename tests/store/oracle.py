@@ -15,7 +15,7 @@ from postroad.messages import Batch, Draft, MessageId
 from postroad.store import Log, SimulatedDisk, StoreSettings, StoreWriteError, carry_out, recover
 
 if TYPE_CHECKING:
-    from postroad.store import Commit, Cursor, Taken
+    from postroad.store import Cursor, DiskCommit, Taken
 
 BROKER = 7
 
@@ -294,8 +294,8 @@ def messages_of(taken: Taken) -> list[tuple[int, int]]:
     return found
 
 
-def commit_all(log: Log, disk: SimulatedDisk, now: int = 0) -> list[Commit]:
-    """Commit until nothing is left to do."""
+def commit_all(log: Log, disk: SimulatedDisk, now: int = 0) -> list[DiskCommit]:
+    """DiskCommit until nothing is left to do."""
     done = []
     while (commit := log.take_commit(now)) is not None:
         carry_out(commit, disk)

@@ -13,9 +13,6 @@ SHARED = {
     "Subscription": {"broker", "client"},
 }
 
-# Twice today, to be renamed; nothing may be added.
-TO_BE_RENAMED = {"Commit", "Entry", "Evidence", "Hole", "Source", "Traffic"}
-
 
 def public_classes() -> dict[str, list[str]]:
     """Class name -> the modules that have a class of that name."""
@@ -31,9 +28,7 @@ def test_class_names_are_unique_across_rooms() -> None:
     twice = {
         class_name: modules
         for class_name, modules in public_classes().items()
-        if len(modules) > 1
-        and class_name not in TO_BE_RENAMED
-        and {module.split("/")[0] for module in modules} != SHARED.get(class_name)
+        if len(modules) > 1 and {module.split("/")[0] for module in modules} != SHARED.get(class_name)
     }
     assert twice == {}
 

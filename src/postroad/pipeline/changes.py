@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from postroad.pipeline.commit_note import Note, commit
 
 if TYPE_CHECKING:
-    from postroad.pipeline.sources import Source, Sources
+    from postroad.pipeline.sources import SourceFile, Sources
     from postroad.trail import FileEntry
 
 __all__ = ["Changes"]
@@ -22,7 +22,7 @@ class Changes:
     removed: dict[int, list[FileEntry]] = field(default_factory=lambda: defaultdict(list))
     added: dict[int, list[FileEntry]] = field(default_factory=lambda: defaultdict(list))
 
-    def remove(self, source: Source) -> None:
+    def remove(self, source: SourceFile) -> None:
         """Take a file out."""
         self.removed[source.broker].append(source.entry)
 

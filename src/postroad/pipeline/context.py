@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from postroad.pipeline.sources import Source, Sources
+    from postroad.pipeline.sources import SourceFile, Sources
     from postroad.trail import Hole, Run
 
     Ints = NDArray[np.int64]
@@ -156,13 +156,13 @@ def read_context(sources: Sources) -> Context:
 
 def _rows(sources: Sources, table: str, number: str, begins: str) -> dict[int, list[tuple[int, int, int]]]:
     """(number, when, whether it begins) of each broker, in order of time."""
-    files: dict[int, list[Source]] = {broker: [] for broker in sources.pins}
+    files: dict[int, list[SourceFile]] = {broker: [] for broker in sources.pins}
     for source in sources.of(table, always=True):
         files[source.broker].append(source)
     return {broker: _changes(sources, here, number, begins) for broker, here in files.items()}
 
 
-def _changes(sources: Sources, files: Sequence[Source], number: str, begins: str) -> list[tuple[int, int, int]]:
+def _changes(sources: Sources, files: Sequence[SourceFile], number: str, begins: str) -> list[tuple[int, int, int]]:
     rows: list[tuple[int, int, int]] = []
     for source in files:
         found = sources.read(source, [number, "at", begins])

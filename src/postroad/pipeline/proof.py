@@ -13,7 +13,7 @@ import numpy as np
 from postroad.pipeline.erasure import ERASED, Erased
 from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.jobs.trace import trace_ids
-from postroad.pipeline.sources import Source
+from postroad.pipeline.sources import SourceFile
 from postroad.pipeline.tables import ID, table
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def sample_of(run: JobRun[Any], changes: Changes, size: int) -> list[tuple[Any, 
 
     found: list[tuple[Any, ...]] = []
     for name in ("passages", "journeys", "records"):
-        files = [Source(broker, entry) for broker, gone in changes.removed.items() for entry in gone]
+        files = [SourceFile(broker, entry) for broker, gone in changes.removed.items() for entry in gone]
         files = [source for source in files if source.entry.table == name]
         rows = sum(source.entry.rows for source in files)
         if rows:

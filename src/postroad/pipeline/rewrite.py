@@ -71,7 +71,7 @@ def read_unit(root: Path, unit: Unit) -> Any:
 
 def rewritten(run: JobRun[Any], changes: Changes, name: str, small: int) -> dict[str, int]:
     """Put small files together; what they are replaced by is noted in the changes."""
-    from postroad.pipeline.sources import Source
+    from postroad.pipeline.sources import SourceFile
 
     units = small_files(run.sources, small)
     root = run.sources.root
@@ -84,7 +84,7 @@ def rewritten(run: JobRun[Any], changes: Changes, name: str, small: int) -> dict
         changes.add(entry)
     for unit in units:
         for entry in unit.entries:
-            changes.remove(Source(unit.broker, entry))
+            changes.remove(SourceFile(unit.broker, entry))
     before = sum(entry.rows for unit in units for entry in unit.entries)
     same_rows("small files", before, sum(entry.rows for entry in written))
     return {"small_files_rewritten": sum(len(unit.entries) for unit in units)}
@@ -92,7 +92,7 @@ def rewritten(run: JobRun[Any], changes: Changes, name: str, small: int) -> dict
 
 def merged_filters(run: JobRun[Any], changes: Changes, name: str) -> dict[str, int]:
     """Merge the filters of each broker and day where they can be; files in which nothing can be stay."""
-    from postroad.pipeline.sources import Source
+    from postroad.pipeline.sources import SourceFile
 
     folders: dict[tuple[int, int], list[FileEntry]] = defaultdict(list)
     for broker, entry in run.sources.inside("filters"):
@@ -117,7 +117,7 @@ def merged_filters(run: JobRun[Any], changes: Changes, name: str) -> dict[str, i
         changes.add(entry)
     for unit in units:
         for entry in unit.entries:
-            changes.remove(Source(unit.broker, entry))
+            changes.remove(SourceFile(unit.broker, entry))
     before = sum({number: rows for number, rows, _ in found}.values())
     return {"filters_before": before, "filters_after": sum(entry.rows for _, _, entry in found)} if found else {}
 
@@ -163,7 +163,7 @@ def erased_files(run: JobRun[Any], changes: Changes, name: str, what: Erased) ->
     Raises:
         PipelineError: there is none.
     """
-    from postroad.pipeline.sources import Source
+    from postroad.pipeline.sources import SourceFile
 
     units = []
     brokers = {who.broker for who in what.subscriptions}
@@ -192,7 +192,7 @@ def erased_files(run: JobRun[Any], changes: Changes, name: str, what: Erased) ->
         who = min(what.subscriptions)
         raise PipelineError(f"broker {who.broker} has no record of a subscriber {who.subscriber}; nothing was changed")
     for number in {number for number, _ in found}:
-        changes.remove(Source(units[number].broker, units[number].entries[0]))
+        changes.remove(SourceFile(units[number].broker, units[number].entries[0]))
     for _, written in found:
         if written is not None:
             changes.add(written)

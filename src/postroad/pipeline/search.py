@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from postroad.pipeline.context import Context
-    from postroad.pipeline.sources import Source
+    from postroad.pipeline.sources import SourceFile
 
 
 __all__ = ["BROADCAST_IDS", "Bins", "filter_hits", "in_bins", "of_asked_by_bins", "rows_of_ids", "width_of_bins"]
@@ -58,7 +58,7 @@ class Bins:
     salts: int
 
     @classmethod
-    def of(cls, ids: DataFrame, files: Sequence[Source] = (), *, uncrowded: int = 0) -> Bins:
+    def of(cls, ids: DataFrame, files: Sequence[SourceFile] = (), *, uncrowded: int = 0) -> Bins:
         """Look at the ids: how many there are, and how they crowd; and at the sizes of files.
 
         Args:
@@ -85,7 +85,7 @@ class Bins:
         return max(MIN_PARTITIONS, -(-self.count * _ROWS_PER_ID // ROWS_PER_PARTITION))
 
 
-def width_of_bins(files: Sequence[Source]) -> int:
+def width_of_bins(files: Sequence[SourceFile]) -> int:
     """Bins so narrow that the records of one origin in one of them are not too many, as far as manifests tell."""
     groups = [group for source in files for group in source.entry.groups if group.rows]
     if not groups:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from postroad.trail import FileEntry
 
-__all__ = ["Damage", "Source", "Sources", "moment", "open_sources"]
+__all__ = ["Damage", "SourceFile", "Sources", "moment", "open_sources"]
 
 # Reading a file is mostly waiting for the disk, and its checksum is made without the interpreter.
 _THREADS = 16
@@ -40,7 +40,7 @@ _THREADS = 16
 _OF_VERDICTS = ("passages", "journeys", "shed", "records", "filters", *STANDING_TABLES)
 
 
-class Source(NamedTuple):
+class SourceFile(NamedTuple):
     """A file of the trail."""
 
     broker: int
@@ -79,9 +79,9 @@ class Sources:
     _checked: dict[str, str] = field(default_factory=dict)
     _removed: Mapping[int, set[str]] = field(default_factory=dict)
     _added: Mapping[int, list[FileEntry]] = field(default_factory=dict)
-    _found: dict[tuple[str, bool], list[Source]] = field(default_factory=dict)
+    _found: dict[tuple[str, bool], list[SourceFile]] = field(default_factory=dict)
 
-    def of(self, table: str, *, always: bool = False) -> list[Source]:
+    def of(self, table: str, *, always: bool = False) -> list[SourceFile]:
         """The files of a table with something between `since` and `until`; whenever it was, with `always`.
 
         Raises:
@@ -91,7 +91,7 @@ class Sources:
             self._found[table, always] = self._good(self._named(table, always=always))
         return list(self._found[table, always])
 
-    def _named(self, table: str, *, always: bool) -> list[Source]:
+    def _named(self, table: str, *, always: bool) -> list[SourceFile]:
         since, until = (0, FOREVER) if always else (self.since, self.until - 1)
         found = []
         for broker, pinned in self.pins.items():
@@ -99,9 +99,9 @@ class Sources:
             for hole in holes:
                 self.leave_out(_part_damage(pinned, hole))
             gone = self._removed.get(broker, ())
-            found += [Source(broker, entry) for entry in entries if entry.path not in gone]
+            found += [SourceFile(broker, entry) for entry in entries if entry.path not in gone]
             found += [
-                Source(broker, entry)
+                SourceFile(broker, entry)
                 for entry in self._added.get(broker, ())
                 if entry.table == table and entry.time_from <= until and entry.time_to >= since
             ]
@@ -111,7 +111,7 @@ class Sources:
         """The trail with some files less and some more, as a manifest to come would have it."""
         return replace(self, _removed=removed, _added=added, _checked=dict(self._checked), _found={})
 
-    def inside(self, table: str) -> list[Source]:
+    def inside(self, table: str) -> list[SourceFile]:
         """The files of a table that lie between `since` and `until` with all of their rows, each with all its groups.
 
         Who takes files out must ask here: `of` names files that begin or end outside, and only what of them fits.
@@ -127,7 +127,7 @@ class Sources:
             gone = self._removed.get(broker, ())
             kept = [entry for entry in entries if entry.path not in gone]
             kept += [entry for entry in self._added.get(broker, ()) if entry.table == table]
-            found += [Source(broker, entry) for entry in kept if self._covers(entry)]
+            found += [SourceFile(broker, entry) for entry in kept if self._covers(entry)]
         return self._good(found)
 
     def _covers(self, entry: FileEntry) -> bool:
@@ -170,7 +170,7 @@ class Sources:
             f"the trail has {moment(first)} to {moment(last)}"
         )
 
-    def read(self, source: Source, columns: Sequence[str]) -> Any:
+    def read(self, source: SourceFile, columns: Sequence[str]) -> Any:
         """Columns of a file, for the driver itself.
 
         Raises:
@@ -181,7 +181,7 @@ class Sources:
         except TrailDamageError as error:
             raise DamagedFileError(error.path, error.problem) from error
 
-    def _good(self, found: list[Source]) -> list[Source]:
+    def _good(self, found: list[SourceFile]) -> list[SourceFile]:
         fresh = [source for source in found if source.entry.path not in self._checked]
         with ThreadPoolExecutor(_THREADS) as threads:
             problems = threads.map(lambda source: _problem(self.root, source), fresh)
@@ -276,7 +276,7 @@ def open_sources(
     return sources
 
 
-def _problem(root: Path, source: Source) -> str:
+def _problem(root: Path, source: SourceFile) -> str:
     """What is wrong with a file; nothing, mostly.
 
     All of it is compared with its checksum here, before anybody reads it: Spark's reader looks at the checksums of

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from postroad.pipeline.sources import Source, Sources
+    from postroad.pipeline.sources import SourceFile, Sources
 
 __all__ = ["ID", "spark_schema", "table", "with_runs"]
 
@@ -45,7 +45,7 @@ def table(
     spark: SparkSession,
     sources: Sources,
     name: str,
-    files: Iterable[Source] | None = None,
+    files: Iterable[SourceFile] | None = None,
     *,
     whole_files: bool = False,
 ) -> DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroad.store.cursors import Cursor, Taken
-from postroad.store.disk import Commit, Disk, Read, carry_out
+from postroad.store.disk import Disk, DiskCommit, Read, carry_out
 from postroad.store.errors import DamageError, StoreError, StoreFullError, StoreWriteError
 from postroad.store.files import FileDisk
 from postroad.store.log import Log
@@ -13,10 +13,10 @@ from postroad.store.simulated import PowerFailure, SimulatedDisk
 from postroad.store.statistics import StoreStatistics
 
 __all__ = [
-    "Commit",
     "Cursor",
     "DamageError",
     "Disk",
+    "DiskCommit",
     "FileDisk",
     "Log",
     "PowerFailure",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Column = NDArray[np.int64]
 
-__all__ = ["UNPLACED", "Catalog", "Entry"]
+__all__ = ["UNPLACED", "Catalog", "CatalogEntry"]
 
 # A record that is in memory alone has no segment yet.
 UNPLACED = -1
@@ -29,7 +29,7 @@ _COLUMNS = 8
 _SPARED = 1024
 
 
-class Entry(NamedTuple):
+class CatalogEntry(NamedTuple):
     """Where a record is.
 
     Attributes:
@@ -64,7 +64,7 @@ class Catalog:
     def __len__(self) -> int:
         return self._count - self._dead
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: CatalogEntry) -> None:
         """A record that comes behind all others. It is dead until it is wanted."""
         if self._count == self._table.shape[1]:
             self._make_room()
@@ -87,10 +87,10 @@ class Catalog:
         table[:, : kept.shape[1]] = kept
         self._table, self._count = table, kept.shape[1]
 
-    def find(self, number: int) -> Entry | None:
+    def find(self, number: int) -> CatalogEntry | None:
         """Where a record is; None when nobody needs it."""
         at = self._at(number)
-        return None if at is None or not self._table[_REFS, at] else Entry(*self._table[:_REFS, at].tolist())
+        return None if at is None or not self._table[_REFS, at] else CatalogEntry(*self._table[:_REFS, at].tolist())
 
     def _at(self, number: int) -> int | None:
         at = int(np.searchsorted(self._table[_NUMBER, : self._count], number))
@@ -134,7 +134,7 @@ class Catalog:
             self.live.pop(segment, None)
 
     def entries(self, segment: int | None = None, through: int | None = None) -> Column:
-        """int64[7, n]: the live records that are on disk, as columns in the order of `Entry`."""
+        """int64[7, n]: the live records that are on disk, as columns in the order of `CatalogEntry`."""
         table = self._table[:, : self._count]
         chosen = (table[_REFS] > 0) & (table[_SEGMENT] != UNPLACED)
         if segment is not None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from postroad.store.records import Piece
 
-__all__ = ["Commit", "Create", "Disk", "Read", "Remove", "Step", "Sync", "Write", "carry_out"]
+__all__ = ["Create", "Disk", "DiskCommit", "Read", "Remove", "Step", "Sync", "Write", "carry_out"]
 
 
 class Disk(Protocol):
@@ -65,7 +65,7 @@ class Remove(NamedTuple):
 Step = Create | Write | Sync | Remove
 
 
-class Commit(NamedTuple):
+class DiskCommit(NamedTuple):
     """One group commit: many batches and acknowledgements, written together.
 
     Attributes:
@@ -90,7 +90,7 @@ class Read(NamedTuple):
     length: int
 
 
-def carry_out(commit: Commit, disk: Disk) -> None:
+def carry_out(commit: DiskCommit, disk: Disk) -> None:
     """Do what a commit says.
 
     Raises:

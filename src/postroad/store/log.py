@@ -1,7 +1,7 @@
 """The log of one broker: what is to be written, what is stored, and who waits for it. No I/O here.
 
-Rows and acknowledgements come in (`append`, `settle`) and gather in memory. The driver asks for a `Commit`, carries it
-out on a disk, off the loop, and says how it went (`committed`, `failed`); meanwhile the next one gathers. Records that
+Rows and acknowledgements come in (`append`, `settle`) and gather in memory. The driver asks for a `DiskCommit`, carries
+it out on a disk, off the loop, and says how it went (`committed`, `failed`); meanwhile the next one gathers. Records that
 cursors wait for and that are not in memory are asked for by `take_reads` and come back by `loaded`.
 
 Rule 1: a row is stored once, in the record of the commit it came with, whoever waits for it.
@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from postroad.store.cache import RecordCache
-from postroad.store.catalog import UNPLACED, Catalog, Entry
+from postroad.store.catalog import UNPLACED, Catalog, CatalogEntry
 from postroad.store.cursors import Cursor, Taken
 from postroad.store.disk import Read
 from postroad.store.errors import DamageError, StoreFullError
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.messages import Batch
-    from postroad.store.disk import Commit
+    from postroad.store.disk import DiskCommit
     from postroad.store.recovery import Recovered
     from postroad.store.settings import StoreSettings
 
@@ -227,7 +227,7 @@ class Log:
         kept = [match for match in matches if match.cursor in self._durable]
         payload = batch_payload(self._open, kept, self._open_stored)
         size = HEADER_BYTES + len(payload)
-        self._catalog.add(Entry(number, number, UNPLACED, 0, size, count, self._open_stored))
+        self._catalog.add(CatalogEntry(number, number, UNPLACED, 0, size, count, self._open_stored))
         self._cache.pin(number, payload)
         for match in matches:
             cursor = self.cursors.get(match.cursor)
@@ -295,7 +295,7 @@ class Log:
             room -= entry.length
             self._want(entry)
 
-    def _want(self, entry: Entry) -> None:
+    def _want(self, entry: CatalogEntry) -> None:
         """Ask for a record unless it is here or was asked for."""
         number = entry.number
         known = number in self._wanted or number in self._reading or self._cache.has(number)
@@ -374,7 +374,7 @@ class Log:
         """When a sync is due by `interval_ms`, in ms; None when none is."""
         return self._writer.sync_due()
 
-    def take_commit(self, now: int) -> Commit | None:
+    def take_commit(self, now: int) -> DiskCommit | None:
         """All that waits, as one commit; None when there is nothing, or the last one is not done."""
         if self._writer.is_committing:
             return None
@@ -382,11 +382,11 @@ class Log:
         self._seal_settled()
         return self._writer.take_commit(now)
 
-    def committed(self, commit: Commit) -> None:
+    def committed(self, commit: DiskCommit) -> None:
         """A commit is carried out."""
         self._writer.committed(commit)
 
-    def failed(self, commit: Commit, reason: str) -> None:
+    def failed(self, commit: DiskCommit, reason: str) -> None:
         """A commit was not carried out, or only in part: it is written again, to a new segment."""
         self._writer.failed(reason)
 
@@ -430,7 +430,7 @@ class Log:
             elif stored is not None:
                 self._move(entry, stored)
 
-    def _lose(self, entry: Entry) -> None:
+    def _lose(self, entry: CatalogEntry) -> None:
         """A record is damaged: none of its rows is handed out, and all who wait for them wait no longer."""
         whole = runs_of(place_of(entry.number, np.arange(entry.rows)))
         lost = 0
@@ -489,7 +489,7 @@ class Log:
                 self._move_cached()
                 return
 
-    def _move(self, entry: Entry, stored: StoredRows) -> None:
+    def _move(self, entry: CatalogEntry, stored: StoredRows) -> None:
         """Append what is left of a record, so that its segment can go."""
         self._moving.discard(entry.number)
         whole = runs_of(place_of(entry.number, np.arange(entry.rows)))

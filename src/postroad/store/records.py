@@ -120,14 +120,14 @@ def payload_of(data: bytes | memoryview, segment: int, number: int) -> memoryvie
     return record.payload(view)
 
 
-class Hole(NamedTuple):
+class LogHole(NamedTuple):
     """Bytes of a segment that are no record: torn, damaged or never written."""
 
     start: int
     end: int
 
 
-def frames_in(data: memoryview, segment: int) -> Iterator[Record | Hole]:
+def frames_in(data: memoryview, segment: int) -> Iterator[Record | LogHole]:
     """The records of a segment in order, with the holes between and behind them.
 
     Behind a hole the next record is searched for by its marker; its checksum says whether it is one. The search is
@@ -137,7 +137,7 @@ def frames_in(data: memoryview, segment: int) -> Iterator[Record | Hole]:
     size = len(data)
     if size < SEGMENT_HEADER_BYTES or bytes(data[:SEGMENT_HEADER_BYTES]) != segment_header(segment):
         if size:
-            yield Hole(0, size)
+            yield LogHole(0, size)
         return
     start = SEGMENT_HEADER_BYTES
     while start < size:
@@ -148,7 +148,7 @@ def frames_in(data: memoryview, segment: int) -> Iterator[Record | Hole]:
             continue
         found = _next_record(data, segment, start + 1)
         end = size if found is None else found.start
-        yield Hole(start, end)
+        yield LogHole(start, end)
         start = end
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from postroad.store.records import Hole
+    from postroad.store.records import LogHole
 
 __all__ = ["Recovered", "RecoveredCursor", "recover"]
 
@@ -187,9 +187,9 @@ def recover(found: Mapping[int, int], read: Callable[[int], bytes]) -> Recovered
 
 def _from_last_checkpoint(
     found: Sequence[int], read: Callable[[int], bytes], told: list[str]
-) -> list[tuple[int, bytes, list[Record | Hole]]]:
+) -> list[tuple[int, bytes, list[Record | LogHole]]]:
     """The segments from the last one on that begins with a checkpoint that can be read."""
-    contents: list[tuple[int, bytes, list[Record | Hole]]] = []
+    contents: list[tuple[int, bytes, list[Record | LogHole]]] = []
     for segment in reversed(found):
         try:
             data = read(segment)
@@ -213,7 +213,7 @@ class _Scan:
         self.is_over = False
         self.cut_bytes = self.damaged = 0
 
-    def segment(self, segment: int, data: memoryview, frames: list[Record | Hole], replay: _Replay) -> None:
+    def segment(self, segment: int, data: memoryview, frames: list[Record | LogHole], replay: _Replay) -> None:
         for each in frames:
             if not isinstance(each, Record):
                 self._hole(segment, each, replay)
@@ -226,7 +226,7 @@ class _Scan:
             except (DamageError, msgspec.DecodeError) as error:
                 self._damage(segment, each.start, f"the record {each.number} cannot be understood: {error}")
 
-    def _hole(self, segment: int, hole: Hole, replay: _Replay) -> None:
+    def _hole(self, segment: int, hole: LogHole, replay: _Replay) -> None:
         if replay.last < self._synced:
             self._damage(segment, hole.start, f"{hole.end - hole.start:,} bytes are damaged")
         else:

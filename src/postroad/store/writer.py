@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from postroad.store.disk import Commit, Create, Remove, Sync, Write
+from postroad.store.disk import Create, DiskCommit, Remove, Sync, Write
 from postroad.store.records import HEADER_BYTES, Kind, frame, segment_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from postroad.store.cache import RecordCache
-    from postroad.store.catalog import Catalog, Entry
+    from postroad.store.catalog import Catalog, CatalogEntry
     from postroad.store.disk import Step
     from postroad.store.settings import StoreSettings
 
@@ -49,7 +49,7 @@ class _Pending:
         self.payload = payload
         self.durable = durable
         self.catalogued = catalogued
-        self.before: Entry | None = None
+        self.before: CatalogEntry | None = None
 
     @property
     def size(self) -> int:
@@ -101,7 +101,7 @@ class LogWriter:
         self._unsynced: list[_Pending] = []
         self._unsynced_since: int | None = None
         self._queued_bytes = self._taken_bytes = self._unsynced_bytes = 0
-        self._commit: Commit | None = None
+        self._commit: DiskCommit | None = None
         # Of the commit that is being made.
         self._steps: list[Step] = []
         self._pieces: list[bytes] = []
@@ -164,7 +164,7 @@ class LogWriter:
 
     # --- commits -----------------------------------------------------------------------------------------------------
 
-    def take_commit(self, now: int) -> Commit | None:
+    def take_commit(self, now: int) -> DiskCommit | None:
         """All that waits, as one commit; None when there is nothing, or the last one is not done."""
         if self._commit is not None:
             return None
@@ -191,7 +191,7 @@ class LogWriter:
             self._steps.append(Sync(self.segment))
         size = sum(self.segments.values()) - before
         self._steps += [Remove(segment) for segment in dead]
-        self._commit = Commit(self._steps, max(self.written, self._last), syncs, size)
+        self._commit = DiskCommit(self._steps, max(self.written, self._last), syncs, size)
         return self._commit
 
     def _begin_steps(self) -> None:
@@ -237,7 +237,7 @@ class LogWriter:
             self._steps.append(Write(self.segment, list(self._pieces)))
             self._pieces = []
 
-    def committed(self, commit: Commit) -> None:
+    def committed(self, commit: DiskCommit) -> None:
         """A commit is carried out."""
         self._commit = None
         taken, self._taken, self._taken_bytes = self._taken, [], 0

@@ -13,7 +13,7 @@ from postroad.tracking.latency import LATENCY_BUCKETS, LATENCY_GROWTH, LatencySk
 from postroad.tracking.log import LogRecorder
 from postroad.tracking.merging import merge_filters
 from postroad.tracking.presence import Presence
-from postroad.tracking.probing import Evidence, covers, error_rate, evidence_of, probe, without_superseded
+from postroad.tracking.probing import FilterEvidence, covers, error_rate, evidence_of, probe, without_superseded
 from postroad.tracking.reconstruction import Exploration, Journey, LostHop, OpenHop, PrunedHop, Reconstruction, Stop
 from postroad.tracking.sealed import SealedRecorder
 from postroad.tracking.segments import (
@@ -56,9 +56,9 @@ __all__ = [
     "Chapter",
     "Chronicle",
     "Drop",
-    "Evidence",
     "ExactRecorder",
     "Exploration",
+    "FilterEvidence",
     "FilterSegment",
     "Findings",
     "Gap",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from postroad.tracking.contract import Rows
     from postroad.tracking.history import History
     from postroad.tracking.id_runs import IdRuns
-    from postroad.tracking.probing import Evidence
+    from postroad.tracking.probing import FilterEvidence
     from postroad.tracking.segments import FilterSegment, Segment
     from postroad.tracking.settings import HistorySettings
 
@@ -121,7 +121,7 @@ class BloomRecorder(HistoryRecorder):
 
     def _evidence(
         self, identity: MessageId, neighbours: tuple[int, ...], subscribers: tuple[int, ...], now: int
-    ) -> Evidence:
+    ) -> FilterEvidence:
         """What the open filters say, and those that are not released."""
         handed = [history for histories in self._handed.values() for history in histories]
         histories = [*self._open.values(), *self._sealed, *handed]

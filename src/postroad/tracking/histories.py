@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from postroad.tracking.contract import Rows
     from postroad.tracking.findings import Findings
     from postroad.tracking.id_runs import IdRuns
-    from postroad.tracking.probing import Evidence
+    from postroad.tracking.probing import FilterEvidence
     from postroad.tracking.segments import Segment
     from postroad.tracking.settings import HistorySettings
 
@@ -303,7 +303,7 @@ class HistoryRecorder(KeepingRecorder):
     @abstractmethod
     def _evidence(
         self, identity: MessageId, neighbours: tuple[int, ...], subscribers: tuple[int, ...], now: int
-    ) -> Evidence:
+    ) -> FilterEvidence:
         """What the histories that are not released know of an id."""
 
     @abstractmethod

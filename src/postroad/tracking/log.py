@@ -12,7 +12,7 @@ import numpy as np
 from postroad.messages.identity import ID_BYTES
 from postroad.tracking.chronicle import id_fields
 from postroad.tracking.keeping import KeepingRecorder
-from postroad.tracking.probing import Evidence
+from postroad.tracking.probing import FilterEvidence
 from postroad.tracking.segments import LogRecords
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class LogRecorder(KeepingRecorder):
     def findings(self, identity: MessageId, now: int) -> Findings:
         """Exact."""
         self._settle(now)
-        evidence = Evidence(identity)
+        evidence = FilterEvidence(identity)
         window = (identity.time, identity.time)
         for parts in [*self._handed.values(), self._parts]:
             for kind, number, ids in parts:

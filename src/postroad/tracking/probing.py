@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
     Truths = NDArray[np.bool_]
 
-__all__ = ["MAX_SET_NEIGHBOURS", "Evidence", "covers", "error_rate", "evidence_of", "probe", "without_superseded"]
+__all__ = ["MAX_SET_NEIGHBOURS", "FilterEvidence", "covers", "error_rate", "evidence_of", "probe", "without_superseded"]
 
 _ABOUT_NEIGHBOURS = frozenset({HistoryKind.FORWARDED, HistoryKind.ARRIVED})
 # 65,535 sets to probe; a broker with more neighbours, whose keys are of sets, can only say that it does not know.
@@ -94,7 +94,7 @@ def probe(segment: FilterSegment, hashes: Words, times: Longs, number: int = 0) 
     return found
 
 
-class Evidence:
+class FilterEvidence:
     """The answers of one broker's filters about one id, as they come in."""
 
     def __init__(self, identity: MessageId) -> None:
@@ -152,7 +152,7 @@ def evidence_of(
     identity: MessageId,
     neighbours: Sequence[int] = (),
     subscribers: Sequence[int] = (),
-) -> Evidence:
+) -> FilterEvidence:
     """Ask all filters of one broker that may know of an id.
 
     Args:
@@ -167,7 +167,7 @@ def evidence_of(
     word = int(hash_ids(np.array([[identity.head, identity.tail]], np.uint64))[0])
     time = np.array([identity.time])
     near, at_home = np.array(neighbours, np.uint64), np.array(subscribers, np.uint64)
-    evidence = Evidence(identity)
+    evidence = FilterEvidence(identity)
     evidence.neighbours = tuple(neighbours)
     plain = np.array([word], np.uint64)
     pairs = {True: derived_pairs(word, near), False: derived_pairs(word, at_home)}
@@ -189,7 +189,7 @@ def evidence_of(
 
 
 def _ask_sets(
-    evidence: Evidence, segment: FilterSegment, made: BloomFilter | RibbonFilter, word: int, neighbours: Words
+    evidence: FilterEvidence, segment: FilterSegment, made: BloomFilter | RibbonFilter, word: int, neighbours: Words
 ) -> None:
     """Probe every set of neighbours. A neighbour is falsely found where any of the sets with it is."""
     window, count = (segment.time_from, segment.time_to), len(neighbours)

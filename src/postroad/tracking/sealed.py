@@ -10,7 +10,7 @@ from postroad.filters import derived_pairs, derived_sets, hash_ids
 from postroad.tracking.buffer import KeyBuffer, total
 from postroad.tracking.histories import HistoryRecorder
 from postroad.tracking.intake import TAKEN, take_keys
-from postroad.tracking.probing import MAX_SET_NEIGHBOURS, Evidence
+from postroad.tracking.probing import MAX_SET_NEIGHBOURS, FilterEvidence
 from postroad.tracking.sealing import seal_history
 from postroad.tracking.segments import HistoryKind
 
@@ -120,7 +120,7 @@ class SealedRecorder(HistoryRecorder):
 
     def _evidence(
         self, identity: MessageId, neighbours: tuple[int, ...], subscribers: tuple[int, ...], now: int
-    ) -> Evidence:
+    ) -> FilterEvidence:
         """Exact but for equal 64-bit hashes: what is open is not a filter yet."""
         word = int(hash_ids(np.array([[identity.head, identity.tail]], np.uint64))[0])
         # A derived key says which number it is about; a plain id is about the subject of its history.
@@ -128,7 +128,7 @@ class SealedRecorder(HistoryRecorder):
         about = dict(zip(derived_pairs(word, np.array(numbers, np.uint64)).tolist(), numbers, strict=True))
         sets = self._sets(word, neighbours)
         wanted = np.array([*{*about, *sets, word}], np.uint64)
-        evidence = Evidence(identity)
+        evidence = FilterEvidence(identity)
         evidence.probes = len(wanted)
         opened = [*self._open.values(), *self._sealed]
         for extract, histories in [(self._buffer.extract(), opened), *self._handed.values()]:

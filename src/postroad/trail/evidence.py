@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from postroad.messages import MessageId
-    from postroad.tracking.probing import Evidence as Said
+    from postroad.tracking.probing import FilterEvidence
     from postroad.trail.coverage import Hole, Run
 
 __all__ = ["Evidence"]
@@ -104,7 +104,7 @@ class Evidence:
         self.drops += found.dropped
         self.probes += found.probes
 
-    def take(self, said: Said) -> None:
+    def take(self, said: FilterEvidence) -> None:
         """What filters said."""
         self.probes += said.probes
         for kind in _KINDS:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from postroad.filters import FilterError
 from postroad.tracking import FilterSegment
-from postroad.tracking.probing import Evidence, evidence_of
+from postroad.tracking.probing import FilterEvidence, evidence_of
 from postroad.trail.errors import TrailDamageError
 from postroad.trail.packing import unpack_words
 
@@ -42,7 +42,7 @@ def matching_filters(rows: Any, identity: MessageId) -> tuple[list[FilterSegment
 
 def ask_filters(
     filters: Sequence[FilterSegment], identity: MessageId, neighbours: Sequence[int], subscribers: Sequence[int]
-) -> tuple[Evidence, int]:
+) -> tuple[FilterEvidence, int]:
     """What filters say, and how many of them are of a kind that this Postroad cannot ask."""
     try:
         return evidence_of(filters, identity, neighbours, subscribers), 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroad.lab.trails.scale import RECORDERS, Faults, Scale
-from postroad.lab.trails.traffic import Slice, Traffic
+from postroad.lab.trails.traffic import Slice, TrailTraffic
 from postroad.lab.trails.truth import TRUTH, read_truth, sample_ids, truth_of
 from postroad.lab.trails.writer import Written, growing_trail, write_trail
 
@@ -13,7 +13,7 @@ __all__ = [
     "Faults",
     "Scale",
     "Slice",
-    "Traffic",
+    "TrailTraffic",
     "Written",
     "growing_trail",
     "read_truth",

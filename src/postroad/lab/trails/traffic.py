@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Bits = NDArray[np.bool_]
 
-__all__ = ["SHED_REASON", "Slice", "Traffic"]
+__all__ = ["SHED_REASON", "Slice", "TrailTraffic"]
 
 SHED_REASON = "queue full"
 
@@ -56,7 +56,7 @@ class Slice(NamedTuple):
     shed_from: Ints
 
 
-class Traffic:
+class TrailTraffic:
     """All slices of a scale.
 
     Attributes:

@@ -15,7 +15,7 @@ from postroad.tracking import Lists
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from postroad.lab.trails.traffic import Slice, Traffic
+    from postroad.lab.trails.traffic import Slice, TrailTraffic
 
     Ints = NDArray[np.int64]
 
@@ -42,7 +42,7 @@ TRUTH_SCHEMA = pa.schema(
 )
 
 
-def truth_of(traffic: Traffic, messages: Slice) -> Any:
+def truth_of(traffic: TrailTraffic, messages: Slice) -> Any:
     """What became of the messages of a slice, as an Arrow table."""
     path = _hops(traffic, messages)
     deliveries = _deliveries(traffic, messages)
@@ -60,7 +60,7 @@ def truth_of(traffic: Traffic, messages: Slice) -> Any:
     return pa.Table.from_arrays(arrays, schema=TRUTH_SCHEMA)
 
 
-def _hops(traffic: Traffic, messages: Slice) -> Lists:
+def _hops(traffic: TrailTraffic, messages: Slice) -> Lists:
     reached = messages.visited.copy()
     reached[np.arange(len(messages.origin)), messages.origin] = False
     row, broker = np.nonzero(reached)
@@ -68,7 +68,7 @@ def _hops(traffic: Traffic, messages: Slice) -> Lists:
     return _gathered(len(messages.origin), row, pair)
 
 
-def _deliveries(traffic: Traffic, messages: Slice) -> Lists:
+def _deliveries(traffic: TrailTraffic, messages: Slice) -> Lists:
     rows: list[Ints] = []
     pairs: list[Ints] = []
     for broker in traffic.terrain.graph.brokers:
@@ -90,7 +90,7 @@ def _list_array(lists: Lists) -> Any:
     return pa.ListArray.from_arrays(pa.array(lists.offsets.astype(np.int32)), pa.array(lists.numbers))
 
 
-def write_truth(root: Path, traffic: Traffic, messages: Slice) -> None:
+def write_truth(root: Path, traffic: TrailTraffic, messages: Slice) -> None:
     """Write the truth of one slice."""
     folder = root / TRUTH
     folder.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ import numpy as np
 from postroad.errors import PostroadError
 from postroad.lab.trails.costs import latencies, timings
 from postroad.lab.trails.histories import filters_of
-from postroad.lab.trails.traffic import Traffic
+from postroad.lab.trails.traffic import TrailTraffic
 from postroad.lab.trails.truth import write_truth
 from postroad.tracking import Attachments, LinkChanges, Names
 from postroad.trail import TrailWriter
@@ -83,7 +83,7 @@ def growing_trail(root: str | Path, scale: Scale, truth: bool = True) -> Iterato
     root = Path(root)
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise PostroadError(f"{root}: is not empty; name a new directory for the trail")
-    traffic = Traffic(scale)
+    traffic = TrailTraffic(scale)
     began = scale.start - MARGIN_MS
     stations = [_Station(root, traffic, broker, began) for broker in traffic.terrain.graph.brokers]
 
@@ -107,7 +107,7 @@ def growing_trail(root: str | Path, scale: Scale, truth: bool = True) -> Iterato
 class _Station:
     """One broker's part in the writing."""
 
-    def __init__(self, root: Path, traffic: Traffic, broker: int, began: int) -> None:
+    def __init__(self, root: Path, traffic: TrailTraffic, broker: int, began: int) -> None:
         self.writer = TrailWriter(root, broker, began)
         self._traffic = traffic
         self._broker = broker
@@ -135,7 +135,7 @@ class _Station:
         self.counts[3] += sum(entry.size for entry in entries)
 
 
-def _segments(traffic: Traffic, messages: Slice, passages: Passages, broker: int) -> list[Segment]:
+def _segments(traffic: TrailTraffic, messages: Slice, passages: Passages, broker: int) -> list[Segment]:
     record: list[Segment] = [passages]
     if traffic.scale.recorder != "exact":
         record = list(filters_of(passages, broker, traffic.scale, *traffic.scale.span(messages.part)))
@@ -150,7 +150,7 @@ def _segments(traffic: Traffic, messages: Slice, passages: Passages, broker: int
     return found
 
 
-def _beginning(traffic: Traffic, broker: int, at: int) -> list[Segment]:
+def _beginning(traffic: TrailTraffic, broker: int, at: int) -> list[Segment]:
     scale, graph = traffic.scale, traffic.terrain.graph
     around = graph.neighbours(broker)
     neighbours = np.array(sorted(around), np.int64)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from postroad.pipeline.context import Context
     from postroad.pipeline.erasure import Erased, Erasure
     from postroad.pipeline.job_run import JobRun
-    from postroad.pipeline.sources import Source, Sources
+    from postroad.pipeline.sources import SourceFile, Sources
 
 __all__ = ["CompactOptions", "bin_width", "evidence_by_origin", "is_still_here", "run", "run_compaction"]
 
@@ -184,7 +184,7 @@ def run_compaction(run: JobRun[CompactOptions], changes: Changes, name: str) -> 
     return figures | merged_filters(run, changes, name)
 
 
-def _is_near_an_end(sources: Sources, source: Source) -> bool:
+def _is_near_an_end(sources: Sources, source: SourceFile) -> bool:
     """Whether a run of the broker ends without a close near the times of a file.
 
     What is said of messages around such an end depends on which run wrote a row, and only the file's name tells that.
@@ -195,7 +195,7 @@ def _is_near_an_end(sources: Sources, source: Source) -> bool:
     return any(gap.reason in (CRASHED, NOT_YET_WRITTEN) for gap in gaps)
 
 
-def _join(run: JobRun[CompactOptions], changes: Changes, files: list[Source], name: str) -> dict[str, int]:
+def _join(run: JobRun[CompactOptions], changes: Changes, files: list[SourceFile], name: str) -> dict[str, int]:
     spark, sources = run.spark, run.sources
     width = bin_width(files)
     context = read_context(sources)
@@ -227,7 +227,7 @@ def _join(run: JobRun[CompactOptions], changes: Changes, files: list[Source], na
     }
 
 
-def bin_width(files: list[Source], *, by_origin: bool = True) -> int:
+def bin_width(files: list[SourceFile], *, by_origin: bool = True) -> int:
     """The widest bin of time in which no origin (or broker) has too many passages, by what the manifests say."""
     rows: dict[int, int] = {}
     since, until = min(one.entry.time_from for one in files), max(one.entry.time_to for one in files)
@@ -243,7 +243,7 @@ def bin_width(files: list[Source], *, by_origin: bool = True) -> int:
 def evidence_by_origin(
     spark: SparkSession,
     sources: Sources,
-    files: list[Source],
+    files: list[SourceFile],
     width: int,
     more: Sequence[DataFrame] = (),
     *,

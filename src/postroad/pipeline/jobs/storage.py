@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from postroad.pipeline.job_run import JobRun
-    from postroad.pipeline.sources import Source, Sources
+    from postroad.pipeline.sources import SourceFile, Sources
 
 __all__ = ["RECORDERS", "StorageOptions", "bytes_of_files", "counted", "figures", "run", "storage"]
 
@@ -56,7 +56,7 @@ def bytes_of_files(spark: SparkSession, sources: Sources, tables: Iterable[str])
     )
 
 
-def _raw_bytes(sources: Sources, source: Source) -> int:
+def _raw_bytes(sources: Sources, source: SourceFile) -> int:
     metadata = pq.read_metadata(sources.root / source.entry.path)
     return sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from postroad.pipeline.context import Context
     from postroad.pipeline.job_run import JobRun
-    from postroad.pipeline.sources import Source, Sources
+    from postroad.pipeline.sources import SourceFile, Sources
 
 __all__ = ["OUTSIDE_RANGE", "UNKNOWN_ALIAS", "TraceOptions", "judge", "run", "trace", "trace_ids"]
 
@@ -130,7 +130,7 @@ def trace_ids(
     return judge(together(evidence.select(*(name for name in COLUMNS if name in columns)), bins.partitions), context)
 
 
-def _read_in_portions(spark: SparkSession, files: list[Source]) -> None:
+def _read_in_portions(spark: SparkSession, files: list[SourceFile]) -> None:
     """Have Spark decode so many rows of wide filters at a time that they fit."""
     widest = max(source.entry.size / max(1, source.entry.rows) for source in files)
     rows = int(min(MAX_BATCH_ROWS, max(MIN_BATCH_ROWS, BATCH_BYTES / widest)))
