@@ -1,8 +1,8 @@
 """The log of one broker: what is to be written, what is stored, and who waits for it. No I/O here.
 
 Rows and acknowledgements come in (`append`, `settle`) and gather in memory. The driver asks for a `DiskCommit`, carries
-it out on a disk, off the loop, and says how it went (`committed`, `failed`); meanwhile the next one gathers. Records that
-cursors wait for and that are not in memory are asked for by `take_reads` and come back by `loaded`.
+it out on a disk, off the loop, and says how it went (`committed`, `failed`); meanwhile the next one gathers. Records
+that cursors wait for and that are not in memory are asked for by `take_reads` and come back by `loaded`.
 
 Rule 1: a row is stored once, in the record of the commit it came with, whoever waits for it.
 Rule 2: a row's place holds the number of its record, and numbers rise in the order of writing, so that every cursor
