@@ -15,6 +15,8 @@ from postroad.matching.costs import (
     LIKE_BYTE_COST,
     MEMBER_COST,
     READ_BYTE_COST,
+    RESULT_COST,
+    ROW_COST,
     WORD_COST,
 )
 from postroad.messages import Batch
@@ -229,3 +231,43 @@ def test_work_is_charged_for_what_a_match_does() -> None:
     assert charged["grams"] > 6 * 10_000 * GRAM_COST
     assert charged["holes"] > 10_000 * (LIKE_BYTE_COST + 9 * WORD_COST)
     assert charged["like"] > 10_000 * LIKE_BYTE_COST
+
+
+def test_a_topic_that_rows_repeat_is_looked_up_once() -> None:
+    index = SubscriptionIndex()
+    for number in range(50):
+        index.add(number, topic=".".join("*" if number >> level & 1 else "a" for level in range(6)))
+    one = Batch.build([("a.a.a.a.a.a", {})])
+    index.match(one)
+    first = index.charged
+    offsets, _ = index.match(one.take([0] * 80))
+    assert offsets.tolist() == [50 * row for row in range(81)]
+    assert index.charged == first + 79 * (ROW_COST + 50 * RESULT_COST)
+
+
+@pytest.mark.parametrize("selectors", [[], ["x = 1", "x > 0 AND y LIKE '%b%'"], ["JMSPriority = 4"]])
+def test_rows_that_repeat_their_topic_match_as_if_they_came_alone(selectors: list[str]) -> None:
+    index, truth = SubscriptionIndex(), OneByOne()
+    patterns = ["a.b", "a.*", "a.>", "*.b", "c.d.>", ">"]
+    for key, (pattern, selector) in enumerate((p, s) for p in patterns for s in ["", *selectors]):
+        for side in (index, truth):
+            side.add(key, selector or None, pattern)
+    rows = Batch.build(
+        [("a.b", {"x": 1, "y": "abc"}), ("a.b", {"x": 2}), ("a.c", {"y": "b"}), ("c.d.e", {"x": 1}), ("q", {})]
+    )
+    order = [0, 0, 0, 2, 2, 0, 1, 1, 1, 3, 4, 4, 4, 3, 3, 2, 1, 0, 0] * 3
+    batch = rows.take(order)
+    assert matched(index, batch) == truth.match(batch)
+
+
+def test_rows_that_repeat_their_topic_stop_at_the_budget_and_find_room() -> None:
+    index = SubscriptionIndex()
+    for number in range(3_000):
+        index.add(number, topic="a.b" if number % 2 else "a.>")
+    batch = Batch.build([("a.b", {})]).take([0] * 40)
+    offsets, slots = index.match(batch)
+    assert offsets.tolist() == [3_000 * row for row in range(41)]
+    assert all(sorted(part) == list(range(3_000)) for part in slots.reshape(40, 3_000).tolist())
+    offsets, slots = index.match(batch, budget=10 * 3_000 * RESULT_COST)
+    assert offsets.tolist() == [3_000 * row for row in range(11)]
+    assert len(slots) == 30_000

@@ -83,7 +83,6 @@ def collect_topics(
     """
     if count + shape_count > reading.pending.size:
         return -1
-    reading.hard[0, 1] += SHAPE_COST * shape_count
     levels = split_levels(secret, source, start, end, reading.hashes)
     mask = np.uint64(store.table.size - 1)
     for shape in range(shape_count):
@@ -109,38 +108,35 @@ def collect_topics(
 
 
 @inlined
-def collect_row(
+def collect_attribute(
     secret: np.uint64,
     store: Store,
     reading: Reading,
-    present_count: Int,
+    count: Int,
+    attribute: Int,
     buffer: NDArray[np.uint8],
     scratch: NDArray[np.uint8],
     stamp: Int,
 ) -> Int:
-    """Collect the constraints that the row's values reach; -1 when `pending` is too small."""
-    count = collect(store, reading, np.int64(0), store.counters[ALWAYS_CONSTRAINT])
-    for place in range(present_count):
-        # The fixed look-ups of this attribute and its affixes need at most this much room.
-        if count + 140 > reading.pending.size:
-            return -1
-        attribute = np.int64(reading.present[place])
-        row = np.uint64(attribute)
-        form = reading.values[row, FORM]
-        count = collect(store, reading, count, reading.values[row, TEXT_HIT])
-        count = collect(store, reading, count, reading.values[row, NUMBER_HIT])
-        count = collect(store, reading, count, np.int64(store.attributes[row, EXISTS_CONSTRAINT]))
-        if form & IS_TRUE:
-            count = collect(store, reading, count, np.int64(store.attributes[row, TRUE_CONSTRAINT]))
-        elif form & IS_FALSE:
-            count = collect(store, reading, count, np.int64(store.attributes[row, FALSE_CONSTRAINT]))
-        prefixes, suffixes, grams = (
-            store.masks[row, PREFIX_LENGTHS],
-            store.masks[row, SUFFIX_LENGTHS],
-            store.masks[row, GRAM_LENGTHS],
-        )
-        if not form & IS_TEXT or not (prefixes | suffixes | grams):
-            continue
+    """Collect the constraints that one value reaches; the new count, or -1 when `pending` is too small."""
+    # The fixed look-ups of this attribute and its affixes need at most this much room.
+    if count + 140 > reading.pending.size:
+        return np.int64(-1)
+    row = np.uint64(attribute)
+    form = reading.values[row, FORM]
+    count = collect(store, reading, count, reading.values[row, TEXT_HIT])
+    count = collect(store, reading, count, reading.values[row, NUMBER_HIT])
+    count = collect(store, reading, count, np.int64(store.attributes[row, EXISTS_CONSTRAINT]))
+    if form & IS_TRUE:
+        count = collect(store, reading, count, np.int64(store.attributes[row, TRUE_CONSTRAINT]))
+    elif form & IS_FALSE:
+        count = collect(store, reading, count, np.int64(store.attributes[row, FALSE_CONSTRAINT]))
+    prefixes, suffixes, grams = (
+        store.masks[row, PREFIX_LENGTHS],
+        store.masks[row, SUFFIX_LENGTHS],
+        store.masks[row, GRAM_LENGTHS],
+    )
+    if form & IS_TEXT and prefixes | suffixes | grams:
         source = scratch if form & IN_SCRATCH else buffer
         start, end = reading.values[row, START], reading.values[row, END]
         if prefixes:
@@ -148,11 +144,50 @@ def collect_row(
         if suffixes:
             count = collect_affixes(secret, store, reading, count, suffixes, SUFFIX, attribute, source, start, end)
         if grams:
-            reading.hard[0, 1] += GRAM_COST * count_bits(grams) * (end - start)
+            reading.hard[0, 1] += GRAM_COST * np.int64(count_bits(grams)) * (end - start)
             count = collect_grams(secret, store, reading, count, grams, attribute, source, start, end, stamp)
-            if count < 0:
-                return -1
-    if store.counters[TOPIC_SHAPES] > 0:
+    return count
+
+
+@device
+def collect_topic(
+    secret: np.uint64,
+    store: Store,
+    reading: Reading,
+    buffer: NDArray[np.uint8],
+    scratch: NDArray[np.uint8],
+    stamp: Int,
+) -> Int:
+    """Collect the constraints that the topic reaches, and those that every row reaches; their number, or -1 when
+    `pending` is too small.
+    """
+    count = collect(store, reading, np.int64(0), store.counters[ALWAYS_CONSTRAINT])
+    count = collect_attribute(secret, store, reading, count, TOPIC_ATTRIBUTE, buffer, scratch, stamp)
+    shapes = store.counters[TOPIC_SHAPES]
+    if count >= 0 and shapes > 0:
         start, end = reading.values[TOPIC_ATTRIBUTE, START], reading.values[TOPIC_ATTRIBUTE, END]
-        count = collect_topics(secret, store, store.counters[TOPIC_SHAPES], reading, count, buffer, start, end)
+        count = collect_topics(secret, store, shapes, reading, count, buffer, start, end)
+        reading.hard[0, 1] += SHAPE_COST * shapes
+    return count
+
+
+@inlined
+def collect_row(
+    secret: np.uint64,
+    store: Store,
+    reading: Reading,
+    count: Int,
+    present_count: Int,
+    buffer: NDArray[np.uint8],
+    scratch: NDArray[np.uint8],
+    stamp: Int,
+) -> Int:
+    """Collect the constraints that the row's values reach behind the `count` that its topic does; the new count, or -1
+    when `pending` is too small.
+    """
+    for place in range(present_count):
+        attribute = np.int64(reading.present[place])
+        count = collect_attribute(secret, store, reading, count, attribute, buffer, scratch, stamp)
+        if count < 0:
+            break
     return count

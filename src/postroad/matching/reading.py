@@ -52,7 +52,7 @@ from postroad.matching.columns import (
 from postroad.matching.costs import HARD_COST
 from postroad.matching.hashing import constraint_key, hash_bytes, name_key, same_bytes
 from postroad.matching.store import find_number, find_text
-from postroad.messages.columns import ATTRIBUTES, HEADERS, PRIORITY, TOPIC
+from postroad.messages.columns import ATTRIBUTES, HEADERS, PRIORITY
 from postroad.messages.numbers import HARD, INTEGER, NOT_A_NUMBER, parse_number
 from postroad.messages.reading import ID_TEXT_BYTES, entry_at, integer_at, line_at, put_id_text, unescape_into
 from postroad.messages.values import Tag
@@ -311,6 +311,13 @@ def read_derived(
 
 
 @inlined
+def row_bytes(spans: NDArray[np.int32], row: Int) -> Int:
+    """How many bytes `read_row` looks at, at most."""
+    typed = np.int64(spans[row, ATTRIBUTES + 1]) - np.int64(spans[row, ATTRIBUTES])
+    return typed + np.int64(spans[row, HEADERS + 1]) - np.int64(spans[row, HEADERS])
+
+
+@inlined
 def read_row(
     secret: np.uint64,
     store: Store,
@@ -323,20 +330,13 @@ def read_row(
     row: Int,
     stamp: Int,
     derived: bool,
-    repeated: Truth,
 ) -> Int:
-    """Read the values of a row that constraints ask about; `present` lists their attributes, the topic first.
-
-    `repeated` says that the topic is the one that was read last, so that only its stamp is new.
+    """Read the values of a row, beside its topic, that constraints ask about; `present` lists their attributes.
 
     Answers their number, or -1 when the scratch buffer is too small.
     """
     reading.values[TOPIC_ATTRIBUTE, STAMP] = stamp
-    start, end = np.int64(spans[row, TOPIC]), np.int64(spans[row, TOPIC + 1])
-    if not repeated:
-        put_text(secret, reading, store, buffer, TOPIC_ATTRIBUTE, IS_TEXT, start, end)
-    reading.present[0] = TOPIC_ATTRIBUTE
-    count = np.int64(1)
+    count = np.int64(0)
     if derived:
         priority = envelopes[row, PRIORITY]
         count = read_derived(secret, store, reading, count, scratch, ids[row, 0], ids[row, 1], priority, stamp)

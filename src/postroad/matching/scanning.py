@@ -18,7 +18,7 @@ import numpy as np
 
 from postroad.kernels import Float, Int, Truth, inlined, kernel
 from postroad.matching.bundles import Chunks, Reading, Store
-from postroad.matching.collection import collect_row
+from postroad.matching.collection import collect_row, collect_topic
 from postroad.matching.columns import (
     ACCESS,
     ATTRIBUTE,
@@ -32,6 +32,7 @@ from postroad.matching.columns import (
     INTRICATE,
     IS_INEXACT,
     IS_NUMBER,
+    IS_TEXT,
     KIND,
     LAST_QUICK,
     LEAST_HIGH,
@@ -40,6 +41,7 @@ from postroad.matching.columns import (
     MOST_HIGH,
     MOST_LOW,
     MULTIPLE,
+    NAMES_LIVE,
     PRIORITY_ATTRIBUTE,
     RANGE,
     ROW_STAMP,
@@ -47,6 +49,7 @@ from postroad.matching.columns import (
     SLOT,
     STAMP,
     TIMESTAMP_ATTRIBUTE,
+    TOPIC_ATTRIBUTE,
 )
 from postroad.matching.costs import (
     CANDIDATE_COST,
@@ -58,8 +61,8 @@ from postroad.matching.costs import (
 from postroad.matching.deciding import holds_quickly, holds_slowly
 from postroad.matching.lists import MEMBERS, NOTHING, SIZE, list_block
 from postroad.matching.ranges import chunks_up_to
-from postroad.matching.reading import read_row
-from postroad.messages.columns import ATTRIBUTES, BUFFER, HEADERS
+from postroad.matching.reading import put_text, read_row, row_bytes
+from postroad.messages.columns import BUFFER
 from postroad.messages.columns import TOPIC as TOPIC_SPAN
 
 if TYPE_CHECKING:
@@ -83,38 +86,38 @@ def entry_slot(
     left: Int,
     guard: Int,
     stamp: Int,
-) -> tuple[Int, Int]:
-    """The slot of an entry, if the rest of its conjunction holds and the slot is new in this row, else -1; and how many
-    constraints were tested.
-    """
+) -> Int:
+    """The slot of an entry, if the rest of its conjunction holds and the slot is new in this row, else -1."""
     number = marked >> ENTRY_SHIFT
-    tested = np.int64(0)
     if reading.values[np.uint64(guard), STAMP] != stamp:
-        return -1, tested
+        return -1
     if left != NOTHING:
         at, last = np.int64(0), np.int64(0)
         if left < NOTHING:
             at = list_block(left) + MEMBERS
             last = at + np.int64(store.words[np.uint64(at - MEMBERS + SIZE)]) - 1
             left = np.int64(store.words[np.uint64(at)])
+        cost, holds = np.int64(0), True
         while True:
-            tested += 1
+            cost += MEMBER_COST
             kind = np.int64(store.constraints[np.uint64(left), KIND])
             if kind <= LAST_QUICK:
-                if not holds_quickly(store, reading, left, kind, stamp):
-                    return -1, tested
-            elif not holds_slowly(store, reading, buffer, scratch, left, stamp):
-                return -1, tested
-            if at == last:
+                holds = holds_quickly(store, reading, left, kind, stamp)
+            else:
+                holds = holds_slowly(store, reading, buffer, scratch, left, stamp)
+            if not holds or at == last:
                 break
             at += 1
             left = np.int64(store.words[np.uint64(at)])
+        reading.hard[0, 1] += cost
+        if not holds:
+            return -1
     if marked & MULTIPLE:
         number = np.int64(store.conjunctions[np.uint64(number), SLOT])
         if reading.seen[number] == stamp:
-            return -1, tested
+            return -1
         reading.seen[number] = stamp
-    return number, tested
+    return number
 
 
 # `range_fits` cannot say: the entry needs the long way.
@@ -146,15 +149,17 @@ def take_entries(
     slots: NDArray[np.int32],
     total: Int,
     stamp: Int,
-) -> Int:
-    """Test the entries of the buckets that the row reaches; the new number of results, or -1 when `slots` is full."""
-    candidates, tests = np.int64(0), np.int64(0)
+) -> tuple[Int, Int]:
+    """Test the entries of the buckets that the row reaches; the new number of results, or -1 when `slots` is full, and
+    what it cost.
+    """
+    candidates = np.int64(0)
     for place in range(reached):
         constraint = np.uint64(reading.pending[place])
         first = np.int64(store.constraints[constraint, BUCKET])
         count = np.int64(store.constraints[constraint, COUNT])
         if total + count > slots.size:
-            return -1
+            return np.int64(-1), np.int64(0)
         candidates += count
         for at in range(first, first + ENTRY_WORDS * count, ENTRY_WORDS):
             marked, left = np.int64(store.words[np.uint64(at)]), np.int64(store.words[np.uint64(at + 1)])
@@ -165,13 +170,11 @@ def take_entries(
                 total += fits
                 continue
             guard = np.int64(store.words[np.uint64(at + 2)])
-            slot, tested = entry_slot(store, reading, buffer, scratch, marked, left, guard, stamp)
-            tests += tested
+            slot = entry_slot(store, reading, buffer, scratch, marked, left, guard, stamp)
             if slot >= 0:
                 slots[np.uint64(total)] = slot
                 total += 1
-    reading.hard[0, 1] += CANDIDATE_COST * candidates + MEMBER_COST * tests
-    return total
+    return total, CANDIDATE_COST * candidates
 
 
 @inlined
@@ -187,7 +190,6 @@ def take_ranges(
     stamp: Int,
 ) -> Int:
     """Walk the range chunks of the row's numbers; the new number of results, or -1 when `slots` is full."""
-    candidates = np.int64(0)
     for place in range(present_count):
         attribute = np.uint64(reading.present[place])
         count = np.int64(store.attributes[attribute, DIRECTORY_COUNT])
@@ -207,14 +209,13 @@ def take_ranges(
             size = np.int64(chunks.sizes[chunk])
             if total + size > slots.size:
                 return -1
-            candidates += size
+            reading.hard[0, 1] += CANDIDATE_COST * size
             if chunks.summaries[chunk, INTRICATE] == 0.0 and not inexact:
                 total = take_items(chunks, chunk, size, low, slots, total)
             else:
                 total = take_tested_items(
                     store, chunks, reading, buffer, scratch, chunk, size, low, high, inexact, slots, total, stamp
                 )
-    reading.hard[0, 1] += CANDIDATE_COST * candidates
     return total
 
 
@@ -248,7 +249,6 @@ def take_tested_items(
     stamp: Int,
 ) -> Int:
     """Take the items of a chunk that hold, where some need a test; an inexact number is compared by its bits again."""
-    tests = np.int64(0)
     for item in range(np.uint64(size)):
         if chunks.lows[chunk, item] > high or chunks.highs[chunk, item] < low:
             continue
@@ -259,27 +259,22 @@ def take_tested_items(
             if not holds_quickly(store, reading, reaching, np.int64(store.constraints[reaching, KIND]), stamp):
                 continue
         left, guard = np.int64(chunks.entries[chunk, first + 1]), np.int64(chunks.entries[chunk, first + 2])
-        slot, tested = entry_slot(store, reading, buffer, scratch, marked, left, guard, stamp)
-        tests += tested
+        slot = entry_slot(store, reading, buffer, scratch, marked, left, guard, stamp)
         if slot >= 0:
             slots[np.uint64(total)] = slot
             total += 1
-    reading.hard[0, 1] += MEMBER_COST * tests
     return total
 
 
 @inlined
-def is_same_span(spans: NDArray[np.int32], row: Int, column: Int) -> Truth:
-    """Whether a part of a row is, byte for byte in the buffer, that of the row before."""
-    return spans[row, column] == spans[row - 1, column] and spans[row, column + 1] == spans[row - 1, column + 1]
-
-
-@inlined
-def read_bytes(spans: NDArray[np.int32], row: Int) -> Int:
-    """How many bytes of a row are read at most: its topic, its attributes and its header lines."""
-    topic = np.int64(spans[row, TOPIC_SPAN + 1]) - np.int64(spans[row, TOPIC_SPAN])
-    headers = np.int64(spans[row, HEADERS + 1]) - np.int64(spans[row, HEADERS])
-    return topic + headers + np.int64(spans[row, ATTRIBUTES + 1]) - np.int64(spans[row, ATTRIBUTES])
+def repeat_slots(slots: NDArray[np.int32], first: Int, total: Int) -> Int:
+    """Take the results from `first` on once more; the new number of results, or -1 when `slots` is full."""
+    count = total - first
+    if total + count > slots.size:
+        return -1
+    for place in range(np.uint64(first), np.uint64(total)):
+        slots[place + np.uint64(count)] = slots[place]
+    return total + count
 
 
 @inlined
@@ -374,31 +369,55 @@ def scan(
     stamp = counters[ROW_STAMP]
     status = DONE
     derived = asks_for_derived(store)
-    begin = row = progress[ROW]
+    # Where nothing but the topic is asked about, rows with the same one have the same answer.
+    named = counters[NAMES_LIVE] > 0
+    topical = not named and not derived
+    row = progress[ROW]
+    # The topic of the row before, how many constraints it reaches (they stay in front in `pending`), and where the
+    # results of that row begin. No offset is negative, so the first row of a call is like none before it.
+    last_start, last_end, by_topic, first = np.int64(-1), np.int64(-1), np.int64(0), total
+    # What this call costs is kept in a register; hard[0, 1] has what earlier calls cost, and rare costly steps.
+    work = np.int64(0)
     while row < spans.shape[0]:
         stamp += 1
-        repeated = row > begin and is_same_span(spans, row, TOPIC_SPAN)
-        found = read_row(secret, store, reading, buffer, scratch, spans, ids, envelopes, row, stamp, derived, repeated)
-        if found < 0:
-            status = SCRATCH_FULL
-            break
-        reached = collect_row(secret, store, reading, found, buffer, scratch_text, stamp)
-        if reached < 0:
-            status = PENDING_FULL
-            break
-        after = take_entries(store, reading, buffer, scratch_text, reached, slots, total, stamp)
-        if after >= 0:
-            after = take_ranges(store, chunks, reading, buffer, scratch_text, found, slots, after, stamp)
+        start, end = np.int64(spans[row, TOPIC_SPAN]), np.int64(spans[row, TOPIC_SPAN + 1])
+        repeated = start == last_start and end == last_end
+        if repeated and topical:
+            after = repeat_slots(slots, first, total)
+        else:
+            if not repeated:
+                put_text(secret, reading, store, buffer, TOPIC_ATTRIBUTE, IS_TEXT, start, end)
+                by_topic = collect_topic(secret, store, reading, buffer, scratch_text, stamp)
+                if by_topic < 0:
+                    status = PENDING_FULL
+                    break
+                work += READ_BYTE_COST * (end - start)
+                last_start, last_end = start, end
+            if named:
+                work += READ_BYTE_COST * row_bytes(spans, row)
+            found = read_row(secret, store, reading, buffer, scratch, spans, ids, envelopes, row, stamp, derived)
+            if found < 0:
+                status = SCRATCH_FULL
+                break
+            reached = collect_row(secret, store, reading, by_topic, found, buffer, scratch_text, stamp)
+            if reached < 0:
+                status = PENDING_FULL
+                break
+            after, cost = take_entries(store, reading, buffer, scratch_text, reached, slots, total, stamp)
+            work += cost
+            if after >= 0:
+                after = take_ranges(store, chunks, reading, buffer, scratch_text, found, slots, after, stamp)
         if after < 0:
             status = RESULTS_FULL
             break
-        hard[0, 1] += ROW_COST + READ_BYTE_COST * read_bytes(spans, row) + RESULT_COST * (after - total)
-        total = after
+        work += ROW_COST + RESULT_COST * (after - total)
+        first, total = total, after
         row += 1
         offsets[row] = total
-        if hard[0, 1] > budget:
+        if hard[0, 1] + work > budget:
             status = STOPPED
             break
+    hard[0, 1] += work
     counters[ROW_STAMP] = stamp
     progress[STATUS], progress[ROW], progress[TOTAL] = status, row, total
     return status
