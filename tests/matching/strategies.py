@@ -5,8 +5,11 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from postroad.messages import Batch, Draft, MessageId, Untyped
+from tests.selectors.expressions import spell
 from tests.selectors.strategies import NAMES, attribute_maps, selector_texts
 
+# As selectors write them.
+_WRITTEN = tuple(spell(name) for name in (*NAMES, "correlation-id"))
 JMS_NAMES = ("JMSPriority", "JMSTimestamp", "JMSMessageID", "JMSCorrelationID", "JMSType", "type")
 SOME_IDS = (
     MessageId(0, 0, 0, 0),
@@ -48,19 +51,19 @@ def _text_clause(name: str, part: str, form: int) -> str:
 
 
 clauses = st.one_of(
-    st.builds(_text_clause, st.sampled_from(NAMES), st.sampled_from(_TERMS + _PARTS), st.integers(0, 9)),
+    st.builds(_text_clause, st.sampled_from(_WRITTEN), st.sampled_from(_TERMS + _PARTS), st.integers(0, 9)),
     st.builds(
         "{} {} {}".format,
-        st.sampled_from(NAMES),
+        st.sampled_from(_WRITTEN),
         st.sampled_from(("<", "<=", ">", ">=", "=", "<>")),
         st.sampled_from(_BOUNDS),
     ),
     st.builds(
-        "{} BETWEEN {} AND {}".format, st.sampled_from(NAMES), st.sampled_from(_BOUNDS), st.sampled_from(_BOUNDS)
+        "{} BETWEEN {} AND {}".format, st.sampled_from(_WRITTEN), st.sampled_from(_BOUNDS), st.sampled_from(_BOUNDS)
     ),
     st.builds(
         lambda name, terms, negated: f"{name} {'NOT ' if negated else ''}IN ({', '.join(map(repr, terms))})",
-        st.sampled_from(NAMES),
+        st.sampled_from(_WRITTEN),
         st.lists(st.sampled_from(_TERMS), min_size=1, max_size=20),
         st.booleans(),
     ),

@@ -47,7 +47,7 @@ def write(form: Form, generous: bool = False) -> str:
 
     negation = "NOT " if len(form) > 1 and form[1] is True else ""
     if kind == "name":
-        return str(form[1])
+        return spell(form[1])
     if kind == "text":
         return quote(form[1])
     if kind == "number":
@@ -64,15 +64,22 @@ def write(form: Form, generous: bool = False) -> str:
     if kind == "between":
         return f"{part(form[2], 5)} {negation}BETWEEN {part(form[3], 5)} AND {part(form[4], 5)}"
     if kind == "in":
-        return f"{form[2]} {negation}IN ({', '.join(map(quote, form[3]))})"
+        return f"{spell(form[2])} {negation}IN ({', '.join(map(quote, form[3]))})"
     if kind == "like":
-        return f"{form[2]} {negation}LIKE {write_pattern(form[3], form[4])}"
+        return f"{spell(form[2])} {negation}LIKE {write_pattern(form[3], form[4])}"
     if kind == "null":
-        return f"{form[2]} IS {negation}NULL"
+        return f"{spell(form[2])} IS {negation}NULL"
     if kind == "not":
         return f"NOT {part(form[1], 3)}"
     own = _level(form)
     return f"{part(form[1], own)} {kind.upper()} {part(form[2], own + 1)}"
+
+
+def spell(name: str) -> str:
+    """A name as a selector writes it: in double quotes where it is not an identifier or is a reserved word."""
+    return (
+        name if (name.isidentifier() and name.lower() != "in") or name == "$d" else '"' + name.replace('"', '""') + '"'
+    )
 
 
 def quote(text: str) -> str:

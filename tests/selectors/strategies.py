@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from postroad.messages import Untyped
 from tests.selectors.expressions import ANY, ONE, Form, write
 
-NAMES = ("a", "b", "c", "$d", "größe")
+NAMES = ("a", "b", "c", "$d", "größe", "content-type", "In", 'the "x"')
 TEXTS = ("", "x", "xy", "axb", "5", "5.0", "%", "a_b", "it's", "\U0001d11e", "TRUE", "\\", "a\nb")
 NUMERIC_TEXTS = ("5", "5.0", "-7", "+2", "0", "-0", "1e3", ".5", "5.", "9223372036854775807", "-9223372036854775808")
 NEARLY_NUMERIC_TEXTS = (

@@ -9,7 +9,7 @@ import typer
 from postroad.cli.connection import Attributes, read_attributes
 from postroad.cli.output import AsJson, echo_json
 
-__all__ = ["match"]
+__all__ = ["match", "point_out_doubts"]
 
 EXIT_NO_MATCH = 1
 
@@ -28,6 +28,7 @@ def match(
     from postroad.selectors import Selector
 
     parsed = Selector.parse(selector)
+    point_out_doubts(selector)
     given = read_attributes(attribute)
     truth = parsed.evaluate({name: Untyped(value) for name, value in given.items()})
     answer = "unknown" if truth is None else str(truth).lower()
@@ -39,3 +40,11 @@ def match(
             typer.echo(answer)
     if attribute and truth is not True:
         raise typer.Exit(EXIT_NO_MATCH)
+
+
+def point_out_doubts(selector: str) -> None:
+    """Say on stderr what in a selector may not mean what its author thinks."""
+    from postroad.selectors import doubts
+
+    for doubt in doubts(selector):
+        typer.echo(f"postroad: {doubt}", err=True)

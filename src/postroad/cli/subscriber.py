@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from postroad.cli.connection import Ca, Directory, Login, Passcode, Reach, Server
+from postroad.cli.match import point_out_doubts
 from postroad.cli.output import AsJson, json_text, printable
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def subscribe(
 ) -> None:
     """Print messages as they come, one a line: topic, attributes, body. Ctrl-C ends it."""
     reach = Reach(server, login, passcode, ca, directory)
+    point_out_doubts(where)
 
     async def listen() -> None:
         chosen = None if overflow is None else overflow.value

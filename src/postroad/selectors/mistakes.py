@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from unicodedata import name as unicode_name
 
-__all__ = ["HINTS", "character_hint", "shown"]
+from postroad.selectors.lexer import hyphenated
+
+__all__ = ["HINTS", "character_hint", "doubts", "shown"]
 
 HINTS = {
     "==": "write = to compare",
@@ -16,7 +18,6 @@ HINTS = {
     "&": "write AND",
     "|": "write OR",
     "!": "write NOT",
-    '"': "write texts in single quotes, as 'this'",
     "`": "write names without quotes",
     "%": "there is no remainder; % has a meaning only inside a LIKE pattern",
     ";": "a selector is one condition, without a semicolon",
@@ -44,3 +45,12 @@ def shown(token: str) -> str:
     if not token.isprintable():
         return ascii(token)
     return token if token[0] in "'\"" else f"'{token}'"
+
+
+def doubts(text: str) -> list[str]:
+    """What in a good selector may not mean what its author thinks, each with what to write instead."""
+    return [
+        f'{name} is read as {" minus ".join(name.split("-"))}; for the attribute of that name write "{name}", '
+        f"for the difference {' - '.join(name.split('-'))}"
+        for name in dict.fromkeys(hyphenated(text))
+    ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from postroad.selectors.errors import SelectorError
-from postroad.selectors.lexer import KEYWORDS, name_mistake, position_of, spellings, tokens_of
+from postroad.selectors.lexer import KEYWORDS, name_mistake, needs_quotes, position_of, spellings, tokens_of
 from postroad.selectors.like import EscapeMistake, parse_like
 from postroad.selectors.limits import (
     MAX_IN_VALUES,
@@ -318,11 +318,25 @@ class _Parser:
             return node
         if first in _SUMS:
             return self.signed(token)
+        if first == '"' and len(token) > 1:
+            return self.quoted_name(token)
         if first > "\x7f":
             self.check_name(token)
             self.at += 1
             return Name(token)
         self.unexpected(_A_VALUE)
+
+    def quoted_name(self, token: str) -> Node:
+        """A name that can only be written in quotes. Others are refused: `stock = "S1"` means a text."""
+        name = token[1:-1].replace('""', '"')
+        if not name:
+            self.refuse(self.at, "there is no name between these quotes", "the name of an attribute")
+        if not needs_quotes(name):
+            message = f"texts are in single quotes; {shown(token)} would be the attribute {shown(name)}"
+            self.refuse(self.at, message, f"'{name}' for the text, {name} for the attribute")
+        self.check_size(name)
+        self.at += 1
+        return Name(name)
 
     def constant(self, word: str) -> Node:
         if word not in ("TRUE", "FALSE"):
@@ -379,6 +393,9 @@ class _Parser:
         mistake = name_mistake(name)
         if mistake is not None:
             self.refuse(self.at, character_hint(name[mistake]), "", mistake)
+        self.check_size(name)
+
+    def check_size(self, name: str) -> None:
         size = len(name.encode())
         if size > MAX_NAME_BYTES:
             message = f"the name has {size:,} bytes; attributes have at most {MAX_NAME_BYTES} (MAX_NAME_BYTES)"
@@ -403,6 +420,8 @@ class _Parser:
         token = self.tokens[self.at]
         if token == "'":
             self.refuse(self.at, "this text has no closing quote", "' at the end of the text, '' for a quote inside it")
+        if token == '"':
+            self.refuse(self.at, "this name has no closing quote", 'a " at its end; texts are in single quotes')
         message = f"unexpected {shown(token)}" if token else "the selector ends too early"
         hint = self.hint(token, word)
         self.refuse(self.at, f"{message}; {hint}" if hint else message, expected)

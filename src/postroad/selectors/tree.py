@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
+from postroad.selectors.lexer import needs_quotes
 from postroad.selectors.like import like_matcher
 from postroad.selectors.logic import arithmetic, compare, is_text, negative, positive
 
@@ -129,7 +130,10 @@ class Name(Node):
         return value if isinstance(value, bool) else None
 
     def text(self) -> str:
-        return self.name
+        if not needs_quotes(self.name):
+            return self.name
+        doubled = self.name.replace('"', '""')
+        return f'"{doubled}"'
 
 
 class Literal(Node):
@@ -287,7 +291,7 @@ class In(_Condition):
 
     def text(self) -> str:
         word = "NOT IN" if self.negated else "IN"
-        return f"{self.name.name} {word} ({', '.join(map(quoted, self.values))})"
+        return f"{self.name.text()} {word} ({', '.join(map(quoted, self.values))})"
 
 
 class Like(_Condition):
@@ -313,7 +317,7 @@ class Like(_Condition):
         word = "NOT LIKE" if self.negated else "LIKE"
         pattern, escape = self.pattern.literal()
         ending = f" ESCAPE {quoted(escape)}" if escape else ""
-        return f"{self.name.name} {word} {quoted(pattern)}{ending}"
+        return f"{self.name.text()} {word} {quoted(pattern)}{ending}"
 
 
 class IsNull(_Condition):
@@ -332,7 +336,7 @@ class IsNull(_Condition):
         return (self.name,)
 
     def text(self) -> str:
-        return f"{self.name.name} IS NOT NULL" if self.negated else f"{self.name.name} IS NULL"
+        return f"{self.name.text()} IS NOT NULL" if self.negated else f"{self.name.text()} IS NULL"
 
 
 class Not(_Condition):
