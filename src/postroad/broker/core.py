@@ -263,19 +263,22 @@ class Broker:
             outbox.refused = len(whole) - len(batch)
             self._identify(batch, source, now)
             whole.ids[allowed] = batch.ids
-        if not len(batch):
+        count = len(batch)
+        if not count:
             return outbox
         self.recorder.accepted(batch, now)
         if self.alias_attribute is not None:
             self._record_aliases(batch, self.alias_attribute, now)
-        self._accepted += len(batch)
-        source.published += len(batch)
+        self._accepted += count
+        source.published += count
         self.take_up(Work(batch, source), outbox, now)
         return outbox
 
     def take_up(self, work: Work, outbox: Outbox, now: int) -> None:
         """Match rows and hand them on, as far as one turn goes; the rest, and all that follows it, has to wait."""
-        done = 0 if self._turns.has(work.origin) else self._advance(work, outbox, now)
+        # Asked of an attribute first: with small reads, each call here is felt.
+        waits = self._turns.messages and self._turns.has(work.origin)
+        done = 0 if waits else self._advance(work, outbox, now)
         if done < len(work.batch):
             # On record at once: a crash before their turn would otherwise leave rows that came, and nobody wanted.
             self.recorder.dropped(work.batch, np.arange(done, len(work.batch)), 0, DEFERRED, now)
@@ -324,7 +327,7 @@ class Broker:
         """Match the first rows and hand them on; how many they were."""
         matched = offsets, slots = self.index.match(work.batch, self._turn_budget)
         done = len(offsets) - 1
-        part = work.part(0, done)
+        part = work if done == len(work.batch) else work.part(0, done)
         if part.source is None:
             assert self.relay is not None
             self.relay.deliver(part, matched, outbox, now)

@@ -107,7 +107,7 @@ class Dispatcher:
                 session.refuse(reason)
         if self.when_queued is not None and self.core.waiting.bytes:
             self.when_queued()
-        if self.core.unfinished and self.soon is not None and not self._turn_is_due:
+        if self.soon is not None and not self._turn_is_due and self.core.unfinished:
             self._turn_is_due = True
             self.soon(self._take_turn)
 
