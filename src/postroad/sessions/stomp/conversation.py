@@ -148,7 +148,11 @@ class StompConversation:
         if self._checking or self._resting:
             self._keep_early(data)
             return
-        self._act_on(self._decoder.receive(data))
+        found = self._decoder.receive(data)
+        if found.events:
+            self._act_on(found)
+        elif found.batch is not None and len(found.batch):
+            self._publish(found.batch, found, 0, len(found.batch))
 
     def _act_on(self, found: stomp.Received, place: int = 0, row: int = 0) -> None:
         """Act on what was read, from an event and a row on; where that is much, a part of it."""
