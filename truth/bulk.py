@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow.parquet as pq
 
 from postroad.pipeline import PipelineError, run_job, session
-from postroad.pipeline.jobs import audit, follow, trace
-from postroad.trail import TrailError
+from postroad.pipeline.jobs import audit, compact, follow, trace
+from postroad.trail import DAY_MS, TrailError, sweep
 from truth.classifier import Class, Judgement, classify
 from truth.facts import Fact, unsent
 from truth.findings import Finding
 from truth.mutations import draw
 from truth.replies import reply_of_row
-from truth.rounds import Round
-from truth.specimens import made_specimen
+from truth.rounds import Round, harmed_rounds
+from truth.specimens import SPECIMENS, made_specimen
 from truth.tally import Tally
 
 if TYPE_CHECKING:
@@ -31,8 +31,12 @@ if TYPE_CHECKING:
     from truth.mutations import Mutation
     from truth.specimens import Specimen
 
-__all__ = ["bulk_round", "judge_audit", "judge_follow", "run_jobs"]
+__all__ = ["COMPACTED", "bulk_round", "bulk_specimen", "judge_audit", "judge_follow", "run_jobs"]
 
+# A trail whose passages became journeys, and whose files of before are gone.
+COMPACTED = "compacted"
+# Rounds of harm and questions to its files, beside those of the jobs.
+COMPACTED_ROUNDS = 10
 # The other trails are left as they are: jobs must also be right where nothing is wrong.
 HARMED = 0.85
 # Small data: few tasks, and nothing compiled for a handful of rows.
@@ -54,17 +58,40 @@ _sessions: list[SparkSession] = []
 def bulk_round(name: str, folder: Path, seed: str) -> Round:
     """Harm a generated trail once, or not at all, and run the jobs over it."""
     chance = random.Random(seed)
-    specimen = made_specimen(name, folder)
-    return run_jobs(name, folder, [draw(chance, specimen.patient)] if chance.random() < HARMED else [])
+    specimen = bulk_specimen(name, folder)
+    result = run_jobs(name, folder, [draw(chance, specimen.patient)] if chance.random() < HARMED else [])
+    if name == COMPACTED:
+        more = harmed_rounds(specimen, chance, COMPACTED_ROUNDS)
+        result.tally.add(more.tally)
+        result.findings.extend(more.findings)
+    return result
+
+
+def bulk_specimen(name: str, folder: Path) -> Specimen:
+    """A generated trail, compacted or as brokers wrote it."""
+    return made_specimen(name, folder, _compact if name == COMPACTED else None)
+
+
+def _spark() -> SparkSession:
+    if not _sessions:
+        _sessions.append(session("local[2]", name="truth", settings=SETTINGS))
+    return _sessions[0]
+
+
+def _compact(root: Path) -> None:
+    out = root.with_suffix(".out")
+    now = SPECIMENS["exact"].end + DAY_MS
+    run_job("compact", compact.run, compact.CompactOptions(root, out, now=now, sample=10), spark=_spark())
+    for folder in (root / "manifests").glob("broker=*"):
+        sweep(root, int(folder.name.partition("=")[2]), now + DAY_MS)
+    shutil.rmtree(out, ignore_errors=True)
 
 
 def run_jobs(name: str, folder: Path, mutations: Sequence[Mutation]) -> Round:
     """All jobs over a generated trail to which these are done."""
-    if not _sessions:
-        _sessions.append(session("local[2]", name="truth", settings=SETTINGS))
-    specimen = made_specimen(name, folder)
+    specimen = bulk_specimen(name, folder)
     specimen.harm(mutations)
-    work = Bulk(_sessions[0], specimen, mutations)
+    work = Bulk(_spark(), specimen, mutations)
     try:
         work.trace()
         work.audit()

@@ -247,9 +247,10 @@ def _network_finding(why: str, outcome: Outcome | None, scenario: Scenario) -> F
 
 
 def _bulk(folder: Path, number: int, seed: int) -> Round:
-    from truth.bulk import bulk_round
+    from truth.bulk import COMPACTED, bulk_round
 
-    return bulk_round(list(SPECIMENS)[number % len(SPECIMENS)], folder, f"bulk {seed} {number}")
+    names = [COMPACTED, *SPECIMENS]
+    return bulk_round(names[number % len(names)], folder, f"bulk {seed} {number}")
 
 
 def _ignore_interrupts() -> None:

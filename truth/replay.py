@@ -44,6 +44,10 @@ def _ask(finding: Finding, files: dict[str, bytes], folder: Path) -> str:
     identity = MessageId.parse(finding.id)
     if finding.specimen in SPECIMENS:
         specimen = make_specimen(finding.specimen, folder)
+    elif finding.specimen == "compacted":
+        from truth.bulk import bulk_specimen
+
+        specimen = bulk_specimen(finding.specimen, folder)
     else:
         facts = {} if finding.fact is None else {identity: fact_of(finding.fact)}
         roster = {(broker, number): login for broker, number, login in finding.roster}

@@ -73,10 +73,20 @@ def _asked(specimen: Specimen, asked: Sequence[MessageId], tally: Tally) -> list
     except Exception as error:
         # Whatever a trail holds, a reader answers or refuses; anything else is a defect.
         tally.crashed += 1
-        bad.append((f"{type(error).__name__}: {error}", asked[answered], True))
+        bad.append((f"{type(error).__name__}: {error}", _breaking(specimen, asked), True))
     if not answered and not bad:
         tally.refused += 1
     return bad
+
+
+def _breaking(specimen: Specimen, asked: Sequence[MessageId]) -> MessageId:
+    """The first id for which the reader breaks down."""
+    for identity in asked:
+        try:
+            list(specimen.ask([identity]))
+        except Exception:
+            return identity
+    return asked[0]
 
 
 def wrong_answer(specimen: Specimen, mutations: Sequence[Mutation], identity: MessageId) -> str:
@@ -84,7 +94,8 @@ def wrong_answer(specimen: Specimen, mutations: Sequence[Mutation], identity: Me
     specimen.harm(mutations)
     try:
         for _, judgement in specimen.ask([identity]):
-            return judgement.why if judgement.kind in _BAD else ""
+            if judgement.kind in _BAD:
+                return judgement.why
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""

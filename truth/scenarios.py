@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,7 @@ RECORDERS = ("exact", "exact", "exact", "sealed", "bloom", "log")
 CLOCK_STEPS = (-60_000, -7_000, -1_000, 1_000, 7_000, 60_000)
 # Sizes at which a disk is full: nothing more at all, a torn file, or files but not large ones.
 FILE_SIZES = (0, 100, 4_096)
+SHAPES = (("ring", 3), ("ring", 4), ("line", 3), ("star", 4), ("square", 4), ("tree", 5), ("cluster", 5))
 # Kinds of scenarios that are drawn in turn, so that a short run has one of each.
 KINDS = ("storm", "crash", "crash-journal", "two-dead", "calm", "storm", "custody", "archive")
 
@@ -42,7 +43,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         kind: what it is for; one of `KINDS`.
         seed: of prices, batches and questions.
-        shape: "ring", "line", "star", "square" or "tree".
+        shape: "ring", "line", "star", "square", "tree" or "cluster".
         brokers: how many.
         strategy: how messages find their ways.
         delivery: what links promise.
@@ -52,6 +53,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         seconds: how long there is traffic.
         rate: messages a second of each publisher.
         operations: what is done, in order of time.
+        ends: the brokers of publishers and readers; none for all of them.
     """
 
     kind: str
@@ -66,6 +68,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 6.0
     rate: float = 40.0
     operations: tuple[Operation, ...] = ()
+    ends: tuple[int, ...] = ()
 
     def recorder(self, broker: int) -> str:
         """What a broker keeps."""
@@ -87,7 +90,13 @@ def draw_scenario(kind: str, seed: int) -> Scenario:
     made: dict[str, Any] = {"kind": kind, "seed": seed}
     if kind == "crash":
         return Scenario(
-            **made, shape="line", brokers=3, persist=1.0, seconds=8, operations=_crash(chance, restart=False)
+            **made,
+            shape="line",
+            brokers=3,
+            persist=1.0,
+            seconds=8,
+            operations=_crash(chance, restart=False),
+            journal=chance.random() < 0.5,
         )
     if kind == "crash-journal":
         return Scenario(
@@ -97,7 +106,7 @@ def draw_scenario(kind: str, seed: int) -> Scenario:
         dead = chance.sample(range(1, 6), 2)
         killed = tuple(Operation(3.0, "kill", broker) for broker in dead)
         return Scenario(**made, shape="ring", brokers=5, seconds=4, operations=killed)
-    shape, brokers = chance.choice((("ring", 3), ("ring", 4), ("line", 3), ("star", 4), ("square", 4), ("tree", 5)))
+    shape, brokers = chance.choice(SHAPES)
     recorders = {str(broker): chance.choice(RECORDERS) for broker in range(1, brokers + 1)}
     journal = chance.random() < 0.4
     if kind == "calm":
@@ -110,10 +119,9 @@ def draw_scenario(kind: str, seed: int) -> Scenario:
             strategy=_strategy(chance, shape),
         )
     if kind == "custody":
-        some = _one_at_a_time(chance, 4)
-        return Scenario(**made, shape="ring", delivery="custody", seconds=10, operations=some, journal=journal)
+        return _custody(chance, made, journal)
     if kind == "archive":
-        moves = [Operation(round(chance.uniform(1.5, 3), 2), chance.choice(("move", "delete")))]
+        moves = [Operation(round(chance.uniform(1.5, 3), 2), chance.choice(("move", "delete", "archive")))]
         if chance.random() < 0.5:
             moves.append(
                 Operation(5.0, chance.choice(("restore", "move", "restart")), chance.randrange(1, brokers + 1))
@@ -134,7 +142,7 @@ def draw_scenario(kind: str, seed: int) -> Scenario:
 
 
 def _strategy(chance: random.Random, shape: str) -> str:
-    return "tree" if shape == "tree" else chance.choice(("drp", "drp", "flood"))
+    return shape if shape in ("tree", "cluster") else chance.choice(("drp", "drp", "flood"))
 
 
 def _crash(chance: random.Random, *, restart: bool) -> tuple[Operation, ...]:
@@ -144,18 +152,52 @@ def _crash(chance: random.Random, *, restart: bool) -> tuple[Operation, ...]:
     return (*killed, Operation(at + 0.7, "start", broker)) if restart else killed
 
 
-def _one_at_a_time(chance: random.Random, brokers: int) -> tuple[Operation, ...]:
-    """A kill, a freeze or a cut, each over before the next: what custody promises to survive."""
+class _Custody(NamedTuple):
+    """A network that keeps custody: who publishes and reads, who is on the way, and what may happen there."""
+
+    shape: str
+    brokers: int
+    strategy: str
+    ends: tuple[int, ...]
+    between: tuple[int, ...]
+    harms: tuple[str, ...] = ("kill", "freeze", "cut")
+    most: int = 2
+
+
+# What custody promises to survive: one thing at a time to brokers on the way, with another way, or this one again, soon
+# after. `flood` promises it of one broker, and a cluster of brokers that die (docs/links.md, docs/routing.md).
+_CUSTODY = (
+    _Custody("ring", 4, "drp", (1, 3), (2, 4)),
+    _Custody("square", 4, "drp", (1, 3), (2, 4)),
+    _Custody("line", 3, "drp", (1, 3), (2,)),
+    _Custody("ring", 4, "flood", (1, 3), (2, 4), most=1),
+    _Custody("tree", 5, "tree", (4, 5, 3), (2, 1)),
+    _Custody("cluster", 5, "cluster", (4, 5), (3, 2), ("kill",), most=1),
+)
+_OVER = {"kill": "start", "freeze": "thaw", "cut": "join"}
+
+
+def _custody(chance: random.Random, made: dict[str, Any], journal: bool) -> Scenario:
+    """A kill, a freeze or a cut on the way, each over before the next."""
+    network = chance.choice(_CUSTODY)
     found: list[Operation] = []
     at = 1.0
-    for _ in range(chance.randrange(1, 3)):
-        # Readers and publishers are at brokers 1 and 3 then: the others are on the way.
-        broker = chance.choice((2, 4))
-        begin, end = chance.choice((("kill", "start"), ("freeze", "thaw"), ("cut", "join")))
-        other = chance.choice((1, 3)) if begin == "cut" else 0
-        found += [Operation(at, begin, broker, other), Operation(at + 2.0, end, broker, other)]
+    for _ in range(chance.randint(1, network.most)):
+        broker, begin = chance.choice(network.between), chance.choice(network.harms)
+        other = chance.choice(network.ends) if begin == "cut" else 0
+        found += [Operation(at, begin, broker, other), Operation(at + 2.0, _OVER[begin], broker, other)]
         at += 4.5
-    return tuple(found)
+    return Scenario(
+        **made,
+        shape=network.shape,
+        brokers=network.brokers,
+        strategy=network.strategy,
+        ends=network.ends,
+        delivery="custody",
+        seconds=10,
+        operations=tuple(found),
+        journal=journal,
+    )
 
 
 _HARMS = ("kill", "freeze", "cut", "fill", "clock", "restart", "upgrade", "move", "delete", "twin", "harm")

@@ -7,21 +7,20 @@ import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.errors import PostroadError
-from postroad.lab.trails import TRUTH, Faults, Scale, write_trail
+from postroad.lab.trails import TRUTH, Faults, Scale, alias_of, write_trail
 from postroad.tracking import journey_document
 from postroad.trail import Trail
-from truth.classifier import classify
+from truth.classifier import Class, Judgement, classify
 from truth.facts import Fact, facts_of_generated, unsent
 from truth.mutations import Patient
 from truth.replies import reply_of_document
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from postroad.messages import MessageId
-    from truth.classifier import Judgement
     from truth.mutations import Mutation
     from truth.replies import Claim
 
@@ -50,6 +49,7 @@ def _scale(seed: int, recorder: str = "exact", seconds: int = 60, seal_seconds: 
         seconds=seconds,
         seal_seconds=seal_seconds,
         faults=Faults(lost=0.08, shed=0.08, acknowledging=0.4),
+        aliases=True,
     )
 
 
@@ -60,6 +60,8 @@ SPECIMENS = {
     "sealed": _scale(4, "sealed"),
     "bloom": _scale(5, "bloom"),
 }
+# Of so many messages one is asked for by its foreign id too.
+_ALIASED = 3
 
 
 class Specimen(NamedTuple):
@@ -71,6 +73,7 @@ class Specimen(NamedTuple):
         facts: the truth about every message in it.
         filters: its record is of filters, which err as often as they say.
         roster: the login behind each subscriber's number, where facts name readers by login.
+        aliased: each message has a foreign id.
     """
 
     name: str
@@ -78,6 +81,7 @@ class Specimen(NamedTuple):
     facts: Mapping[MessageId, Fact]
     filters: bool
     roster: Mapping[Claim, str] | None = None
+    aliased: bool = False
 
     def ask(self, ids: Iterable[MessageId]) -> Iterator[tuple[MessageId, Judgement]]:
         """Trace ids in the trail as it is now, and judge the answers.
@@ -92,6 +96,8 @@ class Specimen(NamedTuple):
             story = trail.trace(identity)
             reply = reply_of_document("files", journey_document(story), trail.warnings)
             yield identity, classify(reply, self.facts.get(identity, Fact(entered=False)), self.roster)
+            if self.aliased and identity in self.facts and identity.time % _ALIASED == 0:
+                yield identity, _alias_judgement(trail, identity)
 
     def harm(self, mutations: Iterable[Mutation]) -> None:
         """The trail with these done to it, and nothing else."""
@@ -100,28 +106,47 @@ class Specimen(NamedTuple):
             self.patient.harm(mutation)
 
 
+def _alias_judgement(trail: Trail, identity: MessageId) -> Judgement:
+    """Whether a message is found by its foreign id."""
+    found = trail.aliased(alias_of(identity))
+    if found:
+        same = found == [identity]
+        return Judgement(Class.RIGHT) if same else Judgement(Class.WRONG, f"its foreign id is said to be of {found}")
+    if trail.may_hide():
+        return Judgement(Class.VAGUE)
+    return Judgement(Class.WRONG, "it has a foreign id, and that is said to be unknown")
+
+
 _made: dict[tuple[str, Path], Specimen] = {}
 
 
-def made_specimen(name: str, folder: Path) -> Specimen:
+def made_specimen(name: str, folder: Path, finish: Callable[[Path], None] | None = None) -> Specimen:
     """The trail of a kind; a process makes each once, in a place of its own below a folder that the caller deletes."""
     if (name, folder) not in _made:
-        _made[name, folder] = make_specimen(name, folder / str(os.getpid()))
+        _made[name, folder] = make_specimen(name, folder / str(os.getpid()), finish)
     return _made[name, folder]
 
 
-def make_specimen(name: str, folder: Path) -> Specimen:
-    """Write the trail of a kind."""
-    scale = SPECIMENS[name]
+def make_specimen(name: str, folder: Path, finish: Callable[[Path], None] | None = None) -> Specimen:
+    """Write the trail of a kind.
+
+    Args:
+        name: of the kind; one that is not in `SPECIMENS` is a trail of the first kind that `finish` changes.
+        folder: where to.
+        finish: done to the trail before it is harmed.
+    """
+    scale = SPECIMENS.get(name, next(iter(SPECIMENS.values())))
     root, other = folder / f"{name}.made", folder / f"{name}.other"
     for place, seed in ((root, scale.seed), (other, scale.seed + 100)):
         shutil.rmtree(place, ignore_errors=True)
         write_trail(place, Scale(**{**vars(scale), "seed": seed}))
+        if finish is not None:
+            finish(place)
     facts = facts_of_generated(root)
     patient = Patient(folder / name, _files(root), _files(other))
     for place in (root, other):
         shutil.rmtree(place)
-    return Specimen(name, patient, facts, scale.recorder != "exact")
+    return Specimen(name, patient, facts, scale.recorder != "exact", aliased=scale.aliases)
 
 
 def specimen_of_trail(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from postroad.config import TrackingConfig
 from postroad.errors import PostroadError
-from postroad.topology import line, ring, square_with_diagonal, star, tree
+from postroad.topology import cluster, line, ring, square_with_diagonal, star, tree
 from postroad.tracking import journey_document
 from postroad.trail import Trail
 from truth.classifier import Class, Judgement, classify
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Outcome", "Played", "play"]
 
 # Operations that change who can reach whom, or who knows what others want.
-ROUTING = frozenset({"kill", "start", "freeze", "thaw", "cut", "join", "restart", "upgrade"})
+ROUTING = frozenset({"kill", "start", "freeze", "thaw", "cut", "join", "restart", "upgrade", "archive"})
 # How long before and after such an operation nothing is said about who should have got a message.
 UNSETTLED_SECONDS = 4.0
 # Questions to the running network: in the middle, and when all is repaired.
@@ -106,6 +106,8 @@ def shape_of(scenario: Scenario) -> Graph | Hierarchy:
         return square_with_diagonal()
     if scenario.shape == "tree":
         return tree(scenario.brokers, fan_out=2)
+    if scenario.shape == "cluster":
+        return cluster(tops=1, supers=1, units=1, nodes=scenario.brokers - 3)
     return {"ring": ring, "line": line, "star": star}[scenario.shape](scenario.brokers)
 
 
@@ -140,8 +142,9 @@ class Stage:
 
     def _wishes(self) -> list[Wish]:
         brokers = self._fleet.brokers
-        if self._scenario.kind == "custody":
-            return [Wish(1, 60), Wish(3, 100), Wish(3, 30, acknowledges=True)]
+        if self._scenario.ends:
+            first, *others = self._scenario.ends
+            return [Wish(first, 60), *(Wish(one, 100) for one in others), Wish(others[-1], 30, acknowledges=True)]
         wishes = [Wish(broker, self._chance.choice((20, 50, 100))) for broker in brokers]
         wishes.append(Wish(self._chance.choice(brokers), 40, acknowledges=True))
         if self._scenario.kind == "storm":
@@ -149,7 +152,7 @@ class Stage:
         return wishes
 
     def _publishers(self) -> list[int]:
-        return [1, 3] if self._scenario.kind == "custody" else self._fleet.brokers
+        return list(self._scenario.ends) or self._fleet.brokers
 
     def _set_tracking(self, broker: int) -> None:
         recorder = self._recorders[broker]
@@ -238,6 +241,8 @@ class Stage:
             await self._restart(broker, upgrade=operation.what == "upgrade")
         elif operation.what in ("move", "delete", "restore"):
             self._move(operation.what)
+        elif operation.what == "archive":
+            await self._archive()
         elif operation.what == "twin" and broker in fleet.running:
             if not await fleet.start_twin(broker):
                 self.played.breaches.append(f"a second broker {broker} on the same directories was not refused")
@@ -285,6 +290,13 @@ class Stage:
             trail.rename(self._folder / f"trail.moved-{self._moved}")
             if what == "delete":
                 shutil.rmtree(self._folder / f"trail.moved-{self._moved}")
+
+    async def _archive(self) -> None:
+        """Stop all brokers, move the trail away, and start them again."""
+        running = self._fleet.running
+        await asyncio.gather(*(self._fleet.end(broker) for broker in running))
+        self._move("move")
+        await asyncio.gather(*(self._fleet.start(broker) for broker in running))
 
     async def _repair(self) -> None:
         """All brokers run, all links are whole, all disks have room."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from postroad.lab.trails.scale import RECORDERS, Faults, Scale
 from postroad.lab.trails.traffic import Slice, TrailTraffic
 from postroad.lab.trails.truth import TRUTH, read_truth, sample_ids, truth_of
-from postroad.lab.trails.writer import Written, growing_trail, write_trail
+from postroad.lab.trails.writer import Written, alias_of, growing_trail, write_trail
 
 __all__ = [
     "RECORDERS",
@@ -15,6 +15,7 @@ __all__ = [
     "Slice",
     "TrailTraffic",
     "Written",
+    "alias_of",
     "growing_trail",
     "read_truth",
     "sample_ids",

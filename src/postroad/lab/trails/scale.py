@@ -62,6 +62,7 @@ class Scale:
         seal_seconds: how often each broker seals and commits; a small number makes many small files.
         faults: what goes wrong.
         forwarding: whether filters have a key for each neighbour that a message was handed to, or one for all.
+        aliases: whether each message bears a foreign id too (`alias_of`).
     """
 
     brokers: int = 20
@@ -76,6 +77,7 @@ class Scale:
     seal_seconds: int = 60
     faults: Faults = Faults()
     forwarding: str = "keys"
+    aliases: bool = False
 
     def __post_init__(self) -> None:
         if self.forwarding not in FORWARDING:

@@ -13,7 +13,8 @@ from postroad.lab.trails.costs import latencies, timings
 from postroad.lab.trails.histories import filters_of
 from postroad.lab.trails.traffic import TrailTraffic
 from postroad.lab.trails.truth import write_truth
-from postroad.tracking import Attachments, LinkChanges, Names
+from postroad.messages import MessageId
+from postroad.tracking import Aliases, Attachments, LinkChanges, Names
 from postroad.trail import TrailWriter
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from postroad.tracking import Passages, Segment
     from postroad.trail import FileEntry
 
-__all__ = ["MARGIN_MS", "Written", "growing_trail", "write_trail"]
+__all__ = ["MARGIN_MS", "Written", "alias_of", "growing_trail", "write_trail"]
 
 # The brokers run some minutes before the first message and after the last, so that the record around each id is
 # complete whatever skew a reader allows for.
@@ -144,10 +145,24 @@ def _segments(traffic: TrailTraffic, messages: Slice, passages: Passages, broker
         timings(traffic.scale, broker, messages.part),
         latencies(traffic.scale, broker, messages.part),
     ]
+    if traffic.scale.aliases:
+        found.append(_aliases(messages, broker))
     shed = traffic.shed(messages, broker)
     if len(shed.origin):
         found.append(shed)
     return found
+
+
+def alias_of(id: MessageId) -> str:
+    """The foreign id of a message of a trail with aliases."""
+    return f"lab-{id.broker}-{id.publisher}-{id.time}-{id.counter}"
+
+
+def _aliases(messages: Slice, broker: int) -> Aliases:
+    here = np.flatnonzero(messages.origin == broker)
+    columns = [column[here] for column in (messages.publisher, messages.origin, messages.time, messages.counter)]
+    ids = map(MessageId, *(column.tolist() for column in columns))
+    return Aliases([alias_of(id) for id in ids], columns[1], columns[2], columns[0], columns[3].astype(np.int32))
 
 
 def _beginning(traffic: TrailTraffic, broker: int, at: int) -> list[Segment]:
