@@ -29,16 +29,25 @@ if TYPE_CHECKING:
     from postroad.messages.buffers import Buffer
     from postroad.messages.columns import Bytes, Envelopes, Ids, Lengths, Spans
 
-__all__ = ["ENVELOPE_BYTES", "decode_envelopes", "encode_envelopes"]
+__all__ = [
+    "ENVELOPE_BYTES",
+    "LARGEST",
+    "METADATA_LENGTH_AT",
+    "decode_envelopes",
+    "encode_envelopes",
+    "put_envelope",
+]
 
 ENVELOPE_BYTES = 40
 
 # Offsets in the 40 bytes.
 _SOURCE, _HOP_LIMIT, _FLAGS, _PRIORITY, _RESERVED_BYTE = 16, 20, 21, 22, 23
 _EXPIRY, _METADATA, _RESERVED_WORD = 24, 32, 36
+METADATA_LENGTH_AT = _METADATA
 
 _COLUMNS = ("source", "hop limit", "flags", "priority", "expiry", "metadata length")
-_LARGEST = np.array([2**32 - 1, 255, KNOWN_FLAGS, 255, 2**63 - 1], dtype=np.int64)
+# The largest value of each column that its bytes can hold.
+LARGEST = np.array([2**32 - 1, 255, KNOWN_FLAGS, 255, 2**63 - 1], dtype=np.int64)
 
 
 def encode_envelopes(batch: Batch) -> Bytes:
@@ -85,29 +94,38 @@ def _id_half_at(buffer: Bytes, at: int) -> np.uint64:
     return half
 
 
+@device
+def put_envelope(out: Bytes, at: int, ids: Ids, envelopes: Envelopes, row: int, metadata: int) -> None:
+    """Write the 40 bytes of one row's envelope from `at` on.
+
+    The caller has made sure that `out` has room for them and that no value of the row is above `LARGEST`.
+    """
+    _put_id_half(out, at, ids[row, 0])
+    _put_id_half(out, at + 8, ids[row, 1])
+    put_u32(out, at + _SOURCE, int(envelopes[row, SOURCE]))
+    out[at + _HOP_LIMIT] = envelopes[row, HOP_LIMIT]
+    out[at + _FLAGS] = envelopes[row, FLAGS]
+    out[at + _PRIORITY] = envelopes[row, PRIORITY]
+    out[at + _RESERVED_BYTE] = 0
+    put_u32(out, at + _EXPIRY, int(envelopes[row, EXPIRY]))
+    put_u32(out, at + _EXPIRY + 4, int(envelopes[row, EXPIRY]) >> 32)
+    put_u32(out, at + _METADATA, metadata)
+    put_u32(out, at + _RESERVED_WORD, 0)
+
+
 @kernel("UniTuple(int64, 2)(uint64[:, ::1], int64[:, ::1], int32[:, ::1], uint8[::1])")
 def _write_envelopes(ids: Ids, envelopes: Envelopes, spans: Spans, out: Bytes) -> tuple[int, int]:
     """(row, column) of the first value that does not fit, or (-1, 0)."""
     for row in range(len(envelopes)):
         at = row * ENVELOPE_BYTES
         for column in range(ENVELOPE_COLUMNS):
-            if envelopes[row, column] < 0 or envelopes[row, column] > _LARGEST[column]:
+            if envelopes[row, column] < 0 or envelopes[row, column] > LARGEST[column]:
                 return row, column
         start, end = span_at(spans, row, METADATA)
         metadata = end - start
         if metadata < 0 or metadata > MAX_METADATA_BYTES:
             return row, ENVELOPE_COLUMNS
-        _put_id_half(out, at, ids[row, 0])
-        _put_id_half(out, at + 8, ids[row, 1])
-        put_u32(out, at + _SOURCE, int(envelopes[row, SOURCE]))
-        out[at + _HOP_LIMIT] = envelopes[row, HOP_LIMIT]
-        out[at + _FLAGS] = envelopes[row, FLAGS]
-        out[at + _PRIORITY] = envelopes[row, PRIORITY]
-        out[at + _RESERVED_BYTE] = 0
-        put_u32(out, at + _EXPIRY, int(envelopes[row, EXPIRY]))
-        put_u32(out, at + _EXPIRY + 4, int(envelopes[row, EXPIRY]) >> 32)
-        put_u32(out, at + _METADATA, metadata)
-        put_u32(out, at + _RESERVED_WORD, 0)
+        put_envelope(out, at, ids, envelopes, row, metadata)
     return -1, 0
 
 

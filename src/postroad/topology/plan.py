@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -188,7 +188,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def to_toml(self) -> str:
         """The plan as TOML; what has its default value is left out, except where a reader would miss it."""
-        return toml_text(self)
+        return toml_text(_told(msgspec.to_builtins(self)))
 
     def graph(self) -> Graph:
         """Its brokers and links."""
@@ -303,3 +303,10 @@ def _named(error: msgspec.ValidationError) -> PlanError:
     """msgspec ends its errors with the path, as in "Expected `int`, got `str` - at `$.brokers[0].number`"."""
     problem, _, path = str(error).partition(" - at `")
     return PlanError(path.rstrip("`").removeprefix("$").removeprefix("."), problem)
+
+
+def _told(value: Any) -> Any:
+    """Fields as they are written: what is false or empty goes without saying."""
+    if not isinstance(value, dict):
+        return [_told(one) for one in value] if isinstance(value, (list, tuple)) else value
+    return {name: _told(one) for name, one in value.items() if one is not None and one is not False and one != ()}

@@ -1,30 +1,44 @@
-"""Writing TOML, as far as plans need it: values, a table, lists of tables. The standard library only reads it."""
+"""Writes TOML: values, tables and lists of tables, as plans and settings have them. The standard library only reads."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["toml_text"]
 
 
-def toml_text(struct: msgspec.Struct) -> str:
-    """A struct as TOML: plain fields first, then inner structs as tables, then lists of structs as lists of tables."""
-    fields = {name: getattr(struct, name) for name in struct.__struct_fields__}
-    plain = {name: value for name, value in fields.items() if not _is_table(value) and not _is_list_of_tables(value)}
-    parts = ["".join(f"{name} = {_value(value)}\n" for name, value in plain.items() if not _is_left_out(value))]
-    parts += [f"[{name}]\n{_lines(value)}" for name, value in fields.items() if _is_table(value)]
-    for name, value in fields.items():
-        if _is_list_of_tables(value):
-            parts += [f"[[{name}]]\n{_lines(one)}" for one in value]
-    return "\n".join(parts)
+def toml_text(fields: Mapping[str, Any]) -> str:
+    """Fields as TOML, such as `msgspec.to_builtins` makes of a struct. What is None is left out."""
+    return "\n".join(_lines(fields, "")).strip() + "\n"
 
 
-def _lines(struct: msgspec.Struct) -> str:
-    shown = {name: getattr(struct, name) for name in struct.__struct_fields__}
-    return "".join(f"{name} = {_value(value)}\n" for name, value in shown.items() if not _is_left_out(value))
+def _lines(fields: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Plain values first: in TOML whatever follows the head of a table belongs to the table."""
+    present = {name: value for name, value in fields.items() if value is not None}
+    tables = {name: value for name, value in present.items() if isinstance(value, dict)}
+    lists = {name: value for name, value in present.items() if _is_list_of_tables(value)}
+    for name, value in present.items():
+        if name not in tables and name not in lists:
+            yield f"{_key(name)} = {_value(value)}"
+    for name, value in tables.items():
+        yield f"\n[{path}{_key(name)}]"
+        yield from _lines(value, f"{path}{_key(name)}.")
+    for name, value in lists.items():
+        for each in value:
+            yield f"\n[[{path}{_key(name)}]]"
+            yield from _lines(each, f"{path}{_key(name)}.")
+
+
+def _is_list_of_tables(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], dict)
+
+
+def _key(name: str) -> str:
+    return name if name.isascii() and name.replace("_", "").replace("-", "").isalnum() else _value(name)
 
 
 def _value(value: Any) -> str:
@@ -36,15 +50,3 @@ def _value(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_value(one) for one in value) + "]"
     return repr(value)
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, msgspec.Struct)
-
-
-def _is_list_of_tables(value: object) -> bool:
-    return isinstance(value, tuple) and bool(value) and _is_table(value[0])
-
-
-def _is_left_out(value: object) -> bool:
-    return value is None or value is False or (isinstance(value, tuple) and not value)

@@ -21,17 +21,11 @@ from postroad.messages.columns import (
     BODY,
     BUFFER,
     ENVELOPE_COLUMNS,
-    EXPIRY,
-    FLAGS,
-    HOP_LIMIT,
-    KNOWN_FLAGS,
     METADATA,
-    PRIORITY,
-    SOURCE,
     SPAN_COLUMNS,
     TOPIC,
 )
-from postroad.messages.envelope import ENVELOPE_BYTES
+from postroad.messages.envelope import ENVELOPE_BYTES, LARGEST, METADATA_LENGTH_AT, put_envelope
 from postroad.messages.limits import (
     MAX_ATTRIBUTE_BYTES,
     MAX_BODY_BYTES,
@@ -54,9 +48,6 @@ LINE_OUTSIDE = -1
 _LIMITS = np.array(
     [MAX_TOPIC_BYTES, MAX_ATTRIBUTE_BYTES, MAX_HEADER_BYTES, MAX_BODY_BYTES, MAX_METADATA_BYTES], dtype=np.int64
 )
-_LARGEST = np.array([2**32 - 1, 255, KNOWN_FLAGS, 255, 2**63 - 1], dtype=np.int64)
-# Where in an envelope the length of the metadata is.
-_METADATA_LENGTH = 32
 _ROWS = "Array(int64, 1, 'C', readonly=True)"
 _SPANS = "Array(int32, 2, 'C', readonly=True)"
 _IDS = "Array(uint64, 2, 'C', readonly=True)"
@@ -83,7 +74,7 @@ def measure_rows(
                 return index
             total += end - start
         for column in range(ENVELOPE_COLUMNS):
-            if envelopes[row, column] < 0 or envelopes[row, column] > _LARGEST[column]:
+            if envelopes[row, column] < 0 or envelopes[row, column] > LARGEST[column]:
                 return index
         sizes[index] = total
     return -1
@@ -96,27 +87,6 @@ def _copy(buffer: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
     for index in range(np.uint64(end - start)):
         out[target + index] = buffer[origin + index]
     return at + end - start
-
-
-@device
-def _put_id_half(out: Bytes, at: int, half: np.uint64) -> None:
-    for index in range(8):
-        out[at + index] = half >> np.uint64(56 - 8 * index) & np.uint64(0xFF)
-
-
-@device
-def _put_envelope(out: Bytes, at: int, ids: Ids, envelopes: Envelopes, row: int, metadata: int) -> None:
-    _put_id_half(out, at, ids[row, 0])
-    _put_id_half(out, at + 8, ids[row, 1])
-    put_u32(out, at + 16, int(envelopes[row, SOURCE]))
-    out[at + 20] = envelopes[row, HOP_LIMIT]
-    out[at + 21] = envelopes[row, FLAGS]
-    out[at + 22] = envelopes[row, PRIORITY]
-    out[at + 23] = 0
-    put_u32(out, at + 24, int(envelopes[row, EXPIRY]))
-    put_u32(out, at + 28, int(envelopes[row, EXPIRY]) >> 32)
-    put_u32(out, at + _METADATA_LENGTH, metadata)
-    put_u32(out, at + 36, 0)
 
 
 @device
@@ -169,7 +139,7 @@ def write_rows(
         out[at + 1] = lines[index] >> 8
         at += 2
         start, end = span_at(spans, row, METADATA)
-        _put_envelope(out, envelope, ids, envelopes, row, end - start)
+        put_envelope(out, envelope, ids, envelopes, row, end - start)
         envelope += ENVELOPE_BYTES
         put_u32(out, length, sizes[index] - (end - start))
         length += 4
@@ -201,5 +171,5 @@ def read_columns(
         length = u32_at(frame, lengths_at + 4 * row)
         lengths[row] = length
         messages += length
-        metadata += u32_at(frame, envelopes + ENVELOPE_BYTES * row + _METADATA_LENGTH)
+        metadata += u32_at(frame, envelopes + ENVELOPE_BYTES * row + METADATA_LENGTH_AT)
     return metadata, messages
