@@ -30,7 +30,7 @@ def test_memory_stays_bounded_and_others_get_everything_while_a_subscriber_stall
     async def talk() -> None:
         async with service(tmp_path, limits=Limits(queue_bytes=QUEUE_BYTES)) as broker:
             stalled, good, writer = [await Client.connect(broker.port) for _ in range(3)]
-            await stalled.subscribe("s", "a")
+            await stalled.subscribe("s", "a", overflow="drop-oldest")
             await good.subscribe("s", "a")
             stalled.writer.transport.pause_reading()  # type: ignore[attr-defined]
             held: list[int] = []

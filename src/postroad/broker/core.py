@@ -12,6 +12,7 @@ import numpy as np
 
 from postroad.broker.budgets import Budgets, estimated_bytes
 from postroad.broker.deliveries import Deliveries
+from postroad.broker.durables import Durables
 from postroad.broker.errors import BrokerError
 from postroad.broker.given_ids import DEFAULT_SKEW_TOLERANCE_MS, AssigningPublishers, IdAdmission
 from postroad.broker.groups import Grouping, any_expires, unmatched
@@ -22,6 +23,7 @@ from postroad.broker.outbox import Outbox
 from postroad.broker.queues import Load
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.statistics import BrokerStatistics
+from postroad.broker.stored import StoredQueues
 from postroad.broker.turns import MAX_UNFINISHED_BYTES, Turns, Work
 from postroad.matching import NO_BUDGET, SubscriptionIndex, WorkError
 from postroad.matching.hashing import FIXED_SECRET
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from postroad.broker.relay import Relay
     from postroad.messages import Batch
     from postroad.security import Policy
+    from postroad.store import Log
 
 __all__ = ["Broker"]
 
@@ -64,6 +67,7 @@ class Broker:
 
     Attributes:
         waiting: what waits for all subscriptions together.
+        durables: the durable subscriptions; None without a store.
         alias_attribute: the attribute that has a message's name in another system, to be recorded; none without.
     """
 
@@ -92,6 +96,7 @@ class Broker:
         self._turns = Turns()
         self._turn_budget = self.limits.turn_ms * 1_000_000 if in_turns else NO_BUDGET
         self.relay: Relay | None = None
+        self.durables: Durables | None = None
         self.alias_attribute: str | None = None
         self._grouping = Grouping()
         self._sessions: dict[int, Session] = {}
@@ -154,8 +159,12 @@ class Broker:
         outbox = Outbox()
         if session.assigning is not None:
             self._assigning.left(session.assigning, for_good)
-        for key in list(session.subscriptions):
-            self._end_subscription(session.subscriptions[key], "session closed", outbox, now)
+        for subscription in list(session.subscriptions.values()):
+            if subscription.durable is None:
+                self._end_subscription(subscription, "session closed", outbox, now)
+            else:
+                assert self.durables is not None
+                self.durables.left(subscription)
         del self._sessions[session.number]
         if session.number in outbox.resumes:
             outbox.resumes.remove(session.number)
@@ -178,31 +187,85 @@ class Broker:
             LimitError: the index is full.
             SelectorError, TopicError: a text does not parse.
         """
+        self.check_key(session, key)
+        pattern = TopicPattern.parse(topic)
+        allowed = self.allowed(session, topic, selector)
+        self._budgets.check_bytes(session, estimated_bytes(key, topic, allowed))
+        subscription = Subscription(self.take_subscription_number(), session, key, topic, ack_mode, policy)
+        self.enter_index(subscription, allowed, pattern, now)
+        session.subscriptions[key] = subscription
+        if policy is OverflowPolicy.PUSH_BACK and ack_mode is not AckMode.AUTO:
+            session.must_acknowledge += 1
+        return subscription
+
+    def check_key(self, session: Session, key: str) -> None:
+        """Refuse one subscription more of a session.
+
+        Raises:
+            BrokerError: the key is taken, or the session has too many.
+        """
         if key in session.subscriptions:
             raise BrokerError(f"this session has a subscription {key!r} already; unsubscribe it or choose another id")
         if len(session.subscriptions) >= self.limits.subscriptions_per_session:
             limit = self.limits.subscriptions_per_session
             raise BrokerError(f"this session has {limit:,} subscriptions, the limit (subscriptions_per_session)")
-        pattern = TopicPattern.parse(topic)
+
+    def allowed(self, session: Session, topic: str, selector: str) -> Selector | None:
+        """The selector that the policy lets a session subscribe with.
+
+        Raises:
+            BrokerError: it refuses.
+            SelectorError: the text does not parse.
+        """
         wanted = Selector.parse(selector) if selector.strip() else None
         allowed = self._policy.may_subscribe(session.principal, topic, wanted)
         if isinstance(allowed, Refusal):
             raise BrokerError(f"subscription to {topic!r} refused: {allowed.reason}")
-        size = estimated_bytes(key, topic, allowed)
-        self._budgets.check_bytes(session, size)
-        subscription = Subscription(self._subscription_numbers.take(), session, key, topic, ack_mode, policy)
-        self._add_to_index(subscription, allowed, pattern, size)
+        return allowed
+
+    def take_subscription_number(self) -> int:
+        """A number for a subscription."""
+        return self._subscription_numbers.take()
+
+    def enter_index(
+        self, subscription: Subscription, selector: Selector | None, pattern: TopicPattern, now: int
+    ) -> None:
+        """From now on messages match a subscription.
+
+        Raises:
+            BrokerError, LimitError: that would be too much for its session, or for the broker.
+        """
+        topic = subscription.topic
+        size = estimated_bytes(subscription.key, topic, selector)
+        self._budgets.check_bytes(subscription.session, size)
+        self._add_to_index(subscription, selector, pattern, size)
         if subscription.slot >= len(self._by_slot):
             self._by_slot.extend([None] * (subscription.slot + 1 - len(self._by_slot)))
         self._by_slot[subscription.slot] = subscription
-        session.subscriptions[key] = subscription
-        if policy is OverflowPolicy.PUSH_BACK and ack_mode is not AckMode.AUTO:
-            session.must_acknowledge += 1
         if self.relay is not None:
-            self.relay.subscribed(subscription.number, topic, allowed)
-        subscription.selector = "" if allowed is None else str(allowed)
-        self.recorder.subscribed(subscription.number, session.principal, topic, subscription.selector, now)
-        return subscription
+            self.relay.subscribed(subscription.number, topic, selector)
+        subscription.selector = "" if selector is None else str(selector)
+        self.recorder.subscribed(subscription.number, subscription.session.principal, topic, subscription.selector, now)
+
+    def leave_index(self, subscription: Subscription, now: int) -> None:
+        """From now on no message matches a subscription."""
+        self.index.remove(subscription.number)
+        self._budgets.remove(subscription)
+        self._by_slot[subscription.slot] = None
+        if self.relay is not None:
+            self.relay.unsubscribed(subscription.number)
+        self.recorder.unsubscribed(subscription.number, now)
+
+    def move_to(self, subscription: Subscription, session: Session) -> None:
+        """A subscription changes its session; what it costs counts for the new one."""
+        size, work = subscription.bytes, subscription.work
+        self._budgets.remove(subscription)
+        subscription.session = session
+        self._budgets.add(subscription, size, work)
+
+    def release_publishers(self, subscription: Subscription, outbox: Outbox) -> None:
+        """Those who were paused for a subscription go on."""
+        self._deliveries.release_publishers(subscription, outbox)
 
     def _add_to_index(
         self, subscription: Subscription, selector: Selector | None, pattern: TopicPattern, size: int
@@ -222,8 +285,8 @@ class Broker:
             raise
         self._budgets.add(subscription, size, work)
 
-    def unsubscribe(self, session: Session, key: str, now: int) -> Outbox:
-        """End a subscription.
+    def unsubscribe(self, session: Session, key: str, now: int, deletes: bool = False) -> Outbox:
+        """End a subscription; a durable one stays without its client, unless this `deletes` it.
 
         Raises:
             BrokerError: the session has no such subscription.
@@ -232,19 +295,34 @@ class Broker:
         if subscription is None:
             raise BrokerError(f"this session has no subscription {key!r}")
         outbox = Outbox()
-        self._end_subscription(subscription, "unsubscribed", outbox, now)
+        if subscription.durable is None:
+            self._end_subscription(subscription, "unsubscribed", outbox, now)
+        else:
+            assert self.durables is not None
+            self.durables.left(subscription)
+            if deletes:
+                self.durables.delete(subscription, "unsubscribed", outbox, now)
+        return outbox
+
+    def delete_durable(self, session: Session, name: tuple[str, str], now: int) -> Outbox:
+        """End a durable subscription that the session does not have at the moment.
+
+        Raises:
+            BrokerError: there is none of this name, or it belongs to another principal.
+        """
+        found = None if self.durables is None else self.durables.find(*name)
+        if found is None or found.session.principal != session.principal:
+            raise BrokerError(f"there is no durable subscription {name[1]!r} of client {name[0]!r}")
+        assert self.durables is not None
+        outbox = Outbox()
+        self.durables.delete(found, "unsubscribed", outbox, now)
         return outbox
 
     def _end_subscription(self, subscription: Subscription, reason: str, outbox: Outbox, now: int) -> None:
-        self.index.remove(subscription.number)
-        self._budgets.remove(subscription)
-        self._by_slot[subscription.slot] = None
+        self.leave_index(subscription, now)
         del subscription.session.subscriptions[subscription.key]
         if subscription.policy is OverflowPolicy.PUSH_BACK and subscription.ack_mode is not AckMode.AUTO:
             subscription.session.must_acknowledge -= 1
-        if self.relay is not None:
-            self.relay.unsubscribed(subscription.number)
-        self.recorder.unsubscribed(subscription.number, now)
         self._deliveries.ended(subscription, reason, outbox, now)
 
     # --- the way of a message ----------------------------------------------------------------------------------------
@@ -255,6 +333,8 @@ class Broker:
         The ids of the rows that the policy lets in are set when this returns; the others stay as they were.
         """
         outbox = Outbox()
+        if self.durables is not None and self.durables.refuses(batch, outbox):
+            return outbox
         allowed = self._policy.may_publish(source.principal, batch)
         if allowed is None:
             self._identify(batch, source, now)
@@ -359,6 +439,8 @@ class Broker:
         whole = admission.end - admission.resent == len(batch)
         entering = batch if whole else batch.take(np.arange(admission.resent, admission.end))
         outbox = self.receive(entering, source, now)
+        if outbox.unstorable:
+            return outbox, admission
         publisher.last = int(entering.ids[-1, 1])
         return outbox, admission
 
@@ -383,6 +465,8 @@ class Broker:
             if expires:
                 rows = deliveries.unexpired(subscription, batch, rows, now)
             deliveries.hand_over(subscription, batch, rows, source, outbox, now, consignment)
+        if deliveries.stored is not None and deliveries.stored.is_storing:
+            deliveries.flush_stored(batch, source, outbox, now, consignment)
 
     def note_aliases(self, batch: Batch, aliases: Iterable[tuple[int, str]], now: int) -> None:
         """Rows of a batch that was received have names in other systems; a row that was refused has no id."""
@@ -432,6 +516,28 @@ class Broker:
             if left <= 0:
                 break
             left -= self._deliveries.drain(subscription, left, outbox, now)
+
+    # --- the store ---------------------------------------------------------------------------------------------------
+
+    def open_store(self, store: Log, now: int) -> list[str]:
+        """Use a store from now on, and take up the durable subscriptions in it; answers what could not be.
+
+        The driver commits and reads for the store, and calls `stored` after either.
+        """
+        self._deliveries.stored = StoredQueues(store, self.recorder)
+        self.durables = Durables(self, self._deliveries.stored)
+        return self.durables.restore(now)
+
+    @property
+    def store(self) -> StoredQueues | None:
+        """What subscriptions have in the store; None without one."""
+        return self._deliveries.stored
+
+    def stored(self, now: int) -> Outbox:
+        """The store has written something, or read it: whoever waited for that goes on."""
+        outbox = Outbox()
+        self._deliveries.proceed_stored(outbox, now)
+        return outbox
 
     def has_waiting(self, session: Session) -> bool:
         """Whether `drained` would have more to hand out."""
@@ -485,11 +591,16 @@ class Broker:
     def statistics(self) -> BrokerStatistics:
         """Counts for people and for metrics."""
         subscriptions = [each for session in self._sessions.values() for each in session.subscriptions.values()]
+        durable = [] if self.durables is None else self.durables.listed()
+        away = [each for each in durable if not each.session.number]
         index = self.index.statistics()
         return BrokerStatistics(
             sessions_now=len(self._sessions),
             subscriptions_now=len(subscriptions),
             waiting_messages_now=sum(each.waiting.messages for each in subscriptions),
+            stored_messages_now=sum(each.waiting.stored for each in [*subscriptions, *away]),
+            durable_now=len(durable),
+            durable_away_now=len(away),
             waiting_bytes_now=sum(each.waiting.bytes for each in subscriptions),
             unacknowledged_now=sum(len(each.unacknowledged) for each in subscriptions),
             paused_publishers_now=sum(session.paused for session in self._sessions.values()),
@@ -499,6 +610,7 @@ class Broker:
             shed_queue_full=self._deliveries.shed_full,
             shed_session_closed=self._deliveries.shed_closed,
             shed_expired=self._deliveries.shed_expired,
+            shed_stored=0 if self.store is None else self.store.shed,
             acknowledged=self._deliveries.acknowledged,
             refused=self._deliveries.refused,
             ids_skewed=self._ids_skewed,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from postroad.broker.errors import BrokerError
 from postroad.broker.groups import any_expires
 from postroad.broker.outbox import Delivery
@@ -14,7 +16,6 @@ from postroad.messages.columns import EXPIRY
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from postroad.broker.consignments import Consignment
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
     from postroad.broker.no_recorder import Recorder
     from postroad.broker.outbox import Outbox
     from postroad.broker.sessions import Session, Subscription
+    from postroad.broker.stored import StoredQueues
     from postroad.broker.turns import Turns
     from postroad.messages import Batch
 
 __all__ = ["Deliveries"]
 
 _WORD = 64
+# What the columns of a waiting message take beside its bytes: spans, id and envelope.
+_ROW_BYTES = 96
 
 
 class Deliveries:
@@ -41,6 +45,7 @@ class Deliveries:
 
     Attributes:
         overflowed: the subscriptions whose queues were full lately.
+        stored: what subscriptions have in the store; None without a store.
     """
 
     def __init__(
@@ -51,6 +56,7 @@ class Deliveries:
         self._sessions = sessions
         self._turns = turns
         self.overflowed: set[Subscription] = set()
+        self.stored: StoredQueues | None = None
         self.delivered = self.shed_full = self.shed_closed = self.shed_expired = 0
         self.acknowledged = self.refused = 0
 
@@ -67,6 +73,9 @@ class Deliveries:
         """Deliver rows now if the subscriber keeps up, or let them wait."""
         if not len(rows):
             return
+        if subscription.durable is not None:
+            self._store(subscription, batch, rows, now)
+            return
         room = self._room(subscription)
         # Two numbers that are at hand: below this product nothing has to be measured.
         if self._turns is not None and room and len(outbox.deliveries) * batch.buffer.nbytes > MAX_WRITTEN_BYTES:
@@ -77,15 +86,52 @@ class Deliveries:
         if room:
             self._deliver(subscription, batch, rows[:room], outbox, now)
             rows = rows[room:]
+        if subscription.policy is OverflowPolicy.SPOOL and self._must_spool(subscription):
+            self._store(subscription, batch, rows, now)
+            return
         subscription.waiting.push(batch, rows, consignment, now)
         self._recorder.queued(batch, rows, subscription.number, now)
         if self._is_full(subscription):
             self._overflow(subscription, source, outbox, now)
 
+    def _must_spool(self, subscription: Subscription) -> bool:
+        """Whether what comes next has to wait on disk: behind what waits there, or because memory is used up."""
+        waiting, limits = subscription.waiting, self._limits
+        if self.stored is None or waiting.stored:
+            return self.stored is not None
+        together = subscription.session.waiting
+        broker = together.part_of
+        return (
+            waiting.bytes + _ROW_BYTES * waiting.messages > limits.spool_memory_bytes
+            or together.bytes + _ROW_BYTES * together.messages > limits.session_queue_bytes
+            or (broker is not None and broker.bytes + _ROW_BYTES * broker.messages > limits.memory_bytes // 2)
+        )
+
+    def _store(self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], now: int) -> None:
+        assert self.stored is not None
+        self.stored.store(subscription, rows)
+        self._recorder.queued(batch, rows, subscription.number, now)
+
+    def flush_stored(
+        self, batch: Batch, source: Session | None, outbox: Outbox, now: int, consignment: Consignment | None
+    ) -> None:
+        """Store what of a batch has to wait there, once for all subscriptions."""
+        stored = self.stored
+        assert stored is not None
+        for subscription in stored.flush(batch, now, consignment):
+            self.overflowed.add(subscription)
+            if stored.log.settings.at_limit == "drop-oldest" or source is None or _may_not_wait(source, subscription):
+                stored.shed_oldest(subscription)
+            else:
+                self._push_back(subscription, source, outbox)
+
     def _overflow(self, subscription: Subscription, source: Session | None, outbox: Outbox, now: int) -> None:
         """A queue holds more than it may: do what its policy says."""
         self.overflowed.add(subscription)
         policy = subscription.policy
+        if policy is OverflowPolicy.SPOOL:
+            # There is no store.
+            policy = OverflowPolicy.PUSH_BACK
         # Links are always read, or two full brokers could wait for each other: nobody there can be pushed back.
         if policy is OverflowPolicy.DROP_OLDEST or (policy is OverflowPolicy.PUSH_BACK and source is None):
             self._shed_oldest(subscription, now)
@@ -105,10 +151,13 @@ class Deliveries:
                 )
             )
         else:
-            if not source.paused:
-                outbox.pauses.append(source.number)
-            source.pushed_back_by.add(subscription.number)
-            subscription.pushes_back.add(source.number)
+            self._push_back(subscription, source, outbox)
+
+    def _push_back(self, subscription: Subscription, source: Session, outbox: Outbox) -> None:
+        if not source.paused:
+            outbox.pauses.append(source.number)
+        source.pushed_back_by.add(subscription.number)
+        subscription.pushes_back.add(source.number)
 
     def unexpired(
         self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], now: int
@@ -127,7 +176,7 @@ class Deliveries:
 
     def _room(self, subscription: Subscription) -> int:
         """How many messages may be written to a subscription now."""
-        if subscription.session.congested or subscription.waiting.messages:
+        if subscription.session.congested or subscription.waiting.messages or subscription.waiting.stored:
             return 0
         if subscription.ack_mode is AckMode.AUTO:
             return 2**62
@@ -145,6 +194,9 @@ class Deliveries:
 
     def _is_full(self, subscription: Subscription) -> bool:
         waiting, together, limits = subscription.waiting, subscription.session.waiting, self._limits
+        if subscription.policy is OverflowPolicy.SPOOL:
+            # Without a store; with one, what is too much was spooled.
+            return self.stored is None and waiting.bytes + _ROW_BYTES * waiting.messages > limits.spool_memory_bytes
         return (
             waiting.messages > limits.queue_messages
             or waiting.bytes > limits.queue_bytes
@@ -165,7 +217,13 @@ class Deliveries:
             self._recorder.shed(segment.batch, segment.rows, subscription.number, "queue full", now)
 
     def _deliver(
-        self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], outbox: Outbox, now: int
+        self,
+        subscription: Subscription,
+        batch: Batch,
+        rows: NDArray[np.int64],
+        outbox: Outbox,
+        now: int,
+        places: NDArray[np.int64] | None = None,
     ) -> None:
         outbox.deliveries.append(Delivery(subscription, batch, rows))
         subscription.delivered += len(rows)
@@ -173,13 +231,17 @@ class Deliveries:
         self._recorder.delivered(batch, rows, subscription.number, now)
         if subscription.ack_mode is not AckMode.AUTO:
             heads, tails = batch.ids[rows, 0].tolist(), batch.ids[rows, 1].tolist()
-            subscription.unacknowledged.update(
-                dict.fromkeys(head << _WORD | tail for head, tail in zip(heads, tails, strict=True))
-            )
+            ids = (head << _WORD | tail for head, tail in zip(heads, tails, strict=True))
+            if places is None:
+                subscription.unacknowledged.update(dict.fromkeys(ids, -1))
+            else:
+                subscription.unacknowledged.update(zip(ids, places.tolist(), strict=True))
 
     def drainable(self, subscription: Subscription) -> int:
         """How many of those that wait its acknowledgements let through."""
         waiting = subscription.waiting.messages
+        if not subscription.blocked:
+            waiting += subscription.waiting.stored
         if subscription.ack_mode is AckMode.AUTO:
             return waiting
         return min(waiting, max(0, self._limits.unacknowledged - len(subscription.unacknowledged)))
@@ -189,6 +251,9 @@ class Deliveries:
         handed = 0
         # Expired messages do not count: with nothing handed out, no acknowledgement would come to ask for the rest.
         while (wanted := min(most - handed, self.drainable(subscription))) > 0:
+            if not subscription.waiting.messages:
+                handed += self._drain_stored(subscription, wanted, outbox, now)
+                continue
             for segment in subscription.waiting.pull(wanted):
                 rows = segment.rows
                 if any_expires(segment.batch.envelopes):
@@ -196,11 +261,58 @@ class Deliveries:
                 if len(rows):
                     self._deliver(subscription, segment.batch, rows, outbox, now)
                     handed += len(rows)
-        # Half empty before publishers go on: they would be paused again at once otherwise.
-        waiting, limits = subscription.waiting, self._limits
-        if 2 * waiting.messages <= limits.queue_messages and 2 * waiting.bytes <= limits.queue_bytes:
+        if subscription.pushes_back and self._is_half_empty(subscription):
             self.release_publishers(subscription, outbox)
         return handed
+
+    def _is_half_empty(self, subscription: Subscription) -> bool:
+        """Whether publishers that were paused may go on: were it just not full, they would be paused again at once."""
+        waiting, limits = subscription.waiting, self._limits
+        if subscription.cursor is not None:
+            assert self.stored is not None
+            settings = self.stored.log.settings
+            return 2 * subscription.cursor.bytes <= settings.subscription_bytes and not self.stored.is_full(
+                subscription
+            )
+        if subscription.policy is OverflowPolicy.SPOOL:
+            return 2 * waiting.bytes <= limits.spool_memory_bytes
+        return 2 * waiting.messages <= limits.queue_messages and 2 * waiting.bytes <= limits.queue_bytes
+
+    def _drain_stored(self, subscription: Subscription, most: int, outbox: Outbox, now: int) -> int:
+        """Hand out what waited in the store; how many it was."""
+        stored = self.stored
+        assert stored is not None
+        keeps = subscription.durable is not None and subscription.ack_mode is not AckMode.AUTO
+        handed = 0
+        for batch, rows, places in stored.pull(subscription, most):
+            done = places
+            if any_expires(batch.envelopes):
+                fresh = self.unexpired(subscription, batch, rows, now)
+                if len(fresh) < len(rows):
+                    is_fresh = np.isin(rows, fresh)
+                    stored.settle(subscription, places[~is_fresh])
+                    rows, places = fresh, places[is_fresh]
+                    done = places
+            if len(rows):
+                self._deliver(subscription, batch, rows, outbox, now, places if keeps else None)
+                handed += len(rows)
+            if not keeps:
+                stored.settle(subscription, done)
+        return handed
+
+    def proceed_stored(self, outbox: Outbox, now: int) -> None:
+        """Something was written to the store, or read from it: whoever waited for that goes on."""
+        stored = self.stored
+        assert stored is not None
+        stored.proceed(now)
+        for subscription in stored.take_unblocked():
+            session = subscription.session
+            if not session.congested and self._sessions.get(session.number) is session:
+                self.drain(subscription, self._limits.drain_messages, outbox, now)
+                if self.drainable(subscription) and self._turns is not None:
+                    self._turns.owe(session)
+            elif subscription.pushes_back and self._is_half_empty(subscription):
+                self.release_publishers(subscription, outbox)
 
     def release_publishers(self, subscription: Subscription, outbox: Outbox) -> None:
         """Those who were paused for this subscription go on, unless something else keeps them."""
@@ -218,6 +330,8 @@ class Deliveries:
         for segment in subscription.waiting.shed(0, 0):
             self.shed_closed += len(segment.rows)
             self._recorder.shed(segment.batch, segment.rows, subscription.number, reason, now)
+        if self.stored is not None:
+            self.stored.ended(subscription, reason)
         self.release_publishers(subscription, outbox)
 
     def acknowledge(self, subscription: Subscription, head: int, tail: int, positive: bool, now: int) -> None:
@@ -229,9 +343,13 @@ class Deliveries:
         wanted = head << _WORD | tail
         if wanted not in subscription.unacknowledged:
             raise BrokerError("acknowledgement of a message that does not wait for one; each counts once")
+        places = []
         for done in self._settled(subscription, wanted):
-            del subscription.unacknowledged[done]
+            places.append(subscription.unacknowledged.pop(done))
             self._count_acknowledgement(subscription, done, positive, now)
+        if subscription.durable is not None:
+            assert self.stored is not None
+            self.stored.settle(subscription, np.array(places))
 
     def _settled(self, subscription: Subscription, wanted: int) -> list[int]:
         if subscription.ack_mode is AckMode.INDIVIDUAL:
@@ -252,3 +370,10 @@ class Deliveries:
             self.refused += 1
         head, tail = message >> _WORD, message & (2**_WORD - 1)
         self._recorder.acknowledged(head, tail, subscription.number, positive, now)
+
+
+def _may_not_wait(source: Session, subscription: Subscription) -> bool:
+    """Whether pausing a publisher could make it wait for itself: its acknowledgements come over the same connection."""
+    return source is subscription.session or any(
+        each.ack_mode is not AckMode.AUTO for each in source.subscriptions.values()
+    )

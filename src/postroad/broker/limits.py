@@ -19,6 +19,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         queue_messages: messages that wait for one subscription. At 250 bytes a message a full queue is about as much
             as a socket buffer holds a few times over: enough for a pause, not for an outage.
         queue_bytes: the same in bytes, for large messages.
+        spool_memory_bytes: what waits in memory for one subscription that spools, with the columns of the messages;
+            what is more waits on disk. Some seconds of a busy publisher: disks are for outages, memory for bursts.
         session_queue_messages: messages that wait for all subscriptions of one session together: ten full queues, so
             that one client with thousands of subscriptions that stops reading does not use up the broker's memory.
         session_queue_bytes: the same in bytes; four full queues.
@@ -50,6 +52,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     queue_messages: Some = 10_000
     queue_bytes: Some = 16 * 1024 * 1024
+    spool_memory_bytes: Some = 64 * 1024 * 1024
     session_queue_messages: Some = 100_000
     session_queue_bytes: Some = 64 * 1024 * 1024
     unacknowledged: Some = 3_000

@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.int64]
 
-__all__ = ["LATE", "MAYBE_TWICE", "have_room", "marked"]
+__all__ = ["LATE", "MAYBE_TWICE", "REDELIVERED", "have_room", "marked"]
 
 # This broker may have delivered the message before: that would be so long ago that it does not remember.
 MAYBE_TWICE = b"postroad-duplicate:maybe\n"
 # This broker has handed out a later message of the same publisher before.
 LATE = b"postroad-order:late\n"
+# A durable subscription was, or may have been, sent the message before, and did not acknowledge it. The header that
+# ActiveMQ and RabbitMQ use.
+REDELIVERED = b"redelivered:true\n"
 
 
 def have_room(batch: Batch, rows: Rows, line: bytes) -> NDArray[np.bool_]:

@@ -70,6 +70,8 @@ class Outbox:
         resumes: sessions to read from again.
         closes: sessions to close, each with the reason to tell its client.
         refused: how many rows of a received batch the policy did not let in.
+        unstorable: why a received batch was refused as a whole, because a durable subscription wants some of it and
+            the store takes nothing now; empty if it was not.
         parcels: what to send over links to other brokers, in order.
         frames: control frames to send over links, in order; before the parcels.
         connects: brokers to keep a link with from now on, beyond those of the plan.
@@ -91,6 +93,7 @@ class Outbox:
         "refusals",
         "refused",
         "resumes",
+        "unstorable",
         "written",
     )
 
@@ -100,6 +103,7 @@ class Outbox:
         self.resumes: list[int] = []
         self.closes: list[tuple[int, str]] = []
         self.refused = 0
+        self.unstorable = ""
         self.written: dict[int, int] = {}
         self._measured: Batch | None = None
         self._largest = 0

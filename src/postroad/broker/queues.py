@@ -62,12 +62,18 @@ class WaitingQueue:
 
     Args:
         together: counts what waits here and in other queues.
+
+    Attributes:
+        messages: how many wait in memory.
+        bytes: what they take.
+        stored: how many wait in the store, behind all that wait in memory.
     """
 
     def __init__(self, together: Load | None = None) -> None:
         self._together = together or Load()
         self.messages = 0
         self.bytes = 0
+        self.stored = 0
         self._segments: deque[tuple[Batch, Consignment | None]] = deque()
 
     def __len__(self) -> int:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from postroad.broker.queues import Load, WaitingQueue
 
 if TYPE_CHECKING:
+    from postroad.broker.durables import DurableTerms
     from postroad.broker.given_ids import AssigningPublisher
     from postroad.messages import IdGenerator
+    from postroad.store import Cursor
 
 __all__ = ["AckMode", "OverflowPolicy", "Session", "Subscription"]
 
@@ -29,6 +31,7 @@ class AckMode(Enum):
 class OverflowPolicy(Enum):
     """What happens when a subscription's queue is full."""
 
+    SPOOL = "spool"  # what does not fit in memory waits on disk; when that is full too, publishers are paused
     DROP_OLDEST = "drop-oldest"  # the oldest waiting messages are shed
     PUSH_BACK = "push-back"  # publishers connected to this broker are paused
     DISCONNECT = "disconnect"  # the subscriber's session is closed
@@ -45,7 +48,11 @@ class Subscription:
         waiting: messages that matched and are not sent yet.
         bytes: what it is estimated to take; counts for the limits of its session and of the broker.
         work: what it added to the work that a message can cost.
-        unacknowledged: ids (as 128-bit integers) that were sent and wait for an acknowledgement, oldest first.
+        unacknowledged: ids (as 128-bit integers) that were sent and wait for an acknowledgement, oldest first, with
+            their place in the store, or -1 if they are not stored.
+        cursor: what of it is in the store; None while nothing is.
+        durable: under which name it outlives its session; None if it does not.
+        blocked: what comes next is not in memory, or not safe yet.
         pushes_back: numbers of the sessions that it keeps from publishing.
         shed_reported: how much of `shed` the log has told.
     """
@@ -53,8 +60,11 @@ class Subscription:
     __slots__ = (
         "ack_mode",
         "acknowledged",
+        "blocked",
         "bytes",
+        "cursor",
         "delivered",
+        "durable",
         "expired",
         "key",
         "number",
@@ -86,7 +96,10 @@ class Subscription:
         self.bytes = 0
         self.work = 0
         self.waiting = WaitingQueue(session.waiting)
-        self.unacknowledged: dict[int, None] = {}
+        self.unacknowledged: dict[int, int] = {}
+        self.cursor: Cursor | None = None
+        self.durable: DurableTerms | None = None
+        self.blocked = False
         self.delivered = 0
         self.acknowledged = 0
         self.refused = 0

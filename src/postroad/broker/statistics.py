@@ -14,6 +14,9 @@ class BrokerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions_now: int
     waiting_messages_now: int
     waiting_bytes_now: int
+    stored_messages_now: int
+    durable_now: int
+    durable_away_now: int
     unacknowledged_now: int
     paused_publishers_now: int
     accepted: int
@@ -22,6 +25,7 @@ class BrokerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     shed_queue_full: int
     shed_session_closed: int
     shed_expired: int
+    shed_stored: int
     acknowledged: int
     refused: int
     ids_skewed: int

@@ -14,6 +14,7 @@ from postroad.config.network import NetworkConfig  # noqa: TC001  # msgspec read
 from postroad.config.tracking import TrackingConfig
 from postroad.errors import PostroadError
 from postroad.protocols.stomp.limits import MAX_BODY_BYTES, MAX_HEADER_BYTES, MAX_HEADERS, StompLimits
+from postroad.store import StoreSettings
 from postroad.tracking import TrackingError
 
 __all__ = ["BrokerConfig", "ConfigError", "FrameConfig", "TlsConfig", "read_config"]
@@ -84,6 +85,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         event_loop: "auto" takes uvloop when it is installed.
         network: the other brokers; none without.
         tracking: the record of where messages went.
+        store: how messages that have to wait are kept on disk.
     """
 
     number: Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)] = 1
@@ -106,6 +108,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     event_loop: Literal["auto", "uvloop", "asyncio"] = "auto"
     network: NetworkConfig | None = None
     tracking: TrackingConfig = msgspec.field(default_factory=TrackingConfig)
+    store: StoreSettings = msgspec.field(default_factory=StoreSettings)
 
 
 def read_config(path: Path) -> BrokerConfig:

@@ -27,6 +27,7 @@ from postroad.server.listeners import CLIENT_LISTENERS
 from postroad.server.queue_watch import QueueWatch
 from postroad.server.reservation import Reservation, ReservationError
 from postroad.server.status import status
+from postroad.server.store_driver import StoreDriver
 from postroad.server.tcp import CLOSE_SECONDS, READ_BYTES, STRANGER_READ_BYTES, TcpConnection
 from postroad.server.tls import link_keys, link_tls, server_context
 from postroad.server.tls_listener import TlsListener
@@ -111,6 +112,10 @@ class Service:
             in_turns=True,
         )
         self._dispatcher = Dispatcher(core, wall_clock, self.timer)
+        self._storage = StoreDriver(
+            Path(config.data) / "store", config.store, core, self._dispatcher.carry_out, wall_clock
+        )
+        self._dispatcher.store = self._storage
         self._link_tls: LinkTls | None = None
         self._keys: BrokerKeys | None = None
         self._links = None if config.network is None else self._linked(core, config.network)
@@ -228,11 +233,18 @@ class Service:
     def troubles(self) -> list[str]:
         """What does not work as it should, though the broker runs."""
         found = [] if self._tracking is None or not self._tracking.trouble else [f"tracking: {self._tracking.trouble}"]
+        if self._storage.trouble:
+            found.append(f"store: {self._storage.trouble}")
         barred = [] if self._links is None else self._links.quarantined()
         return found + [
             f"links: broker {one.neighbour} is in quarantine for {one.seconds_left:.0f} s: {one.reason}"
             for one in barred
         ]
+
+    @property
+    def storage(self) -> StoreDriver:
+        """Drives its store."""
+        return self._storage
 
     @property
     def tracking(self) -> LiveRecord | None:
@@ -288,6 +300,7 @@ class Service:
         except LockedError:
             self._lock.release()
             raise
+        await self._storage.start()
         try:
             # The admin endpoint first: it says "not ready" while the others come up.
             if config.admin_port is not None:
@@ -356,6 +369,7 @@ class Service:
         cut = await self._wait_until_closed()
         if self._inquiry is not None:
             await self._inquiry.stop()
+        await self._storage.stop()
         if self._tracking is not None:
             await self._tracking.stop()
         self._lock.release()

@@ -30,6 +30,7 @@ __all__ = [
     "OutboxSender",
     "RecordSafety",
     "Renderer",
+    "StoreSafety",
     "Terms",
     "Transport",
     "WebSocketProfile",
@@ -214,6 +215,17 @@ class RecordSafety(Protocol):
 
     def when_safe(self, action: Callable[[bool], None]) -> None:
         """Call this with True once all that was recorded so far would survive a crash, with False if it would not."""
+
+
+class StoreSafety(Protocol):
+    """The store, as whoever gives receipts sees it."""
+
+    @property
+    def mark(self) -> int:
+        """Changes whenever something was stored that a receipt has to wait for."""
+
+    def when_safe(self, action: Callable[[str], None]) -> None:
+        """Call this with an empty text once all that was stored so far is safe, or with the reason why it is not."""
 
 
 class BatchTimer(Protocol):

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from postroad.broker import Broker, Delivery, IdAdmission, Session
     from postroad.messages import Batch
     from postroad.messages.columns import Bytes
-    from postroad.sessions.contract import BatchTimer, ClientSession, OutboxSender, RecordSafety, Renderer
+    from postroad.sessions.contract import (
+        BatchTimer,
+        ClientSession,
+        OutboxSender,
+        RecordSafety,
+        Renderer,
+        StoreSafety,
+    )
 
 __all__ = ["Dispatcher", "steady_clock", "wall_clock"]
 
@@ -47,6 +54,7 @@ class Dispatcher:
         links: sends to other brokers; None outside a network.
         timing: times some batches; None for none.
         record: what receipts wait for; None if nothing is recorded.
+        store: what receipts wait for before that; None without a store.
         soon: has something called after everybody else had a turn; needed where the core works in turns.
     """
 
@@ -59,10 +67,12 @@ class Dispatcher:
         self.links: OutboxSender | None = None
         self.timing: BatchTimer | None = None
         self.record: RecordSafety | None = None
+        self.store: StoreSafety | None = None
         self.when_queued: Callable[[], None] | None = None
         self.soon: Callable[[Callable[[], None]], object] | None = None
         self._sessions: dict[int, ClientSession] = {}
         self._turn_is_due = False
+        self._unfinished: list[tuple[Session, Callable[[], None]]] = []
         # Outboxes that wait until the one before them is carried out.
         self._outboxes: deque[Outbox] = deque()
         self._carrying = False
@@ -152,11 +162,26 @@ class Dispatcher:
             log.error("internal error", exc_info=error)
             outbox = Outbox()
         self.carry_out(outbox)
+        if self._unfinished:
+            self._tell_finished()
 
     def finish(self) -> None:
         """Do all that waits for a turn, now: the broker stops."""
         while self.core.unfinished:
             self.carry_out(self.core.proceed(self.clock()))
+        self._tell_finished()
+
+    def after_turns(self, session: Session, action: Callable[[], None]) -> None:
+        """Do something once nothing of what a session published waits for a turn."""
+        self._unfinished.append((session, action))
+
+    def _tell_finished(self) -> None:
+        waiting, self._unfinished = self._unfinished, []
+        for session, action in waiting:
+            if session.unfinished:
+                self._unfinished.append((session, action))
+            else:
+                action()
 
     def _write(self, deliveries: list[Delivery]) -> None:
         if len(deliveries) == 1:

@@ -44,7 +44,7 @@ from postroad.store.statistics import StoreStatistics
 from postroad.store.writer import LogWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -78,6 +78,8 @@ class Log:
 
     Attributes:
         cursors: by number.
+        touches: how often something was done that a crash must not lose.
+        on_work: called whenever there is something to write or to read.
         told: damage that was found, in words.
     """
 
@@ -92,7 +94,10 @@ class Log:
         self._open: list[EncodedRows] = []
         self._open_matches: dict[int, list[NDArray[np.int64]]] = {}
         self._open_rows = self._open_bytes = self._open_stored = 0
+        self._open_durable = self._settled_durable = False
         self._settled: dict[int, list[NDArray[np.int64]]] = {}
+        self.touches = 0
+        self.on_work: Callable[[], None] | None = None
         self._wanted: set[int] = set()
         self._reading: set[int] = set()
         self._moving: set[int] = set()
@@ -158,6 +163,7 @@ class Log:
 
     def _note(self, change: CursorChange, cursor: Cursor) -> None:
         if cursor.durable:
+            self.touches += 1
             self._enqueue(Kind.CURSOR, msgspec.msgpack.encode(change), True)
 
     # --- rows --------------------------------------------------------------------------------------------------------
@@ -199,11 +205,19 @@ class Log:
         for cursor, rows in matches:
             places = rows if wanted is None else np.searchsorted(wanted, rows)
             self._open_matches.setdefault(cursor.number, []).append(places + self._open_rows)
+            self._open_durable |= cursor.durable
+            self.touches += cursor.durable
         self._open.append(encoded)
         self._open_rows += encoded.count
         self._open_bytes += encoded.size
         self._appended_rows += encoded.count
+        self.wake()
         return self._writer.number
+
+    def wake(self) -> None:
+        """There is something to do."""
+        if self.on_work is not None:
+            self.on_work()
 
     def _check_room(self, size: int) -> None:
         if self.size + size > self.settings.max_bytes:
@@ -235,7 +249,7 @@ class Log:
                 runs = runs_of(place_of(number, match.rows))
                 cursor.waiting.append(runs)
                 cursor.bytes += self._catalog.count(runs, 1)
-        self._open, self._open_matches = [], {}
+        self._open, self._open_matches, self._open_durable = [], {}, False
         self._open_rows = self._open_bytes = 0
         self._enqueue(Kind.BATCH, payload, bool(kept), catalogued=number)
 
@@ -244,6 +258,7 @@ class Log:
             # The open record was promised the next number.
             self._seal()
         self._writer.add(kind, payload, durable, catalogued)
+        self.wake()
 
     def pull(self, cursor: Cursor, most: int) -> list[Taken]:
         """Hand out the next rows of a cursor, up to so many: those that are safe, and in memory.
@@ -301,10 +316,14 @@ class Log:
         known = number in self._wanted or number in self._reading or self._cache.has(number)
         if not known and entry.segment != UNPLACED:
             self._wanted.add(number)
+            self.wake()
 
     def settle(self, cursor: Cursor, places: NDArray[np.int64]) -> None:
         """Rows of a cursor are done with; they were handed out."""
         self._settled.setdefault(cursor.number, []).append(places)
+        self._settled_durable |= cursor.durable
+        self.touches += cursor.durable
+        self.wake()
 
     def give_back(self, cursor: Cursor, places: NDArray[np.int64]) -> None:
         """Rows that were handed out wait again, in their places, and count as tried."""
@@ -315,7 +334,7 @@ class Log:
 
     def _seal_settled(self) -> None:
         """Make a record of what was settled since the last one."""
-        settled, self._settled = self._settled, {}
+        settled, self._settled, self._settled_durable = self._settled, {}, False
         told = []
         for number, parts in settled.items():
             cursor = self.cursors.get(number)
@@ -331,6 +350,10 @@ class Log:
                 told.append((number, runs))
         if told:
             self._enqueue(Kind.SETTLED, settled_payload(told), True)
+
+    def unread(self, cursor: Cursor) -> int:
+        """How many rows a cursor has not handed out, with those that are not written yet."""
+        return cursor.waiting.count + sum(map(len, self._open_matches.get(cursor.number, ())))
 
     def older_than(self, cursor: Cursor, time: int) -> int:
         """How many rows wait for a cursor that were stored before a time."""
@@ -357,8 +380,12 @@ class Log:
 
     @property
     def position(self) -> int:
-        """All that came so far is safe when `safe` has reached this number."""
-        return self._writer.number - 1 + bool(self._open or self._settled)
+        """All that came so far for durable cursors is safe when `safe` has reached this number."""
+        if self._open_durable:
+            return self._writer.number
+        if self._settled_durable:
+            return self._writer.number + bool(self._open)
+        return self._writer.last_durable
 
     @property
     def safe(self) -> int:

@@ -135,6 +135,9 @@ class _Replay:
         rows = stored.count if stored.numbers is None or not stored.count else int(stored.numbers[-1]) + 1
         place = (number, record.number, segment, record.start, record.length, rows, stored.stored)
         self.records[number] = place
+        if number <= self.through:
+            # Written again, or moved: the checkpoint knows who still waits for its rows.
+            return
         for match in stored.matches:
             cursor = self.cursors.get(match.cursor)
             if cursor is not None:

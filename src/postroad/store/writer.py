@@ -69,6 +69,7 @@ class LogWriter:
     Attributes:
         number: of the next record.
         written: the number of the last record that was written.
+        last_durable: the number of the last record that a crash must not lose, written or not.
         trouble: why the disk takes nothing at the moment; empty while all is well.
         segments: those that there are, with their sizes.
     """
@@ -87,7 +88,7 @@ class LogWriter:
         self._checkpoint = checkpoint
         self._begun = begun
         self.number = 1
-        self.written = 0
+        self.written = self.last_durable = 0
         self.trouble = ""
         self.segments: dict[int, int] = {}
         self.segment: int | None = None
@@ -156,6 +157,8 @@ class LogWriter:
         self._queue.append(pending)
         self._queued_bytes += pending.size
         self.number += 1
+        if durable:
+            self.last_durable = pending.number
         return pending.number
 
     def dead(self) -> list[int]:

@@ -338,7 +338,7 @@ def test_acknowledging_for_a_subscription_that_ended_is_an_error() -> None:
 def test_a_subscriber_that_never_acknowledges_gets_its_window_and_no_more() -> None:
     scene = Scene(limits={"unacknowledged": 3, "queue_messages": 4})
     reader, writer = scene.client(), scene.client()
-    reader.subscribe("s", "a", ack="client")
+    reader.subscribe("s", "a", ack="client", overflow="drop-oldest")
     for number in range(20):
         writer.send("a", b"%d" % number)
     assert bodies(reader) == [b"0", b"1", b"2"]

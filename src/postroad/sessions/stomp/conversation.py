@@ -20,6 +20,7 @@ from postroad.protocols.stomp import Version
 from postroad.protocols.stomp.identifying import CLOCK_RECEIPT, MESSAGE_ID_HEADER, SERVER_TIME_HEADER
 from postroad.security import principal_of
 from postroad.sessions.contract import LoginVerdict
+from postroad.sessions.stomp.durable import CLIENT_ID_HEADER, deletes_durable, durable_name
 from postroad.sessions.stomp.heart_beats import HeartBeats
 from postroad.sessions.stomp.ids import CORRECTION_MS, TOKEN_BYTES, asks_for_ids, claimed_publisher, id_terms, no_id
 from postroad.sessions.stomp.receipts import Receipts
@@ -85,9 +86,10 @@ class StompConversation:
         # Subscriptions in a client mode: where an acknowledgement that names none is looked for.
         self._searched: dict[str, Subscription] = {}
         self._transactions = Transactions()
-        self._receipts = Receipts(dispatcher, self._send)
+        self._receipts = Receipts(dispatcher, self._send, self._fail)
         self._closed = False
         self._login = ""
+        self._client_id = ""
         # A login is being checked: what came behind the CONNECT waits here, and then what was read meanwhile.
         self._checking = False
         self._held: tuple[stomp.Received, int, int] | None = None
@@ -157,6 +159,7 @@ class StompConversation:
     def _act_on(self, found: stomp.Received, place: int = 0, row: int = 0) -> None:
         """Act on what was read, from an event and a row on; where that is much, a part of it."""
         first, until = place, self._timer() + CONTROLS_MS
+        self._receipts.begin()
         for event in found.events[place:] if place else found.events:
             place += 1
             if found.batch is not None and event.row > row:
@@ -173,6 +176,7 @@ class StompConversation:
                 if self._rest(found, place, row):
                     return
                 first, until = place, self._timer() + CONTROLS_MS
+        self._receipts.begin()
         if found.batch is not None and row < len(found.batch):
             self._publish(found.batch, found, row, len(found.batch))
 
@@ -283,7 +287,7 @@ class StompConversation:
                 return
             named = found.message_ids[first:last] if found.has_message_ids else None
             if self._accept(part, named) and found.asks_receipts:
-                self._receipts.messages(part, found.receipts[first:last], self._version)
+                self._receipts.messages(part, found.receipts[first:last], self._version, session)
         except (BrokerError, NumbersError) as error:
             # No defect: without a number of its own on disk, a publisher's ids could be another one's.
             log.error("publisher refused", extra={**self._who(), "reason": str(error)})
@@ -301,7 +305,9 @@ class StompConversation:
         if admission.end < len(batch):
             refusal = admission.refusal
             batch = batch.take(np.arange(admission.end))
-        self._receipts.messages(batch, receipts[: admission.end], self._version)
+        session, resent = self._session, admission.resent > 0
+        assert session is not None
+        self._receipts.messages(batch, receipts[: admission.end], self._version, session, resent)
         if refusal is not None:
             self._fail(f"SEND: {refusal}")
 
@@ -330,6 +336,9 @@ class StompConversation:
         return self._may_publish(session, self._dispatcher.publish(batch, session, aliases))
 
     def _may_publish(self, session: Session, outbox: Outbox) -> bool:
+        if outbox.unstorable:
+            self._fail(f"SEND: {outbox.unstorable}")
+            return False
         if outbox.refused:
             self._terms.audit.refused("publication refused", **self._who(), principal=session.principal)
             self._fail(f"{session.principal or 'anonymous'} may not publish to this topic")
@@ -347,14 +356,14 @@ class StompConversation:
             self._fail(str(error), event.receipt)
             return
         if event.receipt is not None and not isinstance(event, stomp.ProtocolError | stomp.Connect):
-            self._receipts.control(event, event.receipt, headers, self._version)
+            self._receipts.control(event, event.receipt, headers, self._version, self._session)
         if isinstance(event, stomp.Disconnect):
             self._part()
 
     def _part(self) -> None:
         """The client takes its leave; receipts that still wait go first."""
         self._parting = True
-        self._receipts.after_all(self._close_for_good)
+        self._receipts.after_all(self._close_for_good, self._session)
 
     def _close_for_good(self) -> None:
         if not self._closed:
@@ -440,6 +449,7 @@ class StompConversation:
         if refusal := self._transport.connected():
             raise BrokerError(refusal)
         self._login = verdict.login
+        self._client_id = event.headers.get(CLIENT_ID_HEADER, "")
         self._session = self._dispatcher.core.attached(verdict.principal)
         self._dispatcher.join(self._session.number, self)
         least = self._terms.heart_beat_ms
@@ -469,15 +479,19 @@ class StompConversation:
         assert self._session is not None
         self._check_searched(event)
         key = event.id if event.id is not None else event.destination
-        subscription = self._dispatcher.core.subscribe(
-            self._session,
-            key,
-            event.topic,
-            event.selector or "",
-            AckMode(event.ack),
-            self._overflow(event.headers),
-            self._dispatcher.clock(),
-        )
+        name = durable_name(event.headers, self._client_id, event.id)
+        if name is None:
+            subscription = self._dispatcher.core.subscribe(
+                self._session,
+                key,
+                event.topic,
+                event.selector or "",
+                AckMode(event.ack),
+                self._overflow(event.headers),
+                self._dispatcher.clock(),
+            )
+        else:
+            subscription = self._subscribe_durably(event, key, name)
         acknowledges = subscription.ack_mode is not AckMode.AUTO and self._version is Version.V1_2
         prefix = stomp.message_prefix(event.id, self._version)
         self._prefixes[subscription.number] = (prefix, subscription.number if acknowledges else None)
@@ -485,8 +499,19 @@ class StompConversation:
         if subscription.ack_mode is not AckMode.AUTO:
             self._searched[key] = subscription
 
+    def _subscribe_durably(self, event: stomp.Subscribe, key: str, name: tuple[str, str]) -> Subscription:
+        assert self._session is not None
+        dispatcher, outbox = self._dispatcher, Outbox()
+        durables = dispatcher.core.durables
+        if durables is None:
+            raise BrokerError("this broker has no store, so it has no durable subscriptions (setting store)")
+        now, ack = dispatcher.clock(), AckMode(event.ack)
+        subscription = durables.subscribe(self._session, key, name, event.topic, event.selector or "", ack, now, outbox)
+        dispatcher.carry_out(outbox)
+        return subscription
+
     def _overflow(self, headers: Mapping[str, str]) -> OverflowPolicy:
-        text = headers.get(OVERFLOW_HEADER, OverflowPolicy.DROP_OLDEST.value)
+        text = headers.get(OVERFLOW_HEADER, OverflowPolicy.SPOOL.value)
         try:
             chosen = OverflowPolicy(text)
         except ValueError:
@@ -508,7 +533,12 @@ class StompConversation:
         assert self._session is not None
         key = event.id if event.id is not None else f"/topic/{event.topic}"
         subscription = self._session.subscriptions.get(key)
-        self._dispatcher.carry_out(self._dispatcher.core.unsubscribe(self._session, key, self._dispatcher.clock()))
+        deletes = deletes_durable(event.headers)
+        core, now = self._dispatcher.core, self._dispatcher.clock()
+        if subscription is None and (name := durable_name(event.headers, self._client_id, event.id)) is not None:
+            self._dispatcher.carry_out(core.delete_durable(self._session, name, now))
+            return
+        self._dispatcher.carry_out(core.unsubscribe(self._session, key, now, deletes))
         if subscription is not None:
             del self._prefixes[subscription.number], self._keys[subscription.number]
             self._searched.pop(key, None)

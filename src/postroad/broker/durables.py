@@ -1,0 +1,287 @@
+"""Durable subscriptions: they have a name, outlive their sessions and the broker's process, and miss nothing meanwhile.
+
+Rule 1: a durable subscription is named by a client and a name of its own, and belongs to the principal that made it.
+Rule 2: it is in the index from its SUBSCRIBE until it is deleted. What matches is stored, whether its client is there
+    or not, and handed out from the store.
+Rule 3: at most one session has it at a time. Another one of the same principal takes it over.
+Rule 4: with another topic or selector it is the same subscription: what had matched stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from postroad.broker.errors import BrokerError
+from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
+from postroad.broker.stored import Discard
+from postroad.errors import PostroadError
+from postroad.matching import NO_BUDGET
+from postroad.selectors import Selector, TopicPattern
+
+if TYPE_CHECKING:
+    from postroad.broker.core import Broker
+    from postroad.broker.outbox import Outbox
+    from postroad.broker.stored import StoredQueues
+    from postroad.messages import Batch
+
+__all__ = ["MAX_DURABLES", "MAX_NAME_BYTES", "DurableTerms", "Durables"]
+
+# Names are kept in the store, in every checkpoint of it.
+MAX_NAME_BYTES = 255
+# A durable subscription outlives whoever made it: without a bound, clients that come under ever new names would fill
+# the index. Each takes some kilobytes.
+MAX_DURABLES = 10_000
+
+
+class DurableTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of a durable subscription.
+
+    Attributes:
+        client: the client's name for itself.
+        name: the client's name for the subscription.
+        principal: who made it.
+        topic: what it wants.
+        selector: as the policy let it pass; empty for none.
+        created: when, in ms.
+        deleted: why it is over; what waits for it is being given up.
+    """
+
+    client: str
+    name: str
+    principal: str
+    topic: str
+    selector: str = ""
+    created: int = 0
+    deleted: str = ""
+
+
+class Durables:
+    """The durable subscriptions of a broker.
+
+    Args:
+        core: the broker.
+        stored: its store.
+    """
+
+    def __init__(self, core: Broker, stored: StoredQueues) -> None:
+        self._core = core
+        self._stored = stored
+        self._named: dict[tuple[str, str], Subscription] = {}
+
+    def __len__(self) -> int:
+        return len(self._named)
+
+    def listed(self) -> list[Subscription]:
+        """All of them, oldest first."""
+        return sorted(self._named.values(), key=lambda each: each.number)
+
+    def find(self, client: str, name: str) -> Subscription | None:
+        """The one of this name."""
+        return self._named.get((client, name))
+
+    def refuses(self, batch: Batch, outbox: Outbox) -> bool:
+        """Whether a batch must not enter, because it would have to be stored and cannot be; the outbox says why."""
+        if not self._named or not (refusal := self._stored.refusal):
+            return False
+        _, slots = self._core.index.match(batch, NO_BUDGET)
+        wanting = {each.slot for each in self._named.values()}
+        if wanting.isdisjoint(slots.tolist()):
+            return False
+        outbox.unstorable = f"a durable subscription wants this, and it cannot be stored: {refusal}"
+        return True
+
+    # --- a new process -----------------------------------------------------------------------------------------------
+
+    def restore(self, now: int) -> list[str]:
+        """Take up what an earlier process has left; answers what could not be, in words."""
+        problems = []
+        for cursor in list(self._stored.log.cursors.values()):
+            try:
+                terms = msgspec.msgpack.decode(cursor.terms, type=DurableTerms)
+                subscription = self._away(cursor.number, terms)
+                subscription.cursor = cursor
+                subscription.waiting.stored = cursor.waiting.count
+                if terms.deleted:
+                    self._discard_all(subscription, terms.deleted)
+                else:
+                    self._enter(subscription, Selector.parse(terms.selector) if terms.selector else None, now)
+            except (msgspec.DecodeError, PostroadError) as error:
+                problems.append(f"the durable subscription {cursor.number} cannot be taken up: {error}")
+        return problems
+
+    def _away(self, number: int, terms: DurableTerms) -> Subscription:
+        """The subscription while nobody has it: in a session of its own that takes nothing."""
+        session = Session(0, terms.principal)
+        session.congested = True
+        subscription = Subscription(number, session, terms.name, terms.topic, AckMode.AUTO, OverflowPolicy.SPOOL)
+        subscription.durable = terms
+        return subscription
+
+    def _enter(self, subscription: Subscription, selector: Selector | None, now: int) -> None:
+        assert subscription.durable is not None
+        terms = subscription.durable
+        self._core.enter_index(subscription, selector, TopicPattern.parse(terms.topic), now)
+        self._named[terms.client, terms.name] = subscription
+
+    # --- sessions ----------------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        session: Session,
+        key: str,
+        name: tuple[str, str],
+        topic: str,
+        selector: str,
+        ack_mode: AckMode,
+        now: int,
+        outbox: Outbox,
+    ) -> Subscription:
+        """A session takes a durable subscription, which is made if there is none of this name.
+
+        Raises:
+            BrokerError: the name is not one, or another principal's; a limit is reached; the policy refuses.
+            LimitError: the index is full.
+            SelectorError, TopicError: a text does not parse.
+        """
+        self._core.check_key(session, key)
+        _check_name(*name)
+        pattern = TopicPattern.parse(topic)
+        wanted = self._core.allowed(session, topic, selector)
+        subscription = self._named.get(name)
+        if subscription is None:
+            subscription = self._make(session, name, topic, wanted, now)
+        else:
+            self._take_over(subscription, session, outbox)
+            self._change(subscription, topic, pattern, wanted, now)
+        self._attach(subscription, session, key, ack_mode)
+        return subscription
+
+    def _make(
+        self, session: Session, name: tuple[str, str], topic: str, selector: Selector | None, now: int
+    ) -> Subscription:
+        if len(self._named) >= MAX_DURABLES:
+            raise BrokerError(
+                f"this broker has {MAX_DURABLES:,} durable subscriptions, the limit; delete some that nobody needs "
+                "(postroad subscriptions list)"
+            )
+        if refusal := self._stored.refusal:
+            raise BrokerError(f"no durable subscription can be made now: {refusal}")
+        text = "" if selector is None else str(selector)
+        terms = DurableTerms(
+            client=name[0], name=name[1], principal=session.principal, topic=topic, selector=text, created=now
+        )
+        subscription = self._away(self._core.take_subscription_number(), terms)
+        self._enter(subscription, selector, now)
+        subscription.cursor = self._stored.log.open_cursor(subscription.number, msgspec.msgpack.encode(terms))
+        return subscription
+
+    def _take_over(self, subscription: Subscription, session: Session, outbox: Outbox) -> None:
+        terms, holder = subscription.durable, subscription.session
+        assert terms is not None
+        if terms.principal != session.principal:
+            raise BrokerError(
+                f"the durable subscription {terms.name!r} of client {terms.client!r} belongs to "
+                f"{terms.principal or 'a client without a login'}; choose another client-id or name"
+            )
+        if holder is session:
+            raise BrokerError(f"this session has the durable subscription {terms.name!r} already")
+        if holder.number:
+            self.left(subscription)
+            outbox.closes.append((holder.number, f"the durable subscription {terms.name!r} was taken over by another"))
+
+    def _change(
+        self, subscription: Subscription, topic: str, pattern: TopicPattern, selector: Selector | None, now: int
+    ) -> None:
+        """The same subscription may want something else from now on; what had matched stays."""
+        terms = subscription.durable
+        assert terms is not None
+        text = "" if selector is None else str(selector)
+        if (terms.topic, terms.selector) == (topic, text):
+            return
+        self._core.leave_index(subscription, now)
+        subscription.durable = changed = msgspec.structs.replace(terms, topic=topic, selector=text)
+        subscription.topic = topic
+        try:
+            self._core.enter_index(subscription, selector, pattern, now)
+        except PostroadError:
+            # It wants what it wanted before.
+            subscription.durable, subscription.topic = terms, terms.topic
+            before = Selector.parse(terms.selector) if terms.selector else None
+            self._core.enter_index(subscription, before, TopicPattern.parse(terms.topic), now)
+            raise
+        assert subscription.cursor is not None
+        self._stored.log.change_cursor(subscription.cursor, msgspec.msgpack.encode(changed))
+
+    def _attach(self, subscription: Subscription, session: Session, key: str, ack_mode: AckMode) -> None:
+        cursor = subscription.cursor
+        assert cursor is not None
+        self._core.move_to(subscription, session)
+        subscription.key, subscription.ack_mode = key, ack_mode
+        session.subscriptions[key] = subscription
+        self._stored.log.attach(cursor)
+        self._stored.block(subscription)
+
+    def left(self, subscription: Subscription) -> None:
+        """A session has it no longer: what was sent and not acknowledged waits again."""
+        terms, cursor = subscription.durable, subscription.cursor
+        assert terms is not None
+        assert cursor is not None
+        del subscription.session.subscriptions[subscription.key]
+        session = Session(0, terms.principal)
+        session.congested = True
+        self._core.move_to(subscription, session)
+        subscription.key = terms.name
+        subscription.unacknowledged = {}
+        self._stored.log.detach(cursor)
+        subscription.waiting.stored = self._stored.log.unread(cursor)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def delete(self, subscription: Subscription, reason: str, outbox: Outbox, now: int) -> int:
+        """A durable subscription is over; answers how many messages waited for it, which are given up."""
+        terms = subscription.durable
+        assert terms is not None
+        if subscription.session.number:
+            self.left(subscription)
+        self._core.leave_index(subscription, now)
+        del self._named[terms.client, terms.name]
+        self._core.release_publishers(subscription, outbox)
+        return self._discard_all(subscription, reason)
+
+    def _discard_all(self, subscription: Subscription, reason: str) -> int:
+        terms, cursor = subscription.durable, subscription.cursor
+        assert terms is not None
+        assert cursor is not None
+        # First on disk: a crash before all is given up must not bring it back.
+        self._stored.log.change_cursor(cursor, msgspec.msgpack.encode(msgspec.structs.replace(terms, deleted=reason)))
+        left = self._stored.log.unread(cursor)
+        self._stored.discard(Discard(cursor, subscription.number, left, reason, ends=True))
+        return left
+
+    def purge(self, subscription: Subscription, reason: str) -> int:
+        """Give up all that waits for it; answers how many messages that is. What was sent stays with its client."""
+        cursor = subscription.cursor
+        assert cursor is not None
+        left = self._stored.log.unread(cursor)
+        self._stored.discard(Discard(cursor, subscription.number, left, reason, ends=False, owner=subscription))
+        return left
+
+    def expire(self, now: int) -> None:
+        """Give up what has waited longer than it may."""
+        log = self._stored.log
+        age = log.settings.max_age_seconds
+        for subscription in self._named.values() if age else ():
+            cursor = subscription.cursor
+            assert cursor is not None
+            late = log.older_than(cursor, now - 1_000 * age)
+            if late and not self._stored.is_discarding(cursor):
+                discard = Discard(cursor, subscription.number, late, "too old", ends=False, owner=subscription)
+                self._stored.discard(discard)
+
+
+def _check_name(client: str, name: str) -> None:
+    for what, text in (("client-id", client), ("name", name)):
+        if not text or len(text.encode()) > MAX_NAME_BYTES:
+            raise BrokerError(f"the {what} of a durable subscription has 1 to {MAX_NAME_BYTES} bytes")

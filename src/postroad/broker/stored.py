@@ -1,0 +1,259 @@
+"""Rows of subscriptions in the store: those of durable ones, and what slow ones cannot take now.
+
+The store writes behind the loop's back: what is appended here can be handed out when it is safe, and what waits long is
+read back first. A subscription for which the next row is not there yet is *blocked*; the driver tells when rows were
+written or read (`Broker.stored`), and it goes on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from postroad.broker.marks import REDELIVERED, have_room, marked
+from postroad.store import StoreFullError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from postroad.broker.consignments import Consignment
+    from postroad.broker.sessions import Subscription
+    from postroad.messages import Batch
+    from postroad.store import Cursor, Log
+    from postroad.tracking.contract import Recorder
+
+__all__ = ["STORE_FULL", "Discard", "StoredQueues", "TakenRows"]
+
+# In the record: the store, or a subscription's share of it, was full.
+STORE_FULL = "store full"
+
+# What the store keeps free for acknowledgements and for publishers that are about to be paused.
+RESERVE_BYTES = 32 * 1024 * 1024
+# Rows that are discarded are read first, for the record; so many in one turn.
+DISCARDED_PER_TURN = 20_000
+# What is shed of a subscription that is over its limit and may drop its oldest: not one by one.
+_SHED_SHARE = 8
+
+
+class TakenRows(NamedTuple):
+    """Rows to be delivered.
+
+    Attributes:
+        batch: where they are.
+        rows: which ones.
+        places: what names them in the store, one for each.
+    """
+
+    batch: Batch
+    rows: NDArray[np.int64]
+    places: NDArray[np.int64]
+
+
+class Discard:
+    """Rows of a cursor that nobody will get; each is told to the record.
+
+    Args:
+        cursor: whose.
+        subscription: the number that the record knows.
+        left: how many, from the oldest on.
+        reason: why, for the record.
+        ends: the cursor ends when they are gone.
+        owner: the subscription that waits until they are gone, if it goes on.
+    """
+
+    __slots__ = ("cursor", "ends", "left", "owner", "reason", "subscription")
+
+    def __init__(
+        self, cursor: Cursor, subscription: int, left: int, reason: str, ends: bool, owner: Subscription | None = None
+    ) -> None:
+        self.cursor = cursor
+        self.subscription = subscription
+        self.left = left
+        self.reason = reason
+        self.ends = ends
+        self.owner = owner
+
+
+class StoredQueues:
+    """What subscriptions have in the store.
+
+    Args:
+        log: the store.
+        recorder: keeps the record.
+
+    Attributes:
+        blocked: subscriptions that wait for the store, by number.
+        shed: rows that were given up, for whatever reason.
+    """
+
+    def __init__(self, log: Log, recorder: Recorder) -> None:
+        self.log = log
+        self._recorder = recorder
+        self.blocked: dict[int, Subscription] = {}
+        self._storing: list[tuple[Subscription, NDArray[np.int64]]] = []
+        self._consigned: list[tuple[int, Consignment]] = []
+        self._discards: list[Discard] = []
+        self.shed = 0
+
+    # --- storing -----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether rows of the batch at hand are to be stored."""
+        return bool(self._storing)
+
+    def store(self, subscription: Subscription, rows: NDArray[np.int64]) -> None:
+        """Rows of the batch at hand wait in the store for a subscription; `flush` does it for all of them."""
+        if subscription.cursor is None:
+            subscription.cursor = self.log.open_cursor(subscription.number, durable=False)
+        self._storing.append((subscription, rows))
+
+    def flush(self, batch: Batch, now: int, consignment: Consignment | None) -> list[Subscription]:
+        """Store the batch once for all who want rows of it; answers those for whom there is too much now."""
+        storing, self._storing = self._storing, []
+        matches = [(each.cursor, rows) for each, rows in storing if each.cursor is not None]
+        try:
+            position = self.log.append(batch, matches, now)
+        except StoreFullError:
+            for subscription, rows in storing:
+                subscription.shed += len(rows)
+                self.shed += len(rows)
+                self._recorder.shed(batch, rows, subscription.number, STORE_FULL, now)
+                self._close_if_empty(subscription)
+            return []
+        for subscription, rows in storing:
+            subscription.waiting.stored += len(rows)
+            self.block(subscription)
+        if consignment is not None:
+            # Its neighbour may forget it when a crash here would not lose it.
+            consignment.hold()
+            self._consigned.append((position, consignment))
+        return [subscription for subscription, _ in storing if self.is_full(subscription)]
+
+    def is_full(self, subscription: Subscription) -> bool:
+        """Whether a subscription has as much in the store as it may, or the store is full."""
+        cursor, log = subscription.cursor, self.log
+        return cursor is not None and (cursor.bytes > log.settings.subscription_bytes or log.room < RESERVE_BYTES)
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing more should be stored; empty while all is well."""
+        if self.log.trouble:
+            return self.log.trouble
+        if self.log.room < RESERVE_BYTES // 2:
+            return f"the store is full ({self.log.size:,} bytes, limit store.max_bytes)"
+        return ""
+
+    # --- handing out -------------------------------------------------------------------------------------------------
+
+    def pull(self, subscription: Subscription, most: int) -> list[TakenRows]:
+        """The next rows of a subscription; it is blocked if there are fewer than wanted and more to come."""
+        cursor = subscription.cursor
+        assert cursor is not None
+        if self.is_discarding(cursor):
+            # What is given up comes first, or rows that came later would be taken for it.
+            self.block(subscription)
+            return []
+        taken = [self._taken(each.batch, each.rows, each.places, each.tried) for each in self.log.pull(cursor, most)]
+        count = sum(len(each.places) for each in taken)
+        subscription.waiting.stored -= count
+        if count < most and subscription.waiting.stored:
+            self.block(subscription)
+        return taken
+
+    def _taken(
+        self,
+        batch: Batch,
+        rows: NDArray[np.int64],
+        places: NDArray[np.int64],
+        tried: NDArray[np.bool_] | None,
+    ) -> TakenRows:
+        if tried is not None:
+            again = rows[tried]
+            batch = marked(batch, again[have_room(batch, again, REDELIVERED)], REDELIVERED)
+        return TakenRows(batch, rows, places)
+
+    def settle(self, subscription: Subscription, places: NDArray[np.int64]) -> None:
+        """Rows of a subscription are done with."""
+        if subscription.cursor is not None:
+            self.log.settle(subscription.cursor, places)
+            self._close_if_empty(subscription)
+
+    def _close_if_empty(self, subscription: Subscription) -> None:
+        cursor = subscription.cursor
+        if cursor is not None and not cursor.durable and not subscription.waiting.stored:
+            self.log.end_cursor(cursor)
+            subscription.cursor = None
+            self.blocked.pop(subscription.number, None)
+
+    def block(self, subscription: Subscription) -> None:
+        """A subscription waits until something is written or read."""
+        subscription.blocked = True
+        self.blocked[subscription.number] = subscription
+
+    def take_unblocked(self) -> list[Subscription]:
+        """Those that were blocked: something was written or read, so they may go on."""
+        unblocked, self.blocked = list(self.blocked.values()), {}
+        for subscription in unblocked:
+            subscription.blocked = False
+        return unblocked
+
+    # --- giving up ---------------------------------------------------------------------------------------------------
+
+    def ended(self, subscription: Subscription, reason: str) -> None:
+        """A subscription that is not durable is over: what it has in the store is discarded."""
+        cursor = subscription.cursor
+        self.blocked.pop(subscription.number, None)
+        if cursor is not None and not cursor.durable:
+            left, subscription.waiting.stored, subscription.cursor = subscription.waiting.stored, 0, None
+            self.discard(Discard(cursor, subscription.number, left, reason, ends=True))
+
+    def discard(self, discard: Discard) -> None:
+        """Give up rows; it takes as long as it takes to read them."""
+        self._discards.append(discard)
+        self.log.wake()
+
+    def shed_oldest(self, subscription: Subscription) -> None:
+        """A subscription is over its limit, and may lose its oldest."""
+        cursor = subscription.cursor
+        if cursor is not None and not self.is_discarding(cursor):
+            left = 1 + self.log.unread(cursor) // _SHED_SHARE
+            self.discard(Discard(cursor, subscription.number, left, STORE_FULL, ends=False, owner=subscription))
+
+    def proceed(self, now: int) -> None:
+        """Something was written or read: release what came over links, and discard what is to be discarded."""
+        safe = self.log.safe
+        while self._consigned and self._consigned[0][0] <= safe:
+            self._consigned.pop(0)[1].release()
+        self._discards = [each for each in self._discards if not self._discarded(each, now)]
+
+    @property
+    def discards(self) -> int:
+        """How many cursors have rows that are being given up."""
+        return len(self._discards)
+
+    def is_discarding(self, cursor: Cursor) -> bool:
+        """Whether rows of a cursor are being given up."""
+        return any(each.cursor is cursor for each in self._discards)
+
+    def _discarded(self, discard: Discard, now: int) -> bool:
+        """Give up what is in memory of it; answers whether it is done."""
+        room = DISCARDED_PER_TURN
+        while discard.left > 0 and room > 0:
+            taken = self.log.pull(discard.cursor, min(discard.left, room))
+            for each in taken:
+                self._recorder.shed(each.batch, each.rows, discard.subscription, discard.reason, now)
+                self.log.settle(discard.cursor, each.places)
+                discard.left -= len(each.places)
+                room -= len(each.places)
+                self.shed += len(each.places)
+                if discard.owner is not None:
+                    discard.owner.waiting.stored -= len(each.places)
+                    discard.owner.shed += len(each.places)
+            if not taken:
+                break
+        if discard.left > 0 and self.log.unread(discard.cursor):
+            return False
+        if discard.ends:
+            self.log.end_cursor(discard.cursor)
+        return True

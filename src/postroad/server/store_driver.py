@@ -1,0 +1,265 @@
+"""The store of a running broker: commits and reads on threads, tells who waits for them, and goes on after failures."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from postroad.errors import PostroadError
+from postroad.recording.disk import DiskThread, is_done
+from postroad.store import FileDisk, Log, carry_out, recover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from postroad.broker import Broker, Outbox
+    from postroad.store import Commit, Disk, Read, Recovered, StoreSettings
+
+__all__ = ["StoreDriver"]
+
+log = logging.getLogger("postroad.store")
+
+# How often a disk that failed is tried again.
+RETRY_SECONDS = 0.5
+# How long a receipt waits for a disk that fails or does not answer. Then its client is told, and closed: it knows that
+# the message may be lost, and can send it again elsewhere.
+GIVE_UP_SECONDS = 10.0
+# How often limits by age are looked at.
+LOOK_SECONDS = 1.0
+# What a stopping broker does to write the end of its store.
+STOP_SECONDS = 10.0
+
+
+class StoreDriver:
+    """Drives the log of a broker.
+
+    Args:
+        folder: where the segments are.
+        settings: how it keeps its promises.
+        core: the broker.
+        carry_out: carries out what the core says.
+        clock: the time in ms.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: StoreSettings,
+        core: Broker,
+        carry_out: Callable[[Outbox], None],
+        clock: Callable[[], int],
+    ) -> None:
+        self._disk: Disk = FileDisk(folder)
+        self._settings = settings
+        self._core = core
+        self._carry_out = carry_out
+        self._clock = clock
+        self.log: Log | None = None
+        # Reads do not wait for a disk that is being forced.
+        self._writing, self._reading = DiskThread("postroad-store"), DiskThread("postroad-store-reads")
+        self._waiting: deque[tuple[int, Callable[[str], None]]] = deque()
+        self._is_due = False
+        self._retry: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._failing_since: float | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._told = 0
+
+    # --- start and stop ----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Find out what an earlier process has left, and take it up."""
+        found = await asyncio.to_thread(lambda: recover(self._disk.segments(), self._disk.read))
+        self.log = Log(self._settings, found)
+        for problem in self._core.open_store(self.log, self._clock()):
+            log.error("durable subscription not taken up", extra={"reason": problem})
+        self._tell_recovery(found)
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self.log.on_work = self._work
+        self._looking = asyncio.create_task(self._look())
+        if found.segments:
+            self._work()
+
+    def _tell_recovery(self, found: Recovered) -> None:
+        self._told = len(found.told)
+        if found.segments:
+            waiting = sum(each.live.size for each in found.cursors)
+            fields = {"subscriptions": len(found.cursors), "messages": waiting, "segments": len(found.segments)}
+            log.info("store recovered", extra=fields)
+        for text in found.told:
+            log.warning("store damaged" if found.damaged or found.lost_rows else "store cut", extra={"what": text})
+
+    async def stop(self) -> None:
+        """Write what is left, in the time that a disk may take."""
+        if self.log is None:
+            return
+        self.log.on_work = None
+        if self._looking is not None:
+            self._looking.cancel()
+        for handle in (self._retry, self._timer):
+            if handle is not None:
+                handle.cancel()
+        done = await is_done(asyncio.ensure_future(self._finish(self.log)), STOP_SECONDS)
+        if not done:
+            log.error("store not written", extra={"reason": self.trouble or "the disk does not answer"})
+        self._writing.end()
+        self._reading.end()
+        if done and isinstance(self._disk, FileDisk):
+            self._disk.close()
+
+    async def _finish(self, store: Log) -> None:
+        while self._writing_now is not None:
+            await asyncio.wait({self._writing_now})
+            await asyncio.sleep(0)
+        while not store.trouble and (commit := store.take_commit(2**62)) is not None:
+            try:
+                await self._writing.do(lambda commit=commit: carry_out(commit, self._disk))  # type: ignore[misc]
+            except PostroadError as error:
+                store.failed(commit, str(error))
+            else:
+                store.committed(commit)
+        self._answer()
+
+    _writing_now: asyncio.Future[None] | None = None
+
+    # --- what others ask ---------------------------------------------------------------------------------------------
+
+    @property
+    def trouble(self) -> str:
+        """Why the disk takes nothing at the moment; empty while all is well."""
+        return "" if self.log is None else self.log.trouble
+
+    @property
+    def mark(self) -> int:
+        """Changes whenever something was stored that a receipt has to wait for."""
+        return 0 if self.log is None else self.log.touches
+
+    def when_safe(self, action: Callable[[str], None]) -> None:
+        """Call this with an empty text once all that was stored so far is safe, or with the reason why it is not."""
+        store = self.log
+        assert store is not None
+        self._waiting.append((store.position, action))
+        self._answer()
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        """Begin what there is to do. By now, all that came in this turn of the loop has gathered."""
+        self._is_due = False
+        store = self.log
+        assert store is not None
+        if reads := store.take_reads():
+            self._reading.do(lambda: self._read(reads)).add_done_callback(self._have_read)
+        if self._retry is None:
+            commit = store.take_commit(self._clock())
+            if commit is not None:
+                self._writing_now = self._writing.do(lambda: carry_out(commit, self._disk))
+                self._writing_now.add_done_callback(lambda done: self._have_written(commit, done))
+            self._set_timer(store)
+        if self._core.store is not None and self._core.store.discards:
+            self._proceed()
+
+    def _have_written(self, commit: Commit, done: asyncio.Future[None]) -> None:
+        store = self.log
+        assert store is not None
+        self._writing_now = None
+        error = done.exception()
+        if error is None:
+            if self._failing_since is not None:
+                log.warning("store written again")
+                self._failing_since = None
+            store.committed(commit)
+        else:
+            self._have_failed(store, commit, error)
+        self._answer()
+        self._proceed()
+        if store.has_work or error is None:
+            self._work()
+
+    def _have_failed(self, store: Log, commit: Commit, error: BaseException) -> None:
+        if self._failing_since is None:
+            self._failing_since = self._loop.time()
+            log.error("store not written", extra={"reason": str(error)})
+        store.failed(commit, str(error))
+        self._retry = self._loop.call_later(RETRY_SECONDS, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._answer()
+        self._work()
+
+    def _set_timer(self, store: Log) -> None:
+        due = store.sync_due()
+        if due is not None and self._timer is None:
+            self._timer = self._loop.call_later(max(0, due - self._clock()) / 1_000, self._sync)
+
+    def _sync(self) -> None:
+        self._timer = None
+        self._work()
+
+    def _answer(self) -> None:
+        """Tell those whose rows are safe, or who have waited too long."""
+        store = self.log
+        assert store is not None
+        safe = store.safe
+        if store.position <= safe:
+            # All there is, also where less was to be written than it seemed.
+            safe = 2**62
+        while self._waiting and self._waiting[0][0] <= safe:
+            _tell(self._waiting.popleft()[1], "")
+        since = self._failing_since
+        if since is not None and self._loop.time() - since > GIVE_UP_SECONDS:
+            waiting, self._waiting = self._waiting, deque()
+            for _, action in waiting:
+                _tell(action, store.trouble)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def _read(self, reads: list[Read]) -> list[tuple[Read, bytes | None]]:
+        found: list[tuple[Read, bytes | None]] = []
+        for read in reads:
+            try:
+                found.append((read, self._disk.read(read.segment, read.start, read.length)))
+            except OSError:
+                found.append((read, None))
+        return found
+
+    def _have_read(self, done: asyncio.Future[list[tuple[Read, bytes | None]]]) -> None:
+        store = self.log
+        assert store is not None
+        for read, data in done.result():
+            store.loaded(read, data)
+            # One after the other: memory may not hold all of them at once.
+            self._proceed()
+        for text in store.told[self._told :]:
+            log.error("store damaged", extra={"what": text})
+        self._told = len(store.told)
+
+    def _proceed(self) -> None:
+        try:
+            self._carry_out(self._core.stored(self._clock()))
+        except Exception:
+            log.exception("internal error", extra={"where": "store"})
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._core.durables is not None:
+                self._core.durables.expire(self._clock())
+
+
+def _tell(action: Callable[[str], None], reason: str) -> None:
+    try:
+        action(reason)
+    except Exception:
+        # One connection's defect must not keep the others' receipts back.
+        log.exception("internal error", extra={"where": "store"})

@@ -1,0 +1,343 @@
+"""Durable subscriptions over sockets: they miss nothing while their client, or the broker, is away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from postroad.store import StoreSettings
+from tests.server.scene import Client, run, service, until
+from tests.server.test_spool import fail
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from postroad.protocols.stomp import Frame
+
+# How clients of other brokers ask for a durable subscription.
+SPELLINGS: dict[str, dict[str, str]] = {
+    "activemq": {"activemq.subscriptionName": "orders"},
+    "artemis": {"durable-subscription-name": "orders"},
+    "artemis-1": {"durable-subscriber-name": "orders"},
+    "rabbitmq": {"durable": "true", "auto-delete": "false"},
+    "rabbitmq-3.6": {"persistent": "true"},
+}
+
+
+async def connect(port: int, **headers: str) -> Client:
+    return await Client.connect(port, **{"client-id": "cellar", **headers})
+
+
+async def subscribe(client: Client, spelling: str = "activemq", **headers: str) -> None:
+    await client.subscribe("orders", headers.pop("topic", "a"), **SPELLINGS[spelling], **headers)
+
+
+async def publish(port: int, *numbers: int, topic: str = "a") -> None:
+    writer = await Client.connect(port)
+    for number in numbers:
+        writer.publish(topic, b"%d" % number, receipt=str(number), n=str(number))
+    for number in numbers:
+        answer = await writer.frame()
+        assert (answer.command, answer.headers["receipt-id"]) == ("RECEIPT", str(number)), answer
+    await writer.close()
+
+
+async def take(client: Client, count: int, acknowledge: bool = True) -> list[Frame]:
+    frames = [await client.frame() for _ in range(count)]
+    for frame in frames if acknowledge else ():
+        client.send("ACK", id=frame.headers["ack"])
+    return frames
+
+
+def bodies(frames: list[Frame]) -> list[int]:
+    return [int(frame.body) for frame in frames]
+
+
+def redelivered(frames: list[Frame]) -> list[bool]:
+    return [frame.headers.get("redelivered") == "true" for frame in frames]
+
+
+async def said(client: Client, command: str, **headers: str) -> None:
+    """Say something, and wait until it is done."""
+    client.send(command, receipt="done", **headers)
+    answer = await client.frame()
+    assert answer.command == "RECEIPT", answer
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_client_that_returns_gets_what_came_while_it_was_away(tmp_path: Path, spelling: str) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            client = await connect(broker.port)
+            await subscribe(client, spelling, ack="client-individual")
+            await publish(broker.port, 1, 2)
+            assert bodies(await take(client, 2)) == [1, 2]
+            await said(client, "DISCONNECT")
+            await client.close()
+            await publish(broker.port, 3, 4)
+            assert broker.statistics().durable_away_now == 1
+            client = await connect(broker.port)
+            await subscribe(client, spelling, ack="client-individual")
+            frames = await take(client, 2)
+            assert bodies(frames) == [3, 4]
+            assert redelivered(frames) == [False, False]
+            await client.close()
+
+    run(talk)
+
+
+@pytest.mark.parametrize("fsync", ["always", "interval", "never"])
+def test_durable_subscription_survives_a_restart_of_the_broker(tmp_path: Path, fsync: Any) -> None:
+    async def talk() -> None:
+        settings = StoreSettings(fsync=fsync)
+        async with service(tmp_path, store=settings) as broker:
+            client = await connect(broker.port)
+            await subscribe(client, ack="client", selector="n <> 3")
+            await said(client, "DISCONNECT")
+            await client.close()
+            await publish(broker.port, 1, 2, 3)
+        async with service(tmp_path, store=settings) as broker:
+            await publish(broker.port, 3, 4)
+            client = await connect(broker.port)
+            await subscribe(client, ack="client", selector="n <> 3")
+            frames = await take(client, 3)
+            assert bodies(frames) == [1, 2, 4]
+            assert redelivered(frames) == [False, False, False]
+            await said(client, "DISCONNECT")
+            await client.close()
+        async with service(tmp_path, store=settings) as broker:
+            assert broker.statistics().stored_messages_now == 0
+            assert broker.statistics().durable_now == 1
+
+    run(talk, patience=120)
+
+
+def test_message_that_is_not_acknowledged_comes_again_and_is_marked(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            client = await connect(broker.port)
+            await subscribe(client, ack="client-individual")
+            await publish(broker.port, 1, 2, 3)
+            frames = await take(client, 3, acknowledge=False)
+            await said(client, "ACK", id=frames[1].headers["ack"])
+            client.writer.transport.abort()
+            await until(lambda: broker.statistics().durable_away_now == 1)
+            client = await connect(broker.port)
+            await subscribe(client, ack="client-individual")
+            await publish(broker.port, 4)
+            frames = await take(client, 3)
+            assert bodies(frames) == [1, 3, 4]
+            assert redelivered(frames) == [True, True, False]
+            await client.close()
+
+    run(talk)
+
+
+def test_changed_selector_keeps_what_had_matched(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            client = await connect(broker.port)
+            await subscribe(client, ack="client", selector="n < 10")
+            await said(client, "DISCONNECT")
+            await client.close()
+            await publish(broker.port, 1, 50)
+            client = await connect(broker.port)
+            await subscribe(client, ack="client", selector="n > 10", topic="b")
+            await publish(broker.port, 2, 60, topic="b")
+            await publish(broker.port, 3, 70)
+            assert bodies(await take(client, 2)) == [1, 60]
+            await said(client, "DISCONNECT")
+            await client.close()
+        async with service(tmp_path) as broker:
+            await publish(broker.port, 4, 80, topic="b")
+            client = await connect(broker.port)
+            await subscribe(client, ack="client", selector="n > 10", topic="b")
+            assert bodies(await take(client, 1)) == [80]
+            await client.close()
+
+    run(talk, patience=120)
+
+
+def test_ten_subscriptions_get_a_message_that_is_stored_once(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            for number in range(10):
+                client = await Client.connect(broker.port, **{"client-id": f"c{number}"})
+                await subscribe(client, ack="client")
+                await said(client, "DISCONNECT")
+                await client.close()
+            writer = await Client.connect(broker.port)
+            writer.publish("a", bytes(100_000), receipt="r")
+            assert (await writer.frame()).command == "RECEIPT"
+            store = broker.storage.log
+            assert store is not None
+            assert store.size < 150_000
+            assert broker.statistics().stored_messages_now == 10
+            for number in range(10):
+                client = await Client.connect(broker.port, **{"client-id": f"c{number}"})
+                await subscribe(client, ack="client")
+                assert len((await client.frame()).body) == 100_000
+                await client.close()
+            await writer.close()
+
+    run(talk)
+
+
+def test_unsubscribe_leaves_a_durable_subscription_and_deletes_it_when_it_names_it(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            client = await connect(broker.port)
+            await subscribe(client, ack="client")
+            await said(client, "UNSUBSCRIBE", id="orders")
+            assert broker.statistics().durable_away_now == 1
+            await publish(broker.port, 1)
+            await subscribe(client, ack="client")
+            assert bodies(await take(client, 1, acknowledge=False)) == [1]
+            await said(client, "UNSUBSCRIBE", id="orders", **SPELLINGS["activemq"])
+            assert broker.statistics().durable_now == 0
+            await until(lambda: broker.statistics().shed_stored == 1)
+            await subscribe(client, ack="client")
+            await said(client, "UNSUBSCRIBE", id="orders")
+            await said(client, "UNSUBSCRIBE", id="orders", **SPELLINGS["activemq"])
+            assert broker.statistics().durable_now == 0
+            await client.close()
+        async with service(tmp_path) as broker:
+            assert broker.statistics().durable_now == 0
+
+    run(talk, patience=120)
+
+
+def test_second_connection_takes_a_durable_subscription_over(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            first, second = await connect(broker.port), await connect(broker.port)
+            await subscribe(first, ack="client")
+            await publish(broker.port, 1)
+            assert bodies(await take(first, 1, acknowledge=False)) == [1]
+            await subscribe(second, ack="client")
+            error = await first.frame()
+            assert error.command == "ERROR"
+            assert "taken over" in error.headers["message"]
+            frames = await take(second, 1)
+            assert (bodies(frames), redelivered(frames)) == ([1], [True])
+            for client in (first, second):
+                await client.close()
+
+    run(talk)
+
+
+@pytest.mark.parametrize(
+    ("connected", "headers", "said"),
+    [
+        ({}, SPELLINGS["activemq"], "client-id"),
+        ({"client-id": "c"}, {"durable": "true", "auto-delete": "true"}, "contradict"),
+        ({"client-id": "c"}, {"activemq.subscriptionName": ""}, "1 to 255 bytes"),
+        ({"client-id": "x" * 300}, SPELLINGS["activemq"], "1 to 255 bytes"),
+    ],
+)
+def test_subscribe_that_does_not_say_whose_it_is_is_refused(
+    tmp_path: Path, connected: dict[str, str], headers: dict[str, str], said: str
+) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            client = await Client.connect(broker.port, **connected)
+            client.send("SUBSCRIBE", id="1", destination="/topic/a", **headers)
+            answer = await client.frame()
+            assert answer.command == "ERROR"
+            assert said in answer.headers["message"]
+            await client.close()
+
+    run(talk)
+
+
+def test_durable_subscription_belongs_to_who_made_it(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            ann, bob = await connect(broker.port, login="ann"), await connect(broker.port, login="bob")
+            await subscribe(ann)
+            bob.send("SUBSCRIBE", id="1", destination="/topic/a", **SPELLINGS["activemq"])
+            answer = await bob.frame()
+            assert answer.command == "ERROR"
+            assert "belongs to unverified:ann" in answer.headers["message"]
+            for client in (ann, bob):
+                await client.close()
+
+    run(talk)
+
+
+def test_full_disk_refuses_publishers_with_the_reason_and_goes_on_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("postroad.server.store_driver.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("postroad.server.store_driver.GIVE_UP_SECONDS", 0.05)
+
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            client = await connect(broker.port)
+            await subscribe(client, ack="client")
+            await publish(broker.port, 1)
+            disk = fail(broker)
+            writer = await Client.connect(broker.port)
+            writer.publish("a", b"2", receipt="r")
+            answer = await writer.frame()
+            assert answer.command == "ERROR"
+            assert "No space left" in answer.headers["message"]
+            # Those that come now are refused at once, whether they ask for a receipt or not; others are served.
+            other = await Client.connect(broker.port)
+            other.publish("b", b"fine", receipt="r")
+            assert (await other.frame()).command == "RECEIPT"
+            other.publish("a", b"3")
+            answer = await other.frame()
+            assert "a durable subscription wants this, and it cannot be stored" in answer.headers["message"]
+            # What is stored stays readable.
+            assert bodies(await take(client, 1)) == [1]
+            disk.failing = False
+            await until(lambda: not broker.storage.trouble)
+            await publish(broker.port, 4)
+            # 2 was never confirmed, and never denied: it was written when there was room.
+            assert bodies(await take(client, 2)) == [2, 4]
+            for each in (client, writer, other):
+                await each.close()
+
+    run(talk)
+
+
+def test_expired_message_is_not_delivered_when_the_client_returns(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            client = await connect(broker.port)
+            await subscribe(client, ack="client")
+            await said(client, "DISCONNECT")
+            await client.close()
+            writer = await Client.connect(broker.port)
+            soon = str(broker.dispatcher.clock() + 300)
+            writer.publish("a", b"1", receipt="r", expires=soon)
+            writer.publish("a", b"2", receipt="r")
+            for _ in range(2):
+                assert (await writer.frame()).command == "RECEIPT"
+            await until(lambda: broker.dispatcher.clock() > int(soon))
+            client = await connect(broker.port)
+            await subscribe(client, ack="client")
+            assert bodies(await take(client, 1)) == [2]
+            assert broker.statistics().shed_expired == 1
+            for each in (client, writer):
+                await each.close()
+
+    run(talk)
+
+
+def test_what_waited_too_long_is_given_up_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroad.server.store_driver.LOOK_SECONDS", 0.02)
+
+    async def talk() -> None:
+        async with service(tmp_path, store=StoreSettings(max_age_seconds=1)) as broker:
+            client = await connect(broker.port)
+            await subscribe(client, ack="client")
+            await said(client, "DISCONNECT")
+            await client.close()
+            await publish(broker.port, 1, 2)
+            await until(lambda: broker.statistics().shed_stored == 2)
+            assert broker.statistics().stored_messages_now == 0
+
+    run(talk)

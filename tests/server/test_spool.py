@@ -1,0 +1,215 @@
+"""What a slow subscriber cannot take waits in memory, then on disk; nothing is lost, and nothing comes out of order."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+from postroad.broker import Limits
+from postroad.store import StoreSettings
+from tests.server.scene import Client, run, service, until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import pytest
+
+    from postroad.server import Service
+
+BODY = b"x" * 5_000
+COUNT = 3_000
+# A hundredth of it waits in memory.
+SMALL = Limits(spool_memory_bytes=200_000)
+
+
+def stall(client: Client) -> None:
+    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+
+
+def read_on(client: Client) -> None:
+    client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+
+
+async def publish(writer: Client, count: int, first: int = 0) -> None:
+    for number in range(first, first + count):
+        writer.publish("a", b"%d " % number + BODY)
+        await writer.writer.drain()
+    writer.publish("b", receipt="all")
+    assert (await writer.frame()).command == "RECEIPT"
+
+
+async def numbers(client: Client, count: int) -> list[int]:
+    return [int((await client.frame()).body.split()[0]) for _ in range(count)]
+
+
+def test_subscriber_that_stalls_misses_nothing_by_default(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, limits=SMALL, store=StoreSettings(segment_bytes=1_000_000)) as broker:
+            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
+            await slow.subscribe("s", "a")
+            stall(slow)
+            await publish(writer, COUNT)
+            counts = broker.statistics()
+            assert counts.stored_messages_now > COUNT // 2
+            assert counts.waiting_bytes_now < 1_000_000
+            read_on(slow)
+            assert await numbers(slow, COUNT) == list(range(COUNT))
+            # All of it is given back: no message waits, and no segment is kept for it.
+            await until(lambda: broker.statistics().stored_messages_now == 0)
+            writer.publish("a", b"-1 and directly again")
+            assert await numbers(slow, 1) == [-1]
+            assert broker.statistics().shed_queue_full == 0
+            assert broker.statistics().shed_stored == 0
+            await until(lambda: len(list((tmp_path / "store").iterdir())) == 1)
+            for client in (slow, writer):
+                await client.close()
+
+    run(talk, patience=120)
+
+
+def test_batch_that_several_slow_subscribers_spool_is_written_once(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, limits=Limits(spool_memory_bytes=1, unacknowledged=10)) as broker:
+            slow = [await Client.connect(broker.port) for _ in range(4)]
+            writer = await Client.connect(broker.port)
+            for client in slow:
+                await client.subscribe("s", "a", ack="client")
+                stall(client)
+            await publish(writer, 1_000)
+            store = broker.storage.log
+            assert store is not None
+            assert broker.statistics().stored_messages_now > 2_000
+            await until(lambda: not store.has_work)
+            assert store.size < 2 * 1_000 * len(BODY)
+            for client in (*slow, writer):
+                await client.close()
+
+    run(talk, patience=120)
+
+
+def test_subscriber_in_a_client_mode_gets_spooled_messages_as_it_acknowledges(tmp_path: Path) -> None:
+    async def talk() -> None:
+        limits = Limits(spool_memory_bytes=20_000, unacknowledged=10)
+        async with service(tmp_path, limits=limits) as broker:
+            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
+            await slow.subscribe("s", "a", ack="client")
+            await publish(writer, 200)
+            found = []
+            while len(found) < 200:
+                frame = await slow.frame()
+                found.append(int(frame.body.split()[0]))
+                slow.send("ACK", id=frame.headers["ack"])
+            assert found == list(range(200))
+            for client in (slow, writer):
+                await client.close()
+
+    run(talk)
+
+
+def test_publishers_are_paused_when_the_spool_is_full_and_nothing_is_shed(tmp_path: Path) -> None:
+    async def talk() -> None:
+        settings = StoreSettings(subscription_bytes=1_000_000, segment_bytes=1_000_000)
+        async with service(tmp_path, limits=SMALL, store=settings) as broker:
+            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
+            await slow.subscribe("s", "a")
+            stall(slow)
+            for number in range(COUNT):
+                writer.publish("a", b"%d " % number + BODY)
+            await until(lambda: broker.statistics().paused_publishers_now == 1)
+            read_on(slow)
+            assert await numbers(slow, COUNT) == list(range(COUNT))
+            assert broker.statistics().shed_stored == 0
+            for client in (slow, writer):
+                await client.close()
+
+    run(talk, patience=120)
+
+
+def test_spool_over_its_limit_sheds_its_oldest_where_that_is_chosen_and_says_so(tmp_path: Path) -> None:
+    async def talk() -> None:
+        settings = StoreSettings(subscription_bytes=1_000_000, at_limit="drop-oldest")
+        async with service(tmp_path, limits=SMALL, store=settings) as broker:
+            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
+            await slow.subscribe("s", "a")
+            stall(slow)
+            await publish(writer, COUNT)
+            await until(lambda: broker.statistics().shed_stored > 0)
+            store = broker.storage.log
+            assert store is not None
+            await until(lambda: not store.has_work and not broker.dispatcher.core.store.discards)  # type: ignore[union-attr]
+            read_on(slow)
+            shed = broker.statistics().shed_stored
+            found = await numbers(slow, COUNT - shed)
+            assert found == sorted(found)
+            assert found[-1] == COUNT - 1
+            for client in (slow, writer):
+                await client.close()
+
+    run(talk, patience=120)
+
+
+def test_spooled_messages_of_a_session_that_ends_are_shed_counted_and_recorded(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, limits=SMALL) as broker:
+            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
+            await slow.subscribe("s", "a")
+            stall(slow)
+            await publish(writer, COUNT)
+            waiting = broker.statistics().stored_messages_now
+            assert waiting > COUNT // 2
+            slow.writer.transport.abort()
+            await until(lambda: broker.statistics().subscriptions_now == 0)
+            await until(lambda: broker.statistics().shed_stored == waiting)
+            assert broker.statistics().stored_messages_now == 0
+            await writer.close()
+
+    run(talk, patience=120)
+
+
+class FailingDisk:
+    """A disk that fails as long as it is told to; the rest is the real one's."""
+
+    def __init__(self, disk: Any) -> None:
+        self._disk = disk
+        self.failing = False
+
+    def append(self, segment: int, pieces: Sequence[Any]) -> None:
+        if self.failing:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self._disk.append(segment, pieces)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+
+def fail(broker: Service) -> FailingDisk:
+    disk = FailingDisk(broker.storage._disk)
+    broker.storage._disk = disk
+    disk.failing = True
+    return disk
+
+
+def test_disk_that_fails_for_a_while_loses_nothing_that_is_spooled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("postroad.server.store_driver.RETRY_SECONDS", 0.01)
+
+    async def talk() -> None:
+        async with service(tmp_path, limits=SMALL) as broker:
+            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
+            await slow.subscribe("s", "a")
+            stall(slow)
+            await publish(writer, COUNT // 2)
+            disk = fail(broker)
+            await publish(writer, COUNT // 2, first=COUNT // 2)
+            await until(lambda: bool(broker.storage.trouble))
+            assert any("No space left" in trouble for trouble in broker.troubles())
+            disk.failing = False
+            await until(lambda: not broker.storage.trouble)
+            read_on(slow)
+            assert await numbers(slow, COUNT) == list(range(COUNT))
+            for client in (slow, writer):
+                await client.close()
+
+    run(talk, patience=120)
