@@ -11,6 +11,7 @@ environment names another folder. A change of a source recompiles the kernels th
 from __future__ import annotations
 
 import atexit
+import contextlib
 import hashlib
 import logging
 import os
@@ -159,8 +160,10 @@ def _prepared(folder: Path, module: str) -> str:
         _announce()
         folder.mkdir(parents=True, exist_ok=True)
         for other in folder.parent.glob(f"{module}-*"):
-            if other != folder and time.time() - other.stat().st_mtime > _SPARED_SECONDS:
-                shutil.rmtree(other, ignore_errors=True)
+            # Another process that starts now may remove the same folders.
+            with contextlib.suppress(FileNotFoundError):
+                if other != folder and time.time() - other.stat().st_mtime > _SPARED_SECONDS:
+                    shutil.rmtree(other, ignore_errors=True)
     return str(folder)
 
 

@@ -103,3 +103,15 @@ def test_kernels_of_a_wheel_are_compiled_once_wherever_it_lies(tmp_path: Path) -
         assert ask(wheel, home) == 43
         machine_code.append(compiled(home))
     assert machine_code[0] == machine_code[1] != {}
+
+
+def test_folder_that_another_process_removes_meanwhile_does_no_harm(tmp_path: Path) -> None:
+    """Two brokers that start after an update remove the same old folders."""
+    package = tmp_path / "postroad"
+    make_package(package)
+    (package / "trial" / "piece.py").write_text(PIECE.format(answer=46))
+    folder = package / "__pycache__" / "kernels"
+    folder.mkdir(parents=True)
+    # It is listed, and gone when it is looked at.
+    (folder / "postroad.trial.caller-0123456789abcdef").symlink_to(tmp_path / "gone")
+    assert ask(tmp_path) == 46
