@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from postroad.broker import Broker, Outbox
-    from postroad.store import Commit, Disk, Read, Recovered, StoreSettings
+    from postroad.store import Disk, DiskCommit, Read, Recovered, StoreSettings
 
 __all__ = ["StoreDriver"]
 
@@ -168,7 +168,7 @@ class StoreDriver:
         if self._core.store is not None and self._core.store.discards:
             self._proceed()
 
-    def _have_written(self, commit: Commit, done: asyncio.Future[None]) -> None:
+    def _have_written(self, commit: DiskCommit, done: asyncio.Future[None]) -> None:
         store = self.log
         assert store is not None
         self._writing_now = None
@@ -185,7 +185,7 @@ class StoreDriver:
         if store.has_work or error is None:
             self._work()
 
-    def _have_failed(self, store: Log, commit: Commit, error: BaseException) -> None:
+    def _have_failed(self, store: Log, commit: DiskCommit, error: BaseException) -> None:
         if self._failing_since is None:
             self._failing_since = self._loop.time()
             log.error("store not written", extra={"reason": str(error)})
