@@ -14,8 +14,8 @@ import pytest
 from postroad.client import ClientError, ConnectionLost, Reconnect, connect
 from postroad.network import Directory
 from tests.client.serving import address, broker, run, until
+from tests.server.papers import Papers
 from tests.server.people import users_file
-from tests.server.test_tls import Papers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

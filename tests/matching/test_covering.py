@@ -11,8 +11,8 @@ from postroad.matching.covering import CoveringSet, Row, covers, pattern_covers
 from postroad.messages import Draft
 from postroad.selectors import Selector, TopicPattern
 from tests.matching.strategies import conjunctions, disjunctions, topic_patterns, topics
+from tests.selectors.normal_forms import satisfied
 from tests.selectors.strategies import attribute_maps
-from tests.selectors.test_normal import satisfied
 
 # Few names and operands, so that one often covers another.
 _close = st.lists(

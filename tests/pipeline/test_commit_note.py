@@ -19,7 +19,7 @@ from postroad.pipeline.jobs.compact import CompactOptions
 from postroad.pipeline.sources import open_sources
 from postroad.trail import Ledger, TrailConflictError
 from tests.cli.programs import SECONDS
-from tests.pipeline.test_compact import NOW, answers, rows_of
+from tests.pipeline.compactions import NOW, answers, rows_of
 from tests.pipeline.trails import TROUBLED, make_trail, some_ids
 
 if TYPE_CHECKING:

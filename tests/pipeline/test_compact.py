@@ -12,36 +12,23 @@ import pytest
 from postroad.lab.trails import read_truth
 from postroad.messages import MessageId
 from postroad.pipeline import PipelineError, run_job
-from postroad.pipeline.context import read_context
 from postroad.pipeline.erasure import Erasure
 from postroad.pipeline.jobs import compact
 from postroad.pipeline.jobs.compact import CompactOptions
-from postroad.pipeline.judgement import judged
 from postroad.pipeline.proof import differences, drawn
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
 from postroad.tracking import Attachments
 from postroad.trail import DAY_MS, Trail, TrailWriter
-from tests.pipeline.trails import evidence_of, passages, some_ids
+from tests.pipeline.compactions import NOW, answers, rows_of
+from tests.pipeline.trails import passages, some_ids
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-NOW = 1_767_300_000_000
 NOON = NOW // DAY_MS * DAY_MS - DAY_MS // 2
-
-
-def answers(trail: Path, ids: list[tuple[int, ...]]) -> dict[tuple[int, ...], dict[str, Any]]:
-    rows = judged(read_context(open_sources(trail)), evidence_of(trail, ids)).to_pylist()
-    return {tuple(row[name] for name in ID): row for row in rows}
-
-
-def rows_of(trail: Path, table: str) -> int:
-    return sum(
-        entry.rows for here in open_sources(trail).all_entries().values() for entry in here if entry.table == table
-    )
 
 
 @pytest.fixture(scope="module")

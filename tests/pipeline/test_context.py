@@ -12,7 +12,7 @@ from postroad.pipeline.sources import open_sources
 from postroad.trail import TrailWriter
 from postroad.trail.manifest import change_name, manifest_folder
 from tests.trail.samples import HOUR, NOON, passages
-from tests.trail.test_standing import MIDNIGHT, MINUTE, attached, filters, sent
+from tests.trail.subscribed import MIDNIGHT, MINUTE, attached, filters, sent
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from postroad.pipeline.jobs.compact import CompactOptions
 from postroad.tracking import Aliases, Attachments, Names
 from postroad.trail import TrailWriter, sweep, unpack
 from tests.cli.programs import here
-from tests.pipeline.test_filter_merge import rows_of
+from tests.pipeline.filter_rows import rows_of
 from tests.trail.samples import NOON, passages
 
 if TYPE_CHECKING:

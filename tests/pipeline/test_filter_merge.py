@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +28,8 @@ from postroad.pipeline.tables import ID
 from postroad.tracking import FilterSegment
 from postroad.tracking.probing import covers, probe
 from postroad.trail import SCHEMAS, TrailDamageError, tabulate, unpack
-from tests.pipeline.test_probes import SCALE, bulk, filters_in
+from tests.pipeline.filter_rows import rows_of
+from tests.pipeline.filter_trails import SCALE, bulk, filters_in
 from tests.pipeline.trails import evidence_of
 
 if TYPE_CHECKING:
@@ -128,12 +128,6 @@ def test_compaction_merges_partly_full_filters(spark: SparkSession, tmp_path: Pa
     assert [[row[name] for name in names] for row in before.values()] == [
         [after[id][name] for name in names] for id in before
     ]
-
-
-def rows_of(trail: Path, table: str, broker: int) -> pa.Table:
-    entries = open_sources(trail).all_entries()[broker]
-    tables = [pq.ParquetFile(trail / entry.path).read() for entry in entries if entry.table == table]
-    return pa.concat_tables([SCHEMAS[table].empty_table(), *tables])
 
 
 def test_erased_subscriber_is_nowhere_and_the_rest_is_as_before(

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from postroad.lab.trails import Faults, Scale, growing_trail, read_truth, write_trail
+from postroad.lab.trails import growing_trail, read_truth, write_trail
 from postroad.pipeline import PipelineError, run_job
 from postroad.pipeline import alerts as alerting
 from postroad.pipeline.alerts import Totals, alerts_of, news, read_totals, refresh, store_increments
@@ -29,6 +29,7 @@ from postroad.trail.ledger import CHECKPOINT_EVERY
 from postroad.trail.manifest import change_name
 from postroad.trail.retention import sweep_manifests
 from tests.cli.programs import SECONDS, started
+from tests.pipeline.growing_trails import LATER, SCALE, check
 from tests.pipeline.trails import passages
 
 if TYPE_CHECKING:
@@ -38,44 +39,11 @@ if TYPE_CHECKING:
 
     from postroad.trail import Pinned
 
-SCALE = Scale(
-    brokers=5,
-    messages=800,
-    seed=31,
-    publishers=10,
-    subscribers=4,
-    interests=60,
-    seconds=240,
-    seal_seconds=40,
-    faults=Faults(lost=0.02),
-)
-LATER = SCALE.end + 10_000_000
 MINUTE = 1_790_000_040_000
 
 
 def followed(spark: SparkSession, trail: Path, out: Path) -> None:
     run_job("follow", follow.run, FollowOptions(trail, out, once=True, seconds=0.1), spark=spark)
-
-
-def expected(trail: Path) -> dict[str, Counter[tuple[int, int, int]]]:
-    """What the truth says was handed and what arrived, by link and minute."""
-    handed: Counter[tuple[int, int, int]] = Counter()
-    arrived: Counter[tuple[int, int, int]] = Counter()
-    published: Counter[tuple[int, int, int]] = Counter()
-    for row in read_truth(trail).to_pylist():
-        spot = row["time"] // BIN_MS
-        published[row["origin"], 0, spot] += 1
-        for hop in row["path"]:
-            arrived[hop >> 32, hop & 0xFFFFFFFF, spot] += 1
-    return {"published": published, "arrived": arrived, "handed": handed}
-
-
-def check(trail: Path, out: Path) -> None:
-    truth, totals = expected(trail), read_totals(out)
-    assert totals.of("published") == truth["published"]
-    assert totals.of("arrived") == truth["arrived"]
-    lost = sum(row["lost"] > 0 for row in read_truth(trail).to_pylist())
-    assert sum(totals.of("handed").values()) - sum(totals.of("arrived").values()) == lost > 0
 
 
 def test_growing_trail_is_counted_once_across_stops_and_compaction(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from postroad.lab.trails import growing_trail
 from postroad.pipeline.alerts import read_totals, refresh
 from tests.cli.programs import PROGRAM, SECONDS
-from tests.pipeline.test_follow import LATER, SCALE, check
+from tests.pipeline.growing_trails import LATER, SCALE, check
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from postroad.lab.trails import Faults, Scale, read_truth, write_trail
+from postroad.lab.trails import read_truth, write_trail
 from postroad.messages import MessageId
-from postroad.pipeline.context import read_context
-from postroad.pipeline.evidence import HITS
-from postroad.pipeline.judgement import judged
-from postroad.pipeline.probes import FILTER_COLUMNS, hits_of
-from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
-from postroad.trail import Trail, pin
-from tests.pipeline.trails import EVIDENCE, evidence_of, some_ids
+from postroad.trail import Trail
+from tests.pipeline.filter_trails import SCALE, bulk, filters_in
+from tests.pipeline.trails import some_ids
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-SCALE = Scale(
-    brokers=7,
-    messages=900,
-    seed=21,
-    publishers=10,
-    subscribers=4,
-    interests=80,
-    seconds=60,
-    seal_seconds=20,
-    faults=Faults(lost=0.05, shed=0.05, acknowledging=0.5, gaps=1),
-)
 
 
 @pytest.fixture(scope="module", params=["sealed keys", "bloom keys", "sealed sets"])
@@ -43,29 +26,6 @@ def trail(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder: Path = tmp_path_factory.mktemp(f"{recorder}-{forwarding}") / "trail"
     write_trail(folder, replace(SCALE, recorder=recorder, forwarding=forwarding))
     return folder
-
-
-def filters_in(trail: Path) -> pa.Table:
-    tables = []
-    for broker in range(1, SCALE.brokers + 1):
-        for entry in pin(trail, broker).all_entries("filters")[0]:
-            rows = pq.ParquetFile(trail / entry.path).read()
-            tables.append(rows.append_column("broker", pa.array(np.full(rows.num_rows, broker))))
-    return pa.concat_tables(tables).select(list(FILTER_COLUMNS))
-
-
-def bulk(trail: Path, ids: list[tuple[int, ...]], filters: pa.Table) -> dict[tuple[int, ...], dict[str, Any]]:
-    context = read_context(open_sources(trail))
-    rows = evidence_of(trail, ids).to_pylist()
-    for origin in {one[0] for one in ids}:
-        mine = [one for one in ids if one[0] == origin]
-        columns = [pa.array([one[place] for one in mine], EVIDENCE.field(ID[place]).type) for place in range(4)]
-        table = pa.Table.from_arrays(columns, names=list(ID))
-        here = filters.filter(pa.compute.equal(filters.column("origin"), origin))
-        rows += [{**row, "source": HITS} for row in hits_of(context, table, here).to_pylist()]
-    rows.sort(key=lambda row: (*(row[name] for name in ID), row["source"], row["broker"] or 0))
-    found = judged(context, pa.Table.from_pylist(rows, schema=EVIDENCE)).to_pylist()
-    return {tuple(row[name] for name in ID): row for row in found}
 
 
 def test_bulk_agrees_with_postroad_trace(trail: Path) -> None:

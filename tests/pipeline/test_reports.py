@@ -25,7 +25,7 @@ from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
 from postroad.tracking.segments import HERE
 from postroad.trail import TrailWriter
-from tests.pipeline.test_probes import SCALE
+from tests.pipeline.filter_trails import SCALE
 from tests.pipeline.trails import TROUBLED, evidence_of, passages
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID, spark_schema, table
 from postroad.tracking import Aliases, ExactRecorder, PassageRuns
 from postroad.trail import SCHEMAS, Trail, TrailWriter
-from tests.pipeline.test_probes import SCALE as FILTERS
+from tests.pipeline.filter_trails import SCALE as FILTERS
 from tests.pipeline.trails import TROUBLED, evidence_of, some_ids
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from postroad.recording import record as record_module
 from postroad.topology import line, ring
 from postroad.tracking import Verdict
 from postroad.trail import Trail, TrailWriter
+from tests.server.live import live, subscriber
 from tests.server.scene import Client, run, service, until
-from tests.server.test_links import live, subscriber
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,22 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from postroad.config import BrokerConfig, ConfigError
 from postroad.server import Service, admin, http
+from tests.server.http_client import get
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
     from pathlib import Path
-
-
-async def get(port: int, path: str, head: str = "Host: 127.0.0.1\r\n", method: str = "GET") -> tuple[int, str]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode())
-    answer = (await reader.read()).decode()
-    writer.close()
-    await writer.wait_closed()
-    first, _, body = answer.partition("\r\n\r\n")
-    assert f"Content-Length: {len(body.encode())}\r\n" in first
-    return int(first.split(" ")[1]), body
 
 
 def test_health_ready_and_status_tell_the_state_of_the_broker(tmp_path: Path) -> None:

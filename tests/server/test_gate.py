@@ -15,9 +15,9 @@ from postroad.security import delays, users_text
 from postroad.server import gate
 from postroad.server.gate import Gate
 from postroad.sessions import Audit, LoginVerdict
+from tests.server.http_client import get
 from tests.server.people import record, users_file
 from tests.server.scene import Client, Clock, run, service, until
-from tests.server.test_admin import get
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,8 +22,8 @@ from postroad.server.metrics import metrics_text
 from postroad.server.status import status
 from postroad.tracking import Answer, Findings, encode_answer
 from tests.server.hostile import QUESTION, Hostile, Ring, brokers_in_line
+from tests.server.http_client import get
 from tests.server.scene import Client, run, until
-from tests.server.test_admin import get
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,41 +8,17 @@ import ssl
 from typing import TYPE_CHECKING
 
 import pytest
-import trustme
 from websockets.asyncio.client import connect
 
 from postroad.broker import Limits
-from postroad.config import BrokerConfig, ConfigError, LinkTlsConfig, Neighbouring, NetworkConfig, TlsConfig
+from postroad.config import BrokerConfig, ConfigError, Neighbouring, NetworkConfig, TlsConfig
 from postroad.server import Service
+from tests.server.papers import Papers
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
-
-
-class Papers:
-    """A certificate for 127.0.0.1 and who vouches for it, as files."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(exist_ok=True)
-        self.authority = trustme.CA()
-        certificate = self.authority.issue_cert("127.0.0.1")
-        self.certificate, self.key, self.ca = (folder / name for name in ("cert.pem", "key.pem", "ca.pem"))
-        certificate.private_key_pem.write_to_path(self.key)
-        for number, blob in enumerate(certificate.cert_chain_pems):
-            blob.write_to_path(self.certificate, append=number > 0)
-        self.authority.cert_pem.write_to_path(self.ca)
-
-    def config(self, client_ca: Path | None = None) -> TlsConfig:
-        ca = None if client_ca is None else str(client_ca)
-        return TlsConfig(certificate=str(self.certificate), key=str(self.key), client_ca=ca)
-
-    def for_links(self) -> LinkTlsConfig:
-        return LinkTlsConfig(certificate=str(self.certificate), key=str(self.key), ca=str(self.ca))
-
-    def client_context(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=str(self.ca))
 
 
 def test_messages_go_over_tls_on_tcp_and_websocket(tmp_path: Path) -> None:

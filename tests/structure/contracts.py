@@ -8,7 +8,7 @@ To be run when a room appears or may import another one; `test_rooms` says when 
 from __future__ import annotations
 
 from tests.structure.repository import ROOT, foundations, rooms
-from tests.structure.test_rooms import may_import, table
+from tests.structure.rooms_table import may_import, table
 
 HEAD = """[tool.importlinter]
 root_package = "postroad"

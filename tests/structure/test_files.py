@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from typing import TYPE_CHECKING
@@ -49,3 +50,11 @@ def test_file_is_clean_utf8_text(path: Path) -> None:
 def test_offences_are_noticed(head: str, tail: str) -> None:
     assert len(offences(head + tail)) == 1
     assert offences(f"{head} {tail}") == []
+
+
+@pytest.mark.parametrize("path", files(".py", ROOT / "tests"), ids=name)
+def test_nothing_is_imported_from_a_module_of_tests(path: Path) -> None:
+    # What two modules of tests share stands in a module of its own.
+    tree = ast.parse(path.read_text("utf-8"))
+    imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert [module for module in imported if module.rpartition(".")[2].startswith("test_")] == []

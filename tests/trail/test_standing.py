@@ -6,42 +6,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from postroad.lab.trails import Scale
-from postroad.lab.trails.histories import filters_of
-from postroad.messages import MessageId
-from postroad.tracking import Attachments, Verdict
+from postroad.tracking import Verdict
 from postroad.trail import DAY_MS, Trail, TrailWriter, expire
 from postroad.trail.coverage import CRASHED, GONE, NOT_YET_WRITTEN, SET_BACK, Hole, Run, gaps_around
 from postroad.trail.manifest import change_name, manifest_folder
 from postroad.trail.standing import standing_holes
-from tests.trail.samples import HOUR, NOON, passages, short, wide
+from tests.trail.samples import HOUR, NOON
+from tests.trail.subscribed import MIDNIGHT, MINUTE, attached, filters, sent
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from postroad.tracking import FilterSegment
-
-MINUTE = 60_000
-MIDNIGHT = NOON + DAY_MS // 2
-ANN = 5
-
-
-def attached(at: int) -> Attachments:
-    return Attachments(wide([ANN]), wide([at]), short([1]), ["ann"], ["news"], [""])
-
-
-def filters(message: MessageId) -> list[FilterSegment]:
-    """What says that a message entered at broker 1, and that ann got it."""
-    passed = passages([(1, message.time, message.publisher, message.counter)], subscribers=[[ANN]])
-    return list(filters_of(passed, 1, Scale(recorder="bloom"), message.time, message.time))
+    from postroad.messages import MessageId
 
 
 def verdict(root: Path, message: MessageId) -> Verdict:
     return Trail(root).trace(message).journey.verdict
-
-
-def sent(at: int) -> MessageId:
-    return MessageId(7, 1, at, 0)
 
 
 def test_filters_are_not_asked_about_everybody_where_the_change_that_says_who_came_is_lost(tmp_path: Path) -> None:
