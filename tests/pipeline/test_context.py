@@ -33,3 +33,10 @@ def test_filters_prove_nothing_where_the_change_that_says_who_came_is_lost(tmp_p
     complete = context.is_complete(np.ones(2, np.int64), times)
     # The exact record says who got a message; and with the day what stands is repeated.
     assert complete.tolist() == [recorder == "exact", True]
+
+
+def test_a_folder_that_was_put_aside_is_no_broker(tmp_path: Path) -> None:
+    for broker in (1, 2):
+        TrailWriter(tmp_path, broker, NOON).close(NOON + HOUR)
+    manifest_folder(tmp_path, 2).rename(tmp_path / "manifests" / "broker=2.old")
+    assert list(open_sources(tmp_path).pins) == [1]

@@ -260,3 +260,22 @@ def test_a_run_after_a_record_that_is_all_there_states_no_hole(tmp_path: Path) -
     TrailWriter(tmp_path, 1, NOON + 2 * HOUR, earlier=writer.run).close(NOON + 3 * HOUR)
     assert not pin(tmp_path, 1).holes
     assert verdict(tmp_path, MessageId(7, 1, NOON + 2 * HOUR + 3_000, 0)) is Verdict.NEVER_ACCEPTED
+
+
+@pytest.mark.parametrize("harm", ["damaged", "moved"])
+def test_what_a_lost_change_had_beyond_what_it_covers_is_in_the_hole_too(tmp_path: Path, harm: str) -> None:
+    """A filter that was full is written while an older one is still open: the record does not reach as far as it."""
+    writer = TrailWriter(tmp_path / "trail", 1, NOON)
+    full = NOON + 20 * MINUTE
+    lost = MessageId(7, 1, full - MINUTE, 0)
+    writer.commit(writer.prepare([passages([(1, lost.time, 7, 0)])], NOON + MINUTE), told_until=full)
+    assert verdict(tmp_path / "trail", lost) is not Verdict.NEVER_ACCEPTED
+    if harm == "moved":
+        (tmp_path / "trail").rename(tmp_path / "archive")
+    writer.commit(writer.prepare([passages([(1, NOON + 2 * MINUTE, 7, 0)])], NOON + 3 * MINUTE), told_until=full)
+    writer.write([passages([(1, NOON + HOUR, 7, 0)])], NOON + 2 * HOUR)
+    if harm == "damaged":
+        assert verdict(tmp_path / "trail", lost) is Verdict.MATCHED_NOBODY
+        (manifest_folder(tmp_path / "trail", 1) / change_name(2)).write_bytes(b"damaged")
+    assert verdict(tmp_path / "trail", lost) is Verdict.NOT_RECORDED
+    assert verdict(tmp_path / "trail", MessageId(7, 1, full + MINUTE, 9)) is Verdict.NEVER_ACCEPTED

@@ -259,12 +259,13 @@ def open_sources(
     """
     # Executors have working directories of their own.
     root = Path(trail).absolute()
-    folders = sorted((root / "manifests").glob("broker=*"))
-    if not folders:
+    names = (folder.name.partition("=")[2] for folder in (root / "manifests").glob("broker=*"))
+    # What somebody put aside under another name, such as broker=2.old, is no broker of this trail.
+    numbers = sorted(int(name) for name in names if name.isdecimal())
+    if not numbers:
         raise PipelineError(f"{root}: is no trail (there is no {root / 'manifests'} with a broker in it)")
     if since is not None and until is not None and since >= until:
         raise EmptyRangeError(f"nothing lies between {moment(since)} and {moment(until)}; give --since before --until")
-    numbers = [int(folder.name.partition("=")[2]) for folder in folders]
     pins = {number: pin_fitting(root, number) for number in numbers}
     sources = Sources(root, dict(sorted(pins.items())), since or 0, until or FOREVER, skip_damaged)
     for pinned in sources.pins.values():

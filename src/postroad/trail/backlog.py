@@ -156,7 +156,7 @@ class Backlog:
     def put(self, now: int, *, at_once: bool = False) -> list[Done]:
         """Write what waits, unless the disk failed a moment ago; answers the jobs that are done with, in order."""
         if self._writer is not None and (at_once or not self._pauses(now)):
-            while self._waiting and self._commit(self._writer, self._waiting[0].prepared, now):
+            while self._waiting and self._commit(self._writer, self._waiting[0], now):
                 self._done.append(Done(self._waiting.popleft().number, stored=True))
         while self._writer is not None and self._held > self._budget_bytes:
             oldest = self._waiting.popleft()
@@ -201,10 +201,10 @@ class Backlog:
     def _held(self) -> int:
         return sum(waiting.prepared.size for waiting in self._waiting)
 
-    def _commit(self, writer: TrailWriter, prepared: Prepared, now: int) -> bool:
+    def _commit(self, writer: TrailWriter, waiting: _Waiting, now: int) -> bool:
         try:
             self._claim()
-            files = writer.commit(prepared)
+            files = writer.commit(waiting.prepared, waiting.told_until)
         except (TrailError, OSError) as error:
             self._failed(str(error), now)
             return False

@@ -95,15 +95,18 @@ class Ledger:
         added: Iterable[FileEntry] = (),
         run: Run | None = None,
         holes: Iterable[Hole] = (),
+        reached: int = 0,
     ) -> Change:
         """Add files, and say what the record covers. Costs what it adds, however large the trail is.
+
+        What was observed up to `reached` may be in them or in earlier ones, beyond what the run covers.
 
         Raises:
             TrailWriteError: the disk does not take it; nothing changed.
             TrailConflictError: others changed the manifest all the time.
         """
         files, gaps = tuple(added), tuple(holes)
-        return self._commit(lambda number: Change(number, at, added=files, run=run, holes=gaps))
+        return self._commit(lambda number: Change(number, at, added=files, run=run, holes=gaps, reached=reached))
 
     @property
     def last(self) -> tuple[int, int] | None:
@@ -134,7 +137,7 @@ class Ledger:
         except OSError as error:
             raise TrailWriteError(self.folder, error.strerror or error) from error
 
-    def begin_again(self, run: Run, begun: int) -> Run:
+    def begin_again(self, run: Run, begun: int, reached: int = 0) -> Run:
         """Begin a run after one whose record is gone, in whole or in part, and say what is missing.
 
         Numbers go on after those that were given: should the changes come back, all of them fit together.
@@ -142,6 +145,7 @@ class Ledger:
         Args:
             run: as it stood when it was last known to be there.
             begun: what this process said before is about times from here on.
+            reached: and up to here, beyond what the run covers.
 
         Raises:
             TrailWriteError: the disk does not take it; nothing changed.
@@ -156,7 +160,7 @@ class Ledger:
             since = known.through
         else:
             since = max((one.through for one in state.runs if one != known), default=0)
-        hole = Hole(min(since, begun), run.through + 1, GONE)
+        hole = Hole(min(since, begun), max(run.through, reached) + 1, GONE)
 
         def make(number: int) -> Change:
             fresh = Run(number, run.through, run.through)

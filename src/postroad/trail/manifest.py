@@ -71,6 +71,8 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
         previous: CRC-32 of the file of the change before; 0 where there is none.
         lost: the writer found the changes from this number up to its own gone, and says in `holes` what that means;
             0 where none were.
+        reached: this change, or one before it, may have something that was observed after `run.through`, up to this
+            time: of filters that were full while older ones were still open. 0 where none has.
     """
 
     number: int
@@ -82,6 +84,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     retained_since: int = 0
     previous: int = 0
     lost: int = 0
+    reached: int = 0
 
 
 class Part(msgspec.Struct, array_like=True, frozen=True):

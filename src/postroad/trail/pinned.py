@@ -190,5 +190,5 @@ def _numbers(root: Path, folder: Path, troubles: list[TrailDamageError]) -> tupl
 def _hole_before(runs: tuple[Run, ...], later: list[Change]) -> Hole:
     """What a lost change may have covered: from where the record stood before it to where it stands after."""
     since = max((run.through for run in runs), default=0)
-    until = next((change.run.through for change in later if change.run is not None), FOREVER)
+    until = next((max(change.run.through, change.reached) for change in later if change.run is not None), FOREVER)
     return Hole(since, max(since, until), DAMAGED_MANIFEST)

@@ -122,9 +122,10 @@ def standing_holes(runs: Iterable[Run], holes: Iterable[Hole], repeated: Collect
         if hole.reason == SET_BACK:
             # Nothing is lost there: a time came twice.
             continue
-        # A hole goes to the millisecond after the commit that was given up, or after the run whose record is gone.
+        # A hole goes to the millisecond after the commit that was given up.
         ends = [at for at in repeated if at >= hole.until - 1]
-        ends += [since for since in starts if since >= hole.until - (hole.reason == GONE)]
+        # The run after one whose record is gone begins within the hole, and repeats what stands.
+        ends += [since for since in starts if since >= (hole.since if hole.reason == GONE else hole.until)]
         until = min([(hole.until // DAY_MS + 1) * DAY_MS, *ends])
         found.append(Hole(hole.since, max(hole.until, until), hole.reason))
     return found

@@ -90,6 +90,7 @@ class TrailWriter:
         self._holes: list[Hole] = []
         self._earliest_hole = FOREVER
         self._again = False
+        self._reached = 0
         self.breaks = 0
 
     @classmethod
@@ -127,14 +128,17 @@ class TrailWriter:
         self._prepared = through
         return prepared
 
-    def commit(self, prepared: Prepared) -> list[FileEntry]:
+    def commit(self, prepared: Prepared, told_until: int = 0) -> list[FileEntry]:
         """Write the files and name them in the manifest; all of it counts, or nothing.
+
+        The rows may have something of up to `told_until`, beyond their `through`.
 
         Raises:
             TrailWriteError: the disk does not take it; the same call may be made again later.
         """
         self.check()
         before, gone = self.ledger.last, self.run
+        self._reached = max(self._reached, told_until)
         files = self._commit(prepared)
         self._committed.follow(prepared.changes, prepared.through)
         if not self.ledger.is_intact(gone, before):
@@ -160,7 +164,7 @@ class TrailWriter:
         return there
 
     def _begin_again(self) -> None:
-        self.run = self.ledger.begin_again(self.run, min(self._earliest_hole, self.run.through))
+        self.run = self.ledger.begin_again(self.run, min(self._earliest_hole, self.run.through), self._reached)
         self._label = f"{self.run.number:012d}"
         self._again = True
         self.breaks += 1
@@ -188,7 +192,8 @@ class TrailWriter:
         try:
             for table, day, rows in prepared.tables:
                 files.append(write_file(self.root, table, self.broker, day, name, rows))
-            self.ledger.append(prepared.through, files, run, self._holes)
+            reached = self._reached if self._reached > run.through else 0
+            self.ledger.append(prepared.through, files, run, self._holes, reached)
         except TrailWriteError:
             for entry in files:
                 delete_below(self.root, entry.path)
