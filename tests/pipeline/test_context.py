@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from postroad.pipeline.alerts import record_through
 from postroad.pipeline.context import read_context
 from postroad.pipeline.sources import open_sources
 from postroad.trail import TrailWriter
@@ -40,3 +41,4 @@ def test_a_folder_that_was_put_aside_is_no_broker(tmp_path: Path) -> None:
         TrailWriter(tmp_path, broker, NOON).close(NOON + HOUR)
     manifest_folder(tmp_path, 2).rename(tmp_path / "manifests" / "broker=2.old")
     assert list(open_sources(tmp_path).pins) == [1]
+    assert record_through(tmp_path) == NOON + HOUR

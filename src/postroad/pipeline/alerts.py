@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from postroad.pipeline.counts import BIN_MS, INCREMENTS
 from postroad.pipeline.errors import PipelineError
-from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, gaps_within, pin_fitting
+from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, gaps_within, manifest_brokers, pin_fitting
 from postroad.trail.durable import replace_file
 
 if TYPE_CHECKING:
@@ -264,8 +264,7 @@ def _alert(
 
 
 def _pins(trail: Path) -> dict[int, Pinned]:
-    folders = sorted((trail / "manifests").glob("broker=*"))
-    return {number: pin_fitting(trail, number) for number in (int(folder.name.partition("=")[2]) for folder in folders)}
+    return {number: pin_fitting(trail, number) for number in manifest_brokers(trail)}
 
 
 def record_through(trail: Path) -> int:

@@ -22,6 +22,7 @@ from postroad.trail import (
     Reads,
     TrailDamageError,
     TrailFile,
+    manifest_brokers,
     noted_brokers,
     origins_of,
     pin_fitting,
@@ -259,9 +260,7 @@ def open_sources(
     """
     # Executors have working directories of their own.
     root = Path(trail).absolute()
-    names = (folder.name.partition("=")[2] for folder in (root / "manifests").glob("broker=*"))
-    # What somebody put aside under another name, such as broker=2.old, is no broker of this trail.
-    numbers = sorted(int(name) for name in names if name.isdecimal())
+    numbers = manifest_brokers(root)
     if not numbers:
         raise PipelineError(f"{root}: is no trail (there is no {root / 'manifests'} with a broker in it)")
     if since is not None and until is not None and since >= until:

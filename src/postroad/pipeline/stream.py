@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from postroad.pipeline.counts import COUNTED, INCREMENTS, begun_at, counts_of_file, retold_after
 from postroad.pipeline.errors import DamagedFileError, PipelineError
-from postroad.trail import Ledger, TrailDamageError
+from postroad.trail import Ledger, TrailDamageError, manifest_brokers
 from postroad.trail.manifest import (
     Change,
     Checkpoint,
@@ -134,11 +134,7 @@ class TrailStream(DataSourceStreamReader):
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:
         """The latest manifest of each broker. Brokers that join later begin at their first."""
-        heads = {}
-        for folder in sorted((self._root / "manifests").glob("broker=*")):
-            broker = int(folder.name.partition("=")[2])
-            heads[str(broker)] = Ledger(self._root, broker).head()
-        return heads
+        return {str(broker): Ledger(self._root, broker).head() for broker in manifest_brokers(self._root)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """One for each broker with new files."""

@@ -17,6 +17,7 @@ from postroad.trail.files import FileEntry, Group, describe_file, file_path, ori
 from postroad.trail.fit import MISFIT, pin_fitting
 from postroad.trail.journal import Journal, JournalStatistics, journal_folder, read_segments, replay
 from postroad.trail.ledger import Ledger
+from postroad.trail.manifest import manifest_brokers
 from postroad.trail.opened import Reads, TrailFile, VerifiedFile
 from postroad.trail.packing import NUMBER_BYTES, pack_lists, pack_words, unpack, unpack_lists, unpack_words
 from postroad.trail.pinned import Pinned, pin
@@ -77,6 +78,7 @@ __all__ = [
     "file_path",
     "gaps_within",
     "journal_folder",
+    "manifest_brokers",
     "matching_filters",
     "metadata",
     "note_brokers",

@@ -37,6 +37,7 @@ __all__ = [
     "checkpoint_name",
     "decoded",
     "encoded",
+    "manifest_brokers",
     "manifest_folder",
     "numbers",
 ]
@@ -133,6 +134,15 @@ Kind = TypeVar("Kind", Change, Checkpoint)
 def manifest_folder(root: Path, broker: int) -> Path:
     """Where the manifests of a broker are."""
     return root / "manifests" / f"broker={broker}"
+
+
+def manifest_brokers(root: Path) -> list[int]:
+    """The brokers that have manifests in a trail, ascending.
+
+    What somebody put aside under another name, such as broker=2.old, is no broker of it.
+    """
+    names = (path.name.partition("=")[2] for path in (root / "manifests").glob("broker=*"))
+    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def change_name(number: int) -> str:

@@ -35,6 +35,7 @@ from postroad.trail.expected import noted_brokers
 from postroad.trail.files import origins_of
 from postroad.trail.fit import pin_fitting
 from postroad.trail.journal import SegmentEntries, journal_folder, read_segments
+from postroad.trail.manifest import manifest_brokers
 from postroad.trail.opened import Reads, TrailFile
 from postroad.trail.probing import ask_filters, matching_filters
 from postroad.trail.remainder import Remainder, remainders
@@ -99,8 +100,7 @@ class Trail:
 
     def brokers(self) -> list[int]:
         """The brokers that have a part in this trail."""
-        names = [path.name for path in (self.root / _MANIFESTS).glob("broker=*")]
-        return sorted(int(name[7:]) for name in names if name[7:].isdecimal())
+        return manifest_brokers(self.root)
 
     def pinned(self, broker: int) -> Pinned:
         """The manifest of a broker, the same each time."""
