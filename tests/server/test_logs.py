@@ -93,7 +93,7 @@ def test_slow_subscribers_are_named_once_per_look_with_what_was_shed(
     scene.dispatcher.timer = scene.clock
     readers, writer = [scene.client() for _ in range(4)], scene.client()
     for number, reader in enumerate(readers):
-        reader.subscribe(f"s{number}", "a")
+        reader.subscribe(f"s{number}", "a", overflow="drop-oldest")
         reader.conversation.writable(False)
     watch = watching.QueueWatch(scene.core, running)
     for _ in range(2):

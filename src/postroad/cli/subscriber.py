@@ -31,6 +31,7 @@ class AckChoice(StrEnum):
 class Overflow(StrEnum):
     """What the broker does when this program is too slow."""
 
+    SPOOL = "spool"
     DROP_OLDEST = "drop-oldest"
     PUSH_BACK = "push-back"
     DISCONNECT = "disconnect"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["AckMode", "Overflow", "Subscription"]
 
 AckMode = Literal["auto", "client", "client-individual"]
-Overflow = Literal["drop-oldest", "push-back", "disconnect"]
+Overflow = Literal["spool", "drop-oldest", "push-back", "disconnect"]
 
 
 class Subscription:

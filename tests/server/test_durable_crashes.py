@@ -1,0 +1,204 @@
+"""Brokers that are killed under load: durable subscribers get all that was confirmed, and nothing that they settled.
+
+Publishers and subscribers are plain clients in this process; what they saw is the truth. A subscriber comes back after
+each crash and goes on. A publisher whose receipt did not come sends the message again, as a new one.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+import threading
+import time
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from postroad.protocols.stomp import FrameReader, encode_frame
+from tests.server.processes import BrokerProcess, forked_brokers, wait_until
+from tests.server.scene import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from postroad.protocols.stomp import Frame
+    from tests.server.processes import Brokers
+
+LIVES = 4
+# Confirmed in each life, before the broker is killed.
+CONFIRMED_PER_LIFE = 150
+WINDOW = 40
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Brokers]:
+    with forked_brokers() as made:
+        yield made
+
+
+class Link:
+    """A connection that may break at any time."""
+
+    def __init__(self, port: int, client: str) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        self._reader = FrameReader()
+        self._frames: list[Frame] = []
+        self.say("CONNECT", {"accept-version": "1.2", "host": "here", "client-id": client})
+        assert self.frame().command == "CONNECTED"
+
+    def say(self, command: str, headers: dict[str, str], body: bytes = b"") -> None:
+        self._socket.sendall(encode_frame(command, headers, body))
+
+    def frame(self) -> Frame:
+        while not self._frames:
+            data = self._socket.recv(1 << 16)
+            if not data:
+                raise ConnectionError("the broker is gone")
+            self._frames += self._reader.receive(data)
+        return self._frames.pop(0)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Publisher:
+    """Sends numbered messages with receipts, some at a time; knows which were confirmed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.confirmed: list[int] = []
+        self._next = 0
+
+    def live(self, port: int, until: threading.Event) -> None:
+        """Publish until the broker dies."""
+        with suppress(OSError), closing(Link(port, self.name)) as link:
+            under_way: set[int] = set()
+            while True:
+                while len(under_way) < WINDOW and not until.is_set():
+                    headers = {"destination": "/topic/a", "receipt": str(self._next), "by": self.name}
+                    link.say("SEND", headers, b"%d" % self._next)
+                    under_way.add(self._next)
+                    self._next += 1
+                frame = link.frame()
+                assert frame.command == "RECEIPT", frame
+                under_way.discard(int(frame.headers["receipt-id"]))
+                self.confirmed.append(int(frame.headers["receipt-id"]))
+
+
+class Subscriber:
+    """Acknowledges most of what it gets; knows what it got, and which acknowledgements were confirmed."""
+
+    def __init__(self, name: str, seed: int) -> None:
+        self.name = name
+        self.got: list[tuple[str, int, bool]] = []
+        self.settled: set[tuple[str, int]] = set()
+        self.handed: set[tuple[str, int]] = set()
+        self.faults: list[str] = []
+        # What it acknowledges of what it gets; the rest stays with it until the broker is killed.
+        self.share = 0.9
+        self._chance = random.Random(seed)
+
+    def live(self, port: int) -> None:
+        """Take messages until the broker dies."""
+        acknowledging: dict[str, tuple[str, int]] = {}
+        with suppress(OSError), closing(Link(port, self.name)) as link:
+            durable = {"id": "1", "activemq.subscriptionName": "all", "ack": "client-individual"}
+            link.say("SUBSCRIBE", {"destination": "/topic/a", **durable})
+            while True:
+                frame = link.frame()
+                if frame.command == "RECEIPT":
+                    self.settled.add(acknowledging.pop(frame.headers["receipt-id"]))
+                    continue
+                assert frame.command == "MESSAGE", frame
+                message = frame.headers["by"], int(frame.body)
+                self._take(message, frame.headers.get("redelivered") == "true")
+                if self._chance.random() < self.share:
+                    receipt = frame.headers["ack"]
+                    acknowledging[receipt] = message
+                    link.say("ACK", {"id": frame.headers["ack"], "receipt": receipt})
+
+    def _take(self, message: tuple[str, int], again: bool) -> None:
+        if message in self.settled:
+            self.faults.append(f"{message} came again, though its acknowledgement was confirmed")
+        if message in self.handed and not again:
+            self.faults.append(f"{message} came again, and is not marked")
+        self.handed.add(message)
+        self.got.append((*message, again))
+
+
+def live(broker: BrokerProcess, publishers: list[Publisher], subscribers: list[Subscriber], enough: int) -> None:
+    """One life of a broker: all clients at once, until enough is confirmed; then it is killed."""
+    before = sum(len(each.confirmed) for each in publishers)
+    stop = threading.Event()
+    threads = [threading.Thread(target=each.live, args=(broker.port(), stop)) for each in publishers]
+    threads += [threading.Thread(target=each.live, args=(broker.port(),)) for each in subscribers]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: sum(len(each.confirmed) for each in publishers) >= before + enough)
+    broker.end(signal.SIGKILL)
+    for thread in threads:
+        thread.join(3 * PATIENCE)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("fsync", ["always", "interval"])
+def test_confirmed_messages_reach_every_durable_subscriber_through_kills(
+    tmp_path: Path, brokers: Brokers, fsync: str
+) -> None:
+    settings = tmp_path / "broker.toml"
+    settings.write_text(
+        f"port = 0\ndata = '{tmp_path}'\n[tracking]\nrecorder = 'none'\n"
+        f"[store]\nfsync = '{fsync}'\nsegment_bytes = 65536\n[limits]\nunacknowledged = 50\n"
+    )
+    publishers = [Publisher(f"p{number}") for number in range(2)]
+    subscribers = [Subscriber(f"s{number}", number) for number in range(3)]
+    begun = brokers.start(settings).wait_until_ready()
+    # They exist before the first message.
+    for subscriber in subscribers:
+        link = Link(begun.port(), subscriber.name)
+        durable = {"id": "1", "activemq.subscriptionName": "all", "ack": "client-individual", "receipt": "r"}
+        link.say("SUBSCRIBE", {"destination": "/topic/a", **durable})
+        assert link.frame().command == "RECEIPT"
+        link.close()
+    for _ in range(LIVES):
+        live(begun, publishers, subscribers, CONFIRMED_PER_LIFE)
+        begun = brokers.start(settings).wait_until_ready()
+    confirmed = {(each.name, number) for each in publishers for number in each.confirmed}
+    assert len(confirmed) >= LIVES * CONFIRMED_PER_LIFE
+    finish(begun, subscribers, confirmed)
+    begun.end(signal.SIGTERM)
+    for subscriber in subscribers:
+        assert subscriber.faults == []
+        check_order(subscriber)
+
+
+def finish(broker: BrokerProcess, subscribers: list[Subscriber], confirmed: set[tuple[str, int]]) -> None:
+    """The last life: subscribers take what is left, and acknowledge all of it, or they would get no more."""
+    for subscriber in subscribers:
+        subscriber.share = 1.0
+    threads = [threading.Thread(target=each.live, args=(broker.port(),)) for each in subscribers]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 3 * PATIENCE
+    while any(confirmed - each.handed for each in subscribers) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    missing = {each.name: sorted(confirmed - each.handed)[:5] for each in subscribers if confirmed - each.handed}
+    broker.end(signal.SIGKILL)
+    for thread in threads:
+        thread.join(3 * PATIENCE)
+    assert missing == {}
+
+
+def check_order(subscriber: Subscriber) -> None:
+    """Messages that came for the first time came in the order of their publisher."""
+    first: dict[str, list[int]] = {}
+    seen: set[tuple[str, int]] = set()
+    for publisher, number, _ in subscriber.got:
+        if (publisher, number) not in seen:
+            seen.add((publisher, number))
+            first.setdefault(publisher, []).append(number)
+    for numbers in first.values():
+        assert numbers == sorted(numbers)
