@@ -259,5 +259,5 @@ def test_program_that_is_interrupted_tells_what_it_found(tmp_path: Path) -> None
         program.send_signal(signal.SIGINT)
         out, err = program.communicate(timeout=SECONDS)
     assert program.returncode == 0
-    assert json.loads(out)["written"] == [str(tmp_path / "out" / name) for name in ("links", "alerts")]
+    assert json.loads(out)["written"] == [str(tmp_path / "out" / name) for name in ("links", "capacity", "alerts")]
     assert "py4j" not in err

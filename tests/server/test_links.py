@@ -46,6 +46,10 @@ def test_a_message_reaches_subscribers_at_other_brokers_by_content(tmp_path: Pat
                 sender.publish("quotes", str(price).encode(), price=str(price))
             assert [(await far.frame()).body for _ in range(2)] == [b"30", b"40"]
             assert [(await middle.frame()).body for _ in range(4)] == [b"10", b"30", b"20", b"40"]
+            # What links bring is load, too: the monitors of the others have seen it.
+            await until(lambda: network.services[2].timing.messages == 4)
+            assert network.services[3].timing.messages >= 2
+            assert all(service.capacity.monitor._timed for service in network.services.values())
             for client in (far, middle, sender):
                 await client.close()
 

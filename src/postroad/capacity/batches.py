@@ -13,8 +13,13 @@ successive batches are a Markov chain, which is solved as such:
   one that finds the server idle does not wait.
 - It shares its batch with those that arrive in the same S(n): 1 + Poisson(rate · S(n)) messages.
 
-The server is stable while rate · marginal < 1: the fixed part limits no capacity. There is no bound on a batch here. A
-broker bounds what it reads at once (256 KiB per socket); where batches reach that bound, waits are longer.
+With several publishers a broker serves, in each turn of its loop, one batch for every socket that has something. So
+the fixed part is paid once for each source among the n messages: P · (1 - (1 - 1/P)^n) of P equal ones on average. One
+source shares it among all messages; infinitely many share nothing.
+
+The server is stable while rate · marginal < 1: the fixed part limits no capacity, but with many sources the waits grow
+long before that. There is no bound on a batch here. A broker bounds what it reads at once (256 KiB per socket); where
+batches reach that bound, waits are longer.
 """
 
 from __future__ import annotations
@@ -36,12 +41,15 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchServer"]
 
-# The chain is solved with a matrix of this many states at most: 128 MiB, a second. Larger batches are so many messages
+# The chain is solved with a matrix of this many states at most: 2 MiB, some 10 ms. Larger batches are so many messages
 # that their sizes are normal: an autoregressive series with factor rate · marginal.
-_MOST_STATES = 4096
+_MOST_STATES = 512
 # Sizes further than this many standard deviations from the mean do not count: 1e-15 and less.
 _DEVIATIONS = 9.0
 _NORMAL_POINTS = 2001
+# Newton's method converges in a handful; this bounds it.
+_NEWTON_STEPS = 60
+_STEEPEST = 0.999
 _RELATIVE_PRECISION = 1e-6
 
 
@@ -52,11 +60,13 @@ class BatchServer(NamedTuple):
         rate: arrivals per second.
         fixed: seconds of a batch, however small.
         marginal: further seconds for each message in it.
+        sources: sockets that messages come from, all alike; at least 1.
     """
 
     rate: float
     fixed: float
     marginal: float
+    sources: float = 1.0
 
     @property
     def utilisation(self) -> float:
@@ -65,20 +75,54 @@ class BatchServer(NamedTuple):
 
     def seconds(self, size: Floats) -> Floats:
         """S(n)."""
-        return self.fixed + self.marginal * size
+        if self.sources == 1:
+            return self.fixed + self.marginal * size
+        taking_part = -self.sources * np.expm1(size * math.log1p(-1 / self.sources))
+        return np.asarray(self.fixed * taking_part + self.marginal * size)
+
+    def _mean_size(self) -> float:
+        """Where a batch is as large as what arrives while it is served: n = rate · S(n), by Newton's method."""
+        size = self.rate * self.fixed * self.sources / (1 - self.utilisation)
+        if self.sources == 1:
+            return size
+        decay = math.log1p(-1 / self.sources)
+        for _ in range(_NEWTON_STEPS):
+            # S is concave and the start is above the root, so that the steps come down to it and never pass it.
+            slope = 1 - self.rate * (self.marginal - self.fixed * self.sources * decay * math.exp(size * decay))
+            excess = size - self.rate * float(self.seconds(np.array(size)))
+            if slope <= 0 or excess <= _RELATIVE_PRECISION * size:
+                break
+            size -= excess / slope
+        return max(size, 0.0)
+
+    def _slope(self, size: float) -> float:
+        """By how much the next batch grows with this one: the factor of the autoregressive series."""
+        if self.sources == 1:
+            return self.utilisation
+        decay = math.log1p(-1 / self.sources)
+        return self.utilisation - self.rate * self.fixed * self.sources * decay * math.exp(size * decay)
 
     def sizes(self) -> tuple[Floats, Floats]:
         """The sizes of batches, and the share of batches that have each."""
         self._check()
-        mean = self.rate * self.fixed / (1 - self.utilisation)
-        deviation = math.sqrt(max(mean, 1.0) / (1 - self.utilisation**2))
+        mean = self._mean_size()
+        # Close to a slope of 1 the series wanders far; what it would do at 1 itself is cut off by the curve of S.
+        slope = min(self._slope(mean), _STEEPEST)
+        deviation = math.sqrt(max(mean, 1.0) / (1 - slope**2))
         most = math.ceil(mean + _DEVIATIONS * deviation + 20)
         if most <= _MOST_STATES:
+            # Small batches are far from normal: their tail falls by the slope's power, from one size to the next.
+            most = min(_MOST_STATES, most + math.ceil(20 / (1 - slope)))
             sizes = np.arange(1, most + 1, dtype=np.float64)
             return sizes, _stationary(self._transitions(sizes))
         sizes = np.linspace(max(1.0, mean - _DEVIATIONS * deviation), mean + _DEVIATIONS * deviation, _NORMAL_POINTS)
         weights = np.exp(-0.5 * ((sizes - mean) / deviation) ** 2)
         return sizes, weights / weights.sum()
+
+    def turn_seconds(self) -> float:
+        """How long the mean batch takes: the order of the longest waits. Costs next to nothing to compute."""
+        self._check()
+        return float(self.seconds(np.array(max(1.0, self._mean_size()))))
 
     def mean_batch(self) -> float:
         """The mean number of messages in a batch."""
@@ -102,7 +146,7 @@ class BatchServer(NamedTuple):
         """Mean seconds from a message's arrival until its batch is done."""
         seconds, weights = self._seen()
         alone = 1 - float(weights.sum())
-        own = self.fixed + self.marginal * (1 + self.rate * seconds)
+        own = self.seconds(1 + self.rate * seconds)
         return self.mean_wait() + float(weights @ own) + alone * (self.fixed + self.marginal)
 
     def wait_tail(self, at: float) -> float:
@@ -153,7 +197,7 @@ class BatchServer(NamedTuple):
             counts = np.arange(most + 1, dtype=np.float64)
             chance, others = weights[:, None] * _poisson(expected, counts), counts[None, :]
         # U · S > at - own with probability (S + own - at) / S, between 0 and 1.
-        slack = 1 + (self.fixed + self.marginal * (1 + others)) / seconds[:, None]
+        slack = 1 + self.seconds(1 + others) / seconds[:, None]
 
         def tail(at: float) -> float:
             above = np.clip(slack - at / seconds[:, None], 0, 1)
@@ -170,8 +214,10 @@ class BatchServer(NamedTuple):
         return np.asarray(following / following.sum(axis=1, keepdims=True))
 
     def _check(self) -> None:
-        if self.rate <= 0 or self.fixed < 0 or self.marginal < 0 or self.fixed + self.marginal <= 0:
+        if not self.rate > 0 or not self.fixed >= 0 or not self.marginal >= 0 or not self.fixed + self.marginal > 0:
             raise CapacityError("a server of batches needs a positive rate, and times that are not negative nor all 0")
+        if not self.sources >= 1:
+            raise CapacityError(f"messages cannot come from {self.sources:g} sockets")
         if not self.utilisation < 1:
             raise CapacityError(
                 f"{self.rate:g} messages/s are more than the server carries in batches of any size: fewer than "
@@ -181,9 +227,9 @@ class BatchServer(NamedTuple):
 
 def _poisson(means: Floats, counts: Floats) -> Floats:
     """Row i: the probability of each count under the i-th mean."""
-    from scipy import special
-
-    logs = np.outer(np.log(means), counts) - means[:, None] - special.gammaln(counts + 1)[None, :]
+    # Not by scipy's gamma function: brokers use this, and a plain install does not bring scipy.
+    factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, int(counts[-1]) + 1)))])
+    logs = np.outer(np.log(means), counts) - means[:, None] - factorials[counts.astype(np.int64)][None, :]
     return np.asarray(np.exp(logs))
 
 

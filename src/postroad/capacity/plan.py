@@ -148,10 +148,7 @@ def evaluate(demand: Demand, costs: BatchCosts, placement: Placement, brokers: i
     """What a placement gives."""
     resident = placement.resident * demand.subscriptions
     arrivals = placement.arrivals / brokers
-    # Seconds of one broker's time that a message of the whole network costs, beyond the cost of batches.
-    each = arrivals * costs.marginal(resident, placement.sends / placement.arrivals, demand.size)
-    if each <= 0:
-        raise CapacityError("by these costs a message costs nothing: fit them to more varied batches first")
+    each = _seconds_of_one_broker(demand, costs, placement, brokers)
     used = demand.rate * each
     p50, p99 = math.inf, math.inf
     problem = None
@@ -177,6 +174,15 @@ def evaluate(demand: Demand, costs: BatchCosts, placement: Placement, brokers: i
     )
 
 
+def _seconds_of_one_broker(demand: Demand, costs: BatchCosts, placement: Placement, brokers: int) -> float:
+    """What a message of the whole network costs each broker, beyond the cost of batches."""
+    resident = placement.resident * demand.subscriptions
+    each = placement.arrivals / brokers * costs.marginal(resident, placement.sends / placement.arrivals, demand.size)
+    if each <= 0:
+        raise CapacityError("by these costs a message costs nothing: fit them to more varied batches first")
+    return each
+
+
 def options(demand: Demand, costs: BatchCosts, storage: Storage | None = None) -> list[Option]:
     """For each placement the fewest brokers that keep the promise, or the best that could be found.
 
@@ -194,7 +200,11 @@ def options(demand: Demand, costs: BatchCosts, storage: Storage | None = None) -
     for brokers in _numbers():
         for placement in placements(demand, brokers):
             known = found.get(placement.name)
-            if known is None or known.problem is not None:
+            if known is not None and known.problem is None:
+                continue
+            # Waits take long to compute, and are of no use where too few brokers share the work.
+            used = demand.rate * _seconds_of_one_broker(demand, costs, placement, brokers)
+            if known is None or used <= demand.utilisation or brokers == MOST_BROKERS:
                 found[placement.name] = evaluate(demand, costs, placement, brokers, stored)
         if all(option.problem is None for option in found.values()) and len(found) > 1:
             break

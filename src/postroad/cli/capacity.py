@@ -208,20 +208,15 @@ def _from_trail(
     trail: Path, since: str | None, until: str | None, growth: float
 ) -> tuple[dict[str, float], BatchCosts, str]:
     from postroad.capacity import compare, fit_every_form, group_of, observed_traffic
+    from postroad.tracking import BATCHES_PER_SAMPLE
 
     samples, at, damaged = _samples(trail, since, until)
     for text in damaged:
         typer.echo(f"postroad: left out: {text}", err=True)
-    seen = observed_traffic(samples, at, _sampled_every())
+    seen = observed_traffic(samples, at, BATCHES_PER_SAMPLE)
     supported = compare(fit_every_form(samples, group_of(at)))
     known = {"rate": growth * seen.rate, "subscriptions": seen.subscriptions, "copies": seen.copies, "size": seen.size}
     return known, supported.costs(), f"{trail}, its form {supported.form.name!r}"
-
-
-def _sampled_every() -> int:
-    from postroad.recording import BATCHES_PER_SAMPLE
-
-    return BATCHES_PER_SAMPLE
 
 
 def _read_costs(path: Path) -> BatchCosts:

@@ -1,4 +1,4 @@
-"""From counts to alerts: losses between two brokers, filters out of their budget, brokers gone quiet.
+"""From counts to alerts: losses between two brokers, filters out of budget, brokers gone quiet or near their limit.
 
 The counts of all batches so far are summed up; a minute is judged once every broker concerned has written its record of
 it. The tables are small and written whole, each time in one step.
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from postroad.pipeline.counts import BIN_MS, INCREMENTS
 from postroad.pipeline.errors import PipelineError
+from postroad.pipeline.loads import CAPACITY, LOADS_KEPT_MS, OF_LOADS, loads_of
 from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, gaps_within, manifest_brokers, pin_fitting
 from postroad.trail.durable import replace_file
 
@@ -50,6 +51,7 @@ _OF_LINKS = ("handed", *_OFF_THE_LINK)
 # Where following began; and sums by origin, which mean something from the beginning on.
 _NEVER_LET_GO = ("begun", "handed in all", "arrived in all", "over budget")
 _INCREMENTS = "increments"
+_DAY_MS = 24 * 3_600_000
 
 ALERTS = pa.schema(
     [
@@ -119,7 +121,8 @@ def _still_told(counts: Mapping[tuple[str, int, int, int], int], now: int) -> di
         about, number, other, spot = key
         age = now - (spot + 1) * BIN_MS
         unbalanced = about in _OF_LINKS and lost[number, other, spot] != 0
-        if about in _NEVER_LET_GO or age < (LOSSES_KEPT_MS if unbalanced else MINUTES_KEPT_MS):
+        life = LOSSES_KEPT_MS if unbalanced else LOADS_KEPT_MS if about in OF_LOADS else MINUTES_KEPT_MS
+        if about in _NEVER_LET_GO or age < life:
             kept[key] = messages
     return kept
 
@@ -211,6 +214,14 @@ def alerts_of(totals: Totals, pins: Mapping[int, Pinned], now: int) -> list[dict
         if now - last > QUIET_MS and not closed:
             text = f"broker {broker} has written nothing since {_moment(last)}"
             found.append(_alert("broker gone quiet", broker, 0, last, 0, text, until=now))
+    for one in loads_of(totals.counts, now):
+        warning = "" if one.forecast is None else one.forecast.warning(now)
+        if warning:
+            # Told once a day: the day is what tells one such alert from the next.
+            today = now // _DAY_MS * _DAY_MS
+            found.append(
+                _alert("capacity limit", one.broker, 0, today, 0, f"broker {one.broker}: {warning}", until=now)
+            )
     return found
 
 
@@ -273,11 +284,13 @@ def record_through(trail: Path) -> int:
 
 
 def refresh(trail: Path, out: Path, now: int) -> list[dict[str, Any]]:
-    """Write the tables `links` and `alerts` anew from all counts so far; answers the alerts."""
+    """Write the tables `links`, `capacity` and `alerts` anew from all counts so far; answers the alerts."""
     pins = _pins(trail)
     totals = read_totals(out)
     alerts = alerts_of(totals, pins, now)
     _write(out / "links" / "links.parquet", pa.Table.from_pylist(links_of(totals, pins), schema=LINKS))
+    loads = [row for one in loads_of(totals.counts, now) for row in one.rows()]
+    _write(out / "capacity" / "capacity.parquet", pa.Table.from_pylist(loads, schema=CAPACITY))
     _write(out / "alerts" / "alerts.parquet", pa.Table.from_pylist(alerts, schema=ALERTS))
     return alerts
 

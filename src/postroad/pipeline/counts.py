@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from postroad.capacity import ROUND_MS
 from postroad.filters import filled_rate
 from postroad.pipeline.tables import ID
 from postroad.tracking import HERE, HistoryKind, HistorySettings
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["BIN_MS", "COUNTED", "INCREMENTS", "begun_at", "counts_of_file", "retold_after"]
 
 BIN_MS = 60_000
-COUNTED = ("passages", "filters", "records", "shed")
+COUNTED = ("passages", "filters", "records", "shed", "timings")
 # `number` and `other`: a link from the one to the other, or an origin and 0; of what filters say was handed on, the
 # origin and their first minute; of where following begins, the broker and the time.
 INCREMENTS = pa.schema(
@@ -95,7 +96,9 @@ def counts_of_file(root: Path, broker: int, entry: FileEntry, earlier: Iterable[
         same = [one for one in earlier if one.table == entry.table and (root / one.path).exists()]
         near = [one for one in same if one.time_from <= entry.time_to and one.time_to >= entry.time_from]
         known = Earlier(tuple(TrailFile(root, one, broker, Reads()) for one in near))
-    count = {"passages": _passages, "filters": _filters, "records": _records, "shed": _shed}[entry.table]
+    count = {"passages": _passages, "filters": _filters, "records": _records, "shed": _shed, "timings": _timings}[
+        entry.table
+    ]
     parts = [part for part in count(file, broker, known) if part.num_rows]
     return pa.concat_tables(parts) if parts else INCREMENTS.empty_table()
 
@@ -115,9 +118,9 @@ def _summed(about: str, number: Ints, other: Ints, time: Ints, messages: Ints | 
 
 
 def _passages(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any]:
-    names = ["time", "origin", "arrived_from", "next_hops", "subscribers"]
+    names = ["time", "origin", "arrived_from", "next_hops", "subscribers", "publisher"]
     if earlier is not None:
-        names += ["publisher", "counter"]
+        names += ["counter"]
     rows = file.read(names)
     facts = _facts(rows)
     for one in () if earlier is None else earlier.files:
@@ -131,7 +134,31 @@ def _passages(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any
         _summed("handed", np.full(len(hops), broker), hops, time[place]),
         _summed("arrived", came, np.full(len(came), broker), time[passed]),
         _summed("delivered", np.full(len(taken), broker), np.zeros(len(taken), np.int64), time[taken]),
+        *_squares(broker, rows.column("publisher").to_numpy()[entered], time[entered]),
     ]
+
+
+def _squares(broker: int, publisher: Ints, time: Ints) -> list[Any]:
+    """Sums of squares by ten minutes, of all messages together and by publisher: they tell how many publishers count.
+
+    Within one file, which holds a minute or so: sums over files keep what their quotient means.
+    """
+    spots = time // ROUND_MS * ROUND_MS
+    known, counts = np.unique(np.stack([spots, publisher], axis=1), axis=0, return_counts=True)
+    every, totals = np.unique(spots, return_counts=True)
+    return [
+        _summed(about, np.full(len(at), broker), np.zeros(len(at), np.int64), at, amount.astype(np.int64) ** 2)
+        for about, at, amount in (("publisher squares", known[:, 0], counts), ("published squares", every, totals))
+    ]
+
+
+def _timings(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any]:
+    names = ["at", "messages", "nanoseconds"]
+    rows = file.read(names) if earlier is None else earlier.without(file.read(names), names)
+    at, messages, nanoseconds = (rows.column(name).to_numpy().astype(np.int64) for name in names)
+    spots, own, zero = at // ROUND_MS * ROUND_MS, np.full(len(at), broker), np.zeros(len(at), np.int64)
+    sums = {"timed reads": None, "timed messages": messages, "timed nanoseconds": nanoseconds}
+    return [_summed(about, own, zero, spots, amount) for about, amount in sums.items()]
 
 
 def _facts(rows: Any) -> dict[str, tuple[Ints, Ints]]:

@@ -7,11 +7,10 @@ from postroad.recording import arrow as _arrow  # noqa: F401
 from postroad.recording.inquiry import Inquiry
 from postroad.recording.lock import DirectoryLock, LockedError
 from postroad.recording.record import LiveRecord, make_record
-from postroad.recording.samples import BATCHES_PER_SAMPLE, Sampler
+from postroad.recording.samples import Sampler
 from postroad.recording.trail_answers import TrailAnswers, trail_root
 
 __all__ = [
-    "BATCHES_PER_SAMPLE",
     "DirectoryLock",
     "Inquiry",
     "LiveRecord",

@@ -1,4 +1,4 @@
-"""What batches cost this broker, for the capacity model: one in some, so that measuring costs next to nothing."""
+"""What reads cost this broker, for the capacity model: one in some, so that measuring costs next to nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.tracking import BatchCost
+from postroad.tracking import BATCHES_PER_SAMPLE, BatchCost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,49 +16,88 @@ if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.tracking import TrackingRecorder
 
-__all__ = ["BATCHES_PER_SAMPLE", "Sampler"]
-
-# Two looks at a clock and a line in the record are some 3 microseconds; a batch is 35 or more: far below one percent.
-BATCHES_PER_SAMPLE = 64
+__all__ = ["Sampler"]
 
 
 class Sampler:
-    """Times one batch in `BATCHES_PER_SAMPLE`, from its arrival in the core until its bytes are handed to the sockets.
+    """Times one read in `BATCHES_PER_SAMPLE` of those with messages, from its system call until all is handed on.
+
+    What a read of a socket brings is a batch, or several where other frames stand between messages: they count
+    together. The record gets what clients sent; the monitor also gets what neighbours relayed.
 
     Args:
-        recorder: keeps the timings.
         core: whose subscriptions are counted.
         clock: the broker's time in ms.
+        recorder: keeps the timings; None for none.
+        monitor: is told the messages of a read, its seconds and its source; None for none.
         stopwatch: nanoseconds that only go forward.
+
+    Attributes:
+        messages: how many came so far, in all reads.
     """
 
     def __init__(
         self,
-        recorder: TrackingRecorder,
         core: Broker,
         clock: Callable[[], int],
+        recorder: TrackingRecorder | None = None,
+        monitor: Callable[[int, float, int], None] | None = None,
         stopwatch: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
-        self._recorder = recorder
+        self.messages = 0
         self._core = core
         self._clock = clock
+        self._recorder = recorder
+        self._monitor = monitor
         self._stopwatch = stopwatch
+        # Reads with messages until the next that is timed, which is the one that makes it zero.
         self._left = 1
+        # When the read that is timed began; 0 while none is.
+        self._began = 0
+        self._messages_before = 0
+        self._batches: list[tuple[Batch, Outbox]] = []
+        self._relayed = False
 
-    def begin(self) -> int:
-        """A batch arrives; answers when, or 0 if it is not to be timed."""
-        self._left -= 1
-        if self._left:
-            return 0
+    def begin(self) -> None:
+        """A socket is about to be read, or was read just now."""
+        if self._left == 1:
+            # A read that failed leaves nothing behind.
+            self._batches.clear()
+            self._relayed = False
+            self._began = self._stopwatch()
+
+    def count(self, batch: Batch, outbox: Outbox, relayed: bool = False) -> None:
+        """A batch was carried out; `relayed` if a neighbour sent it."""
+        self.messages += len(batch)
+        if self._began:
+            self._batches.append((batch, outbox))
+            self._relayed |= relayed
+
+    def end(self, source: int) -> None:
+        """The read is done with; `source` stands for its socket. A read without messages does not count."""
+        began, self._began = self._began, 0
+        if self.messages == self._messages_before:
+            return
+        self._messages_before = self.messages
+        if not began:
+            # Work that was put off may leave reads between two samples uncounted, never more than one sample due.
+            self._left = max(1, self._left - 1)
+            return
         self._left = BATCHES_PER_SAMPLE
-        return self._stopwatch()
-
-    def end(self, began: int, batch: Batch, outbox: Outbox) -> None:
-        """The batch that began then is done with."""
         took = self._stopwatch() - began
-        # Each span is a start and an end: what they hold is the sum of all ends less that of all starts.
-        size = int(batch.spans[:, 1::2].sum(dtype=np.int64) - batch.spans[:, ::2].sum(dtype=np.int64))
-        sent = [len(one.rows) for one in outbox.deliveries]
-        sent += [len(one.rows) for one in outbox.parcels]
-        cost = BatchCost(len(batch), len(self._core.index), sum(sent), len(sent), size, took)
-        self._recorder.timed(cost, self._clock())
+        if self._batches:
+            if self._recorder is not None and not self._relayed:
+                self._recorder.timed(self._cost(took), self._clock())
+            if self._monitor is not None:
+                self._monitor(sum(len(batch) for batch, _ in self._batches), took / 1e9, source)
+            self._batches.clear()
+
+    def _cost(self, nanoseconds: int) -> BatchCost:
+        messages = size = copies = destinations = 0
+        for batch, outbox in self._batches:
+            messages += len(batch)
+            # Each span is a start and an end: what they hold is the sum of all ends less that of all starts.
+            size += int(batch.spans[:, 1::2].sum(dtype=np.int64) - batch.spans[:, ::2].sum(dtype=np.int64))
+            copies += sum(len(one.rows) for one in outbox.deliveries) + sum(len(one.rows) for one in outbox.parcels)
+            destinations += len(outbox.deliveries) + len(outbox.parcels)
+        return BatchCost(messages, len(self._core.index), copies, destinations, size, nanoseconds)

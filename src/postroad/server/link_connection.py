@@ -81,12 +81,17 @@ class LinkConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         conversation = self._conversation
         assert conversation is not None
+        timing = self._links.timing
         try:
+            if timing is not None:
+                timing.begin()
             heard = conversation.receive(data, self._links.timer())
             if heard.opened:
                 self.was_open = True
                 self._leave_the_door(known=True)
             self._links.heard(conversation, heard)
+            if timing is not None:
+                timing.end(id(self))
         except Exception:
             # A defect of ours: this connection ends, nobody else is touched.
             log.exception("internal error")

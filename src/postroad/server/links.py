@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from postroad.server.counts import QuarantineStatus
     from postroad.server.link_listener import Accepted
     from postroad.server.tls import LinkTls
+    from postroad.sessions.contract import BatchTimer
 
 __all__ = ["Links"]
 
@@ -72,6 +73,7 @@ class Links:
     Attributes:
         certificate: what this broker shows when others dial it.
         strangers: connections that have not proved who they are.
+        timing: counts messages and times some reads; None for none.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class Links:
         self._dialling: dict[int, asyncio.Task[None]] = {}
         self._ticker: asyncio.Task[None] | None = None
         self.on_question: Callable[[bytes, int], None] | None = None
+        self.timing: BatchTimer | None = None
         # Neighbours whose links keep local publishers waiting.
         self._crowded: set[int] = set()
         self.stopping = False
@@ -292,7 +295,10 @@ class Links:
             consignment = None
             if receiver.custody:
                 consignment = self._relay.consignments.take(number, receiver.epoch, frame.number)
-            self.carry(self._relay.receive(batch, destinations, number, now, consignment))
+            outbox = self._relay.receive(batch, destinations, number, now, consignment)
+            self.carry(outbox)
+            if self.timing is not None:
+                self.timing.count(batch, outbox, relayed=True)
         except PostroadError as error:
             self._refuse(number, str(error))
 

@@ -13,9 +13,19 @@ from postroad.server.counts import LinkStatistics
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from postroad.server.capacity_watch import CapacityStatus
     from postroad.server.status import Status
 
 __all__ = ["metrics_text"]
+
+# Fields of `CapacityStatus`, what follows their names here, and what they are.
+_CAPACITY = (
+    ("utilisation", "_ratio", "share used of what batches of any size could carry"),
+    ("load", "_ratio", "messages per second as a share of the limit"),
+    ("predicted_p99_wait_seconds", "", "what 99 % of messages wait at most, by the model"),
+    ("measured_p99_wait_seconds", "", "what 99 % of probes waited at most"),
+    ("limit_seconds", "", "time until the limit is reached at the growth of the last fortnight"),
+)
 
 
 class _Counts:
@@ -32,6 +42,7 @@ class _Counts:
         for name, value in (self._status.tracking or {}).items():
             if not isinstance(value, str):
                 yield _metric(f"tracking_{name}", broker, float(value))
+        yield from _capacity(self._status.capacity, broker)
         network = self._status.network
         if network is None:
             return
@@ -40,6 +51,16 @@ class _Counts:
         links = [(str(each.neighbour), msgspec.structs.asdict(each)) for each in network.neighbours]
         for name in LinkStatistics.__struct_fields__[1:]:
             yield _metric(f"link_{name}", broker, *((number, float(counts[name])) for number, counts in links))
+
+
+def _capacity(capacity: CapacityStatus, broker: str) -> Iterator[Metric]:
+    """What is known of the capacity, as gauges; what is not known has none."""
+    for name, ending, words in _CAPACITY:
+        value = getattr(capacity, name)
+        if value is not None:
+            metric = GaugeMetricFamily(f"postroad_capacity_{name}{ending}", words, labels=["broker"])
+            metric.add_metric([broker], value)
+            yield metric
 
 
 def _metric(name: str, broker: str, *values: float | tuple[str, float]) -> Metric:

@@ -17,6 +17,7 @@ from postroad.config import ConfigError, check_network, load_token, load_users
 from postroad.errors import PostroadError
 from postroad.recording import DirectoryLock, Inquiry, LockedError, Sampler, TrailAnswers, make_record, trail_root
 from postroad.server.admin import Admin
+from postroad.server.capacity_watch import CapacityWatch
 from postroad.server.counts import ServerStatistics
 from postroad.server.directories import claim_directories
 from postroad.server.extras import check_extras
@@ -126,6 +127,7 @@ class Service:
         self._relieving = False
         self._empty = asyncio.Event()
         self._servers: dict[str, asyncio.Server | LinkListener | TlsListener] = {}
+        self.timing = self._timed(core)
         self._inquiry = self._tracked(core)
         self._admin = Admin(
             lambda: status(self),
@@ -138,6 +140,7 @@ class Service:
         )
         self._watch = QueueWatch(core, self)
         self._watching: asyncio.Task[None] | None = None
+        self._probing: asyncio.Task[None] | None = None
         self._stopping = False
         self._opened = self._relieved = self._internal_errors = 0
 
@@ -162,13 +165,21 @@ class Service:
         self._dispatcher.links = links
         return links
 
+    def _timed(self, core: Broker) -> Sampler:
+        recorder = None if self._tracking is None else self._tracking.recorder
+        watch = self._capacity = CapacityWatch(lambda: sampler.messages, wall_clock)
+        sampler = Sampler(core, wall_clock, recorder, watch.monitor.timed)
+        self._dispatcher.timing = sampler
+        if self._links is not None:
+            self._links.timing = sampler
+        return sampler
+
     def _tracked(self, core: Broker) -> Inquiry | None:
         tracking, links = self._tracking, self._links
         if tracking is None:
             return None
         core.alias_attribute = self.config.tracking.alias_attribute
         self._dispatcher.record = tracking
-        self._dispatcher.timing = Sampler(tracking.recorder, core, wall_clock)
         written = TrailAnswers(trail_root(self.config))
         inquiry = Inquiry(
             core.number,
@@ -247,6 +258,11 @@ class Service:
         return self._storage
 
     @property
+    def capacity(self) -> CapacityWatch:
+        """How much of its capacity it uses."""
+        return self._capacity
+
+    @property
     def tracking(self) -> LiveRecord | None:
         """The record that it keeps, if any."""
         return self._tracking
@@ -314,6 +330,7 @@ class Service:
             await self.stop()
             raise
         self._watching = asyncio.create_task(self._watch.run())
+        self._probing = asyncio.create_task(self._capacity.run())
         ports = {f"{name}_port": self._port(name) for name in self._servers}
         log.info("listening", extra={"broker": config.number, "host": config.host, "tls": bool(config.tls), **ports})
 
@@ -355,8 +372,9 @@ class Service:
         self._dispatcher.finish()
         if self._links is not None:
             await self._links.stop()
-        if self._watching is not None:
-            self._watching.cancel()
+        for task in (self._watching, self._probing):
+            if task is not None:
+                task.cancel()
         for name, server in self._servers.items():
             if name != "admin":
                 server.close()

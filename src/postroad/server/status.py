@@ -11,6 +11,7 @@ import postroad
 
 if TYPE_CHECKING:
     from postroad.broker import BrokerStatistics, Limits, Session, Subscription
+    from postroad.server.capacity_watch import CapacityStatus
     from postroad.server.counts import LinkStatistics, QuarantineStatus, ServerStatistics
     from postroad.server.service import Service
 
@@ -90,6 +91,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     left_out: dict[str, int]
     network: NetworkStatus | None
     tracking: dict[str, int | str] | None
+    capacity: CapacityStatus
 
 
 def status(service: Service) -> Status:
@@ -116,6 +118,7 @@ def status(service: Service) -> Status:
         },
         network=_network(service),
         tracking=_tracking(service),
+        capacity=service.capacity.status,
     )
 
 

@@ -46,6 +46,7 @@ class TcpConnection(asyncio.BufferedProtocol):
     def __init__(self, service: Service, make: MakeSession) -> None:
         self._service = service
         self._make = make
+        self._timing = service.timing
         self._loop = asyncio.get_running_loop()
         self._wake_handle: asyncio.TimerHandle | None = None
         self._close_handle: asyncio.TimerHandle | None = None
@@ -82,10 +83,12 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._kept = self._unsent = 0
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        self._timing.begin()
         return self._read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         self.data_received(self._read_buffer[:nbytes])
+        self._timing.end(id(self))
         self._count_kept()
 
     def data_received(self, data: bytes | memoryview) -> None:

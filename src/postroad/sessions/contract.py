@@ -229,10 +229,13 @@ class StoreSafety(Protocol):
 
 
 class BatchTimer(Protocol):
-    """Times some batches from their arrival in the core until their bytes are with the sockets."""
+    """Times some reads of sockets, from the system call until the bytes of their messages are with other sockets."""
 
-    def begin(self) -> int:
-        """A batch arrives; returns when, or 0 if it is not to be timed."""
+    def begin(self) -> None:
+        """A socket is about to be read, or was read just now."""
 
-    def end(self, began: int, batch: Batch, outbox: Outbox) -> None:
-        """The batch that began then is done with."""
+    def count(self, batch: Batch, outbox: Outbox, relayed: bool = False) -> None:
+        """A batch was carried out; `relayed` if a neighbour sent it."""
+
+    def end(self, source: int) -> None:
+        """The read is done with; `source` stands for its socket."""

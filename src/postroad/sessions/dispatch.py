@@ -52,7 +52,7 @@ class Dispatcher:
     Attributes:
         when_queued: called after a batch while messages wait for subscribers.
         links: sends to other brokers; None outside a network.
-        timing: times some batches; None for none.
+        timing: counts messages and times some reads; None for none.
         record: what receipts wait for; None if nothing is recorded.
         store: what receipts wait for before that; None without a store.
         soon: has something called after everybody else had a turn; needed where the core works in turns.
@@ -129,28 +129,22 @@ class Dispatcher:
             source: its session in the core.
             aliases: rows, and what the client calls them.
         """
-        began, now = self._begin(), self.clock()
+        now = self.clock()
         outbox = self.core.receive(batch, source, now)
         if self.record is not None:
             self.core.note_aliases(batch, aliases, now)
         self.carry_out(outbox)
-        self._end(began, batch, outbox)
+        if self.timing is not None:
+            self.timing.count(batch, outbox)
         return outbox
 
     def publish_identified(self, batch: Batch, source: Session, together: bool = False) -> tuple[Outbox, IdAdmission]:
         """Take a batch from a client that gives ids itself; with `together`, all of it or nothing."""
-        began = self._begin()
         outbox, admission = self.core.receive_identified(batch, source, self.clock(), together)
         self.carry_out(outbox)
-        self._end(began, batch, outbox)
+        if self.timing is not None:
+            self.timing.count(batch, outbox)
         return outbox, admission
-
-    def _begin(self) -> int:
-        return self.timing.begin() if self.timing is not None else 0
-
-    def _end(self, began: int, batch: Batch, outbox: Outbox) -> None:
-        if began and self.timing is not None:
-            self.timing.end(began, batch, outbox)
 
     def _take_turn(self) -> None:
         """Go on with what was too much work at once."""

@@ -18,6 +18,7 @@ from postroad.tracking.reconstruction import Exploration, Journey, LostHop, Open
 from postroad.tracking.sealed import SealedRecorder
 from postroad.tracking.segments import (
     ADDENDUM,
+    BATCHES_PER_SAMPLE,
     HERE,
     Aliases,
     Attachments,
@@ -43,6 +44,7 @@ from postroad.tracking.verdicts import Verdict
 
 __all__ = [
     "ADDENDUM",
+    "BATCHES_PER_SAMPLE",
     "HERE",
     "LATENCY_BUCKETS",
     "LATENCY_GROWTH",

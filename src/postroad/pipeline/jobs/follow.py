@@ -96,7 +96,7 @@ def run(run: JobRun[FollowOptions]) -> dict[str, Any]:
                 query.awaitTermination(1)
         finally:
             query.stop()
-    run.account.written += [str(out / "links"), str(out / "alerts")]
+    run.account.written += [str(out / name) for name in ("links", "capacity", "alerts")]
     return {"alerts": len(alerts), **_by_kind(alerts)}
 
 
