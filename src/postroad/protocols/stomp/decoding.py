@@ -62,16 +62,13 @@ class Received:
 
     Attributes:
         batch: the messages to send, in order; None when there are none. Ids are zero, priority and expiry are set.
-        receipts: int32[n, 2]; for each row, where in the batch's buffer the receipt id stands that its sender asks
-            for, as it was on the wire; -1 where it asks for none.
-        message_ids: int32[n, 2]; the same for a `message-id` header that the sender gave.
         events: what else there was, in order; each says how many rows came before it.
         line_ends: line ends between frames; each is a heart-beat.
         asks_receipts: whether any row may ask for a receipt; if not, there is no need to look.
         has_message_ids: the same for `message-id` headers.
     """
 
-    __slots__ = ("asks_receipts", "batch", "events", "has_message_ids", "line_ends", "message_ids", "receipts")
+    __slots__ = ("_extras", "asks_receipts", "batch", "events", "has_message_ids", "line_ends")
 
     def __init__(
         self,
@@ -85,10 +82,27 @@ class Received:
         self.batch = batch
         self.asks_receipts = asks_receipts
         self.has_message_ids = has_message_ids
-        self.receipts = extras[:, c.RECEIPT : c.RECEIPT + 2]
-        self.message_ids = extras[:, c.MESSAGE_ID : c.MESSAGE_ID + 2]
+        # At least as many lines as the batch has rows. Most clients never ask for what is in it, and cutting arrays is
+        # felt with small reads: so it is cut where somebody asks.
+        self._extras = extras
         self.events = events
         self.line_ends = line_ends
+
+    @property
+    def receipts(self) -> Columns:
+        """int32[n, 2]; for each row, where in the batch's buffer the receipt id stands that its sender asks for.
+
+        The bytes are as they were on the wire; -1 where it asks for none.
+        """
+        return self._column(c.RECEIPT)
+
+    @property
+    def message_ids(self) -> Columns:
+        """int32[n, 2]; the same for a `message-id` header that the sender gave."""
+        return self._column(c.MESSAGE_ID)
+
+    def _column(self, first: int) -> Columns:
+        return _cut(self._extras, 0 if self.batch is None else len(self.batch))[:, first : first + 2]  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<Received {0 if self.batch is None else len(self.batch):,} messages, events {self.events!r}>"
@@ -239,8 +253,7 @@ class StompDecoder:
         if self.state is not State.CLOSED and at < len(array):
             self._rest = bytearray(array[at:])
             self._needed, self._awaited = needed, awaited
-        extras = _cut(rows.extras, count)
-        return Received(rows.batch(count, filled), extras, events, line_ends, receipts > 0, named > 0)
+        return Received(rows.batch(count, filled), rows.extras, events, line_ends, receipts > 0, named > 0)
 
     def _scan_through(self, array: Bytes, rows: _Rows, size: int, events: list[Event]) -> _Rows:
         """Scan an array to its end or to a fault; the rows, which are others from CONNECT on.

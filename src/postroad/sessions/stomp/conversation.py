@@ -153,7 +153,7 @@ class StompConversation:
         found = self._decoder.receive(data)
         if found.events:
             self._act_on(found)
-        elif found.batch is not None and len(found.batch):
+        elif found.batch is not None:
             self._publish(found.batch, found, 0, len(found.batch))
 
     def _act_on(self, found: stomp.Received, place: int = 0, row: int = 0) -> None:
