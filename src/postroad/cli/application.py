@@ -13,6 +13,7 @@ import typer
 from postroad import __version__
 from postroad.cli import capacity as capacity_commands
 from postroad.cli import pipelines
+from postroad.cli import subscriptions as subscriptions_commands
 from postroad.cli import users as users_commands
 from postroad.cli.brokers import broker
 from postroad.cli.labs import trail
@@ -59,6 +60,12 @@ app.add_typer(users, name="users")
 for change in (users_commands.add, users_commands.passwd, users_commands.remove):
     users.command()(change)
 users.command(name="list")(users_commands.list_users)
+subscriptions = typer.Typer(help="Durable subscriptions of a running broker.", no_args_is_help=True)
+app.add_typer(subscriptions, name="subscriptions")
+subscriptions.command(name="list")(subscriptions_commands.list_subscriptions)
+subscriptions.command()(subscriptions_commands.show)
+subscriptions.command()(subscriptions_commands.purge)
+subscriptions.command()(subscriptions_commands.delete)
 lab = typer.Typer(help="Experiments.", no_args_is_help=True)
 app.add_typer(lab, name="lab")
 lab.command()(trail)
@@ -76,6 +83,11 @@ def _network() -> None:
 @users.callback()
 def _users() -> None:
     """Who may log in to a broker."""
+
+
+@subscriptions.callback()
+def _subscriptions() -> None:
+    """Durable subscriptions of a running broker."""
 
 
 @pipeline.callback()

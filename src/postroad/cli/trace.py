@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from enum import StrEnum
-from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from postroad.cli.admin_requests import NotThereError, admin_request, read_token
 from postroad.cli.output import AsJson, echo_json
 from postroad.errors import PostroadError
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["trace"]
 
-# Longer than the broker at the other end gives its own questions.
-ASK_SECONDS = 65.0
 # Longer than any line of a tree: a topic and a selector have some kilobytes at most, each character up to ten here.
 WIDEST_LINE = 1_000_000
 DEFAULT_TRAIL = Path("postroad-data/trail")
@@ -27,10 +25,6 @@ DEFAULT_TRAIL = Path("postroad-data/trail")
 
 # How the names of plans end; what ends otherwise and is no file is an address.
 PLAN_SUFFIX = ".toml"
-
-
-class NotThereError(PostroadError):
-    """Whoever answers has no such page."""
 
 
 class Explore(StrEnum):
@@ -70,7 +64,7 @@ def trace(
     if network is not None and trail is not None:
         raise PostroadError("give --trail or --network, not both")
     if network is not None:
-        passed = _from_network(network, message, explore, as_json, _token(admin_token_file))
+        passed = _from_network(network, message, explore, as_json, read_token(admin_token_file))
     else:
         passed = _from_trail(trail or DEFAULT_TRAIL, message, explore, as_json)
     if not passed:
@@ -134,10 +128,10 @@ def _admin_address(given: str) -> str:
         return _of_directory(path)
     base = (given if "://" in given else f"http://{given}").rstrip("/")
     try:
-        _asked(base, "/brokers?count=1")
+        admin_request(base, "/brokers?count=1")
     except NotThereError:
         return base  # A broker; only the directory of a network has that page.
-    views = _asked(base, "/status")["brokers"]
+    views = admin_request(base, "/status")["brokers"]
     for view in views:
         if view["condition"] in ("ready", "degraded"):
             return str(view["admin"])
@@ -156,15 +150,6 @@ def _of_directory(path: Path) -> str:
     return f"http://127.0.0.1:{running[0].admin_port}"
 
 
-def _token(path: Path | None) -> str:
-    if path is None:
-        return ""
-    try:
-        return path.read_text("ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise PostroadError(f"--admin-token-file {path}: cannot be read ({error})") from None
-
-
 def _from_network(address: str, text: str, explore: Explore, as_json: bool, token: str) -> bool:
     """Ask a running broker, which asks the others."""
     import urllib.parse
@@ -175,35 +160,14 @@ def _from_network(address: str, text: str, explore: Explore, as_json: bool, toke
     try:
         ids = [str(MessageId.parse(text))]
     except PostroadError as error:
-        answer = _asked(base, f"/aliases/{urllib.parse.quote(text, safe='')}", token)
+        answer = admin_request(base, f"/aliases/{urllib.parse.quote(text, safe='')}", token)
         ids = answer["ids"]
         if not ids:
             perhaps = _perhaps(answer.get("may_hide", []))
             raise PostroadError(f"{error}; and {base} knows no message that has the alias {text!r}{perhaps}") from error
     passed = True
     for one in ids:
-        document = _asked(base, f"/trace/{one}?explore={explore.value}", token)
+        document = admin_request(base, f"/trace/{one}?explore={explore.value}", token)
         _show(document, as_json)
         passed = passed and bool(document["stops"])
     return passed
-
-
-def _asked(base: str, path: str, token: str = "") -> dict[str, Any]:
-    import http.client
-    import json
-    import urllib.error
-    import urllib.request
-
-    try:
-        request = urllib.request.Request(base + path, headers={"Authorization": f"Bearer {token}"} if token else {})
-        with urllib.request.urlopen(request, timeout=ASK_SECONDS) as answer:
-            document: dict[str, Any] = json.load(answer)
-    except urllib.error.HTTPError as error:
-        kind = NotThereError if error.code == HTTPStatus.NOT_FOUND else PostroadError
-        raise kind(f"{base}: {error.read().decode(errors='replace').strip()}") from None
-    # Whatever listens at the address may say anything.
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        raise PostroadError(
-            f"{base}: no answer ({error}); give the admin address of a running broker, such as 127.0.0.1:8161"
-        ) from None
-    return document

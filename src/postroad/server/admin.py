@@ -1,4 +1,4 @@
-"""The admin endpoint: a few GET requests over HTTP/1.1, on the loopback address only, one request per connection."""
+"""The admin endpoint: a few requests over HTTP/1.1, on the loopback address only, one request per connection."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from postroad.errors import PostroadError
 from postroad.messages import MessageId
+from postroad.server.durable_admin import DURABLE, DurableAdmin
 from postroad.server.extras import has
 from postroad.server.http import JSON, Endpoint, HttpResponse, Request, json_response, text_response
 from postroad.server.status import without_people
@@ -39,7 +40,7 @@ _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Admin:
-    """Answers /health, /ready, /status, /metrics, /trace/ID and /aliases/ALIAS.
+    """Answers /health, /ready, /status, /metrics, /trace/ID, /aliases/ALIAS and /subscriptions.
 
     Args:
         status: tells the state of the broker.
@@ -49,6 +50,7 @@ class Admin:
         aliased: finds the messages that have a name in another system; None where no record is kept.
         token: what a request has to show to see who is connected and where messages went; None shows it to all.
         audit: what is told of refusals.
+        durable: answers about durable subscriptions; None where there are none.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Admin:
         aliased: Callable[[str], Awaitable[tuple[list[MessageId], list[str]]]] | None = None,
         token: str | None = None,
         audit: Audit | None = None,
+        durable: DurableAdmin | None = None,
     ) -> None:
         self._status = status
         self._is_ready = is_ready
@@ -68,7 +71,14 @@ class Admin:
         self._aliased = aliased
         self._token = token
         self._audit = audit or Audit()
-        self._endpoint = Endpoint(self._page, MOST_REQUESTS, slow_seconds=TRACE_SECONDS, most_slow=MOST_QUESTIONS)
+        self._durable = durable
+        self._endpoint = Endpoint(
+            self._page,
+            MOST_REQUESTS,
+            slow_seconds=TRACE_SECONDS,
+            most_slow=MOST_QUESTIONS,
+            methods=("GET", "DELETE"),
+        )
 
     async def listen(self, port: int) -> asyncio.Server:
         """Open the port."""
@@ -76,6 +86,10 @@ class Admin:
 
     def _page(self, request: Request) -> HttpResponse | Awaitable[HttpResponse]:
         path = request.path
+        if path == DURABLE or path.startswith(f"{DURABLE}/"):
+            return self._durable_page(request)
+        if request.method != "GET":
+            return text_response(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} is for {DURABLE}/CLIENT/NAME")
         if path == "/health":
             troubles = self._troubles()
             return text_response(HTTPStatus.OK, "\n".join(["degraded", *troubles]) if troubles else "ok")
@@ -94,8 +108,15 @@ class Admin:
             return self._traced(path.removeprefix(TRACE), request.query.get("explore", ""))
         if path.startswith(ALIASES):
             return self._ids(unquote(path.removeprefix(ALIASES)))
-        text = "there are /health, /ready, /status, /metrics, /trace/ID and /aliases/ALIAS"
+        text = f"there are /health, /ready, /status, /metrics, /trace/ID, /aliases/ALIAS and {DURABLE}"
         return text_response(HTTPStatus.NOT_FOUND, text)
+
+    def _durable_page(self, request: Request) -> HttpResponse:
+        if not self._may_see_people(request):
+            return text_response(HTTPStatus.UNAUTHORIZED, NEEDS_TOKEN)
+        if self._durable is None:
+            return text_response(HTTPStatus.NOT_IMPLEMENTED, "this broker has no store")
+        return self._durable.page(request)
 
     def _may_see_people(self, request: Request) -> bool:
         """Whether a request shows the token, if one is asked for; a wrong one is told to the audit."""

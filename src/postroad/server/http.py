@@ -46,11 +46,13 @@ class Request(NamedTuple):
         path: without the query.
         query: names and values behind the question mark.
         token: what the header `Authorization: Bearer …` holds; empty without.
+        method: GET, or another one that the endpoint serves.
     """
 
     path: str
     query: Mapping[str, str]
     token: str = ""
+    method: str = "GET"
 
 
 class HttpResponse(NamedTuple):
@@ -84,6 +86,8 @@ class Endpoint:
         names: the names that a request may call this machine by; empty lets all.
         slow_seconds: how long an answer may take that has to be waited for.
         most_slow: how many such answers are worked on at once; a further request is refused.
+        methods: those that it serves; requests have no body. A web page can make a browser send GET and POST to this
+            machine, but DELETE only after a question that is answered with 405.
     """
 
     def __init__(
@@ -93,12 +97,14 @@ class Endpoint:
         names: Collection[str] = LOOPBACK_NAMES,
         slow_seconds: float = REQUEST_SECONDS,
         most_slow: int = 1,
+        methods: Collection[str] = ("GET",),
     ) -> None:
         self._page = page
         self._most = most
         self._names = names
         self._slow_seconds = slow_seconds
         self._most_slow = most_slow
+        self._methods = methods
         # In the order in which they came.
         self._places: dict[asyncio.StreamWriter, None] = {}
         self._slow = 0
@@ -166,8 +172,9 @@ class Endpoint:
         words = first.split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             return text_response(HTTPStatus.BAD_REQUEST, "this is no HTTP/1.1 request")
-        if words[0] != "GET":
-            return text_response(HTTPStatus.METHOD_NOT_ALLOWED, f"{words[0][:20]} is not served here; GET is")
+        if words[0] not in self._methods:
+            served = " and ".join(self._methods)
+            return text_response(HTTPStatus.METHOD_NOT_ALLOWED, f"{words[0][:20]} is not served here; {served} is")
         host = next((line[5:].strip() for line in lines if line.lower().startswith("host:")), "localhost")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         if self._names and name.lower() not in self._names:
@@ -175,7 +182,7 @@ class Endpoint:
                 HTTPStatus.FORBIDDEN, "this endpoint is for this machine; ask for 127.0.0.1 or localhost"
             )
         path, _, query = words[1].partition("?")
-        return self._page(Request(path, dict(parse_qsl(query)), _token(lines)))
+        return self._page(Request(path, dict(parse_qsl(query)), _token(lines), words[0]))
 
 
 def _token(lines: Sequence[str]) -> str:

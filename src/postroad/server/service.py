@@ -20,6 +20,7 @@ from postroad.server.admin import Admin
 from postroad.server.capacity_watch import CapacityWatch
 from postroad.server.counts import ServerStatistics
 from postroad.server.directories import claim_directories
+from postroad.server.durable_admin import DurableAdmin
 from postroad.server.extras import check_extras
 from postroad.server.gate import Gate
 from postroad.server.link_listener import LinkListener
@@ -137,6 +138,7 @@ class Service:
             None if self._tracking is None else self._tracking.aliased,
             token=None if config.admin_token_file is None else load_token(Path(config.admin_token_file)),
             audit=self.audit,
+            durable=DurableAdmin(core, self._dispatcher.carry_out, wall_clock),
         )
         self._watch = QueueWatch(core, self)
         self._watching: asyncio.Task[None] | None = None

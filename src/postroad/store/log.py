@@ -355,6 +355,12 @@ class Log:
         """How many rows a cursor has not handed out, with those that are not written yet."""
         return cursor.waiting.count + sum(map(len, self._open_matches.get(cursor.number, ())))
 
+    def oldest(self, cursor: Cursor) -> int | None:
+        """When the oldest row that waits for a cursor, or is in flight, was stored, in ms; None without one."""
+        places = [rows.first for rows in (cursor.waiting, cursor.in_flight) if rows.count]
+        entry = self._catalog.find(min(places) >> ROW_BITS) if places else None
+        return None if entry is None else entry.stored
+
     def older_than(self, cursor: Cursor, time: int) -> int:
         """How many rows wait for a cursor that were stored before a time."""
         number = self._catalog.first_stored_from(time)
