@@ -26,7 +26,7 @@ import numpy as np
 from bench.routing_core import HIERARCHIES, SHAPES, tree_edges
 from postroad.lab.bdrp import BdrpWorkload, Messages, matches
 from postroad.messages import Batch, Draft
-from postroad.messages.encoding import encode_batch
+from postroad.messages.encoder import encode_batch
 from postroad.simulation.network import ROW_BYTES
 from postroad.testing import broker_network
 from postroad.testing.real import RealNetwork

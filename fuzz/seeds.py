@@ -18,7 +18,7 @@ from postroad.protocols.link import HEART_BEAT, encode_bye, encode_control, enco
 from postroad.routing.frames import Attach, Digest, Interest, LinkRecord, Topics, encode_frame
 from postroad.selectors import Selector
 from postroad.tracking import ExactRecorder
-from postroad.tracking.journaling import Journaled
+from postroad.tracking.journaled import Journaled
 from postroad.trail import SCHEMAS, FileEntry, Group, Run
 from postroad.trail.files import render
 from postroad.trail.manifest import Change, Checkpoint, Part, Removal

@@ -21,7 +21,7 @@ from postroad.messages import MessageId
 from postroad.pipeline.commit_note import FOLDER, finish_commits
 from postroad.pipeline.errors import PipelineError
 from postroad.tracking import ExactRecorder, FilterSegment
-from postroad.tracking.journaling import JournalEntryError, retell
+from postroad.tracking.journaled import JournalEntryError, retell
 from postroad.trail import (
     FileEntry,
     Ledger,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from postroad.errors import LimitError
 from postroad.filters import FilterError, RibbonFilter, limit_bits, mix64, rate_for, ribbon_bits
 from postroad.filters.ribbon import MAX_RIBBON_KEYS
-from postroad.filters.solving import WIDTH, solved_parts
+from postroad.filters.ribbon_solver import WIDTH, solved_parts
 
 words = st.integers(0, 2**64 - 1)
 key_lists = st.lists(words, max_size=300).map(lambda keys: np.array(keys, np.uint64))

@@ -11,8 +11,8 @@ import pytest
 from postroad.errors import LimitError
 from postroad.matching import SubscriptionIndex, columns
 from postroad.matching.ceilings import Ceilings
-from postroad.matching.hashing import FIXED_SECRET
-from postroad.matching.interning import Interner
+from postroad.matching.interner import Interner
+from postroad.matching.table_hash import FIXED_SECRET
 from postroad.matching.tables import Tables
 from postroad.messages import Batch
 from tests.matching.oracle import OneByOne, matched

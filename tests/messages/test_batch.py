@@ -16,10 +16,12 @@ from postroad.messages import (
     buffers,
     decode_batch,
     encode_batch,
-    encoding,
 )
 from postroad.messages import batch as batch_module
 from postroad.messages import drafts as drafts_module
+from postroad.messages import (
+    encoder as encoding,
+)
 from postroad.messages.columns import TOPIC
 from tests.messages.strategies import drafts
 

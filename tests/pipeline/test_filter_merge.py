@@ -26,7 +26,7 @@ from postroad.pipeline.probes import _by_broker
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
 from postroad.tracking import FilterSegment
-from postroad.tracking.probing import covers, probe
+from postroad.tracking.filter_probe import covers, probe
 from postroad.trail import SCHEMAS, TrailDamageError, tabulate, unpack
 from tests.pipeline.filter_rows import rows_of
 from tests.pipeline.filter_trails import SCALE, bulk, filters_in

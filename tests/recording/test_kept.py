@@ -26,7 +26,7 @@ from postroad.tracking import (
     Subscriber,
     Verdict,
 )
-from postroad.tracking.journaling import Journaled
+from postroad.tracking.journaled import Journaled
 from postroad.trail import Journal, Trail, TrailError, journal_folder
 from postroad.trail.coverage import SET_BACK
 from tests.server.scene import PATIENCE, run, until

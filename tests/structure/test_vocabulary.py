@@ -40,3 +40,12 @@ def test_names_that_are_shared_on_purpose_are_shared() -> None:
 
 def test_files_are_found() -> None:
     assert "src/postroad/broker/sessions.py" in map(name, files(".py", PACKAGE))
+
+
+# Modules are nouns for what they hold. These end like a verb's -ing form, and are nouns all the same.
+NOUNS_IN_ING = {"config/tracking.py": "the settings of the room of that name"}
+
+
+def test_modules_are_named_by_nouns() -> None:
+    named = {path.relative_to(PACKAGE).as_posix() for path in files("ing.py", PACKAGE)}
+    assert named == set(NOUNS_IN_ING), "name a module for what it holds (docs/vocabulary.md)"

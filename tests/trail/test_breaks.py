@@ -11,9 +11,9 @@ from postroad.messages import MessageId
 from postroad.tracking import Attachments, LinkChanges, Names, Verdict
 from postroad.trail import Trail, TrailWriter, pin
 from postroad.trail.coverage import GONE, MOVED
-from postroad.trail.fit import MISFIT
 from postroad.trail.manifest import change_name, manifest_folder
-from postroad.trail.pinned import DAMAGED_MANIFEST
+from postroad.trail.manifest_fit import MISFIT
+from postroad.trail.snapshot import DAMAGED_MANIFEST
 from tests.trail.samples import HOUR, NOON, passages, short, wide
 
 if TYPE_CHECKING:

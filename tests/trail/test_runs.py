@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from postroad.messages import Batch, MessageId
 from postroad.tracking import ExactRecorder, Lists, PassageRuns, Shared
 from postroad.trail import DAY_MS, SCHEMAS, Trail, TrailError, TrailWriter, by_date, describe_file, tabulate
-from postroad.trail.packing import unpack
+from postroad.trail.packed_lists import unpack
 from postroad.trail.run_files import render_runs
 from postroad.trail.runs import RunTable
 

@@ -26,7 +26,7 @@ from postroad.broker.statistics import BrokerStatistics
 from postroad.broker.stored import StoredQueues
 from postroad.broker.turns import MAX_UNFINISHED_BYTES, Turns, Work
 from postroad.matching import NO_BUDGET, SubscriptionIndex, WorkError
-from postroad.matching.hashing import FIXED_SECRET
+from postroad.matching.table_hash import FIXED_SECRET
 from postroad.messages import IdGenerator, attribute_texts
 from postroad.messages.columns import SOURCE
 from postroad.security import AllowAll, Refusal

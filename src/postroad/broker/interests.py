@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.matching import SubscriptionIndex
-    from postroad.matching.covering import Row
+    from postroad.matching.cover import Row
     from postroad.matching.encoding import Scheme
     from postroad.messages import Batch
     from postroad.routing.contract import Delta

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from postroad.errors import LimitError
-from postroad.matching.covering import CoveringSet
+from postroad.matching.cover import CoveringSet
 from postroad.matching.encoding import EncodedPredicates, Scheme, conjunction_categories, encode_exact, to_bytes
 from postroad.routing.contract import Delta
 from postroad.routing.frames import MAX_INTEREST_BYTES
@@ -15,7 +15,7 @@ from postroad.selectors import TopicPattern
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from postroad.matching.covering import Row
+    from postroad.matching.cover import Row
     from postroad.selectors import Selector
     from postroad.selectors.normal import Conjunction
     from postroad.topology import Settings

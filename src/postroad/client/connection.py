@@ -16,7 +16,7 @@ from postroad.client.errors import ClientError, ConnectionLost
 from postroad.client.publisher import Grant
 from postroad.errors import PostroadError
 from postroad.protocols.stomp import HEART_BEAT, FrameReader, Version, encode_frame
-from postroad.protocols.stomp.identifying import (
+from postroad.protocols.stomp.id_headers import (
     IDS_BY_CLIENT,
     IDS_HEADER,
     PUBLISHER_HEADER,

@@ -10,7 +10,7 @@ from postroad.client.clock import ClientClock, wall_clock
 from postroad.client.unconfirmed import Unconfirmed
 from postroad.errors import PostroadError
 from postroad.messages import IdGenerator, MessageId
-from postroad.protocols.stomp.identifying import (
+from postroad.protocols.stomp.id_headers import (
     BROKER_HEADER,
     CLOCK_RECEIPT,
     LAST_HEADER,

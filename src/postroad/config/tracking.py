@@ -10,7 +10,7 @@ from postroad.broker import DEFAULT_SKEW_TOLERANCE_MS
 from postroad.filters import MAX_HASHES, MAX_POSITIONS, MAX_RIBBON_COLUMNS, MAX_RIBBON_KEYS, Shape
 from postroad.messages.limits import MAX_NAME_BYTES
 from postroad.tracking import HistorySettings, TrackingError, shape_of
-from postroad.tracking.shaping import MAX_EFFECTIVE
+from postroad.tracking.filter_shape import MAX_EFFECTIVE
 
 __all__ = ["RecorderName", "TrackingConfig"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroad.filters.bloom import BloomFilter, bloom_contains, count_ones
 from postroad.filters.errors import FilterError
-from postroad.filters.hashing import (
+from postroad.filters.hashes import (
     SEED,
     derived_key,
     derived_keys,
@@ -17,7 +17,7 @@ from postroad.filters.hashing import (
 )
 from postroad.filters.positions import MAX_HASHES, MAX_POSITIONS, ONE_WORD_POSITIONS, positions
 from postroad.filters.ribbon import MAX_RIBBON_COLUMNS, MAX_RIBBON_KEYS, RibbonFilter, ribbon_bits
-from postroad.filters.sizing import (
+from postroad.filters.sizes import (
     TABLE_2,
     Shape,
     best_hashes,

@@ -16,7 +16,7 @@ import numpy as np
 from postroad.errors import LimitError
 from postroad.filters.errors import FilterError
 from postroad.filters.positions import ONE_WORD_POSITIONS, check_shape, start, step
-from postroad.filters.sizing import filled_rate
+from postroad.filters.sizes import filled_rate
 from postroad.kernels import Int, Truth, device, kernel
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.errors import LimitError
-from postroad.filters.hashing import mix_word
+from postroad.filters.hashes import mix_word
 from postroad.kernels import device, kernel
 
 if TYPE_CHECKING:

@@ -25,9 +25,8 @@ import numpy as np
 
 from postroad.errors import LimitError
 from postroad.filters.errors import FilterError
-from postroad.filters.hashing import mix_word
-from postroad.filters.sizing import limit_bits
-from postroad.filters.solving import (
+from postroad.filters.hashes import mix_word
+from postroad.filters.ribbon_solver import (
     BLOCKS,
     PART_FIELDS,
     SEED,
@@ -38,6 +37,7 @@ from postroad.filters.solving import (
     part_of,
     solved_parts,
 )
+from postroad.filters.sizes import limit_bits
 from postroad.kernels import Int, Truth, count_bits, device, kernel
 
 if TYPE_CHECKING:

@@ -43,8 +43,8 @@ from postroad.matching.columns import (
     TRUE_CONSTRAINT,
 )
 from postroad.matching.costs import GRAM_COST, SHAPE_COST
-from postroad.matching.hashing import constraint_key
 from postroad.matching.pieces import collect_affixes, collect_grams
+from postroad.matching.table_hash import constraint_key
 from postroad.matching.texts import shape_content, split_levels, topic_matches
 
 if TYPE_CHECKING:

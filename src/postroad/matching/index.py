@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from postroad.errors import PostroadError
+from postroad.matching.batch_match import BUDGET, DONE, PENDING_FULL, RESULTS_FULL, ROW, STATUS, STOPPED, scan
 from postroad.matching.ceilings import Ceilings
 from postroad.matching.columns import CONJUNCTIONS_LIVE, RESIDENT_WORK
 from postroad.matching.conjunctions import FILTER, HINT, attach, attach_nothing, detach
-from postroad.matching.hashing import FIXED_SECRET
-from postroad.matching.interning import Interner
-from postroad.matching.lowering import fan_out, lower, lower_topic
-from postroad.matching.reading import SCRATCH_START
-from postroad.matching.scanning import BUDGET, DONE, PENDING_FULL, RESULTS_FULL, ROW, STATUS, STOPPED, scan
+from postroad.matching.interner import Interner
+from postroad.matching.lowered_rows import fan_out, lower, lower_topic
+from postroad.matching.row_reader import SCRATCH_START
 from postroad.matching.search import ROOM_WORDS
 from postroad.matching.store import WORDS_FULL
+from postroad.matching.table_hash import FIXED_SECRET
 from postroad.matching.tables import Tables, grown
 from postroad.messages import number_of
 from postroad.messages.limits import MAX_HEADER_BYTES
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from postroad.matching.lowering import Member
+    from postroad.matching.lowered_rows import Member
     from postroad.messages import Batch
     from postroad.selectors.normal import Conjunction
 

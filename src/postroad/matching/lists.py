@@ -18,7 +18,7 @@ from postroad.kernels import Int, device, inlined, kernel
 from postroad.matching.arena import free_words, take_words
 from postroad.matching.columns import KIND, LISTS_LIVE, SECRET
 from postroad.matching.columns import REFERENCES as CONSTRAINT_REFERENCES
-from postroad.matching.hashing import mix
+from postroad.matching.table_hash import mix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -30,8 +30,8 @@ from postroad.matching.columns import (
     TEXT,
     TEXT_SIZE,
 )
-from postroad.matching.hashing import constraint_key, hash_bytes
 from postroad.matching.store import find_text
+from postroad.matching.table_hash import constraint_key, hash_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -27,9 +27,9 @@ from postroad.matching.columns import (
     START,
 )
 from postroad.matching.costs import WORD_COST, like_work
-from postroad.matching.hashing import same_bytes
 from postroad.matching.numerics import add, compare_numbers, divide, multiply, subtract
 from postroad.matching.search import is_like
+from postroad.matching.table_hash import same_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

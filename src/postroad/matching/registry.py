@@ -19,7 +19,7 @@ from postroad.matching.columns import (
     NAME_SIZE,
     SECRET,
 )
-from postroad.matching.hashing import name_key
+from postroad.matching.table_hash import name_key
 from postroad.matching.texts import shape_content, split_levels
 from postroad.messages.columns import BUFFER
 

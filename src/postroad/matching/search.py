@@ -25,7 +25,7 @@ import numpy as np
 
 from postroad.kernels import Int, Truth, device
 from postroad.matching.columns import MAX_LEVELS
-from postroad.matching.hashing import same_bytes
+from postroad.matching.table_hash import same_bytes
 from postroad.selectors.limits import MAX_LIKE_LENGTH
 
 if TYPE_CHECKING:

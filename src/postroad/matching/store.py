@@ -61,7 +61,7 @@ from postroad.matching.columns import (
     WORD_COUNT,
     WORDS,
 )
-from postroad.matching.hashing import constraint_key, hash_bytes, mix, same_bytes
+from postroad.matching.table_hash import constraint_key, hash_bytes, mix, same_bytes
 from postroad.messages.columns import BUFFER
 
 if TYPE_CHECKING:

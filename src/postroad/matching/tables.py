@@ -38,10 +38,10 @@ from postroad.matching.columns import (
     WORD_HEADS,
 )
 from postroad.matching.compaction import live_text, move_text
-from postroad.matching.hashing import proper_secret
 from postroad.matching.lists import rebuild_lists
 from postroad.matching.pieces import SIEVE_WORDS
 from postroad.matching.store import rebuild_table
+from postroad.matching.table_hash import proper_secret
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,7 +85,7 @@ class Tables:
 
     Args:
         ceilings: how large they may become.
-        secret: of the hash (`hashing.py`).
+        secret: of the hash (`table_hash.py`).
     """
 
     def __init__(self, ceilings: Ceilings, secret: int) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from postroad.kernels import Int, Truth, device
 from postroad.matching.columns import MAX_LEVELS
-from postroad.matching.hashing import hash_bytes, mix, same_bytes
+from postroad.matching.table_hash import hash_bytes, mix, same_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from postroad.messages.batch import Batch
-from postroad.messages.decoding import check_batch, decode_batch
+from postroad.messages.decoder import check_batch, decode_batch
 from postroad.messages.drafts import Draft
-from postroad.messages.encoding import encode, encode_batch, encode_metadata
+from postroad.messages.encoder import encode, encode_batch, encode_metadata
 from postroad.messages.envelope import decode_envelopes, encode_envelopes
 from postroad.messages.errors import DecodeError, MessageError
 from postroad.messages.identity import IdGenerator, IdStatistics, MessageId

@@ -21,8 +21,8 @@ from postroad.messages.columns import (
     SOURCE,
 )
 from postroad.messages.errors import MessageError
+from postroad.messages.fields import integer_at, put_u32, span_at, u32_at
 from postroad.messages.limits import MAX_METADATA_BYTES
-from postroad.messages.reading import integer_at, put_u32, span_at, u32_at
 
 if TYPE_CHECKING:
     from postroad.messages.batch import Batch

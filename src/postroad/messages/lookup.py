@@ -15,9 +15,9 @@ import numpy as np
 from postroad.kernels import Int, Truth, device, kernel
 from postroad.messages.columns import ATTRIBUTES, BUFFER, HEADERS
 from postroad.messages.errors import MessageError
+from postroad.messages.fields import entry_at, integer_at, line_at, span_at, unescape_into
 from postroad.messages.headers import escape
 from postroad.messages.limits import MAX_NAME_BYTES
-from postroad.messages.reading import entry_at, integer_at, line_at, span_at, unescape_into
 from postroad.messages.values import Tag
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Which topics a message may be published to; the kernel in `checking` holds the same rule for bytes."""
+"""Which topics a message may be published to; the kernel in `checks` holds the same rule for bytes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from postroad.filters import FilterError
 from postroad.pipeline.probes import FILTER_COLUMNS, loaded
 from postroad.tracking import FilterSegment
-from postroad.tracking.probing import without_superseded
+from postroad.tracking.filter_probe import without_superseded
 from postroad.trail import TrailDamageError, unpack_words
 
 if TYPE_CHECKING:

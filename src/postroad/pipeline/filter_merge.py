@@ -16,7 +16,7 @@ import numpy as np
 from postroad.filters import BloomFilter, FilterError, RibbonFilter
 from postroad.pipeline.errors import PipelineError
 from postroad.tracking import FilterSegment, HistorySettings
-from postroad.tracking.probing import without_superseded
+from postroad.tracking.filter_probe import without_superseded
 from postroad.trail import TrailDamageError, tabulate, unpack_words
 
 if TYPE_CHECKING:

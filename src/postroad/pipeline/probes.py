@@ -18,7 +18,7 @@ from postroad.messages import MessageId
 from postroad.pipeline.findings import DAMAGED, HIT
 from postroad.pipeline.tables import ID
 from postroad.tracking import FilterSegment, HistoryKind
-from postroad.tracking.probing import covers, evidence_of, without_superseded
+from postroad.tracking.filter_probe import covers, evidence_of, without_superseded
 from postroad.trail import TrailDamageError, unpack_words
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from postroad.recording.recovery import recover
 from postroad.recording.trail_answers import trail_root
 from postroad.recording.writer import RecordWriter
 from postroad.tracking import Answer, Gap, TrackingError, merged
-from postroad.tracking.journaling import Journaled
+from postroad.tracking.journaled import Journaled
 from postroad.trail import (
     DAY_MS,
     DEFAULT_SKEW_MS,

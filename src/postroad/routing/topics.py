@@ -16,7 +16,7 @@ import numpy as np
 
 from postroad.kernels import device, kernel
 from postroad.messages.columns import BUFFER, TOPIC
-from postroad.messages.reading import span_at
+from postroad.messages.fields import span_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

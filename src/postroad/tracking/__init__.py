@@ -7,13 +7,15 @@ from postroad.tracking.bloom import BloomRecorder
 from postroad.tracking.chronicle import Chapter, Chronicle
 from postroad.tracking.contract import Job, Recorder, TrackingRecorder, TrackingStatistics
 from postroad.tracking.exact import ExactRecorder
+from postroad.tracking.filter_merge import merge_filters
+from postroad.tracking.filter_probe import FilterEvidence, covers, error_rate, evidence_of, probe, without_superseded
+from postroad.tracking.filter_shape import shape_of
 from postroad.tracking.findings import Drop, Findings, Gap, Hit, merged
 from postroad.tracking.history import NUMBERED, HistoryName
+from postroad.tracking.journey_documents import Told, journey_document, told
 from postroad.tracking.latency import LATENCY_BUCKETS, LATENCY_GROWTH, LatencySketch, bucket_limits
 from postroad.tracking.log import LogRecorder
-from postroad.tracking.merging import merge_filters
 from postroad.tracking.presence import Presence
-from postroad.tracking.probing import FilterEvidence, covers, error_rate, evidence_of, probe, without_superseded
 from postroad.tracking.reconstruction import Exploration, Journey, LostHop, OpenHop, PrunedHop, Reconstruction, Stop
 from postroad.tracking.sealed import SealedRecorder
 from postroad.tracking.segments import (
@@ -38,8 +40,6 @@ from postroad.tracking.segments import (
     Timings,
 )
 from postroad.tracking.settings import HistorySettings, TrackingError
-from postroad.tracking.shaping import shape_of
-from postroad.tracking.telling import Told, journey_document, told
 from postroad.tracking.verdicts import Verdict
 
 __all__ = [

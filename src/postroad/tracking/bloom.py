@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.filters import count_ones
+from postroad.tracking.filter_probe import evidence_of
 from postroad.tracking.histories import HistoryRecorder
-from postroad.tracking.intake import PIECE, take_bits
-from postroad.tracking.probing import evidence_of
-from postroad.tracking.sealing import Made, segment_of
+from postroad.tracking.history_kernels import PIECE, take_bits
+from postroad.tracking.seal import Made, segment_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from postroad.filters import Shape
     from postroad.messages import MessageId
     from postroad.tracking.contract import Rows
+    from postroad.tracking.filter_probe import FilterEvidence
     from postroad.tracking.history import History
     from postroad.tracking.id_runs import IdRuns
-    from postroad.tracking.probing import FilterEvidence
     from postroad.tracking.segments import FilterSegment, Segment
     from postroad.tracking.settings import HistorySettings
 

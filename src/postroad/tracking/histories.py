@@ -9,9 +9,9 @@ import numpy as np
 
 from postroad.filters import mix64
 from postroad.tracking.history import KINDS, MAX_SINGLES, NUMBERED, History, HistoryName
+from postroad.tracking.history_kernels import REPORT, TAKEN
+from postroad.tracking.history_recorder import KeepingRecorder
 from postroad.tracking.id_runs import LEAST_RUN, is_run
-from postroad.tracking.intake import REPORT, TAKEN
-from postroad.tracking.keeping import KeepingRecorder
 from postroad.tracking.segments import HistoryKind
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from postroad.messages import Batch, MessageId
     from postroad.tracking.contract import Rows
+    from postroad.tracking.filter_probe import FilterEvidence
     from postroad.tracking.findings import Findings
     from postroad.tracking.id_runs import IdRuns
-    from postroad.tracking.probing import FilterEvidence
     from postroad.tracking.segments import Segment
     from postroad.tracking.settings import HistorySettings
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from postroad.filters import hash_ids, mix64
 from postroad.filters.bloom import add_words
-from postroad.filters.hashing import id_word, mix_word
+from postroad.filters.hashes import id_word, mix_word
 from postroad.kernels import Int, Truth, device, give_way, kernel
-from postroad.tracking.intake import PIECE
+from postroad.tracking.history_kernels import PIECE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

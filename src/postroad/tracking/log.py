@@ -11,8 +11,8 @@ import numpy as np
 
 from postroad.messages.identity import ID_BYTES
 from postroad.tracking.chronicle import id_fields
-from postroad.tracking.keeping import KeepingRecorder
-from postroad.tracking.probing import FilterEvidence
+from postroad.tracking.filter_probe import FilterEvidence
+from postroad.tracking.history_recorder import KeepingRecorder
 from postroad.tracking.segments import LogRecords
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import numpy as np
 
 from postroad.filters import derived_pairs, derived_sets, hash_ids
 from postroad.tracking.buffer import KeyBuffer, total
+from postroad.tracking.filter_probe import MAX_SET_NEIGHBOURS, FilterEvidence
 from postroad.tracking.histories import HistoryRecorder
-from postroad.tracking.intake import TAKEN, take_keys
-from postroad.tracking.probing import MAX_SET_NEIGHBOURS, FilterEvidence
-from postroad.tracking.sealing import seal_history
+from postroad.tracking.history_kernels import TAKEN, take_keys
+from postroad.tracking.seal import seal_history
 from postroad.tracking.segments import HistoryKind
 
 if TYPE_CHECKING:

@@ -12,21 +12,21 @@ from postroad.trail.errors import (
     TrailVersionError,
     TrailWriteError,
 )
-from postroad.trail.expected import note_brokers, noted_brokers
+from postroad.trail.expected_brokers import note_brokers, noted_brokers
+from postroad.trail.file_reader import Reads, TrailFile, VerifiedFile
 from postroad.trail.files import FileEntry, Group, describe_file, file_path, origins_of, write_file
-from postroad.trail.fit import MISFIT, pin_fitting
+from postroad.trail.filter_rows import ask_filters, matching_filters
 from postroad.trail.journal import Journal, JournalStatistics, journal_folder, read_segments, replay
 from postroad.trail.ledger import Ledger
 from postroad.trail.manifest import manifest_brokers
-from postroad.trail.opened import Reads, TrailFile, VerifiedFile
-from postroad.trail.packing import NUMBER_BYTES, pack_lists, pack_words, unpack, unpack_lists, unpack_words
-from postroad.trail.pinned import Pinned, pin
-from postroad.trail.probing import ask_filters, matching_filters
+from postroad.trail.manifest_fit import MISFIT, pin_fitting
+from postroad.trail.packed_lists import NUMBER_BYTES, pack_lists, pack_words, unpack, unpack_lists, unpack_words
 from postroad.trail.reader import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, Trail
 from postroad.trail.remainder import Remainder, remainders
 from postroad.trail.retention import DEFAULT_GRACE_MS, Expired, expire, sweep, sweep_leftovers
 from postroad.trail.schemas import SCHEMAS, STANDING_TABLES, TABLES, VERSION, Table, metadata, table_named
-from postroad.trail.standing import STANDING, standing_holes
+from postroad.trail.snapshot import Pinned, pin
+from postroad.trail.standing_rows import STANDING, standing_holes
 from postroad.trail.writer import Prepared, TrailWriter
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.trail.errors import TrailDamageError
-from postroad.trail.opened import TrailFile
+from postroad.trail.file_reader import TrailFile
 from postroad.trail.schemas import table_named
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from postroad.tracking import (
     Timings,
 )
 from postroad.trail.errors import TrailError
-from postroad.trail.packing import LARGEST_BINARY, pack_lists, pack_words, unpack_words
+from postroad.trail.packed_lists import LARGEST_BINARY, pack_lists, pack_words, unpack_words
 from postroad.trail.runs import RunTable
 from postroad.trail.schemas import SCHEMAS, table_named
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from postroad.tracking import ADDENDUM, HERE, Drop, Findings, Gap, HistoryKind, Hit
 from postroad.trail.coverage import DELETED, gaps_around
-from postroad.trail.packing import unpack
+from postroad.trail.packed_lists import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from postroad.messages import MessageId
-    from postroad.tracking.probing import FilterEvidence
+    from postroad.tracking.filter_probe import FilterEvidence
     from postroad.trail.coverage import Hole, Run
 
 __all__ = ["Evidence"]

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from postroad.trail.columns import DAY_MS, date_text
 from postroad.trail.durable import LARGE_BYTES, replace_file, replace_file_by
 from postroad.trail.errors import TrailDamageError, TrailWriteError
-from postroad.trail.packing import unpack_words
+from postroad.trail.packed_lists import unpack_words
 from postroad.trail.paths import refuse_links
 from postroad.trail.run_files import render_runs
 from postroad.trail.runs import RunTable

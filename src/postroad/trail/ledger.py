@@ -17,6 +17,7 @@ from postroad.trail.columns import DAY_MS
 from postroad.trail.coverage import FOREVER, GONE, MOVED, SET_BACK, SET_BACK_MS, Hole, Run
 from postroad.trail.durable import create_once
 from postroad.trail.errors import TrailConflictError, TrailDamageError, TrailError, TrailWriteError
+from postroad.trail.file_reader import Reads
 from postroad.trail.manifest import (
     Change,
     Checkpoint,
@@ -30,10 +31,9 @@ from postroad.trail.manifest import (
     manifest_folder,
     numbers,
 )
-from postroad.trail.opened import Reads
 from postroad.trail.parts import WIDE, days_of, open_part, read_part, write_part
 from postroad.trail.paths import refuse_links
-from postroad.trail.pinned import DAMAGED_MANIFEST, Pinned, pin
+from postroad.trail.snapshot import DAMAGED_MANIFEST, Pinned, pin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

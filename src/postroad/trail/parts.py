@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from postroad.trail.columns import DAY_MS, date_text
 from postroad.trail.durable import replace_file
 from postroad.trail.errors import TrailDamageError
+from postroad.trail.file_reader import VerifiedFile
 from postroad.trail.files import FileEntry, Group, footer_checksum, row_group_sums
 from postroad.trail.manifest import Part
-from postroad.trail.opened import VerifiedFile
 from postroad.trail.paths import file_fault, refuse_links
 from postroad.trail.schemas import TABLES
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from postroad.trail.opened import Reads
+    from postroad.trail.file_reader import Reads
 
 __all__ = ["MANY_DAYS", "WIDE", "days_of", "open_part", "read_part", "write_part"]
 

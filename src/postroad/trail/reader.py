@@ -15,8 +15,8 @@ import numpy as np
 from postroad.messages import MessageId
 from postroad.tracking import Drop, ExactRecorder, Findings, Gap, Presence, Reconstruction
 from postroad.tracking.answers import Answer, Subscriber
+from postroad.tracking.journey_documents import Told, told
 from postroad.tracking.surroundings import Surroundings
-from postroad.tracking.telling import Told, told
 from postroad.trail.backlog import GIVEN_UP
 from postroad.trail.columns import DAY_MS
 from postroad.trail.coverage import (
@@ -31,16 +31,16 @@ from postroad.trail.coverage import (
 )
 from postroad.trail.errors import TrailDamageError, TrailError
 from postroad.trail.evidence import Evidence
-from postroad.trail.expected import noted_brokers
+from postroad.trail.expected_brokers import noted_brokers
+from postroad.trail.file_reader import Reads, TrailFile
 from postroad.trail.files import origins_of
-from postroad.trail.fit import pin_fitting
+from postroad.trail.filter_rows import ask_filters, matching_filters
 from postroad.trail.journal import SegmentEntries, journal_folder, read_segments
 from postroad.trail.manifest import manifest_brokers
-from postroad.trail.opened import Reads, TrailFile
-from postroad.trail.probing import ask_filters, matching_filters
+from postroad.trail.manifest_fit import pin_fitting
 from postroad.trail.remainder import Remainder, remainders
 from postroad.trail.schemas import table_named
-from postroad.trail.standing import STANDING, standing_holes
+from postroad.trail.standing_rows import STANDING, standing_holes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from postroad.tracking import Exploration
     from postroad.trail.coverage import Hole, Run
     from postroad.trail.files import FileEntry
-    from postroad.trail.pinned import Pinned
+    from postroad.trail.snapshot import Pinned
 
 __all__ = ["DEFAULT_SKEW_MS", "DEFAULT_TOLERANCE_MS", "Trail"]
 

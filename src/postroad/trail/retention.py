@@ -20,7 +20,7 @@ from postroad.trail.schemas import STANDING_TABLES, TABLES
 
 if TYPE_CHECKING:
     from postroad.trail.files import FileEntry
-    from postroad.trail.pinned import Pinned
+    from postroad.trail.snapshot import Pinned
 
 __all__ = ["DEFAULT_GRACE_MS", "Expired", "expire", "sweep", "sweep_leftovers", "sweep_manifests"]
 

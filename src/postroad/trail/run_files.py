@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from postroad.trail.coding import rising, run_lengths
+from postroad.trail.run_codec import rising, run_lengths
 from postroad.trail.schemas import metadata, table_named
 from postroad.trail.thrift import Long, Struct, encode
 

@@ -16,7 +16,7 @@ from postroad.trail.files import FileEntry, write_file
 from postroad.trail.ledger import Ledger
 from postroad.trail.paths import delete_below
 from postroad.trail.retention import sweep
-from postroad.trail.standing import Standing
+from postroad.trail.standing_rows import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

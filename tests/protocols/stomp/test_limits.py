@@ -7,7 +7,7 @@ import pytest
 from postroad.errors import LimitError, PostroadError
 from postroad.messages.limits import MAX_HEADER_BYTES, MAX_NAME_BYTES, MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS
 from postroad.protocols.stomp import Connect, ProtocolError, StompDecoder, StompLimits
-from postroad.protocols.stomp.decoding import MAX_READ_BYTES, MAX_SHOWN_BYTES
+from postroad.protocols.stomp.decoder import MAX_READ_BYTES, MAX_SHOWN_BYTES
 from postroad.protocols.stomp.limits import MAX_CONNECT_HEADER_BYTES, MAX_CONNECT_HEADERS
 from tests.protocols.stomp.outcomes import connected, outcome
 

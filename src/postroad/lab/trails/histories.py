@@ -9,7 +9,7 @@ import numpy as np
 from postroad.filters import TABLE_2, BloomFilter, derived_keys, hash_ids, mix64
 from postroad.tracking import FilterSegment, HistoryKind, HistorySettings
 from postroad.tracking.history import History, HistoryName
-from postroad.tracking.sealing import seal_history
+from postroad.tracking.seal import seal_history
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

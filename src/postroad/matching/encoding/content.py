@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from postroad.filters.hashing import hash_span
+from postroad.filters.hashes import hash_span
 from postroad.kernels import device, kernel
 from postroad.matching.encoding import families
 from postroad.matching.encoding.values import (
@@ -26,9 +26,9 @@ from postroad.matching.encoding.values import (
     add_topic,
 )
 from postroad.messages.columns import ATTRIBUTES, BUFFER, HEADERS, PRIORITY, TOPIC
+from postroad.messages.fields import entry_at, float_at, integer_at, line_at, unescape_into
 from postroad.messages.limits import MAX_HEADER_BYTES
 from postroad.messages.numbers import FLOAT, HARD, INTEGER, number_of, parse_number
-from postroad.messages.reading import entry_at, float_at, integer_at, line_at, unescape_into
 from postroad.messages.values import Tag
 
 if TYPE_CHECKING:

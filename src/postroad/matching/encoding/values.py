@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.filters import mix64
-from postroad.filters.hashing import derived_word, hash_span, mix_word
+from postroad.filters.hashes import derived_word, hash_span, mix_word
 from postroad.kernels import device
 from postroad.matching.encoding import families
 

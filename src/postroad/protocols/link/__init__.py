@@ -23,8 +23,8 @@ from postroad.protocols.link.frames import (
 )
 from postroad.protocols.link.handshake import Handshake, Identity, LinkStanding
 from postroad.protocols.link.pulse import Pulse, redial_delay
-from postroad.protocols.link.receiving import LinkReceiver, ReceiverStatistics
-from postroad.protocols.link.sending import Attached, LinkSender, Room, SenderLimits, SenderStatistics, Sent
+from postroad.protocols.link.receiver import LinkReceiver, ReceiverStatistics
+from postroad.protocols.link.sender import Attached, LinkSender, Room, SenderLimits, SenderStatistics, Sent
 
 __all__ = [
     "CUSTODY",

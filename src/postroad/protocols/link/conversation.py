@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from postroad.protocols.link.data import Lines, Sets
     from postroad.protocols.link.decoder import Frame
     from postroad.protocols.link.frames import Hello
-    from postroad.protocols.link.receiving import LinkReceiver
-    from postroad.protocols.link.sending import LinkSender, Sent
+    from postroad.protocols.link.receiver import LinkReceiver
+    from postroad.protocols.link.sender import LinkSender, Sent
 
 __all__ = ["Heard", "LinkConversation", "Neighbour"]
 

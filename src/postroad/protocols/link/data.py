@@ -13,9 +13,9 @@ import numpy as np
 from postroad.errors import LimitError, PostroadError
 from postroad.messages import decode_batch, decode_envelopes, encode_batch, encode_envelopes, encode_metadata
 from postroad.messages.envelope import ENVELOPE_BYTES
+from postroad.protocols.link.data_kernels import LINE_OUTSIDE, measure_rows, read_columns, write_rows
 from postroad.protocols.link.errors import LinkError
 from postroad.protocols.link.frames import DATA, HEADER_BYTES, LARGEST_COUNT, header
-from postroad.protocols.link.gathering import LINE_OUTSIDE, measure_rows, read_columns, write_rows
 from postroad.protocols.link.limits import MAX_ROWS_PER_FRAME, MAX_WORDS_PER_SET
 
 if TYPE_CHECKING:

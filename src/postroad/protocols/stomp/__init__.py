@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from postroad.protocols.stomp.acknowledging import ack_text, parse_ack
-from postroad.protocols.stomp.assigned import given_id_text, read_ids
+from postroad.protocols.stomp.ack_header import ack_text, parse_ack
 from postroad.protocols.stomp.client import Frame, FrameReader, StompError, encode_frame
-from postroad.protocols.stomp.decoding import Received, StompDecoder, decode_frames
+from postroad.protocols.stomp.decoder import Received, StompDecoder, decode_frames
 from postroad.protocols.stomp.events import (
     Abort,
     Ack,
@@ -21,8 +20,9 @@ from postroad.protocols.stomp.events import (
     Unsubscribe,
 )
 from postroad.protocols.stomp.foreign import foreign_ids
+from postroad.protocols.stomp.given_ids import given_id_text, read_ids
 from postroad.protocols.stomp.limits import StompLimits
-from postroad.protocols.stomp.rendering import Rendered, render_messages, render_receipts, render_rows
+from postroad.protocols.stomp.rendered import Rendered, render_messages, render_receipts, render_rows
 from postroad.protocols.stomp.replies import HEART_BEAT, connected_frame, error_frame, message_prefix, receipt_frame
 from postroad.protocols.stomp.states import State
 from postroad.protocols.stomp.versions import SUPPORTED, Version

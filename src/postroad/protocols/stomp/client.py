@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from postroad.errors import LimitError, PostroadError
-from postroad.protocols.stomp.escaping import header_lines, read_lines
+from postroad.protocols.stomp.header_escapes import header_lines, read_lines
 from postroad.protocols.stomp.limits import StompLimits
 from postroad.protocols.stomp.versions import Version, negotiate
 

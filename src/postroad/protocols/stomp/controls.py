@@ -9,8 +9,7 @@ from postroad.errors import PostroadError
 from postroad.messages import MessageId
 from postroad.messages.characters import first_invisible, shown
 from postroad.protocols.stomp import columns as c
-from postroad.protocols.stomp.acknowledging import parse_ack
-from postroad.protocols.stomp.escaping import read_lines
+from postroad.protocols.stomp.ack_header import parse_ack
 from postroad.protocols.stomp.events import (
     Abort,
     Ack,
@@ -23,6 +22,7 @@ from postroad.protocols.stomp.events import (
     TransactionSend,
     Unsubscribe,
 )
+from postroad.protocols.stomp.header_escapes import read_lines
 from postroad.protocols.stomp.versions import SUPPORTED, Version, negotiate
 
 if TYPE_CHECKING:

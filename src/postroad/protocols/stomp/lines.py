@@ -8,7 +8,7 @@ A message keeps its header lines as STOMP 1.2 escapes them, whichever version it
     1.0       an ordinary byte,    ends the line with the LF behind it; elsewhere
               kept as \\           an ordinary byte, kept as \r
 
-Each function reads between the offsets that it is given, which `scanning` keeps inside the data; a window of 64 bytes
+Each function reads between the offsets that it is given, which `scanner` keeps inside the data; a window of 64 bytes
 is looked at only where 64 are left.
 """
 

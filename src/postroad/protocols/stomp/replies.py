@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from postroad.protocols.stomp.escaping import header_lines
+from postroad.protocols.stomp.header_escapes import header_lines
 from postroad.protocols.stomp.versions import Version
 
 if TYPE_CHECKING:

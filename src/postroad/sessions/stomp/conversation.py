@@ -17,7 +17,7 @@ from postroad.broker.numbers import NumbersError
 from postroad.errors import PostroadError
 from postroad.protocols import stomp
 from postroad.protocols.stomp import Version
-from postroad.protocols.stomp.identifying import CLOCK_RECEIPT, MESSAGE_ID_HEADER, SERVER_TIME_HEADER
+from postroad.protocols.stomp.id_headers import CLOCK_RECEIPT, MESSAGE_ID_HEADER, SERVER_TIME_HEADER
 from postroad.security import principal_of
 from postroad.sessions.contract import LoginVerdict
 from postroad.sessions.stomp.durable import CLIENT_ID_HEADER, deletes_durable, durable_name

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from postroad.broker import BrokerError
-from postroad.protocols.stomp.identifying import (
+from postroad.protocols.stomp.id_headers import (
     BROKER_HEADER,
     IDS_BY_BROKER,
     IDS_BY_CLIENT,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.protocols import stomp
-from postroad.protocols.stomp.identifying import MESSAGE_ID_HEADER
+from postroad.protocols.stomp.id_headers import MESSAGE_ID_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

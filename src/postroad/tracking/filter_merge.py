@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.filters import RibbonFilter
-from postroad.tracking.probing import error_rate, without_superseded
+from postroad.tracking.filter_probe import error_rate, without_superseded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -13,8 +13,9 @@ import numpy as np
 
 from postroad.kernels import device, kernel
 from postroad.messages import faults
-from postroad.messages.checking import check_entries, check_lines, check_topic
+from postroad.messages.checks import check_entries, check_lines, check_topic
 from postroad.messages.columns import ATTRIBUTES, BODY, BUFFER, HEADERS, METADATA, SPAN_COLUMNS, TOPIC
+from postroad.messages.fields import span_at, u16_at, u32_at
 from postroad.messages.limits import (
     MAX_ATTRIBUTE_BYTES,
     MAX_BODY_BYTES,
@@ -22,7 +23,6 @@ from postroad.messages.limits import (
     MAX_METADATA_BYTES,
     MAX_TOPIC_BYTES,
 )
-from postroad.messages.reading import span_at, u16_at, u32_at
 
 if TYPE_CHECKING:
     from postroad.messages.columns import Bytes, Lengths, Spans

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.filters.bloom import add_words
-from postroad.filters.hashing import id_word, mix_word
+from postroad.filters.hashes import id_word, mix_word
 from postroad.kernels import Int, Truth, device, kernel
 
 if TYPE_CHECKING:

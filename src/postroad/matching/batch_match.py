@@ -51,6 +51,7 @@ from postroad.matching.columns import (
     TIMESTAMP_ATTRIBUTE,
     TOPIC_ATTRIBUTE,
 )
+from postroad.matching.constraint_tests import holds_quickly, holds_slowly
 from postroad.matching.costs import (
     CANDIDATE_COST,
     MEMBER_COST,
@@ -58,10 +59,9 @@ from postroad.matching.costs import (
     RESULT_COST,
     ROW_COST,
 )
-from postroad.matching.deciding import holds_quickly, holds_slowly
 from postroad.matching.lists import MEMBERS, NOTHING, SIZE, list_block
 from postroad.matching.ranges import chunks_up_to
-from postroad.matching.reading import put_text, read_row, row_bytes
+from postroad.matching.row_reader import put_text, read_row, row_bytes
 from postroad.messages.columns import BUFFER
 from postroad.messages.columns import TOPIC as TOPIC_SPAN
 

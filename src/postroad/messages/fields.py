@@ -1,4 +1,4 @@
-"""Pieces of kernels that read and write the parts of messages. They trust the bytes: `checking` has been there before.
+"""Pieces of kernels that read and write the parts of messages. They trust the bytes: `checks` has been there before.
 
 A kernel walks the attributes of a row like this, for each of the two blocks:
 

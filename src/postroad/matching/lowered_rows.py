@@ -15,7 +15,7 @@ import numpy as np
 from postroad.errors import LimitError
 from postroad.matching import columns
 from postroad.matching.columns import MAX_AFFIX, TOPIC_ATTRIBUTE
-from postroad.matching.compiling import compile_condition, like_bytes
+from postroad.matching.compiler import compile_condition, like_bytes
 from postroad.matching.conjunctions import EITHER, FILTER, HINT
 from postroad.matching.costs import like_cost, substring_cost
 from postroad.matching.search import MAX_PATTERN_BYTES
@@ -24,7 +24,7 @@ from postroad.selectors.normal import Operator
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from postroad.matching.interning import Interner
+    from postroad.matching.interner import Interner
     from postroad.selectors import TopicPattern
     from postroad.selectors.like import LikePattern
     from postroad.selectors.normal import Conjunction, Constraint, Range

@@ -8,8 +8,8 @@ import numpy as np
 
 from postroad.kernels import Int, copy_bytes, device, inlined, kernel, put_word
 from postroad.messages.columns import ATTRIBUTES, BODY, BUFFER, HEADERS, TOPIC
-from postroad.messages.reading import ID_TEXT_BYTES, span_at
-from postroad.protocols.stomp.acknowledging import ACK_TEXT_BYTES
+from postroad.messages.fields import ID_TEXT_BYTES, span_at
+from postroad.protocols.stomp.ack_header import ACK_TEXT_BYTES
 from postroad.protocols.stomp.versions import Version
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import re
 
 from postroad.errors import PostroadError
 from postroad.messages import MessageId
-from postroad.messages.reading import ID_TEXT_BYTES
+from postroad.messages.fields import ID_TEXT_BYTES
 
 __all__ = ["ACK_TEXT_BYTES", "ack_text", "parse_ack"]
 

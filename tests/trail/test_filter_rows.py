@@ -12,7 +12,7 @@ from postroad.filters import BloomFilter, hash_ids
 from postroad.messages import MessageId
 from postroad.tracking import HistoryKind
 from postroad.trail import ask_filters, tabulate
-from postroad.trail.probing import matching_filters
+from postroad.trail.filter_rows import matching_filters
 from tests.trail.samples import NOON, a_filter
 
 WANTED = MessageId(7, 1, NOON + 1, 0)

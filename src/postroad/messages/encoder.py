@@ -13,6 +13,7 @@ from postroad.messages import faults
 from postroad.messages.columns import BODY, BUFFER, METADATA, TOPIC
 from postroad.messages.drafts import Draft, parts_of
 from postroad.messages.errors import MessageError
+from postroad.messages.fields import put_u32, span_at
 from postroad.messages.limits import (
     MAX_ATTRIBUTE_BYTES,
     MAX_BATCH_BYTES,
@@ -21,8 +22,7 @@ from postroad.messages.limits import (
     MAX_METADATA_BYTES,
     MAX_TOPIC_BYTES,
 )
-from postroad.messages.reading import put_u32, span_at
-from postroad.messages.scanning import PREFIX_BYTES, VERSION
+from postroad.messages.scanner import PREFIX_BYTES, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -26,6 +26,7 @@ from postroad.messages.columns import (
     TOPIC,
 )
 from postroad.messages.envelope import ENVELOPE_BYTES, LARGEST, METADATA_LENGTH_AT, put_envelope
+from postroad.messages.fields import put_u32, span_at, u16_at, u32_at
 from postroad.messages.limits import (
     MAX_ATTRIBUTE_BYTES,
     MAX_BODY_BYTES,
@@ -33,8 +34,7 @@ from postroad.messages.limits import (
     MAX_METADATA_BYTES,
     MAX_TOPIC_BYTES,
 )
-from postroad.messages.reading import put_u32, span_at, u16_at, u32_at
-from postroad.messages.scanning import PREFIX_BYTES, VERSION
+from postroad.messages.scanner import PREFIX_BYTES, VERSION
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

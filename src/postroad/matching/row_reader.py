@@ -50,11 +50,11 @@ from postroad.matching.columns import (
     TOPIC_ATTRIBUTE,
 )
 from postroad.matching.costs import HARD_COST
-from postroad.matching.hashing import constraint_key, hash_bytes, name_key, same_bytes
 from postroad.matching.store import find_number, find_text
+from postroad.matching.table_hash import constraint_key, hash_bytes, name_key, same_bytes
 from postroad.messages.columns import ATTRIBUTES, HEADERS, PRIORITY
+from postroad.messages.fields import ID_TEXT_BYTES, entry_at, integer_at, line_at, put_id_text, unescape_into
 from postroad.messages.numbers import HARD, INTEGER, NOT_A_NUMBER, parse_number
-from postroad.messages.reading import ID_TEXT_BYTES, entry_at, integer_at, line_at, put_id_text, unescape_into
 from postroad.messages.values import Tag
 
 if TYPE_CHECKING:

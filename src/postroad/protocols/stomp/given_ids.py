@@ -8,7 +8,7 @@ import numpy as np
 
 from postroad.kernels import Int, device, kernel
 from postroad.messages.columns import BUFFER
-from postroad.messages.reading import ID_TEXT_BYTES
+from postroad.messages.fields import ID_TEXT_BYTES
 
 if TYPE_CHECKING:
     from postroad.messages import Batch

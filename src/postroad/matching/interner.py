@@ -31,7 +31,7 @@ from postroad.matching.tables import grown
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from postroad.matching.compiling import Program
+    from postroad.matching.compiler import Program
     from postroad.matching.tables import Tables
     from postroad.selectors import TopicPattern
 

@@ -13,8 +13,8 @@ import numpy as np
 from postroad.kernels import device
 from postroad.messages import faults
 from postroad.messages.characters import is_invisible
+from postroad.messages.fields import ENTRY_BYTES, u8_at, u16_at, u32_at
 from postroad.messages.limits import MAX_ATTRIBUTES, MAX_NAME_BYTES, MAX_TOPIC_LEVELS
-from postroad.messages.reading import ENTRY_BYTES, u8_at, u16_at, u32_at
 from postroad.messages.values import Tag
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from postroad.messages.buffers import byte_array, length_array
 from postroad.messages.columns import ENVELOPE_COLUMNS, HOP_LIMIT, PRIORITY, SPAN_COLUMNS
 from postroad.messages.errors import DecodeError, MessageError
 from postroad.messages.limits import DEFAULT_HOP_LIMIT, DEFAULT_PRIORITY
-from postroad.messages.scanning import check_rows, decode_messages, set_metadata
+from postroad.messages.scanner import check_rows, decode_messages, set_metadata
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -11,9 +11,9 @@ from postroad.trail.chain import Chain
 from postroad.trail.columns import DAY_MS
 from postroad.trail.coverage import FOREVER, Hole, Run, joined
 from postroad.trail.errors import TrailDamageError, TrailVersionError
+from postroad.trail.file_reader import Reads, VerifiedFile
 from postroad.trail.files import FileEntry
 from postroad.trail.manifest import Change, Checkpoint, Part, manifest_folder, numbers
-from postroad.trail.opened import Reads, VerifiedFile
 from postroad.trail.parts import WIDE, open_part, read_part
 from postroad.trail.paths import refuse_links
 

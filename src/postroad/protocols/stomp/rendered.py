@@ -14,9 +14,8 @@ import numpy as np
 from postroad.errors import PostroadError
 from postroad.messages.columns import ATTRIBUTES
 from postroad.messages.headers import escape
-from postroad.protocols.stomp.acknowledging import ACK_TEXT_BYTES
-from postroad.protocols.stomp.versions import Version
-from postroad.protocols.stomp.writing import (
+from postroad.protocols.stomp.ack_header import ACK_TEXT_BYTES
+from postroad.protocols.stomp.frame_kernels import (
     measure_common,
     measure_receipts,
     measure_rows,
@@ -24,6 +23,7 @@ from postroad.protocols.stomp.writing import (
     put_receipts,
     put_rows,
 )
+from postroad.protocols.stomp.versions import Version
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

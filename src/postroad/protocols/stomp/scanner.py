@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.kernels import Int, Truth, copy_bytes, device, inlined, kernel, word_at
-from postroad.messages.checking import check_topic, check_utf8
+from postroad.messages.checks import check_topic, check_utf8
 from postroad.messages.columns import (
     BODY,
     BUFFER,
@@ -32,8 +32,8 @@ from postroad.messages.columns import (
     TOPIC,
 )
 from postroad.messages.faults import TOPIC_LONG
+from postroad.messages.fields import unescape_into
 from postroad.messages.limits import DEFAULT_HOP_LIMIT, DEFAULT_PRIORITY, MAX_HEADER_BYTES, MAX_TOPIC_BYTES
-from postroad.messages.reading import unescape_into
 from postroad.protocols.stomp import columns as c
 from postroad.protocols.stomp import faults
 from postroad.protocols.stomp.lines import (

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.messages import Batch
-from postroad.tracking import ExactRecorder, journaling
-from postroad.tracking.journaling import Journaled, JournalEntryError, retell, told_at
+from postroad.tracking import ExactRecorder
+from postroad.tracking import journaled as journaling
+from postroad.tracking.journaled import Journaled, JournalEntryError, retell, told_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable

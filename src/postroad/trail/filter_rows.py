@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from postroad.filters import FilterError
 from postroad.tracking import FilterSegment
-from postroad.tracking.probing import FilterEvidence, evidence_of
+from postroad.tracking.filter_probe import FilterEvidence, evidence_of
 from postroad.trail.errors import TrailDamageError
-from postroad.trail.packing import unpack_words
+from postroad.trail.packed_lists import unpack_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from postroad.filters.hashing import mix_word
+from postroad.filters.hashes import mix_word
 from postroad.kernels import Int, Truth, count_bits, device, give_way, inlined, kernel, lowest_bit
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.filters import BloomFilter, derived_key, hash_bytes, mix64
-from postroad.tracking.intake import EARLIEST, LATES, LATEST, PIECE, REPORT, TAKEN, take_bits, take_keys
+from postroad.tracking.history_kernels import EARLIEST, LATES, LATEST, PIECE, REPORT, TAKEN, take_bits, take_keys
 
 NOW, TOLERANCE = 1_700_000_000_000, 500
 # Times in and out of tolerance, and on both of its edges.

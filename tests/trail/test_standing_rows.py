@@ -10,7 +10,7 @@ from postroad.tracking import Verdict
 from postroad.trail import DAY_MS, Trail, TrailWriter, expire
 from postroad.trail.coverage import CRASHED, GONE, NOT_YET_WRITTEN, SET_BACK, Hole, Run, gaps_around
 from postroad.trail.manifest import change_name, manifest_folder
-from postroad.trail.standing import standing_holes
+from postroad.trail.standing_rows import standing_holes
 from tests.trail.samples import HOUR, NOON
 from tests.trail.subscribed import MIDNIGHT, MINUTE, attached, filters, sent
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroad.matching import covering
-from postroad.matching.covering import CoveringSet, Row, covers, pattern_covers
+from postroad.matching import cover as covering
+from postroad.matching.cover import CoveringSet, Row, covers, pattern_covers
 from postroad.messages import Draft
 from postroad.selectors import Selector, TopicPattern
 from tests.matching.strategies import conjunctions, disjunctions, topic_patterns, topics

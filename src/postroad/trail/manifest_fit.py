@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from postroad.trail.chain import is_as_written
 from postroad.trail.coverage import FOREVER, Hole
-from postroad.trail.opened import Reads
-from postroad.trail.pinned import pin
+from postroad.trail.file_reader import Reads
 from postroad.trail.schemas import MESSAGE_TABLES
+from postroad.trail.snapshot import pin
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from postroad.trail.files import FileEntry
-    from postroad.trail.pinned import Pinned
+    from postroad.trail.snapshot import Pinned
 
 __all__ = ["MISFIT", "pin_fitting"]
 

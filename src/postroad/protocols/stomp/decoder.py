@@ -19,7 +19,7 @@ from postroad.protocols.stomp import faults
 from postroad.protocols.stomp.controls import Refused, event_of, receipt_of
 from postroad.protocols.stomp.events import Connect, ProtocolError
 from postroad.protocols.stomp.limits import MAX_FRAME_BYTES, StompLimits
-from postroad.protocols.stomp.scanning import scan
+from postroad.protocols.stomp.scanner import scan
 from postroad.protocols.stomp.states import State, next_state, refusal
 from postroad.protocols.stomp.versions import Version
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from postroad.kernels import kernel
 from postroad.messages import Batch, Draft, MessageId, Tag
 from postroad.messages.columns import ATTRIBUTES, BUFFER, HEADERS
-from postroad.messages.reading import (
+from postroad.messages.fields import (
     ID_TEXT_BYTES,
     entry_at,
     float_at,
