@@ -346,22 +346,9 @@ def scan(
     if progress[STATUS] == DONE or progress[STATUS] == STOPPED:
         progress[ROW] = progress[TOTAL] = hard[0, 0] = hard[0, 1] = offsets[0] = 0
     store = Store(
-        constraints,
-        bounds,
-        bits,
-        keys,
-        table,
-        lists,
-        words,
-        text,
-        attributes,
-        counters,
-        conjunctions,
-        masks,
-        sieve,
-        names,
-        shapes,
-    )
+        constraints, bounds, bits, keys, table, lists, words, text, attributes, counters, conjunctions, masks, sieve,
+        names, shapes,
+    )  # fmt: skip
     chunks = Chunks(lows, highs, entries, summaries, sizes)
     reading = Reading(values, numbers, memory, seen, stack, floats, hashes, present, pending, known, known_values, hard)
     total = progress[TOTAL]
