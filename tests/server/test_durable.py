@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from postroad.store import StoreSettings
+from tests.server.failing_disk import fail
 from tests.server.scene import Client, run, service, until
-from tests.server.test_spool import fail
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import errno
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from postroad.broker import Limits
 from postroad.store import StoreSettings
+from tests.server.failing_disk import fail
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     import pytest
 
-    from postroad.server import Service
 
 BODY = b"x" * 5_000
 COUNT = 3_000
@@ -165,29 +163,6 @@ def test_spooled_messages_of_a_session_that_ends_are_shed_counted_and_recorded(t
             await writer.close()
 
     run(talk, patience=120)
-
-
-class FailingDisk:
-    """A disk that fails as long as it is told to; the rest is the real one's."""
-
-    def __init__(self, disk: Any) -> None:
-        self._disk = disk
-        self.failing = False
-
-    def append(self, segment: int, pieces: Sequence[Any]) -> None:
-        if self.failing:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        self._disk.append(segment, pieces)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._disk, name)
-
-
-def fail(broker: Service) -> FailingDisk:
-    disk = FailingDisk(broker.storage._disk)
-    broker.storage._disk = disk
-    disk.failing = True
-    return disk
 
 
 def test_disk_that_fails_for_a_while_loses_nothing_that_is_spooled(

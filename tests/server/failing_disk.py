@@ -1,0 +1,35 @@
+"""A store whose disk fails as long as it is told to."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from postroad.server import Service
+
+
+class FailingDisk:
+    """Fails at appending; the rest is the real disk's."""
+
+    def __init__(self, disk: Any) -> None:
+        self._disk = disk
+        self.failing = False
+
+    def append(self, segment: int, pieces: Sequence[Any]) -> None:
+        if self.failing:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self._disk.append(segment, pieces)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+
+def fail(broker: Service) -> FailingDisk:
+    """From now on the broker's store cannot be written to; the disk says when it can again."""
+    disk = FailingDisk(broker.storage._disk)
+    broker.storage._disk = disk
+    disk.failing = True
+    return disk
