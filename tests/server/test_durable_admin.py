@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from postroad.cli.application import app
 from postroad.errors import PostroadError
+from tests.server.durable_scene import bodies, connect, publish, said, subscribe, take
 from tests.server.scene import Client, run, service, until
-from tests.server.test_durable import bodies, connect, publish, said, subscribe, take
 
 if TYPE_CHECKING:
     from pathlib import Path
