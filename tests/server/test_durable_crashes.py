@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from postroad.protocols.stomp import FrameReader, encode_frame
+from tests.server.fleet import free_ports
 from tests.server.processes import BrokerProcess, forked_brokers, wait_until
 from tests.server.scene import PATIENCE
 
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from postroad.protocols.stomp import Frame
     from tests.server.processes import Brokers
 
-LIVES = 4
+LIVES = 3
 # Confirmed in each life, before the broker is killed.
-CONFIRMED_PER_LIFE = 150
+CONFIRMED_PER_LIFE = 100
 WINDOW = 40
 
 
@@ -46,8 +47,12 @@ class Link:
         self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
         self._reader = FrameReader()
         self._frames: list[Frame] = []
-        self.say("CONNECT", {"accept-version": "1.2", "host": "here", "client-id": client})
-        assert self.frame().command == "CONNECTED"
+        try:
+            self.say("CONNECT", {"accept-version": "1.2", "host": "here", "client-id": client})
+            assert self.frame().command == "CONNECTED"
+        except BaseException:
+            self._socket.close()
+            raise
 
     def say(self, command: str, headers: dict[str, str], body: bytes = b"") -> None:
         self._socket.sendall(encode_frame(command, headers, body))
@@ -60,6 +65,11 @@ class Link:
             self._frames += self._reader.receive(data)
         return self._frames.pop(0)
 
+    def hang_up(self) -> None:
+        """End the conversation from another thread."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         self._socket.close()
 
@@ -71,10 +81,17 @@ class Publisher:
         self.name = name
         self.confirmed: list[int] = []
         self._next = 0
+        self._link: Link | None = None
+
+    def leave(self) -> None:
+        """Hang up."""
+        if self._link is not None:
+            self._link.hang_up()
 
     def live(self, port: int, until: threading.Event) -> None:
         """Publish until the broker dies."""
         with suppress(OSError), closing(Link(port, self.name)) as link:
+            self._link = link
             under_way: set[int] = set()
             while True:
                 while len(under_way) < WINDOW and not until.is_set():
@@ -173,6 +190,72 @@ def test_confirmed_messages_reach_every_durable_subscriber_through_kills(
     for subscriber in subscribers:
         assert subscriber.faults == []
         check_order(subscriber)
+
+
+def pair(folder: Path, brokers: Brokers) -> tuple[BrokerProcess, BrokerProcess, Path]:
+    """Two linked brokers under custody; the settings of the second."""
+    ports = free_ports(2)
+    started, paths = [], []
+    for number in (1, 2):
+        other = 3 - number
+        path = folder / f"broker{number}.toml"
+        path.write_text(
+            f"number = {number}\nport = 0\nadmin_port = 0\ndata = '{folder / str(number)}'\n"
+            "[tracking]\nrecorder = 'none'\n"
+            f"[network]\nport = {ports[number - 1]}\ndelivery = 'custody'\n"
+            f"[[network.neighbours]]\nnumber = {other}\nport = {ports[other - 1]}\n"
+        )
+        paths.append(path)
+        started.append(brokers.start(path))
+    for one in started:
+        one.wait_until_ready()
+    return started[0], started[1], paths[1]
+
+
+def reaches(broker: BrokerProcess) -> bool:
+    return bool(broker.status()["network"]["routing"]["reached"] == 1)
+
+
+def is_wanted(first: BrokerProcess, second: BrokerProcess) -> bool:
+    """Whether the first broker has heard of the subscription at the second: a message of its gets there."""
+    with closing(Link(first.port(), "probe")) as link:
+        link.say("SEND", {"destination": "/topic/a", "receipt": "r", "by": "probe"}, b"%d" % time.monotonic_ns())
+        assert link.frame().command == "RECEIPT"
+    return bool(second.status()["statistics"]["stored_messages_now"] > 0)
+
+
+def test_messages_from_another_broker_reach_a_durable_subscriber_once_through_kills(
+    tmp_path: Path, brokers: Brokers
+) -> None:
+    first, second, settings = pair(tmp_path, brokers)
+    publisher, subscriber = Publisher("p"), Subscriber("s", 1)
+    link = Link(second.port(), subscriber.name)
+    durable = {"id": "1", "activemq.subscriptionName": "all", "ack": "client-individual", "receipt": "r"}
+    link.say("SUBSCRIBE", {"destination": "/topic/a", **durable})
+    assert link.frame().command == "RECEIPT"
+    link.close()
+    wait_until(lambda: reaches(first) and reaches(second))
+    wait_until(lambda: is_wanted(first, second))
+    for _ in range(LIVES):
+        stop = threading.Event()
+        before = len(publisher.confirmed)
+        taking = threading.Thread(target=subscriber.live, args=(second.port(),))
+        sending = threading.Thread(target=publisher.live, args=(first.port(), stop))
+        taking.start()
+        sending.start()
+        wait_until(lambda before=before: len(publisher.confirmed) >= before + CONFIRMED_PER_LIFE)
+        second.end(signal.SIGKILL)
+        stop.set()
+        taking.join(3 * PATIENCE)
+        second = brokers.start(settings).wait_until_ready()
+        wait_until(lambda second=second: reaches(first) and reaches(second))
+        publisher.leave()
+        sending.join(3 * PATIENCE)
+        assert not sending.is_alive()
+    confirmed = {(publisher.name, number) for number in publisher.confirmed}
+    finish(second, [subscriber], confirmed)
+    first.end(signal.SIGKILL)
+    assert subscriber.faults == []
 
 
 def finish(broker: BrokerProcess, subscribers: list[Subscriber], confirmed: set[tuple[str, int]]) -> None:

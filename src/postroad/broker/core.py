@@ -459,13 +459,19 @@ class Broker:
         The consignment that the rows came in, if any, hears when rows that have to wait leave their queues.
         """
         expires, deliveries = any_expires(batch.envelopes), self._deliveries
+        stored = deliveries.stored
+        repeated = stored.repeats(batch) if source is None and stored is not None and stored.recent else None
         for slot, rows in self._grouping.by_slot(offsets, slots, len(self._by_slot)):
             subscription = self._by_slot[slot]
             assert subscription is not None
+            if repeated is not None and subscription.durable is not None:
+                assert stored is not None
+                stored.repeated += int(repeated[rows].sum())
+                rows = rows[~repeated[rows]]
             if expires:
                 rows = deliveries.unexpired(subscription, batch, rows, now)
             deliveries.hand_over(subscription, batch, rows, source, outbox, now, consignment)
-        if deliveries.stored is not None and deliveries.stored.is_storing:
+        if stored is not None and stored.is_storing:
             deliveries.flush_stored(batch, source, outbox, now, consignment)
 
     def note_aliases(self, batch: Batch, aliases: Iterable[tuple[int, str]], now: int) -> None:
@@ -519,12 +525,14 @@ class Broker:
 
     # --- the store ---------------------------------------------------------------------------------------------------
 
-    def open_store(self, store: Log, now: int) -> list[str]:
+    def open_store(self, store: Log, recent: NDArray[np.uint64], now: int) -> list[str]:
         """Use a store from now on, and take up the durable subscriptions in it; answers what could not be.
 
+        `recent` are ids that are stored already, and that neighbours may send again.
         The driver commits and reads for the store, and calls `stored` after either.
         """
         self._deliveries.stored = StoredQueues(store, self.recorder)
+        self._deliveries.stored.remember(recent)
         self.durables = Durables(self, self._deliveries.stored)
         return self.durables.restore(now)
 

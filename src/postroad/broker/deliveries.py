@@ -14,7 +14,7 @@ from postroad.broker.turns import MAX_WRITTEN_BYTES
 from postroad.messages.columns import EXPIRY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -235,7 +235,18 @@ class Deliveries:
             if places is None:
                 subscription.unacknowledged.update(dict.fromkeys(ids, -1))
             else:
-                subscription.unacknowledged.update(zip(ids, places.tolist(), strict=True))
+                self._expect(subscription, ids, places)
+
+    def _expect(self, subscription: Subscription, ids: Iterable[int], places: NDArray[np.int64]) -> None:
+        """Stored rows wait for an acknowledgement. Of one that is stored twice, the last counts."""
+        waiting, twice = subscription.unacknowledged, []
+        for message, place in zip(ids, places.tolist(), strict=True):
+            if message in waiting:
+                twice.append(waiting.pop(message))
+            waiting[message] = place
+        if twice:
+            assert self.stored is not None
+            self.stored.settle(subscription, np.array(twice))
 
     def drainable(self, subscription: Subscription) -> int:
         """How many of those that wait its acknowledgements let through."""

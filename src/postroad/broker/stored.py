@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from postroad.broker.marks import REDELIVERED, have_room, marked
+from postroad.messages.columns import FLAGS, MAYBE_DUPLICATE
 from postroad.store import StoreFullError
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from postroad.broker.consignments import Consignment
@@ -84,6 +86,8 @@ class StoredQueues:
     Attributes:
         blocked: subscriptions that wait for the store, by number.
         shed: rows that were given up, for whatever reason.
+        recent: ids (as 128-bit integers) that an earlier process has stored: neighbours may send them again.
+        repeated: how many such rows came again, and were left out.
     """
 
     def __init__(self, log: Log, recorder: Recorder) -> None:
@@ -94,6 +98,24 @@ class StoredQueues:
         self._consigned: list[tuple[int, Consignment]] = []
         self._discards: list[Discard] = []
         self.shed = 0
+        self.recent: set[int] = set()
+        self.repeated = 0
+
+    def remember(self, ids: NDArray[np.uint64]) -> None:
+        """An earlier process has stored these."""
+        self.recent = {head << 64 | tail for head, tail in ids.tolist()}
+
+    def repeats(self, batch: Batch) -> NDArray[np.bool_] | None:
+        """Which rows that came over a link an earlier process has stored; None for none.
+
+        Only rows that a neighbour has marked as perhaps sent before are looked at.
+        """
+        again = np.flatnonzero(batch.envelopes[:, FLAGS] & MAYBE_DUPLICATE)
+        if not len(again):
+            return None
+        mask = np.zeros(len(batch), np.bool_)
+        mask[again] = [head << 64 | tail in self.recent for head, tail in batch.ids[again].tolist()]
+        return mask if mask.any() else None
 
     # --- storing -----------------------------------------------------------------------------------------------------
 

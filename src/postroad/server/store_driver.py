@@ -29,6 +29,9 @@ RETRY_SECONDS = 0.5
 GIVE_UP_SECONDS = 10.0
 # How often limits by age are looked at.
 LOOK_SECONDS = 1.0
+# How long after its start neighbours may send again what an earlier process had stored: they hold it until there is a
+# way, for seconds, or until their own links are back.
+RESENT_SECONDS = 600.0
 # What a stopping broker does to write the end of its store.
 STOP_SECONDS = 10.0
 
@@ -74,7 +77,7 @@ class StoreDriver:
         """Find out what an earlier process has left, and take it up."""
         found = await asyncio.to_thread(lambda: recover(self._disk.segments(), self._disk.read))
         self.log = Log(self._settings, found)
-        for problem in self._core.open_store(self.log, self._clock()):
+        for problem in self._core.open_store(self.log, found.recent, self._clock()):
             log.error("durable subscription not taken up", extra={"reason": problem})
         self._tell_recovery(found)
         loop = asyncio.get_running_loop()
@@ -251,10 +254,13 @@ class StoreDriver:
             log.exception("internal error", extra={"where": "store"})
 
     async def _look(self) -> None:
+        forget_at = self._loop.time() + RESENT_SECONDS
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if self._core.durables is not None:
                 self._core.durables.expire(self._clock())
+            if self._core.store is not None and self._loop.time() > forget_at:
+                self._core.store.recent = set()
 
 
 def _tell(action: Callable[[str], None], reason: str) -> None:

@@ -191,6 +191,21 @@ class StoredRows:
         return len(self._payload) + _COLUMN_BYTES * int(self.count)
 
 
+def stored_ids(payload: memoryview) -> NDArray[np.uint64]:
+    """uint64[n, 2]: the ids in a payload of rows, as batches have them; nothing else of it is looked at.
+
+    Raises:
+        DamageError: it is too short for its rows.
+    """
+    try:
+        count, *_ = _BATCH.unpack_from(payload, 0)
+        envelopes = np.frombuffer(payload, np.uint8, count * _ENVELOPE, _BATCH.size).reshape(count, _ENVELOPE)
+    except (struct.error, ValueError) as error:
+        raise DamageError(f"a record of rows does not hold what it says: {error}") from error
+    # The envelope begins with the id, in network order.
+    return np.ascontiguousarray(envelopes[:, :16]).view(">u8").astype(np.uint64)
+
+
 def settled_payload(settled: Sequence[tuple[int, Runs]]) -> bytes:
     """Rows that cursors are done with."""
     pieces = []

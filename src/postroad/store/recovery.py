@@ -11,13 +11,22 @@ of holes can be told apart:
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
 
 from postroad.store.errors import DamageError
-from postroad.store.payloads import CheckpointState, CursorChange, StoredRows, place_of, settled_in, unpacked
+from postroad.store.payloads import (
+    CheckpointState,
+    CursorChange,
+    StoredRows,
+    place_of,
+    settled_in,
+    stored_ids,
+    unpacked,
+)
 from postroad.store.places import NO_RUNS, ROW_BITS, Runs, intersect, runs_of, subtract, unite
 from postroad.store.records import Kind, Record, frames_in
 
@@ -29,6 +38,10 @@ if TYPE_CHECKING:
     from postroad.store.records import LogHole
 
 __all__ = ["Recovered", "RecoveredCursor", "recover"]
+
+# What neighbours had not heard to be settled when the broker died, they send again. That is a second of traffic at
+# most; this is a few at the speed of a disk.
+RECENT_BYTES = 32 * 1024 * 1024
 
 # Number, number in the header, segment, start, length, rows, time stored: as the catalogue has them.
 _COLUMNS = 7
@@ -61,6 +74,7 @@ class Recovered(NamedTuple):
         damaged: holes in what was confirmed.
         lost_rows: rows that cursors waited for and that are gone.
         told: what was cut or damaged, in words.
+        recent: uint64[n, 2]: ids of rows that were stored last, as batches have them. Others may send them again.
     """
 
     segments: dict[int, int]
@@ -72,6 +86,7 @@ class Recovered(NamedTuple):
     damaged: int
     lost_rows: int
     told: list[str]
+    recent: NDArray[np.uint64]
 
 
 class _Cursor:
@@ -185,7 +200,34 @@ def recover(found: Mapping[int, int], read: Callable[[int], bytes]) -> Recovered
     # Earlier segments are not read now: their records are checked when somebody wants them. Numbers that were cut off
     # are not used again, so that nobody can take what is left of them for something else.
     highest = max((each.number for each in whole), default=0)
-    return _recovered(found, replay, scan, max(highest, replay.last) + 1)
+    recent = _recent_ids([each for each in found if each < contents[0][0]] if contents else [], read, contents, replay)
+    return _recovered(found, replay, scan, max(highest, replay.last) + 1, recent)
+
+
+def _recent_ids(
+    earlier: list[int],
+    read: Callable[[int], bytes],
+    contents: list[tuple[int, bytes, list[Record | LogHole]]],
+    replay: _Replay,
+) -> NDArray[np.uint64]:
+    """The ids of what was stored last: all that was read, and earlier segments while that is little."""
+    size = sum(len(data) for _, data, _ in contents)
+    segments = list(contents)
+    while earlier and size < RECENT_BYTES:
+        segment = earlier.pop()
+        try:
+            data = read(segment)
+        except OSError:
+            break
+        size += len(data)
+        segments.append((segment, data, list(frames_in(memoryview(data), segment))))
+    found = [np.empty((0, 2), np.uint64)]
+    for _, data, frames in segments:
+        for each in frames:
+            if isinstance(each, Record) and each.kind is Kind.BATCH and each.number <= replay.last:
+                with suppress(DamageError):
+                    found.append(stored_ids(each.payload(memoryview(data))))
+    return np.concatenate(found)
 
 
 def _from_last_checkpoint(
@@ -247,7 +289,9 @@ class _Scan:
             )
 
 
-def _recovered(found: Mapping[int, int], replay: _Replay, scan: _Scan, next_number: int) -> Recovered:
+def _recovered(
+    found: Mapping[int, int], replay: _Replay, scan: _Scan, next_number: int, recent: NDArray[np.uint64]
+) -> Recovered:
     later = np.array(sorted(replay.records.values()), np.int64).reshape(-1, _COLUMNS).T
     base = replay.base[:, ~np.isin(replay.base[0], later[0])]
     records = np.concatenate([base, later], axis=1)
@@ -278,6 +322,7 @@ def _recovered(found: Mapping[int, int], replay: _Replay, scan: _Scan, next_numb
         scan.damaged,
         lost,
         scan.told,
+        recent,
     )
 
 
