@@ -1,7 +1,7 @@
 """Sessions and their subscriptions.
 
-A session has a number and a principal; its connection comes and goes with the driver. Subscriptions and queues belong
-to the session, never to the connection.
+A session has a number and a principal, and lives as long as its connection. Subscriptions and queues belong to the
+session; what a durable subscription keeps belongs to the store, and outlives both.
 """
 
 from __future__ import annotations

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import socket
 from typing import TYPE_CHECKING
 
+from postroad.server.accept_loop import AcceptLoop
 from postroad.server.link_connection import TLS_SECONDS, LinkConnection
 
 if TYPE_CHECKING:
+    import socket
     import ssl
 
     from postroad.server.links import Links
     from postroad.server.strangers import Strangers
 
-__all__ = ["Accepted", "LinkListener"]
-
-log = logging.getLogger("postroad.links")
+__all__ = ["BACKLOG", "Accepted", "LinkListener"]
 
 # Connections that the kernel may hold until they are accepted.
 BACKLOG = 128
-# When no file can be opened: others must close theirs first.
-OUT_OF_FILES_SECONDS = 0.5
 
 
 class Accepted:
@@ -42,7 +38,7 @@ class Accepted:
             self.opening.cancel()
 
 
-class LinkListener:
+class LinkListener(AcceptLoop):
     """Listens for links.
 
     Args:
@@ -52,61 +48,18 @@ class LinkListener:
     """
 
     def __init__(self, links: Links, strangers: Strangers[Accepted], tls: ssl.SSLContext | None) -> None:
+        super().__init__(logging.getLogger("postroad.links"), "link")
         self._links = links
         self._strangers = strangers
         self._tls = tls
-        self.sockets: list[socket.socket] = []
-        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def listen(self, host: str, port: int) -> LinkListener:
-        """Open the port.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        try:
-            for family, _, _, _, address in dict.fromkeys(found):
-                self.sockets.append(_opened(family, address))
-        except OSError:
-            self.close()
-            raise
-        for each in self.sockets:
-            self._keep(loop.create_task(self._accept(each)))
-        return self
-
-    def close(self) -> None:
-        """Accept nobody any more, and leave those who are not through their TLS handshake."""
-        for task in list(self._tasks):
-            task.cancel()
-        for each in self.sockets:
-            each.close()
-
-    def _keep(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, address = await loop.sock_accept(listening)
-            except ConnectionError:
-                continue
-            except OSError as error:
-                if listening.fileno() < 0:
-                    return
-                log.warning("link not accepted", extra={"reason": str(error)})
-                await asyncio.sleep(OUT_OF_FILES_SECONDS)
-                continue
-            stranger = Accepted(str(address[0]))
-            evicted = self._strangers.admit(stranger, stranger.address)
-            if evicted is not None:
-                self._links.count_turned_away()
-                evicted.evict()
-            stranger.opening = self._keep(loop.create_task(self._open(accepted, stranger)))
+    def accepted(self, connection: socket.socket, peer: tuple[object, ...]) -> None:
+        stranger = Accepted(str(peer[0]))
+        evicted = self._strangers.admit(stranger, stranger.address)
+        if evicted is not None:
+            self._links.count_turned_away()
+            evicted.evict()
+        stranger.opening = self.keep(self._open(connection, stranger))
 
     async def _open(self, accepted: socket.socket, stranger: Accepted) -> None:
         """Shake hands over TLS, if it is asked for; the connection goes on by itself."""
@@ -124,19 +77,3 @@ class LinkListener:
             # Cancelled, or a defect: the place is free in any case.
             self._strangers.leave(stranger)
             raise
-
-
-def _opened(family: int, address: tuple[object, ...]) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            with contextlib.suppress(OSError):
-                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(address)
-        made.listen(BACKLOG)
-        made.setblocking(False)
-    except OSError:
-        made.close()
-        raise
-    return made

@@ -23,6 +23,7 @@ from postroad.server.directories import claim_directories
 from postroad.server.durable_admin import DurableAdmin
 from postroad.server.extras import check_extras
 from postroad.server.gate import Gate
+from postroad.server.link_listener import BACKLOG as LINK_BACKLOG
 from postroad.server.link_listener import LinkListener
 from postroad.server.links import Links
 from postroad.server.listeners import CLIENT_LISTENERS
@@ -364,7 +365,7 @@ class Service:
         tls = None if self._link_tls is None else self._link_tls.listening
 
         async def listen(port: int) -> LinkListener:
-            return await LinkListener(links, links.strangers, tls).listen(network.host, port)
+            return await LinkListener(links, links.strangers, tls).listen(network.host, port, LINK_BACKLOG)
 
         return await _listening("network.port", network.port, listen)
 
