@@ -124,6 +124,28 @@ def test_publishers_are_paused_when_the_spool_is_full_and_nothing_is_shed(tmp_pa
     run(talk, patience=120)
 
 
+def test_publisher_that_is_faster_than_the_disk_goes_on_when_the_disk_has_caught_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # More than a tenth of what is sent may not wait for the disk.
+    monkeypatch.setattr("postroad.store.log.MAX_WAITING_BYTES", 1_500_000)
+    monkeypatch.setattr("postroad.broker.stored.RESERVE_BYTES", 1_000_000)
+
+    async def talk() -> None:
+        async with service(tmp_path, limits=SMALL) as broker:
+            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
+            await slow.subscribe("s", "a")
+            stall(slow)
+            await publish(writer, COUNT)
+            assert broker.statistics().stored_messages_now > COUNT // 2
+            read_on(slow)
+            assert await numbers(slow, COUNT) == list(range(COUNT))
+            for client in (slow, writer):
+                await client.close()
+
+    run(talk, patience=120)
+
+
 def test_spool_over_its_limit_sheds_its_oldest_where_that_is_chosen_and_says_so(tmp_path: Path) -> None:
     async def talk() -> None:
         settings = StoreSettings(subscription_bytes=1_000_000, at_limit="drop-oldest")

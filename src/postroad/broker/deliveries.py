@@ -124,6 +124,7 @@ class Deliveries:
                 stored.shed_oldest(subscription)
             else:
                 self._push_back(subscription, source, outbox)
+                stored.full[subscription.number] = subscription
 
     def _overflow(self, subscription: Subscription, source: Session | None, outbox: Outbox, now: int) -> None:
         """A queue holds more than it may: do what its policy says."""
@@ -322,7 +323,10 @@ class Deliveries:
                 self.drain(subscription, self._limits.drain_messages, outbox, now)
                 if self.drainable(subscription) and self._turns is not None:
                     self._turns.owe(session)
-            elif subscription.pushes_back and self._is_half_empty(subscription):
+        for subscription in list(stored.full.values()):
+            # Not only its client makes room: the disk has caught up, or rows were given up.
+            if not subscription.pushes_back or self._is_half_empty(subscription):
+                del stored.full[subscription.number]
                 self.release_publishers(subscription, outbox)
 
     def release_publishers(self, subscription: Subscription, outbox: Outbox) -> None:

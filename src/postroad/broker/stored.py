@@ -85,6 +85,7 @@ class StoredQueues:
 
     Attributes:
         blocked: subscriptions that wait for the store, by number.
+        full: subscriptions that keep publishers waiting because of the store, by number.
         shed: rows that were given up, for whatever reason.
         recent: ids (as 128-bit integers) that an earlier process has stored: neighbours may send them again.
         repeated: how many such rows came again, and were left out.
@@ -94,6 +95,7 @@ class StoredQueues:
         self.log = log
         self._recorder = recorder
         self.blocked: dict[int, Subscription] = {}
+        self.full: dict[int, Subscription] = {}
         self._storing: list[tuple[Subscription, NDArray[np.int64]]] = []
         self._consigned: list[tuple[int, Consignment]] = []
         self._discards: list[Discard] = []
@@ -226,6 +228,7 @@ class StoredQueues:
         """A subscription that is not durable is over: what it has in the store is discarded."""
         cursor = subscription.cursor
         self.blocked.pop(subscription.number, None)
+        self.full.pop(subscription.number, None)
         if cursor is not None and not cursor.durable:
             left, subscription.waiting.stored, subscription.cursor = subscription.waiting.stored, 0, None
             self.discard(Discard(cursor, subscription.number, left, reason, ends=True))

@@ -134,6 +134,9 @@ class _Replay:
         payload = record.payload(data)
         if record.kind is Kind.CHECKPOINT:
             self._restore(msgspec.msgpack.decode(payload, type=CheckpointState))
+        elif record.kind is Kind.CURSOR and record.number <= self.through:
+            # Written again after a failure: the checkpoint knows what has become of it since.
+            pass
         elif record.kind is Kind.CURSOR:
             self._change(msgspec.msgpack.decode(payload, type=CursorChange))
         elif record.kind is Kind.SETTLED:
