@@ -12,6 +12,7 @@ from postroad.broker.outbox import Delivery
 from postroad.broker.sessions import AckMode, OverflowPolicy
 from postroad.broker.turns import MAX_WRITTEN_BYTES
 from postroad.messages.columns import EXPIRY
+from postroad.messages.id_columns import WORD_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Deliveries"]
 
-_WORD = 64
 # What the columns of a waiting message take beside its bytes: spans, id and envelope.
 _ROW_BYTES = 96
 
@@ -232,7 +232,7 @@ class Deliveries:
         self._recorder.delivered(batch, rows, subscription.number, now)
         if subscription.ack_mode is not AckMode.AUTO:
             heads, tails = batch.ids[rows, 0].tolist(), batch.ids[rows, 1].tolist()
-            ids = (head << _WORD | tail for head, tail in zip(heads, tails, strict=True))
+            ids = (head << WORD_BITS | tail for head, tail in zip(heads, tails, strict=True))
             if places is None:
                 subscription.unacknowledged.update(dict.fromkeys(ids, -1))
             else:
@@ -355,7 +355,7 @@ class Deliveries:
         Raises:
             BrokerError: the message does not wait for an acknowledgement.
         """
-        wanted = head << _WORD | tail
+        wanted = head << WORD_BITS | tail
         if wanted not in subscription.unacknowledged:
             raise BrokerError("acknowledgement of a message that does not wait for one; each counts once")
         places = []
@@ -383,7 +383,7 @@ class Deliveries:
         else:
             subscription.refused += 1
             self.refused += 1
-        head, tail = message >> _WORD, message & (2**_WORD - 1)
+        head, tail = divmod(message, 1 << WORD_BITS)
         self._recorder.acknowledged(head, tail, subscription.number, positive, now)
 
 

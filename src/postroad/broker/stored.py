@@ -13,6 +13,7 @@ import numpy as np
 
 from postroad.broker.marks import REDELIVERED, have_room, marked
 from postroad.messages.columns import FLAGS, MAYBE_DUPLICATE
+from postroad.messages.id_columns import WORD_BITS
 from postroad.store import StoreFullError
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class StoredQueues:
 
     def remember(self, ids: NDArray[np.uint64]) -> None:
         """An earlier process has stored these."""
-        self.recent = {head << 64 | tail for head, tail in ids.tolist()}
+        self.recent = {head << WORD_BITS | tail for head, tail in ids.tolist()}
 
     def repeats(self, batch: Batch) -> NDArray[np.bool_] | None:
         """Which rows that came over a link an earlier process has stored; None for none.
@@ -116,7 +117,7 @@ class StoredQueues:
         if not len(again):
             return None
         mask = np.zeros(len(batch), np.bool_)
-        mask[again] = [head << 64 | tail in self.recent for head, tail in batch.ids[again].tolist()]
+        mask[again] = [head << WORD_BITS | tail in self.recent for head, tail in batch.ids[again].tolist()]
         return mask if mask.any() else None
 
     # --- storing -----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from postroad.filters import BloomFilter, FilterError, RibbonFilter, derived_keys, hash_ids, mix64
 from postroad.messages import MessageId
+from postroad.messages.id_columns import id_words
 from postroad.pipeline.findings import DAMAGED, HIT
 from postroad.pipeline.tables import ID
 from postroad.tracking import FilterSegment, HistoryKind
@@ -82,9 +83,7 @@ class Question(NamedTuple):
     @classmethod
     def of(cls, ids: Any) -> Question:
         columns = {name: ids.column(name).to_numpy() for name in ID}
-        words = np.empty((ids.num_rows, 2), np.uint64)
-        words[:, 0] = columns["publisher"].astype(np.uint64) << np.uint64(32) | columns["origin"].astype(np.uint64)
-        words[:, 1] = columns["time"].astype(np.uint64) << np.uint64(16) | columns["counter"].astype(np.uint64)
+        words = id_words(columns["origin"], columns["time"], columns["publisher"], columns["counter"])
         return cls(words[:, 0], words[:, 1], hash_ids(words), columns["time"])
 
     def some(self, rows: Ints) -> Question:

@@ -256,10 +256,7 @@ class LiveRecord:
         Raises:
             TrailError: the trail cannot be read, or not in the time there is.
         """
-        lately = [
-            MessageId.from_bytes((head << 64 | tail).to_bytes(16, "big"))
-            for head, tail in self.recorder.chronicle.ids_of(alias)
-        ]
+        lately = [MessageId.of(head, tail) for head, tail in self.recorder.chronicle.ids_of(alias)]
         if self._searches >= MOST_SEARCHES:
             raise TrailError(f"{MOST_SEARCHES} search for aliases already; ask again in a moment")
         self._searches += 1

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from postroad.messages.id_columns import id_fields
 from postroad.tracking.answers import Subscriber
 from postroad.tracking.findings import Drop, Gap
 from postroad.tracking.latency import LatencySketch
@@ -31,23 +32,6 @@ __all__ = ["Chapter", "Chronicle"]
 FORGOTTEN = "more subscriptions ended than the broker remembers until it has written them"
 # Python's objects of one line, as a rough measure for the memory budget: a tuple, its numbers, a short text.
 _LINE_BYTES = 200
-_TIME_SHIFT = np.uint64(16)
-_LOW_WORD = np.uint64(0xFFFFFFFF)
-_COUNTER = np.uint64(0xFFFF)
-
-Fields = tuple["NDArray[np.int64]", "NDArray[np.int64]", "NDArray[np.int64]", "NDArray[np.int32]"]
-
-
-def id_fields(ids: NDArray[np.uint64]) -> Fields:
-    """Origin, time, publisher and counter of ids, as the trail's tables have them."""
-    heads, tails = ids[:, 0], ids[:, 1]
-    origin = (heads & _LOW_WORD).astype(np.int64)
-    return (
-        origin,
-        (tails >> _TIME_SHIFT).astype(np.int64),
-        (heads >> np.uint64(32)).astype(np.int64),
-        (tails & _COUNTER).astype(np.int32),
-    )
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.kernels import Int, Truth, kernel
+from postroad.messages.id_columns import COUNTER, COUNTERS, ORIGIN, PUBLISHER_SHIFT, TIME_SHIFT, id_order
 from postroad.tracking.exact_book import KINDS, WHOLE
 from postroad.tracking.exact_lists import FIELDS
 from postroad.tracking.segments import ADDENDUM, Lists, PassageRuns, Shared
@@ -32,9 +33,6 @@ __all__ = ["LEAST_ROWS", "MEAN_RUN", "runs_of"]
 LEAST_ROWS = 1 << 14
 # With shorter runs than this, rows are cheaper; and files of rows smaller.
 MEAN_RUN = 8
-
-_NUMBER = np.uint64(0xFFFFFFFF)
-_COUNTERS = 1 << 16
 
 
 @kernel("int64(int64[:, ::1], int32[::1], int64[:, ::1])", allocates=False)
@@ -69,13 +67,13 @@ def _stretches(entries: Ints, rows: NDArray[np.int32], out: Ints) -> Int:
 def _rise(heads: Words, tails: Words, counts: Ints) -> Truth:
     """Whether each run lies wholly behind the one before, by (origin, time, publisher, counter)."""
     for row in range(1, len(heads)):
-        origin, before = heads[row] & _NUMBER, heads[row - 1] & _NUMBER
+        origin, before = heads[row] & ORIGIN, heads[row - 1] & ORIGIN
         if origin < before:
             return False
         if origin > before:
             continue
         last = tails[row - 1] + np.uint64(counts[row - 1] - 1)
-        time, earlier = tails[row] >> np.uint64(16), last >> np.uint64(16)
+        time, earlier = tails[row] >> TIME_SHIFT, last >> TIME_SHIFT
         if time < earlier:
             return False
         if time == earlier and (heads[row] < heads[row - 1] or (heads[row] == heads[row - 1] and tails[row] <= last)):
@@ -137,7 +135,7 @@ def runs_of(book: Book, least_rows: int = LEAST_ROWS) -> PassageRuns | None:
         return None
     blocks, entries, _ = book.tables()
     most = book.count // MEAN_RUN
-    if (blocks[:, 2] == ADDENDUM).any() or ((runs[:, 3] & np.uint64(_COUNTERS - 1)) + runs[:, 1]).max() > _COUNTERS:
+    if (blocks[:, 2] == ADDENDUM).any() or ((runs[:, 3] & COUNTER) + runs[:, 1]).max() > COUNTERS:
         return None
     stretches = np.empty((most, 4), np.int64)
     told = _stretches(entries, book.rows, stretches)
@@ -157,10 +155,10 @@ def runs_of(book: Book, least_rows: int = LEAST_ROWS) -> PassageRuns | None:
     heads, tails = heads[order], tails[order]
     return PassageRuns(
         counts[order],
-        (heads & _NUMBER).astype(np.int64),
-        (tails >> np.uint64(16)).astype(np.int64),
-        (heads >> np.uint64(32)).astype(np.int64),
-        (tails & np.uint64(_COUNTERS - 1)).astype(np.int64),
+        (heads & ORIGIN).astype(np.int64),
+        (tails >> TIME_SHIFT).astype(np.int64),
+        (heads >> PUBLISHER_SHIFT).astype(np.int64),
+        (tails & COUNTER).astype(np.int64),
         blocks[block[order], 2],
         _lists(stretches, begins, order),
     )
@@ -170,8 +168,7 @@ def _order(heads: Words, tails: Words, counts: Ints) -> Ints | None:
     """What puts runs in order; none if some overlap, as where a message came twice."""
     if _rise(heads, tails, counts):
         return np.arange(len(heads), dtype=np.int64)
-    sender = (heads >> np.uint64(32)) << np.uint64(16) | tails & np.uint64(_COUNTERS - 1)
-    order = np.lexsort((sender, tails >> np.uint64(16), heads & _NUMBER)).astype(np.int64, copy=False)
+    order = id_order(heads, tails)
     return order if _rise(heads[order], tails[order], counts[order]) else None
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from postroad.kernels import Int, Truth, kernel
+from postroad.messages.id_columns import COUNTER, ORIGIN, PUBLISHER_SHIFT, TIME_SHIFT, id_order
 from postroad.tracking.exact_book import ENTRY_FIELDS, KINDS, WHOLE
 from postroad.tracking.exact_lists import dealt
 from postroad.tracking.segments import ADDENDUM, Passages
@@ -35,12 +36,12 @@ _NUMBER = np.uint64(0xFFFFFFFF)
 def _in_order(ids: Words) -> Truth:
     """Whether ids rise by (origin, time, publisher, counter): as one publisher's do, and those of one link mostly."""
     for row in range(1, len(ids)):
-        origin, before = ids[row, 0] & _NUMBER, ids[row - 1, 0] & _NUMBER
+        origin, before = ids[row, 0] & ORIGIN, ids[row - 1, 0] & ORIGIN
         if origin != before:
             if origin < before:
                 return False
             continue
-        time, earlier = ids[row, 1] >> np.uint64(16), ids[row - 1, 1] >> np.uint64(16)
+        time, earlier = ids[row, 1] >> TIME_SHIFT, ids[row - 1, 1] >> TIME_SHIFT
         if time < earlier:
             return False
         if time == earlier and (
@@ -93,11 +94,11 @@ def _split(ids: Words, folded: Ints, columns: Ints, counters: NDArray[np.int32])
     """The fields of the id of each row: origin, time, publisher and came_from; and the counter."""
     for row in range(len(counters)):
         head, tail = ids[folded[row, 0], 0], ids[folded[row, 0], 1]
-        columns[0, row] = np.int64(head & _NUMBER)
-        columns[1, row] = np.int64(tail >> np.uint64(16))
-        columns[2, row] = np.int64(head >> np.uint64(32))
+        columns[0, row] = np.int64(head & ORIGIN)
+        columns[1, row] = np.int64(tail >> TIME_SHIFT)
+        columns[2, row] = np.int64(head >> PUBLISHER_SHIFT)
         columns[3, row] = folded[row, 1]
-        counters[row] = np.int32(tail & np.uint64(0xFFFF))
+        counters[row] = np.int32(tail & COUNTER)
 
 
 class _Told(NamedTuple):
@@ -130,8 +131,7 @@ def _told(book: Book) -> _Told:
 def _order(ids: Words) -> Ints:
     if _in_order(ids):
         return np.arange(len(ids), dtype=np.int64)
-    sender = (ids[:, 0] >> np.uint64(32)) << np.uint64(16) | ids[:, 1] & np.uint64(0xFFFF)
-    return np.lexsort((sender, ids[:, 1] >> np.uint64(16), ids[:, 0] & _NUMBER)).astype(np.int64, copy=False)
+    return id_order(ids[:, 0], ids[:, 1])
 
 
 def seal(book: Book) -> Passages | None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from postroad.messages.id_columns import id_fields
 from postroad.messages.identity import ID_BYTES
-from postroad.tracking.chronicle import id_fields
 from postroad.tracking.filter_probe import FilterEvidence
 from postroad.tracking.history_recorder import KeepingRecorder
 from postroad.tracking.segments import LogRecords

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.filters import TABLE_2, BloomFilter, derived_keys, hash_ids, mix64
+from postroad.messages.id_columns import id_words
 from postroad.tracking import FilterSegment, HistoryKind, HistorySettings
 from postroad.tracking.history import History, HistoryName
 from postroad.tracking.seal import seal_history
@@ -31,10 +32,7 @@ _SETTINGS = HistorySettings()
 
 def filters_of(passages: Passages, broker: int, scale: Scale, opened: int, sealed: int) -> Iterator[FilterSegment]:
     """The filters of what passed a broker in a slice; one for each origin and kind of history, or more where full."""
-    words = np.empty((len(passages.origin), 2), np.uint64)
-    words[:, 0] = passages.publisher.astype(np.uint64) << np.uint64(32) | passages.origin.astype(np.uint64)
-    words[:, 1] = passages.time.astype(np.uint64) << np.uint64(16) | passages.counter.astype(np.uint64)
-    hashes = hash_ids(words)
+    hashes = hash_ids(id_words(passages.origin, passages.time, passages.publisher, passages.counter))
     rows = np.arange(len(hashes))
     home = passages.origin == broker
     came = np.flatnonzero(~home)

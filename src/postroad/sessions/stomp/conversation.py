@@ -15,6 +15,7 @@ import numpy as np
 from postroad.broker import AckMode, BrokerError, Outbox, OverflowPolicy
 from postroad.broker.numbers import NumbersError
 from postroad.errors import PostroadError
+from postroad.messages.id_columns import WORD_BITS
 from postroad.protocols import stomp
 from postroad.protocols.stomp import Version
 from postroad.protocols.stomp.id_headers import CLOCK_RECEIPT, MESSAGE_ID_HEADER, SERVER_TIME_HEADER
@@ -559,7 +560,7 @@ class StompConversation:
             return key
         if event.subscription is not None:
             return event.subscription
-        wanted = event.message_id.head << 64 | event.message_id.tail
+        wanted = event.message_id.head << WORD_BITS | event.message_id.tail
         for key, subscription in self._searched.items():
             if wanted in subscription.unacknowledged:
                 return key
