@@ -10,24 +10,9 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from postroad.capacity import Grade
-
     Floats = NDArray[np.float64]
 
 WARM_UP = 2_000
-
-
-def drawn(grade: Grade, count: int, seed: int) -> Floats:
-    """Copies of so many messages."""
-    values, probabilities = grade.probabilities()
-    return np.random.default_rng(seed).choice(values, count, p=probabilities)
-
-
-def single_server_waits(rate: float, services: Floats, seed: int) -> Floats:
-    """Waits at one server: Lindley's recursion, as a running minimum."""
-    gaps = np.random.default_rng(seed).exponential(1 / rate, len(services))
-    walk = np.concatenate([[0.0], np.cumsum(services[:-1] - gaps[1:])])
-    return (walk - np.minimum.accumulate(walk))[WARM_UP:]
 
 
 def several_servers_waits(servers: int, rate: float, services: Floats, seed: int) -> Floats:

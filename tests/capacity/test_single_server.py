@@ -8,8 +8,6 @@ import pytest
 from postroad.capacity import (
     Binomial,
     CapacityError,
-    Constant,
-    Grade,
     Moments,
     ScaledBernoulli,
     ServiceTime,
@@ -21,40 +19,18 @@ from postroad.capacity import (
     waiting_quantile,
     waiting_tail,
 )
-from tests.capacity.queues import drawn, several_servers_waits, single_server_waits
 
 # The paper's Table I.
 CORRELATION = ServiceTime(8.52e-7, 7.02e-6, 1.70e-5)
 PROPERTY = ServiceTime(4.10e-6, 1.46e-5, 1.62e-5)
 # A fixed part and a part per copy of equal size: variation comes from the grade alone.
 HALVES = ServiceTime(1.0, 0.0, 1.0)
-GRADES = [Constant(1), Binomial(20, 0.1), ScaledBernoulli(4, 0.5), ScaledBernoulli(10, 0.2)]
 
 
 def service_with(mean: float, variation: float) -> Moments:
     """A service time of two values, as a scaled Bernoulli grade makes: nothing or twice the mean and more."""
     second = mean**2 * (1 + variation**2)
     return Moments(mean, second, second**2 / mean) if variation else Moments(mean, mean**2, mean**3)
-
-
-@pytest.mark.parametrize("grade", GRADES, ids=str)
-@pytest.mark.parametrize("utilisation", [0.5, 0.7, 0.9])
-def test_formulas_agree_with_a_simulated_queue(utilisation: float, grade: Grade) -> None:
-    moments = HALVES.moments(0, grade)
-    rate = utilisation / moments.first
-    runs = [
-        single_server_waits(rate, 1 + drawn(grade, 3_000_000, seed), seed + 100)
-        for seed in range(3 if utilisation == 0.9 else 1)
-    ]
-    waits = np.concatenate(runs)
-    queue = SingleServer(rate, moments)
-    # At 0.9 waits are so long-lived that nine million messages leave some percent of chance.
-    chance = 0.03 if utilisation == 0.9 else 0.01
-    assert queue.mean_wait() == pytest.approx(waits.mean(), rel=chance)
-    for p, tolerance in ((0.99, 0.05), (0.9999, 0.15 if utilisation == 0.9 else 0.05)):
-        exact = waiting_quantile(rate, HALVES.transform(0, grade), utilisation, p, moments.first)
-        assert exact == pytest.approx(float(np.quantile(waits, p)), rel=tolerance)
-        assert queue.quantile(p) == pytest.approx(exact, rel=0.07)
 
 
 @pytest.mark.parametrize("utilisation", [0.3, 0.9])
@@ -156,17 +132,6 @@ def test_erlang_c_has_known_values() -> None:
     assert erlang_c(10, 8.0) == pytest.approx(0.4092, abs=1e-4)
     with pytest.raises(CapacityError, match="2 servers cannot carry"):
         erlang_c(2, 2.0)
-
-
-@pytest.mark.parametrize("grade", [Constant(1), ScaledBernoulli(4, 0.5)], ids=str)
-@pytest.mark.parametrize(("servers", "utilisation"), [(2, 0.5), (2, 0.8), (5, 0.7)])
-def test_several_servers_wait_as_a_simulation_shows(servers: int, utilisation: float, grade: Grade) -> None:
-    moments = HALVES.moments(0, grade)
-    rate = servers * utilisation / moments.first
-    waits = several_servers_waits(servers, rate, 1 + drawn(grade, 400_000, 5), 6)
-    queue = SeveralServers(servers, rate, moments)
-    assert queue.mean_wait() == pytest.approx(waits.mean(), rel=0.08)
-    assert queue.quantile(0.99) == pytest.approx(float(np.quantile(waits, 0.99)), rel=0.15)
 
 
 def test_one_of_several_servers_is_the_single_server() -> None:

@@ -54,6 +54,7 @@ from postroad.capacity.replication import (
 from postroad.capacity.report import figures_report, fit_report, plan_report
 from postroad.capacity.servers import SeveralServers, erlang_c
 from postroad.capacity.service_time import ServiceTime
+from postroad.capacity.simulation import SimulatedWaits, simulate_waits
 from postroad.capacity.single_server import GammaWait, SingleServer
 from postroad.capacity.tails import waiting_quantile, waiting_tail
 from postroad.capacity.traffic import Traffic, observed_traffic
@@ -98,6 +99,7 @@ __all__ = [
     "ServerGrid",
     "ServiceTime",
     "SeveralServers",
+    "SimulatedWaits",
     "SingleServer",
     "Storage",
     "Traffic",
@@ -123,6 +125,7 @@ __all__ = [
     "plan_report",
     "publisher_side",
     "recommend",
+    "simulate_waits",
     "sketch_quantile",
     "subscriber_side",
     "waiting_quantile",

@@ -204,10 +204,10 @@ async def _run(cell: Cell, seconds: float, pid: int, address: tuple[str, int]) -
     publisher = await _Publisher.connect(address, cell)
     try:
         await publisher.run(_WARM_UP * seconds)
-        used, began = _processor_seconds(pid), time.perf_counter()
+        used, began = processor_seconds(pid), time.perf_counter()
         bursts = await publisher.run(seconds)
         took = time.perf_counter() - began
-        return MeasuredCell(cell, bursts, took, _processor_seconds(pid) - used)
+        return MeasuredCell(cell, bursts, took, processor_seconds(pid) - used)
     finally:
         for connection in (publisher, *consumers):
             await connection.close()
@@ -294,7 +294,7 @@ class _Publisher(_Connection):
             confirmed += receipts
 
 
-def _processor_seconds(pid: int) -> float:
+def processor_seconds(pid: int) -> float:
     """The processor time of all threads of a process so far; to the nanosecond where the kernel tells."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())

@@ -1,0 +1,110 @@
+"""The check of the capacity model: its arithmetic on made-up figures, and a short run of all of it on a real broker."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+from bench.capacity import (
+    KINDS,
+    SMOKE,
+    Load,
+    is_white,
+    measure_waits,
+    predicted_by_batches,
+    predicted_by_messages,
+    recording_overhead,
+    running,
+    throughput_errors,
+    wait_errors,
+)
+from bench.open_loop import SLICE_SECONDS, OpenLoop, arrival_times, quiet_messages
+
+from postroad.capacity import BatchCosts, ReadCosts
+from postroad.lab.calibration import Cell, MeasuredCell, Programme, message_bytes
+from postroad.server.tcp import READ_BYTES
+
+PROGRAMME = Programme((0, 100, 1_000), (0, 1, 4), (100, 1_000), (1, 16, 256))
+COSTS = BatchCosts(batch=40e-6, write=8e-6, receive=5e-7, lookup=3e-8, send=3e-7, byte=2e-10)
+
+
+def made_up(cell: Cell) -> MeasuredCell:
+    """A load as a broker with these costs would carry it."""
+    size, batch = message_bytes(cell), cell.burst
+    if cell.saturated:
+        batch = min(int(READ_BYTES / size), batch)
+    each = COSTS.marginal(cell.subscriptions + cell.copies, cell.copies, size)
+    seconds = COSTS.fixed(cell.copies) + batch * each
+    bursts = 1_000
+    return MeasuredCell(cell, bursts, bursts * cell.burst / batch * seconds, bursts * cell.burst / batch * seconds)
+
+
+def test_the_half_that_was_not_fitted_is_predicted() -> None:
+    measured = [made_up(cell) for number in PROGRAMME.subscriptions for cell in PROGRAMME.cells(number)]
+    white = [one for one in measured if is_white(one, PROGRAMME)]
+    assert len(white) == pytest.approx(len(measured) / 2, rel=0.1)
+    found = throughput_errors(measured, PROGRAMME)
+    assert found["throughput_error"] < 0.02
+    assert found["linear_throughput_error"] > found["throughput_error"]
+    assert (found["saturated_loads"], found["loads_without_saturation"]) == (9, 0)
+
+
+def test_loads_that_the_generator_could_not_saturate_do_not_count() -> None:
+    measured = [made_up(cell) for number in PROGRAMME.subscriptions for cell in PROGRAMME.cells(number)]
+    slow = [one._replace(seconds=2 * one.seconds) if one.cell.copies == 4 else one for one in measured]
+    found = throughput_errors(slow, PROGRAMME)
+    assert found["loads_without_saturation"] > 0
+    assert found["throughput_error"] < 0.02
+
+
+def test_errors_of_waits_are_medians_and_endless_queues_are_told() -> None:
+    costs = ReadCosts(200e-6, 2e-6, True)
+    loads = []
+    for kind in KINDS:
+        ours = predicted_by_batches(costs, 250_000 if kind.publishers == 1 else 3_000, kind)
+        linear = predicted_by_messages(6e-6, 250_000, kind.burst)
+        loads.append(Load(kind.name, 0.5, ours[0] / 1.1, ours[1] / 0.8, ours, linear, 1e-5, 1.0))
+    found = wait_errors(loads)
+    assert found["mean_wait_error"] == pytest.approx(0.1)
+    assert found["p99_wait_error"] == pytest.approx(0.2)
+    assert found["mean_wait_error_many_publishers"] == pytest.approx(0.1)
+    # 250,000 messages a second of 6 microseconds each: by the paper's form nobody ever comes out.
+    assert (found["linear_mean_wait_error"], found["linear_endless"]) == (None, len(KINDS))
+    json.dumps(found)
+
+
+def test_bursts_leave_together_at_random_times() -> None:
+    times = arrival_times(1_000, 100, 8, 3)
+    assert len(times) == 100_000
+    assert len(np.unique(times)) == 12_500
+    assert times[-1] == pytest.approx(100, rel=0.05)
+    assert np.array_equal(times, arrival_times(1_000, 100, 8, 3))
+
+
+def test_messages_around_a_stall_of_the_machine_do_not_count() -> None:
+    ends = SLICE_SECONDS * np.arange(1, 11)
+    waited = np.where(np.arange(10) >= 4, 0.01, 0.0)  # in the fifth slice a broker had no processor
+    slices = [(float(end), 1e-5, float(wait)) for end, wait in zip(ends, waited, strict=True)]
+    handed = ends - SLICE_SECONDS / 2
+    assert quiet_messages(handed, slices).tolist() == [True] * 3 + [False] * 4 + [True] * 3
+
+
+def test_measuring_costs_a_known_share() -> None:
+    assert 0 < recording_overhead(1.0) < recording_overhead(1e-9)
+
+
+def test_a_short_run_through_a_real_broker_gives_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    with running(1, os.sched_getaffinity(0)) as servers:
+        loads = [load for kind in KINDS if kind.brokers == 1 for load in measure_waits(kind, servers, SMOKE)]
+        with OpenLoop(servers[0].port, servers[0].port, 3, 2) as line:
+            line.settle()
+            passed = line.run(arrival_times(2_000, 0.1, 1, 7))
+    assert len(loads) == 9
+    assert len(passed.seconds) == 200
+    assert (passed.seconds > 0).all()
+    assert (passed.late >= 0).all()
+    assert 1 <= passed.batches <= 200
+    assert set(wait_errors(loads)) >= {"mean_wait_error", "p99_wait_error", "quiet_share"}
+    assert "a read takes" in capsys.readouterr().out
