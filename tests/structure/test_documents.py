@@ -60,3 +60,31 @@ def test_every_decision_record_is_in_the_index() -> None:
     folder = ROOT / "docs" / "decisions"
     records = {path.name for path in folder.glob("[0-9]*.md")}
     assert records == {target for target in links(folder / "README.md") if target[0].isdigit()}
+
+
+COLUMNS = 100
+
+
+def long_lines(text: str) -> list[str]:
+    """Lines of prose that are too long to read side by side: not code, tables, or quotations."""
+    found, is_code = [], False
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            is_code = not is_code
+        if not is_code and len(line) > COLUMNS and not line.startswith(("|", ">", "<!--", "    ")):
+            found.append(line)
+    return found
+
+
+@pytest.mark.parametrize(
+    "document",
+    [path for path in DOCUMENTS if "decisions" not in path.parts and path.name != "CHANGELOG.md"],
+    ids=name,
+)
+def test_prose_is_wrapped(document: Path) -> None:
+    assert long_lines(document.read_text("utf-8")) == []
+
+
+def test_long_prose_is_noticed_and_long_code_is_not() -> None:
+    long = "word " * 30
+    assert long_lines(f"{long}\n```\n{long}\n```\n| {long} |") == [long]
