@@ -17,6 +17,8 @@ from postroad.pipeline.commit_note import Note
 from postroad.protocols.link import HEART_BEAT, encode_bye, encode_control, encode_data
 from postroad.routing.frames import Attach, Digest, Interest, LinkRecord, Topics, encode_frame
 from postroad.selectors import Selector
+from postroad.store import Log, SimulatedDisk, StoreSettings, carry_out
+from postroad.store.records import Kind, Record, frames_in
 from postroad.tracking import ExactRecorder
 from postroad.tracking.journaled import Journaled
 from postroad.trail import SCHEMAS, FileEntry, Group, Run
@@ -150,6 +152,35 @@ def _interests() -> list[bytes]:
     return [exact, b"\x01" + bytes([0, 2, len(vectors)]) + vectors]
 
 
+def _segments() -> list[bytes]:
+    log, disk = Log(StoreSettings(segment_bytes=4096)), SimulatedDisk()
+    cursors = [log.open_cursor(number, b"terms") for number in (1, 2)]
+    batch, rows = _batch(), np.arange(2, dtype=np.int64)
+    for _ in range(12):
+        log.append(batch, [(cursors[0], rows), (cursors[1], rows[:1])], _TIME)
+        commit = log.take_commit(_TIME)
+        assert commit is not None
+        carry_out(commit, disk)
+        log.committed(commit)
+    for taken in log.pull(cursors[0], 7):
+        log.settle(cursors[0], taken.places[1:])
+    log.detach(cursors[0])
+    commit = log.take_commit(_TIME)
+    assert commit is not None
+    carry_out(commit, disk)
+    made = []
+    for segment in disk.segments():
+        data = memoryview(disk.read(segment))
+        parts = []
+        for each in frames_in(data, segment):
+            assert isinstance(each, Record)
+            payload = bytes(each.payload(data))
+            kind = bytes([tuple(Kind).index(each.kind)])
+            parts.append(kind + len(payload).to_bytes(2, "little") + payload + b"\x00")
+        made.append(b"".join(parts))
+    return made
+
+
 def seeds(target: str) -> list[bytes]:
     """The good inputs of a target."""
     made: dict[str, Callable[[], list[bytes]]] = {
@@ -171,6 +202,7 @@ def seeds(target: str) -> list[bytes]:
         "packed_lists": lambda: [b"\x02\x08\x00\x00\x00\x01\x00\x00\x00\x02\x04\x00\x00\x00\x07"],
         "parquet_files": _files,
         "selectors": lambda: [text.encode() for text in _SELECTORS],
+        "store_segments": _segments,
         "topics": lambda: [b"a.*.>\na.b.c", b">\na", b"a..b\n"],
     }
     return made[target]()

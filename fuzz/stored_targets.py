@@ -20,6 +20,9 @@ from postroad.filters import BloomFilter, FilterError, RibbonFilter
 from postroad.messages import MessageId
 from postroad.pipeline.commit_note import FOLDER, finish_commits
 from postroad.pipeline.errors import PipelineError
+from postroad.store import Log, SimulatedDisk, StoreSettings, carry_out, recover
+from postroad.store.records import Kind, segment_header
+from postroad.store.records import frame as store_frame
 from postroad.tracking import ExactRecorder, FilterSegment
 from postroad.tracking.journaled import JournalEntryError, retell
 from postroad.trail import (
@@ -44,7 +47,7 @@ from postroad.trail.manifest import change_name, checkpoint_name, manifest_folde
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["filters", "journals", "manifests", "notes", "packed_lists", "parquet_files"]
+__all__ = ["filters", "journals", "manifests", "notes", "packed_lists", "parquet_files", "store_segments"]
 
 BROKER = 1
 _IDENTITY = MessageId(1, 1, 1_700_000_000_000, 0)
@@ -64,6 +67,34 @@ def _folder() -> Iterator[Path]:
 
 def _with_checksum(body: bytes) -> bytes:
     return b"postroad-manifest 1 %08x\n%s\n" % (zlib.crc32(body), body)
+
+
+def store_segments(data: bytes) -> None:
+    """Records of a store with good checksums: what they hold is taken up, or named as damage; rows that are handed out
+    can be read.
+    """
+    choices = Choices(data)
+    disk = SimulatedDisk()
+    disk.create(1)
+    disk.append(1, [segment_header(1)])
+    number = 0
+    while choices and number < 20:
+        number += 1
+        kind = choices.pick(tuple(Kind))
+        payload = choices.blob(choices.number(2))
+        disk.append(1, [store_frame(1, kind, number, choices.byte(), [payload]), payload])
+    log = Log(StoreSettings(), recover(disk.segments(), disk.read))
+    for cursor in list(log.cursors.values()):
+        for _ in range(20):
+            taken = log.pull(cursor, 100)
+            for read in log.take_reads():
+                log.loaded(read, disk.read(read.segment, read.start, read.length))
+            for each in taken:
+                each.batch.take(each.rows)
+                log.settle(cursor, each.places)
+    while (commit := log.take_commit(0)) is not None:
+        carry_out(commit, disk)
+        log.committed(commit)
 
 
 def manifests(data: bytes) -> None:

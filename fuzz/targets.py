@@ -33,5 +33,6 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "packed_lists": stored_targets.packed_lists,
     "parquet_files": stored_targets.parquet_files,
     "selectors": language_targets.selectors,
+    "store_segments": stored_targets.store_segments,
     "topics": language_targets.topics,
 }

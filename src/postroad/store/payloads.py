@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
+from postroad.errors import PostroadError
 from postroad.messages import decode_batch, decode_envelopes, encode_batch, encode_envelopes, encode_metadata
-from postroad.messages.errors import MessageError
 from postroad.store.errors import DamageError
-from postroad.store.places import ROW_BITS, Runs, runs_of
+from postroad.store.places import MAX_NUMBER, MAX_RECORD_ROWS, ROW_BITS, Runs, runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -107,7 +107,11 @@ def _decoded_rows(form: int, data: memoryview, count: int) -> Rows:
         return np.arange(count, dtype=np.int64)
     if form == _RUNS:
         pairs = np.frombuffer(data, "<u4").astype(np.int64).reshape(-1, 2)
-        rows = Runs(pairs[:, 0], pairs[:, 0] + pairs[:, 1]).places()
+        runs = Runs(pairs[:, 0], pairs[:, 0] + pairs[:, 1])
+        # Before they are written out: a size of 32 bits that nobody has checked could take all memory.
+        if not runs.is_sound or (len(pairs) and runs.ends[-1] > count):
+            raise DamageError(f"rows that a record of {count} does not have")
+        rows = runs.places()
     elif form == _BITMAP:
         bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
         rows = np.flatnonzero(bits)
@@ -145,10 +149,14 @@ class StoredRows:
     def _parse(self) -> None:
         payload = self._payload
         self.count, matches, self._metadata, self.origin, self.stored = _BATCH.unpack_from(payload, 0)
+        if self.count > min(MAX_RECORD_ROWS, len(payload)) or self.origin >= MAX_NUMBER:
+            raise ValueError("it has more rows than bytes, or stands for a record that cannot be")
         at = _BATCH.size + self.count * (_ENVELOPE + 4)
         self.numbers: Rows | None = None
         if self.origin:
             self.numbers = np.frombuffer(payload, "<u4", self.count, at).astype(np.int64)
+            if (np.diff(self.numbers) <= 0).any() or (self.count and self.numbers[-1] >= MAX_RECORD_ROWS):
+                raise ValueError("its row numbers do not rise")
             at += 4 * self.count
         self.matches: list[Match] = []
         for _ in range(matches):
@@ -177,7 +185,7 @@ class StoredRows:
                 metadata = (self._messages, sizes) if self._metadata else None
                 first = self._messages + self._metadata
                 self._batch = decode_batch(data, lengths, start=first, ids=ids, envelopes=envelopes, metadata=metadata)
-            except (MessageError, ValueError) as error:
+            except (PostroadError, ValueError) as error:
                 raise DamageError(f"a record of rows holds no messages: {error}") from error
         return self._batch
 
@@ -230,7 +238,10 @@ def settled_in(payload: memoryview) -> Iterator[tuple[int, Runs]]:
             starts = np.frombuffer(payload, "<i8", count, at).astype(np.int64)
             sizes = np.frombuffer(payload, "<u4", count, at + 8 * count).astype(np.int64)
             at += 12 * count
-            yield cursor, Runs(starts, starts + sizes)
+            runs = Runs(starts, starts + sizes)
+            if not runs.is_sound:
+                raise ValueError("its runs overlap")
+            yield cursor, runs
     except (struct.error, ValueError) as error:
         raise DamageError(f"a record of settled rows does not hold what it says: {error}") from error
 
@@ -289,10 +300,13 @@ def unpacked(data: tuple[bytes, bytes]) -> Runs:
     Raises:
         DamageError: the two do not belong together.
     """
-    starts, ends = (np.frombuffer(each, "<i8").astype(np.int64) for each in data)
-    if len(starts) != len(ends):
-        raise DamageError("runs with more starts than ends, or fewer")
-    return Runs(starts, ends)
+    try:
+        runs = Runs(*(np.frombuffer(each, "<i8").astype(np.int64) for each in data))
+    except ValueError as error:
+        raise DamageError(f"runs of half a number: {error}") from error
+    if len(runs.starts) != len(runs.ends) or not runs.is_sound:
+        raise DamageError("runs that overlap, or more starts than ends")
+    return runs
 
 
 def place_of(number: int, rows: Rows) -> Rows:

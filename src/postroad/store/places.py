@@ -53,6 +53,16 @@ class Runs(NamedTuple):
         before = np.searchsorted(self.starts, places, "right") - 1
         return np.asarray((before >= 0) & (places < self.ends[np.maximum(before, 0)]))
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether they are sorted, apart, not empty and not negative: what every function here relies on."""
+        return bool(
+            len(self.starts) == len(self.ends)
+            and (not len(self.starts) or self.starts[0] >= 0)
+            and (self.ends > self.starts).all()
+            and (self.starts[1:] > self.ends[:-1]).all()
+        )
+
 
 NO_RUNS = Runs(np.empty(0, np.int64), np.empty(0, np.int64))
 

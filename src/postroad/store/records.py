@@ -19,6 +19,8 @@ import zlib
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from postroad.store.places import MAX_NUMBER
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -101,6 +103,8 @@ def _record_at(data: memoryview, segment: int, start: int) -> Record | None:
     marker, length, crc, kind, flags, reserved, number, synced = _HEADER.unpack_from(data, start)
     end = start + HEADER_BYTES + length
     if marker != MARKER or flags or reserved or length > MAX_PAYLOAD_BYTES or end > len(data) or kind not in _KINDS:
+        return None
+    if number >= MAX_NUMBER or synced >= MAX_NUMBER:
         return None
     blank = _HEADER.pack(marker, length, 0, kind, 0, 0, number, synced)
     if zlib.crc32(data[start + HEADER_BYTES : end], zlib.crc32(blank, _seed(segment))) != crc:

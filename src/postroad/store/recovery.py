@@ -27,7 +27,17 @@ from postroad.store.payloads import (
     stored_ids,
     unpacked,
 )
-from postroad.store.places import NO_RUNS, ROW_BITS, Runs, intersect, runs_of, subtract, unite
+from postroad.store.places import (
+    MAX_NUMBER,
+    MAX_RECORD_ROWS,
+    NO_RUNS,
+    ROW_BITS,
+    Runs,
+    intersect,
+    runs_of,
+    subtract,
+    unite,
+)
 from postroad.store.records import Kind, Record, frames_in
 
 if TYPE_CHECKING:
@@ -119,6 +129,23 @@ def _together(parts: list[Runs]) -> Runs:
     return Runs(starts[first], reached[last])
 
 
+def _columns(data: bytes) -> NDArray[np.int64]:
+    """The records of a checkpoint.
+
+    Raises:
+        DamageError: they are not what one holds.
+    """
+    if len(data) % (8 * _COLUMNS):
+        raise DamageError("a checkpoint whose columns differ in length")
+    columns = np.frombuffer(data, "<i8").astype(np.int64).reshape(_COLUMNS, -1)
+    numbers, rows = columns[0], columns[5]
+    if (columns < 0).any() or (np.diff(numbers) <= 0).any() or (numbers >= MAX_NUMBER).any():
+        raise DamageError("a checkpoint whose records do not rise")
+    if (rows > MAX_RECORD_ROWS).any() or (columns[3:5] > 2**40).any():
+        raise DamageError("a checkpoint of records that cannot be")
+    return columns
+
+
 class _Replay:
     """State while the records are read in order."""
 
@@ -175,11 +202,12 @@ class _Replay:
 
     def _restore(self, state: CheckpointState) -> None:
         """A checkpoint has all that came before it."""
+        base = _columns(state.records)
         self.cursors = {
             each.cursor: _Cursor(each.terms, unpacked(each.live), each.attached, unpacked(each.tried))
             for each in state.cursors
         }
-        self.base = np.frombuffer(state.records, "<i8").astype(np.int64).reshape(_COLUMNS, -1)
+        self.base = base
         self.records = {}
         self.last = self.through = max(self.last, state.through)
 
