@@ -14,6 +14,7 @@ from postroad.filters import TABLE_2
 from postroad.server import ServerStatistics
 from postroad.server.capacity_watch import CapacityStatus
 from postroad.server.status import SessionStatus, Status, SubscriptionStatus
+from postroad.store import StoreStatistics
 from postroad.tracking import TrackingStatistics
 from postroad.trail import BacklogStatistics
 from tests.server.scene import Scene
@@ -102,6 +103,7 @@ def test_the_example_of_status_has_the_fields_of_the_code() -> None:
     assert set(told["server"]) == set(ServerStatistics.__struct_fields__)
     assert set(told["capacity"]) == set(CapacityStatus.__struct_fields__)
     assert told["limits"] == msgspec.structs.asdict(Limits())
+    assert set(told["store"]) == {"trouble", *StoreStatistics.__struct_fields__}
     held = {"open_histories", "open_entries", "held_bytes", "pending_jobs"}
     recorded = {f"{name}_now" if name in held else name for name in TrackingStatistics._fields}
     assert set(told["tracking"]) == {"trouble", *recorded, *BacklogStatistics._fields}

@@ -300,3 +300,49 @@ def test_what_waited_too_long_is_given_up_and_counted(tmp_path: Path, monkeypatc
             assert broker.statistics().stored_messages_now == 0
 
     run(talk)
+
+
+def test_durable_subscription_at_its_limit_stops_where_that_is_chosen_until_its_client_returns(tmp_path: Path) -> None:
+    async def talk() -> None:
+        settings = StoreSettings(subscription_bytes=500, at_limit="stop")
+        async with service(tmp_path, store=settings) as broker:
+            client = await connect(broker.port)
+            await subscribe(client, ack="client")
+            await said(client, "DISCONNECT")
+            await client.close()
+            for number in range(1, 9):
+                await publish(broker.port, number)
+            stored = broker.statistics().stored_messages_now
+            assert 0 < stored < 8
+        async with service(tmp_path, store=settings) as broker:
+            await publish(broker.port, 20)
+            assert broker.statistics().stored_messages_now == stored
+            client = await connect(broker.port)
+            await subscribe(client, ack="client")
+            assert bodies(await take(client, stored)) == list(range(1, stored + 1))
+            await publish(broker.port, 21)
+            assert bodies(await take(client, 1)) == [21]
+            await client.close()
+
+    run(talk, patience=120)
+
+
+def test_login_has_no_more_durable_subscriptions_than_its_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("postroad.broker.durables.MAX_DURABLES_PER_PRINCIPAL", 2)
+
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            for number in range(3):
+                client = await Client.connect(broker.port, **{"client-id": f"c{number}", "login": "ann"})
+                client.send("SUBSCRIBE", id="1", destination="/topic/a", receipt="r", **SPELLINGS["activemq"])
+                answer = await client.frame()
+                assert answer.command == ("RECEIPT" if number < 2 else "ERROR")
+                await client.close()
+            assert "unverified:ann has 2 durable subscriptions" in answer.headers["message"]
+            bob = await Client.connect(broker.port, **{"client-id": "c", "login": "bob"})
+            await subscribe(bob)
+            await bob.close()
+
+    run(talk)

@@ -210,3 +210,51 @@ def test_stompman_and_stomp_py_hear_each_other(tmp_path: Path) -> None:
             await asyncio.to_thread(closed, connection, heard)
 
     run(talk)
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_stomp_py_comes_back_to_its_durable_subscription_as_with_activemq(tmp_path: Path, version: str) -> None:
+    named = {"activemq.subscriptionName": "orders"}
+
+    def came(broker: Service) -> tuple[Any, Heard]:
+        connection = CONNECTIONS[version]([("127.0.0.1", broker.port)])
+        heard = Heard()
+        connection.set_listener("test", heard)
+        connection.connect("ann", "secret", wait=True, headers={"client-id": "cellar"})
+        connection.subscribe("/topic/orders", id="1", ack="client", headers={**named, "receipt": "ready"})
+        assert next_of(heard.receipts).headers["receipt-id"] == "ready"
+        return connection, heard
+
+    def answer(connection: Any, message: Any) -> None:
+        if version == "1.2":
+            connection.ack(message.headers["ack"], receipt="acked")
+        elif version == "1.1":
+            connection.ack(message.headers["message-id"], "1", receipt="acked")
+        else:
+            connection.ack(message.headers["message-id"], receipt="acked")
+
+    def talk(broker: Service) -> None:
+        connection, heard = came(broker)
+        closed(connection, heard)
+        writer, answers = opened(broker, version)
+        for body in ("one", "two"):
+            writer.send("/topic/orders", body, receipt=body)
+            assert next_of(answers.receipts).headers["receipt-id"] == body
+        connection, heard = came(broker)
+        first, second = next_of(heard.messages), next_of(heard.messages)
+        assert (first.body, second.body) == ("one", "two")
+        answer(connection, first)
+        assert next_of(heard.receipts).headers["receipt-id"] == "acked"
+        closed(connection, heard)
+        connection, heard = came(broker)
+        again = next_of(heard.messages)
+        assert (again.body, again.headers["redelivered"]) == ("two", "true")
+        if version == "1.0":
+            connection.unsubscribe(id="1", headers=named)
+        else:
+            connection.unsubscribe("1", **named)
+        closed(connection, heard)
+        closed(writer, answers)
+        assert broker.statistics().durable_now == 0
+
+    with_stomp_py(tmp_path, talk, users_file=users_file(tmp_path / "people", ann="secret"))

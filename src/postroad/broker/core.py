@@ -473,6 +473,10 @@ class Broker:
             deliveries.hand_over(subscription, batch, rows, source, outbox, now, consignment)
         if stored is not None and stored.is_storing:
             deliveries.flush_stored(batch, source, outbox, now, consignment)
+            if outbox.stops:
+                assert self.durables is not None
+                self.durables.stop(outbox.stops, now)
+                outbox.stops = []
 
     def note_aliases(self, batch: Batch, aliases: Iterable[tuple[int, str]], now: int) -> None:
         """Rows of a batch that was received have names in other systems; a row that was refused has no id."""

@@ -120,7 +120,9 @@ class Deliveries:
         assert stored is not None
         for subscription in stored.flush(batch, now, consignment):
             self.overflowed.add(subscription)
-            if stored.log.settings.at_limit == "drop-oldest" or source is None or _may_not_wait(source, subscription):
+            if stored.log.settings.at_limit == "stop" and subscription.durable is not None:
+                outbox.stops.append(subscription)
+            elif stored.log.settings.at_limit == "drop-oldest" or source is None or _may_not_wait(source, subscription):
                 stored.shed_oldest(subscription)
             else:
                 self._push_back(subscription, source, outbox)

@@ -33,6 +33,8 @@ MAX_NAME_BYTES = 255
 # A durable subscription outlives whoever made it: without a bound, clients that come under ever new names would fill
 # the index. Each takes some kilobytes.
 MAX_DURABLES = 10_000
+# So that one login does not take them all.
+MAX_DURABLES_PER_PRINCIPAL = 1_000
 
 
 class DurableTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +48,7 @@ class DurableTerms(msgspec.Struct, frozen=True, kw_only=True):
         selector: as the policy let it pass; empty for none.
         created: when, in ms.
         deleted: why it is over; what waits for it is being given up.
+        stopped: when it went over its limit and stopped matching, in ms; 0 while it matches.
     """
 
     client: str
@@ -55,6 +58,7 @@ class DurableTerms(msgspec.Struct, frozen=True, kw_only=True):
     selector: str = ""
     created: int = 0
     deleted: str = ""
+    stopped: int = 0
 
 
 class Durables:
@@ -86,7 +90,7 @@ class Durables:
         if not self._named or not (refusal := self._stored.refusal):
             return False
         _, slots = self._core.index.match(batch, NO_BUDGET)
-        wanting = {each.slot for each in self._named.values()}
+        wanting = {each.slot for each in self._named.values() if each.durable and not each.durable.stopped}
         if wanting.isdisjoint(slots.tolist()):
             return False
         outbox.unstorable = f"a durable subscription wants this, and it cannot be stored: {refusal}"
@@ -105,6 +109,8 @@ class Durables:
                 subscription.waiting.stored = cursor.waiting.count
                 if terms.deleted:
                     self._discard_all(subscription, terms.deleted)
+                elif terms.stopped:
+                    self._named[terms.client, terms.name] = subscription
                 else:
                     self._enter(subscription, Selector.parse(terms.selector) if terms.selector else None, now)
             except (msgspec.DecodeError, PostroadError) as error:
@@ -166,6 +172,12 @@ class Durables:
                 f"this broker has {MAX_DURABLES:,} durable subscriptions, the limit; delete some that nobody needs "
                 "(postroad subscriptions list)"
             )
+        mine = sum(each.session.principal == session.principal for each in self._named.values())
+        if mine >= MAX_DURABLES_PER_PRINCIPAL:
+            raise BrokerError(
+                f"{session.principal or 'clients without a login'} has {mine:,} durable subscriptions here, the limit; "
+                "delete some (UNSUBSCRIBE with the headers of a durable subscription)"
+            )
         if refusal := self._stored.refusal:
             raise BrokerError(f"no durable subscription can be made now: {refusal}")
         text = "" if selector is None else str(selector)
@@ -198,16 +210,19 @@ class Durables:
         terms = subscription.durable
         assert terms is not None
         text = "" if selector is None else str(selector)
-        if (terms.topic, terms.selector) == (topic, text):
+        if (terms.topic, terms.selector, terms.stopped) == (topic, text, 0):
             return
-        self._core.leave_index(subscription, now)
-        subscription.durable = changed = msgspec.structs.replace(terms, topic=topic, selector=text)
+        if not terms.stopped:
+            self._core.leave_index(subscription, now)
+        subscription.durable = changed = msgspec.structs.replace(terms, topic=topic, selector=text, stopped=0)
         subscription.topic = topic
         try:
             self._core.enter_index(subscription, selector, pattern, now)
         except PostroadError:
             # It wants what it wanted before.
             subscription.durable, subscription.topic = terms, terms.topic
+            if terms.stopped:
+                raise
             before = Selector.parse(terms.selector) if terms.selector else None
             self._core.enter_index(subscription, before, TopicPattern.parse(terms.topic), now)
             raise
@@ -245,7 +260,8 @@ class Durables:
         assert terms is not None
         if subscription.session.number:
             self.left(subscription)
-        self._core.leave_index(subscription, now)
+        if not terms.stopped:
+            self._core.leave_index(subscription, now)
         del self._named[terms.client, terms.name]
         self._core.release_publishers(subscription, outbox)
         return self._discard_all(subscription, reason)
@@ -259,6 +275,17 @@ class Durables:
         left = self._stored.log.unread(cursor)
         self._stored.discard(Discard(cursor, subscription.number, left, reason, ends=True))
         return left
+
+    def stop(self, subscriptions: list[Subscription], now: int) -> None:
+        """Subscriptions are over their limit: no message matches them until their clients subscribe again."""
+        for subscription in subscriptions:
+            terms, cursor = subscription.durable, subscription.cursor
+            assert terms is not None
+            assert cursor is not None
+            if not terms.stopped:
+                self._core.leave_index(subscription, now)
+                subscription.durable = stopped = msgspec.structs.replace(terms, stopped=now)
+                self._stored.log.change_cursor(cursor, msgspec.msgpack.encode(stopped))
 
     def purge(self, subscription: Subscription, reason: str) -> int:
         """Give up all that waits for it; answers how many messages that is. What was sent stays with its client."""

@@ -68,6 +68,7 @@ class Outbox:
         deliveries: what to write, in order; several may go to one session.
         pauses: sessions to stop reading from, because a queue behind them pushes back.
         resumes: sessions to read from again.
+        stops: durable subscriptions that are over their limit; the core stops them before anybody sees this.
         closes: sessions to close, each with the reason to tell its client.
         refused: how many rows of a received batch the policy did not let in.
         unstorable: why a received batch was refused as a whole, because a durable subscription wants some of it and
@@ -93,6 +94,7 @@ class Outbox:
         "refusals",
         "refused",
         "resumes",
+        "stops",
         "unstorable",
         "written",
     )
@@ -101,6 +103,7 @@ class Outbox:
         self.deliveries: list[Delivery] = []
         self.pauses: list[int] = []
         self.resumes: list[int] = []
+        self.stops: list[Subscription] = []
         self.closes: list[tuple[int, str]] = []
         self.refused = 0
         self.unstorable = ""

@@ -82,5 +82,6 @@ def _ask(address: str, token_file: Path | None, path: str, method: str = "GET") 
 def _line(found: dict[str, Any]) -> str:
     who = f"{printable(found['client'])}/{printable(found['name'])}"
     where = f" where {printable(found['selector'])}" if found["selector"] else ""
+    stopped = "  STOPPED at its limit" if found["stopped"] else ""
     state = "away" if found["session_now"] is None else f"session {found['session_now']}"
-    return f"{who}  {printable(found['topic'])}{where}  {found['waiting_messages_now']:,} waiting  {state}"
+    return f"{who}  {printable(found['topic'])}{where}  {found['waiting_messages_now']:,} waiting  {state}{stopped}"

@@ -35,6 +35,7 @@ class DurableStatus(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     selector: str
     created: int
+    stopped: int
     session_now: int | None
     ack: str | None
     waiting_messages_now: int
@@ -106,6 +107,7 @@ class DurableAdmin:
             topic=terms.topic,
             selector=terms.selector,
             created=terms.created,
+            stopped=terms.stopped,
             session_now=session.number or None,
             ack=subscription.ack_mode.value if session.number else None,
             waiting_messages_now=subscription.waiting.stored,

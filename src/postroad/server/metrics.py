@@ -42,6 +42,9 @@ class _Counts:
         for name, value in (self._status.tracking or {}).items():
             if not isinstance(value, str):
                 yield _metric(f"tracking_{name}", broker, float(value))
+        for name, value in (self._status.store or {}).items():
+            if not isinstance(value, str):
+                yield _metric(f"store_{name}", broker, float(value))
         yield from _capacity(self._status.capacity, broker)
         network = self._status.network
         if network is None:

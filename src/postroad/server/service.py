@@ -115,9 +115,10 @@ class Service:
             in_turns=True,
         )
         self._dispatcher = Dispatcher(core, wall_clock, self.timer)
-        self._storage = StoreDriver(
-            Path(config.data) / "store", config.store, core, self._dispatcher.carry_out, wall_clock
-        )
+        # Who may not keep publishers waiting may not do so by what it stores either.
+        store = config.store if config.push_back else msgspec.structs.replace(config.store, at_limit="drop-oldest")
+        folder = Path(config.data) / "store"
+        self._storage = StoreDriver(folder, store, core, self._dispatcher.carry_out, wall_clock)
         self._dispatcher.store = self._storage
         self._link_tls: LinkTls | None = None
         self._keys: BrokerKeys | None = None

@@ -91,6 +91,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     left_out: dict[str, int]
     network: NetworkStatus | None
     tracking: dict[str, int | str] | None
+    store: dict[str, int | str] | None
     capacity: CapacityStatus
 
 
@@ -118,6 +119,7 @@ def status(service: Service) -> Status:
         },
         network=_network(service),
         tracking=_tracking(service),
+        store=_store(service),
         capacity=service.capacity.status,
     )
 
@@ -137,6 +139,13 @@ def _tracking(service: Service) -> dict[str, int | str] | None:
     if tracking is None:
         return None
     return {"trouble": tracking.trouble, **{name: int(count) for name, count in tracking.statistics().items()}}
+
+
+def _store(service: Service) -> dict[str, int | str] | None:
+    log = service.storage.log
+    if log is None:
+        return None
+    return {"trouble": log.trouble, **msgspec.structs.asdict(log.statistics())}
 
 
 def _network(service: Service) -> NetworkStatus | None:

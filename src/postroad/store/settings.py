@@ -24,8 +24,9 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         max_bytes: what all segments may take together.
         subscription_bytes: what one subscription may have in the store, give or take; then `at_limit` counts.
         at_limit: what happens then, and when the store is nearly full: "push-back" pauses the publishers on this broker
-            whose messages it is, "drop-oldest" gives up an eighth of what waits for the subscription. What cannot be
-            paused, such as another broker, makes it drop its oldest too.
+            whose messages it is, "drop-oldest" gives up an eighth of what waits for the subscription, and "stop" ends
+            the matching of a durable subscription until its client subscribes again. What cannot be paused, such as
+            another broker, makes a subscription drop its oldest.
         max_age_seconds: what has waited longer is given up; 0 keeps it.
         cache_bytes: what is kept in memory of records that were written or read lately.
     """
@@ -35,6 +36,6 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     segment_bytes: Annotated[int, msgspec.Meta(ge=4096, le=2**30)] = 64 * 1024 * 1024
     max_bytes: Annotated[int, msgspec.Meta(ge=128 * 1024 * 1024)] = 16 * 1024 * 1024 * 1024
     subscription_bytes: Some = 4 * 1024 * 1024 * 1024
-    at_limit: Literal["push-back", "drop-oldest"] = "push-back"
+    at_limit: Literal["push-back", "drop-oldest", "stop"] = "push-back"
     max_age_seconds: Annotated[int, msgspec.Meta(ge=0)] = 0
     cache_bytes: Some = 64 * 1024 * 1024
