@@ -52,11 +52,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if getattr(function, "is_hypothesis_test", False):
             # hypothesis offers no public way to change the settings of a test that already carries some.
             own = getattr(function, "_hypothesis_internal_use_settings", settings.default)
-            function._hypothesis_internal_use_settings = multiplied(own)
+            function._hypothesis_internal_use_settings = multiplied(own)  # type: ignore[arg-type, union-attr]
     for machine in {getattr(item, "cls", None) for item in items}:
         own = getattr(machine, "settings", None)
         if isinstance(own, settings):
-            machine.settings = multiplied(own)
+            machine.settings = multiplied(own)  # type: ignore[union-attr]
 
 
 def multiplied(own: settings) -> settings:

@@ -78,10 +78,10 @@ def test_latency_ends_with_the_read_that_completes_the_number(waits: list[int], 
     arrivals = [Arrival(float(time), piece) for time, piece in enumerate(pieces)]
     due = -np.array(waits, np.float64)
 
-    expected, seen = [], b""
+    expected, seen = [], b""  # type: ignore[var-annotated]
     for time, piece in enumerate(pieces):
         seen += piece
-        while len(expected) < len(waits) and MARKER + b"%08d" % len(expected) in seen:
+        while len(expected) < len(waits) and MARKER + b"%08d" % len(expected) in seen:  # type: ignore[operator]
             expected.append(time + waits[len(expected)])
     assert latencies(arrivals, due).tolist() == expected
 

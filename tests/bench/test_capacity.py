@@ -88,7 +88,7 @@ def test_messages_around_a_stall_of_the_machine_do_not_count() -> None:
     waited = np.where(np.arange(10) >= 4, 0.01, 0.0)  # in the fifth slice a broker had no processor
     slices = [(float(end), 1e-5, float(wait)) for end, wait in zip(ends, waited, strict=True)]
     handed = ends - SLICE_SECONDS / 2
-    assert quiet_messages(handed, slices).tolist() == [True] * 3 + [False] * 4 + [True] * 3
+    assert quiet_messages(handed, slices).tolist() == [True] * 3 + [False] * 4 + [True] * 3  # type: ignore[arg-type]
 
 
 def test_measuring_costs_a_known_share() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from bench.load import Job, run
@@ -11,7 +12,7 @@ from bench.peers.relay import Relay
 from tests.bench.relays import Forgetful, relaying
 
 
-def job(port: int, **settings: int) -> Job:
+def job(port: int, **settings: Any) -> Job:
     return Job("bare stomp", port, os.getpid(), "bench.1", warm_up=0.02, seconds=0.1, **settings)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 from bench.peers import ECHO
 from bench.processes import Contender, Launch, Missing, executable, started

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bench.paper_table import BASE, INTERVALS, LOG_INTERVALS, setups
 from bench.scene import Shown, show_scene
-from bench.tracking import CEILINGS, FLOORS, verdicts
+from bench.tracking import CEILINGS, FLOORS, verdicts  # type: ignore[attr-defined]
 from bench.tracking_tables import cost_table, live_table, saturation_table, storage_table
 
 from bench import tracking_plots
@@ -67,7 +67,7 @@ def test_pictures_are_drawn_alike_from_the_same_figures(
 
 def test_every_bound_gets_a_verdict() -> None:
     result = dict.fromkeys([*FLOORS, *CEILINGS], 1.05) | {"first_row_standard_errors": -4.0}
-    told = dict(reversed(line.split(":")[0].split()) for line in verdicts(result))
+    told: dict[Any, Any] = dict(reversed(line.split(":")[0].split()) for line in verdicts(result))  # type: ignore[misc]
     assert told["throughput_ratio_exact_vs_none"] == "meets"
     assert told["bloom_best_k_vs_limit"] == "meets"
     assert told["first_row_standard_errors"] == "MISSES"

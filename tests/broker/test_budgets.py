@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from postroad.broker import Outbox, Session
 
 
-def broker(*, in_turns: bool = False, **limits: int) -> Broker:
+def broker(*, in_turns: Any = False, **limits: int) -> Broker:
     blocks = itertools.count(1, 1_000)
     return Broker(7, PublisherNumbers(lambda: next(blocks)), Limits(**limits), in_turns=in_turns)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from hypothesis import given, settings
@@ -99,7 +99,7 @@ def test_rows_go_on_as_the_rules_say_and_each_once(seed: int, publishers: int, c
     handed: list[One] = []
     told: set[One] = set()
     arrived: dict[One, int] = {}
-    frames = []
+    frames: list[Any] = []
 
     def release() -> None:
         released, expected = order.release(now), twin.release(now)

@@ -44,7 +44,7 @@ def test_values_arrive_as_text_that_selectors_read_as_the_same_numbers(tmp_path:
     async def talk() -> None:
         async with broker(tmp_path) as service, connect(address(service)) as client:
             async with client.subscribe("a", where) as subscription:
-                await client.publish("a", sent, b"\0\n\0", headers={"content-type": "image/png"})
+                await client.publish("a", sent, b"\0\n\0", headers={"content-type": "image/png"})  # type: ignore[arg-type]
                 message = await subscription.get()
             shown = {"large": "1e+300", "small": "5e-324", "whole": str(-(2**63)), "flag": "true"}
             assert message.attributes == {**sent, **shown, "content-type": "image/png"}

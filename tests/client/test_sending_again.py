@@ -84,7 +84,7 @@ def test_messages_enter_once_and_in_order_over_connections_that_are_cut(tmp_path
             ids = []
             for first in range(0, MESSAGES, 50):
                 ids += await client.publish_many([Draft("a", {"n": first + n}) for n in range(49)], receipt=receipt)
-                ids.append(await client.publish("a", {"n": first + 49}, receipt=receipt))
+                ids.append(await client.publish("a", {"n": first + 49}, receipt=receipt))  # type: ignore[arg-type]
             got = [await watching.get() for _ in range(MESSAGES)]
             assert [message.number("n") for message in got] == list(range(MESSAGES))
             assert [message.id for message in got] == ids

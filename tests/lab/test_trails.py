@@ -106,7 +106,7 @@ def test_trail_holds_the_truth(tmp_path: Path) -> None:
                     shed += 1
     assert holes == 1
     assert 0 < written.passages - passages < written.passages / 5
-    assert 0 < shed <= sum(row["shed_at"] > 0 for row in truth.values())
+    assert 0 < shed <= sum(row["shed_at"] > 0 for row in truth.values())  # type: ignore[operator]
 
 
 def check_passage(broker: int, row: dict[str, object], truth: dict[str, object]) -> None:
@@ -137,7 +137,7 @@ def test_asked_ids_are_half_known_and_half_strange(tmp_path: Path) -> None:
 
 def test_same_seed_writes_the_same_trail() -> None:
     one, other = TrailTraffic(SMALL).slice(1), TrailTraffic(SMALL).slice(1)
-    assert all(np.array_equal(mine, theirs) for mine, theirs in zip(one, other, strict=True))
+    assert all(np.array_equal(mine, theirs) for mine, theirs in zip(one, other, strict=True))  # type: ignore[arg-type]
 
 
 def test_directory_with_something_in_it_is_refused(tmp_path: Path) -> None:

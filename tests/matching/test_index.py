@@ -40,7 +40,7 @@ def test_index_stays_equal_while_subscriptions_come_and_go(
             assert matched(index, batch) == truth.match(batch)
     for batch in probes:
         assert matched(index, batch) == truth.match(batch)
-    for key in list(truth.subscriptions):
+    for key in list(truth.subscriptions):  # type: ignore[assignment]
         index.remove(key)
     assert index.statistics()[:3] == (0, 0, 0)
     assert all(not found for batch in probes for found in matched(index, batch))

@@ -51,7 +51,7 @@ def test_take_accepts_a_mask() -> None:
 @pytest.mark.parametrize("rows", [1, [[0]]])
 def test_take_refuses_what_is_no_list_of_rows(rows: object) -> None:
     with pytest.raises(MessageError, match="a list or a mask"):
-        Batch.build([("a",)]).take(rows)
+        Batch.build([("a",)]).take(rows)  # type: ignore[arg-type]
 
 
 @given(st.lists(st.lists(drafts, max_size=3), max_size=3))
@@ -122,7 +122,7 @@ def test_selector_sees_the_derived_names() -> None:
 
 def test_client_cannot_set_the_derived_names() -> None:
     pretended = {"JMSPriority": 0, "JMSTimestamp": 0, "JMSMessageID": "x", "JMSCorrelationID": "x"}
-    message = Batch.build([Draft("a", pretended, {"JMSType": "x"}, id=ID)]).message(0)
+    message = Batch.build([Draft("a", pretended, {"JMSType": "x"}, id=ID)]).message(0)  # type: ignore[arg-type]
     assert message.attributes == {**pretended, "JMSType": "x"}
     assert message.selectable() == {"JMSPriority": 4, "JMSTimestamp": 1000, "JMSMessageID": str(ID)}
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def typed(attributes: dict[str, Value]) -> dict[str, tuple[type, object]]:
 def expected(draft: Draft) -> dict[str, Value]:
     """All attributes of a draft, the first of each name."""
     found = dict(draft.attributes)
-    for name, value in draft.headers:
+    for name, value in draft.headers:  # type: ignore[str-unpack]
         found.setdefault(str(name), Untyped(value))
     return found
 
@@ -197,7 +198,7 @@ def test_largest_values_survive() -> None:
         {"body": "text"},
     ],
 )
-def test_batch_refuses_fields_out_of_range(fields: dict[str, int]) -> None:
+def test_batch_refuses_fields_out_of_range(fields: dict[str, Any]) -> None:
     with pytest.raises(MessageError, match=r"between|MessageId|bytes"):
         Batch.build([Draft("a", **fields)])
 
@@ -255,7 +256,7 @@ class UntypedWord(Untyped):
 
 def test_subclasses_travel_as_what_they_are() -> None:
     attributes = {"word": Word("x"), "untyped": UntypedWord("7"), "float": np.float64(0.5), "bytes": bytes(2)}
-    data = encode("a", attributes)
+    data = encode("a", attributes)  # type: ignore[arg-type]
     found = decode_batch(data, [len(data)]).message(0).attributes
     assert typed(found) == typed({"word": "x", "untyped": Untyped("7"), "float": 0.5, "bytes": bytes(2)})
 

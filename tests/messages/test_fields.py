@@ -31,19 +31,19 @@ def walk(buffer: Any, spans: Any, out: Any, sizes: Any) -> int:
     count = 0
     at, end = np.int64(spans[0, ATTRIBUTES]), np.int64(spans[0, ATTRIBUTES + 1])
     while at < end:
-        tag, name, value, following = entry_at(buffer, at)
+        tag, name, value, following = entry_at(buffer, at)  # type: ignore[arg-type]
         sizes[count, 0], sizes[count, 1], sizes[count, 2] = tag, value - name, following - value
         out[count, : value - name] = buffer[name:value]
         out[count, WIDTH : WIDTH + following - value] = buffer[value:following]
-        at = following
+        at = following  # type: ignore[assignment]
         count += 1
     at, end = np.int64(spans[0, HEADERS]), np.int64(spans[0, HEADERS + 1])
     while at < end:
-        colon, newline, escaped = line_at(buffer, at)
+        colon, newline, escaped = line_at(buffer, at)  # type: ignore[arg-type]
         sizes[count, 0], sizes[count, 3] = 2, escaped
-        sizes[count, 1] = unescape_into(buffer, at, colon, out[count], 0)
+        sizes[count, 1] = unescape_into(buffer, at, colon, out[count], 0)  # type: ignore[arg-type]
         sizes[count, 2] = unescape_into(buffer, colon + 1, newline, out[count], WIDTH) - WIDTH
-        at = newline + 1
+        at = newline + 1  # type: ignore[assignment]
         count += 1
     return count
 
@@ -63,7 +63,7 @@ def test_walk_finds_all_attributes(draft: Draft) -> None:
     batch = Batch.build([draft])
     out, sizes = np.zeros((10, 2 * WIDTH), np.uint8), np.zeros((10, 4), np.int64)
     count = walk(batch.buffer, batch.spans, out, sizes)
-    found = {}
+    found: dict[Any, Any] = {}
     for data, (tag, name_size, value_size, _) in zip(out[:count], sizes.tolist(), strict=False):
         value = data[WIDTH : WIDTH + value_size].tobytes()
         found.setdefault(data[:name_size].tobytes().decode(), (tag, value))

@@ -58,7 +58,7 @@ def value(kind: str, text: str) -> Value:
         return Untyped(json.loads(text)) if kind == "untyped" else str(json.loads(text))
     if kind == "bytes":
         return bytes.fromhex(text)
-    return {"integer": int, "float": float, "boolean": lambda word: word == "true"}[kind](text)
+    return {"integer": int, "float": float, "boolean": lambda word: word == "true"}[kind](text)  # type: ignore[no-any-return, operator]
 
 
 def attributes(lines: list[str]) -> dict[str, Value]:
@@ -119,7 +119,8 @@ def test_message_is_refused_as_documented(lines: list[str]) -> None:
 
 @pytest.mark.parametrize("lines", vectors("envelope"))
 def test_envelope_is_written_and_read_as_documented(lines: list[str]) -> None:
-    fields = {name: number(lines, name) for name in ("source", "hop_limit", "flags", "priority", "expiry")}
+    names = ("source", "hop_limit", "flags", "priority", "expiry")
+    fields: dict[str, Any] = {name: number(lines, name) for name in names}
     metadata = attributes([line.removeprefix("metadata ") for line in lines if line.startswith("metadata ")])
     batch = Batch.build([Draft("a", id=identity(lines), metadata=metadata, **fields)])
     blocks, lengths = encode_metadata(batch)

@@ -23,11 +23,11 @@ PATIENCE_SECONDS = 240
 
 
 def run(command: list[str | Path], **options: object) -> str:
-    finished = subprocess.run(
+    finished = subprocess.run(  # type: ignore[call-overload]
         [str(part) for part in command], capture_output=True, text=True, timeout=PATIENCE_SECONDS, **options
     )
     assert finished.returncode == 0, f"{command}:\n{finished.stdout}\n{finished.stderr}"
-    return finished.stdout
+    return finished.stdout  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_plain_install_publishes_subscribes_and_traces(installed: Path, tmp_path
     options = {"cwd": tmp_path, "env": environment}
     command = installed / "postroad"
 
-    with subprocess.Popen(
+    with subprocess.Popen(  # type: ignore[call-overload]
         [command, "broker", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     ) as broker:
         try:
@@ -62,7 +62,7 @@ def test_plain_install_publishes_subscribes_and_traces(installed: Path, tmp_path
             ready = broker.stdout.readline()
             assert "is ready: stomp://" in ready, broker.stderr.read() if broker.stderr else ""
             address = ready.split("is ready: ")[1].strip()
-            with subprocess.Popen(
+            with subprocess.Popen(  # type: ignore[call-overload]
                 [command, "subscribe", "greetings", "--server", address, "--count", "1"],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -83,7 +83,7 @@ def test_missing_tables_are_told(spark: SparkSession, troubled: Path, tmp_path: 
             path.unlink()
     for job in (storage.run, timings.run):
         with pytest.raises(MissingTableError, match="has no table"):
-            run_job("job", job, JobOptions(tmp_path / "trail", tmp_path / "out"), spark=spark)
+            run_job("job", job, JobOptions(tmp_path / "trail", tmp_path / "out"), spark=spark)  # type: ignore[misc]
 
 
 def damaged_copy(troubled: Path, folder: Path, *, where: str) -> tuple[Path, str]:
@@ -146,7 +146,7 @@ def test_job_run_twice_writes_the_same(spark: SparkSession, troubled: Path, tmp_
 
 
 def test_error_of_a_worker_is_told_by_its_last_line(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
-    def fails(run: JobRun) -> dict[str, int]:
+    def fails(run: JobRun) -> dict[str, int]:  # type: ignore[type-arg]
         def work(batches: Iterable[Any]) -> Iterator[Any]:
             raise ValueError("the worker is out of paper")
 

@@ -37,7 +37,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[MessageId
 def answers(spark: SparkSession, root: Path, out: Path, asked: list[str], **more: Any) -> tuple[dict[str, Any], Any]:
     ids = out.with_suffix(".txt")
     ids.write_text("\n".join(asked) + "\n")
-    account = run_job("trace", trace.run, TraceOptions(root, out, ids=str(ids), **more), spark=spark)
+    account = run_job("trace", trace.run, TraceOptions(root, out, ids=str(ids), **more), spark=spark)  # type: ignore[arg-type]
     rows = spark.read.parquet(f"file://{out / 'trace'}").collect()
     return {row["asked"]: row for row in rows}, account
 
@@ -66,7 +66,7 @@ def test_a_job_on_a_harmed_trail_names_the_file_or_tells_nothing_but_the_truth(
     wrong = 0
     for text, known in truth.items():
         row = found[text]
-        if (row["verdict"], delivered(row)) != (known.verdict.value, known.delivered):
+        if (row["verdict"], delivered(row)) != (known.verdict.value, known.delivered):  # type: ignore[comparison-overlap]
             wrong += 1
             assert row["verdict"] in HONEST, (harms, text, known, row)
             assert delivered(row) <= known.delivered, (harms, text)

@@ -73,7 +73,7 @@ def test_timings_of_spark_and_of_numpy_are_the_same(spark: SparkSession, trouble
     batches = pa.concat_tables([pq.read_table(path, partitioning=None) for path in files])
     names = ("messages", "subscriptions", "copies", "destinations", "bytes", "nanoseconds")
     *columns, nanoseconds = (batches[name].to_numpy().astype(np.float64) for name in names)
-    samples = BatchSamples(*columns, nanoseconds / 1e9)
+    samples = BatchSamples(*columns, nanoseconds / 1e9)  # type: ignore[call-arg]
     for fit in fit_every_form(samples, group_of(batches["at"].to_numpy())):
         for term, seconds in fit.estimates.items():
             found = service[fit.form.name, term]

@@ -98,7 +98,7 @@ def test_what_a_broker_that_is_gone_has_written_stands_for_its_answer() -> None:
 
     async def written(broker: int, message: MessageId) -> Answer | None:
         asked.append(broker)
-        return await net._answerer(broker)(message)
+        return await net._answerer(broker)(message)  # type: ignore[no-any-return]
 
     net.inquiries[1]._written = written
     story = asyncio.run(net.inquiries[1].trace(truth.id))
@@ -185,7 +185,7 @@ def test_those_behind_silent_brokers_are_asked_while_these_may_still_answer(monk
         received(payload, link)
 
     async def written(broker: int, message: MessageId) -> Answer | None:
-        return await net._answerer(broker)(message)
+        return await net._answerer(broker)(message)  # type: ignore[no-any-return]
 
     async def until_the_last_is_asked() -> None:
         net.inquiries[1]._written = written
@@ -214,7 +214,7 @@ def test_an_answer_that_comes_late_takes_the_place_of_what_is_written(monkeypatc
     async def written(broker: int, message: MessageId) -> Answer | None:
         found = await net._answerer(broker)(message)
         read.set()
-        return found._replace(findings=found.findings._replace(routed=None, gaps=(Gap(0, 1, "not written"),)))
+        return found._replace(findings=found.findings._replace(routed=None, gaps=(Gap(0, 1, "not written"),)))  # type: ignore[no-any-return]
 
     net.inquiries[2]._own = late
     net.inquiries[1]._written = written

@@ -46,7 +46,7 @@ def test_a_second_broker_on_one_data_directory_is_refused_until_the_first_is_dea
     # Another number does not help: the numbers of publishers are in the data directory.
     for number in (1, 2):
         second = brokers.start(settings(tmp_path, "second", number))
-        wait_until(lambda second=second: not second.runs)
+        wait_until(lambda second=second: not second.runs)  # type: ignore[misc]
         refusal = second.stderr
         assert f"{tmp_path / 'data'} is in use" in refusal
         assert f"broker 1, process {first.pid} on {socket.gethostname()}, since 20" in refusal

@@ -52,7 +52,7 @@ class Pair:
             started.append(brokers.start(settings))
         self.first, self.second = (one.wait_until_ready() for one in started)
         for one in started:
-            wait_until(lambda one=one: one.status()["network"]["routing"]["reached"] == 1)
+            wait_until(lambda one=one: one.status()["network"]["routing"]["reached"] == 1)  # type: ignore[misc]
         self.publisher = PlainClient(self.first.port(), "bob")
         self.subscriber = PlainClient(self.second.port(), "ann")
         self.subscriber.subscribe(TOPIC)
@@ -128,10 +128,10 @@ def test_nothing_is_certain_of_messages_whose_record_was_taken_away(tmp_path: Pa
             harm(pair.trail)
         live = pair.first.trace(before[0])
         after = pair.pass_messages()
-        wait_until(lambda breaks=breaks: pair.first.status()["tracking"]["trail_breaks"] == breaks)
+        wait_until(lambda breaks=breaks: pair.first.status()["tracking"]["trail_breaks"] == breaks)  # type: ignore[misc]
         if harm is not delete_one_manifest:
             others = sum(one is not delete_one_manifest for one in HARMS[:breaks])
-            wait_until(lambda others=others: pair.second.status()["tracking"]["trail_breaks"] == others)
+            wait_until(lambda others=others: pair.second.status()["tracking"]["trail_breaks"] == others)  # type: ignore[misc]
 
         assert live["verdict"] in VAGUE, (harm, live)
         trail = Trail(pair.trail)

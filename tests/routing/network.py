@@ -200,11 +200,11 @@ class Network:
         for link, frame in reaction.frames:
             self.control_frames += 1
             data = encode_frame(frame)
-            self._send(node.number, link, lambda link=link, data=data: self._control(node, link, data))
+            self._send(node.number, link, lambda link=link, data=data: self._control(node, link, data))  # type: ignore[misc]
         for number in reaction.connect:
-            self._later(self._delay(), lambda number=number: self.join(node.number, number))
+            self._later(self._delay(), lambda number=number: self.join(node.number, number))  # type: ignore[misc]
         for number in reaction.disconnect:
-            self._later(0, lambda number=number: self.cut(node.number, number))
+            self._later(0, lambda number=number: self.cut(node.number, number))  # type: ignore[misc]
         if reaction.retry and node.held:
             held, node.held = node.held, []
             for batch, destinations in held:
@@ -238,7 +238,7 @@ class Network:
         def arrive() -> None:
             receiver = self.nodes[link]
             # The acknowledgement travels back; if the link breaks first, the sender cannot know.
-            self._later(self._delay(), lambda: waiting.pop(number, None))
+            self._later(self._delay(), lambda: waiting.pop(number, None))  # type: ignore[arg-type]
             self._carry_out(receiver, receiver.strategy.relay(batch, destinations, node.number, self.now))
 
         self._send(node.number, link, arrive)

@@ -23,7 +23,7 @@ from postroad.routing import (
 
 numbers = st.integers(1, 65_535)
 counters = st.integers(0, 2**62)
-patterns = st.lists(st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=5), max_size=4).map(tuple)
+patterns = st.lists(st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=5), max_size=4).map(tuple)  # type: ignore[arg-type]
 frames = st.one_of(
     st.builds(
         LinkRecord,

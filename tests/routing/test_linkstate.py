@@ -268,7 +268,7 @@ def test_who_lacks_changes_gets_just_those_and_who_lacks_the_whole_gets_it_with_
     state = wanting()
     parts = [Interest(2, 5, 3, b"x"), *(InterestDelta(2, 5, 3, version, b"y", b"") for version in (4, 5, 6))]
     for part in parts:
-        state.receive(part, 2, 0)
+        state.receive(part, 2, 0)  # type: ignore[arg-type]
     state.neighbour_up(4, 1, 0)
     for held, answer in (((5, 5), parts[3:]), ((5, 3), parts[1:]), ((5, 2), parts), ((4, 9), parts), ((5, 6), [])):
         asked = Digest(((2, 5, 1, *held),), partial=True)

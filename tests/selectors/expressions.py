@@ -55,7 +55,7 @@ def write(form: Form, generous: bool = False) -> str:
     if kind == "boolean":
         return "TRUE" if form[1] else "FALSE"
     if kind == "sign":
-        return form[1] + part(form[2], 7)
+        return form[1] + part(form[2], 7)  # type: ignore[no-any-return]
     if kind == "arithmetic":
         own = _level(form)
         return f"{part(form[2], own)} {form[1]} {part(form[3], own + 1)}"
@@ -158,7 +158,7 @@ def _order(left: Any, right: Any) -> int:
         ends = {math.inf: 1, -math.inf: -1}
         one, other = ends.get(left, 0), ends.get(right, 0)
     else:
-        one, other = Fraction(left), Fraction(right)
+        one, other = Fraction(left), Fraction(right)  # type: ignore[assignment]
     return (one > other) - (one < other)
 
 

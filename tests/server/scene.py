@@ -173,14 +173,14 @@ class Client:
         return cls(*await asyncio.open_connection("127.0.0.1", port, ssl=tls))
 
     @classmethod
-    async def connect(cls, port: int, tls: ssl.SSLContext | None = None, **headers: str) -> Client:
+    async def connect(cls, port: int, tls: Any = None, **headers: str) -> Client:
         client = await cls.open(port, tls)
         client.send("CONNECT", **{"accept-version": "1.2", "host": "here", **headers})
         connected = await client.frame()
         assert connected.command == "CONNECTED", connected
         return client
 
-    def send(self, command: str, body: bytes = b"", **headers: str) -> None:
+    def send(self, command: str, body: Any = b"", **headers: str) -> None:
         self.writer.write(encode_frame(command, headers, body))
 
     def publish(self, topic: str, body: bytes = b"", **headers: str) -> None:

@@ -184,10 +184,10 @@ def test_questions_that_take_long_are_bounded_and_keep_nobody_else_out() -> None
 
     async def later() -> http.HttpResponse:
         await release.wait()
-        return http.text_response(http.HTTPStatus.OK, "found")
+        return http.text_response(http.HTTPStatus.OK, "found")  # type: ignore[attr-defined]
 
     def page(request: http.Request) -> http.HttpResponse | Awaitable[http.HttpResponse]:
-        return later() if request.path == "/trace" else http.text_response(http.HTTPStatus.OK, "ok")
+        return later() if request.path == "/trace" else http.text_response(http.HTTPStatus.OK, "ok")  # type: ignore[attr-defined]
 
     async def talk() -> None:
         server = await http.Endpoint(page, 5, slow_seconds=30.0, most_slow=3).listen(0)

@@ -243,12 +243,12 @@ def test_messages_from_another_broker_reach_a_durable_subscriber_once_through_ki
         sending = threading.Thread(target=publisher.live, args=(first.port(), stop))
         taking.start()
         sending.start()
-        wait_until(lambda before=before: len(publisher.confirmed) >= before + CONFIRMED_PER_LIFE)
+        wait_until(lambda before=before: len(publisher.confirmed) >= before + CONFIRMED_PER_LIFE)  # type: ignore[misc]
         second.end(signal.SIGKILL)
         stop.set()
         taking.join(3 * PATIENCE)
         second = brokers.start(settings).wait_until_ready()
-        wait_until(lambda second=second: reaches(first) and reaches(second))
+        wait_until(lambda second=second: reaches(first) and reaches(second))  # type: ignore[misc]
         publisher.leave()
         sending.join(3 * PATIENCE)
         assert not sending.is_alive()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from postroad.broker import Limits
 from postroad.store import StoreSettings
@@ -93,7 +93,7 @@ def test_subscriber_in_a_client_mode_gets_spooled_messages_as_it_acknowledges(tm
             slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
             await slow.subscribe("s", "a", ack="client")
             await publish(writer, 200)
-            found = []
+            found: list[Any] = []
             while len(found) < 200:
                 frame = await slow.frame()
                 found.append(int(frame.body.split()[0]))

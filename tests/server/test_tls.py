@@ -120,10 +120,10 @@ def test_a_stranger_that_does_not_finish_its_tls_handshake_on_a_link_is_cut_off(
         async with service(tmp_path, network=NetworkConfig(tls=papers.for_links())) as broker:
             assert broker.links is not None
             idle = await Client.open(broker.link_port)
-            await until(lambda: len(broker.links.strangers) == 1)
+            await until(lambda: len(broker.links.strangers) == 1)  # type: ignore[union-attr]
             with contextlib.suppress(ConnectionError):
                 assert await idle.reader.read() == b""
-            await until(lambda: len(broker.links.strangers) == 0)
+            await until(lambda: len(broker.links.strangers) == 0)  # type: ignore[union-attr]
             await idle.close()
 
     on(event_loop, talk)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from websockets.asyncio.client import connect
@@ -38,7 +38,7 @@ class Talk:
             self.waiting += self.reader.receive(data.encode() if isinstance(data, str) else data)
         return self.waiting.pop(0)
 
-    async def say(self, command: str, body: bytes = b"", binary: bool = False, **headers: str) -> None:
+    async def say(self, command: str, body: Any = b"", binary: Any = False, **headers: str) -> None:
         data = encode_frame(command, headers, body)
         await self.socket.send(data if binary else data.decode())
 

@@ -139,7 +139,7 @@ ACTIONS = ("subscribe", "unsubscribe", "crash", "start", "break_link", "mend_lin
 def test_after_any_churn_everybody_gets_what_it_wants_once(strategy: str, data: st.DataObject, seed: int) -> None:
     shape = data.draw(shapes[strategy])
     if strategy == "encoded":
-        plan = Plan.of(shape, "churn", settings=ENCODED)
+        plan = Plan.of(shape, "churn", settings=ENCODED)  # type: ignore[arg-type]
     else:
         plan = Plan.of(shape, "churn", strategy=strategy, settings=QUICK)  # type: ignore[arg-type]
     one = Churned(plan, seed)

@@ -51,7 +51,7 @@ graphs = st.one_of(
 
 
 def network(graph: Graph, strategy: str, seed: int = 0) -> SimulatedNetwork:
-    return SimulatedNetwork(graph, STRATEGIES[strategy], random.Random(seed))
+    return SimulatedNetwork(graph, STRATEGIES[strategy], random.Random(seed))  # type: ignore[arg-type]
 
 
 class Truth:
@@ -96,7 +96,8 @@ def test_every_subscriber_gets_what_it_wants_exactly_once(strategy: str, graph: 
         net.run(draw.randrange(30))
     net.run(SETTLED_MS)
     assert {name: sorted(net.delivered[name]) for name in expected} == {
-        name: sorted(ids) for name, ids in expected.items()
+        name: sorted(ids)  # type: ignore[type-var]
+        for name, ids in expected.items()
     }
 
 

@@ -75,7 +75,7 @@ class Tracked:
         }
 
         def recorder(broker: int) -> Any:
-            self.witnesses[broker] = Witness(kinds[kind](broker), broker, self.hops)
+            self.witnesses[broker] = Witness(kinds[kind](broker), broker, self.hops)  # type: ignore[no-untyped-call]
             return self.witnesses[broker]
 
         self.net = SimulatedNetwork(graph, strategy("drp"), self.random, recorder=recorder)

@@ -7,7 +7,7 @@ A disk that is looked at between any two steps must hold what that allows, and n
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class Owner:
         self.random = random.Random(seed)
         self.power = power
         self.samples = samples
-        self.settings = StoreSettings(fsync=fsync, segment_bytes=4096, cache_bytes=8_000, interval_ms=50)
+        self.settings = StoreSettings(fsync=fsync, segment_bytes=4096, cache_bytes=8_000, interval_ms=50)  # type: ignore[arg-type]
         self.disk = SimulatedDisk()
         self.log = Log(self.settings)
         self.expected: dict[int, Expected] = {}
@@ -211,7 +211,7 @@ class Owner:
         """The messages that wait for each durable cursor of a store, in order, and whether they count as tried."""
         found = {}
         for cursor in [each for each in log.cursors.values() if each.durable]:
-            messages = []
+            messages: list[Any] = []
             while taken := _pull_all(log, cursor, self.disk_of(log)):
                 for each in taken:
                     tried = each.tried if each.tried is not None else np.zeros(len(each.places), np.bool_)

@@ -57,8 +57,8 @@ def test_row_set_changes_as_a_set_does(begin: list[int], steps: list[tuple[str, 
             twin -= gone
         elif name == "pull":
             most, below = value  # type: ignore[misc]
-            front = rows.front(most, below)
-            assert listed(front) == sorted(place for place in twin if place < below)[:most]
+            front = rows.front(most, below)  # type: ignore[has-type]
+            assert listed(front) == sorted(place for place in twin if place < below)[:most]  # type: ignore[has-type]
             rows.drop_front(front)
             twin -= set(listed(front))
         else:

@@ -98,7 +98,7 @@ def test_presence_tells_who_was_there_between_two_times(steps: list[tuple[int, i
     expected = set()
     for number in range(1, 5):
         begun: int | None = None
-        for other, time, begins in [*changes, (number, 10**9, 0)]:
+        for other, time, begins in [*changes, (number, 10**9, 0)]:  # type: ignore[assignment]
             if other != number:
                 continue
             if begins and begun is None:

@@ -31,7 +31,7 @@ def batch_of(ids: list[MessageId]) -> Batch:
 def rows_of(found: Passages) -> list[dict[str, Any]]:
     columns = [found.origin, found.time, found.publisher, found.counter, found.arrived_from]
     rows = []
-    for row, (origin, time, publisher, counter, came) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+    for row, (origin, time, publisher, counter, came) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):  # type: ignore[attr-defined]
         more = {}
         for name in FIELDS:
             lists = getattr(found, name)

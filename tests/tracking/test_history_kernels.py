@@ -56,7 +56,7 @@ def test_keys_and_times_are_those_of_each_id_by_itself(
 ) -> None:
     ids = ids_of(parts)
     order = data.draw(st.sampled_from(["all", "every other", "backwards", "a gap"]))
-    every = np.arange(len(ids), dtype=kind)
+    every = np.arange(len(ids), dtype=kind)  # type: ignore[var-annotated]
     rows = {"all": every, "every other": every[::2], "backwards": every[::-1], "a gap": np.delete(every, len(ids) // 2)}
     chosen = np.ascontiguousarray(rows[order]) if len(ids) > 1 else every
     first = data.draw(st.integers(0, len(chosen) - 1))

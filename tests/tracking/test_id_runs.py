@@ -197,8 +197,8 @@ def test_keys_of_runs_are_those_of_their_ids() -> None:
     first, second = run(START, 0, 300), run(START, 500, 20)
     plain, pairs = IdRuns(derived=False), IdRuns(derived=True)
     for ids, number in ((first, 7), (second, 8)):
-        plain.add(int(ids[0, 0]), int(ids[0, 1]), len(ids), 0)
-        pairs.add(int(ids[0, 0]), int(ids[0, 1]), len(ids), mix64(number))
+        plain.add(int(ids[0, 0]), int(ids[0, 1]), len(ids), 0)  # type: ignore[arg-type]
+        pairs.add(int(ids[0, 0]), int(ids[0, 1]), len(ids), mix64(number))  # type: ignore[arg-type]
     words = [hash_ids(first), hash_ids(second)]
     assert plain.keys().tolist() == np.concatenate(words).tolist()
     expected = np.concatenate([derived_keys(words[0], 7), derived_keys(words[1], 8)])

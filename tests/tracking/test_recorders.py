@@ -56,7 +56,7 @@ def batch_of(identities: list[MessageId]) -> Batch:
 
 def recorder_of(name: str, **changes: object) -> TrackingRecorder:
     chosen = {"shape": SMALL, "capacity": 50, "interval": 100, "linger": 0, "tolerance": 20, "jitter": 10, **changes}
-    recorder: TrackingRecorder = RECORDERS[name](HERE, HistorySettings(**chosen), START)  # type: ignore[arg-type]
+    recorder: TrackingRecorder = RECORDERS[name](HERE, HistorySettings(**chosen), START)  # type: ignore[abstract, arg-type]
     for subscriber in SUBSCRIBERS:
         recorder.subscribed(subscriber, "someone", "t", "", START)
     for neighbour in NEIGHBOURS:
@@ -132,7 +132,7 @@ class Scribe:
             self.tell(HistoryKind.ROUTED, 0, identities)
             self.tell(HistoryKind.ARRIVED, 4, identities)
         rows = np.flatnonzero(self.random.random(len(identities)) < 0.6).astype(
-            self.random.choice([np.int32, np.int64])
+            self.random.choice([np.int32, np.int64])  # type: ignore[arg-type]
         )
         chosen = [identities[row] for row in rows]
         subscriber, link = int(self.random.choice(SUBSCRIBERS)), int(self.random.choice(NEIGHBOURS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -233,7 +233,7 @@ def test_a_manifest_without_messages_is_not_believed_beside_files_of_messages(tm
 def test_a_run_says_what_is_missing_where_the_trail_went_while_the_broker_was_stopped(
     tmp_path: Path, kept: int
 ) -> None:
-    lives = []
+    lives: list[Any] = []
     for life in range(2):
         if life == kept:
             shutil.copytree(tmp_path / "trail", tmp_path / "copy") if life else (tmp_path / "copy").mkdir()

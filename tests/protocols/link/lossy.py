@@ -106,7 +106,7 @@ class World:
         for place, end in enumerate(self.ends):
             end.conversation = LinkConversation(
                 end.identity(),
-                lambda number, end=end: end.neighbour,
+                lambda number, end=end: end.neighbour,  # type: ignore[misc]
                 dialling=place == side,
                 nonce=self.unique().to_bytes(32, "big"),
                 now=self.now,

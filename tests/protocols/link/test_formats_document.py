@@ -60,7 +60,7 @@ def test_handshake_is_that_of_the_document() -> None:
         identity = Identity(int(broker), int(epoch), network, membership, secret, capabilities, beat)
         standing = LinkStanding(*map(int, lines[f"{role}-stands"].split()))
         nonce = bytes.fromhex(lines[f"{role}-nonce"])
-        ends.append(Handshake(identity, lambda _, at=standing: at, dialling=role == "dialler", nonce=nonce))
+        ends.append(Handshake(identity, lambda _, at=standing: at, dialling=role == "dialler", nonce=nonce))  # type: ignore[misc]
     dialler, listener = ends
     sent = [dialler.begin()]
     for end in (listener, dialler, listener, dialler):

@@ -50,7 +50,7 @@ def keyed(identity: Identity) -> Identity:
 
 
 def handshake(identity: Identity, standing: LinkStanding = HERE, **more: Any) -> Handshake:
-    settings = {"dialling": identity.broker == 1, "nonce": bytes([identity.broker]) * 32} | more
+    settings: dict[str, Any] = {"dialling": identity.broker == 1, "nonce": bytes([identity.broker]) * 32} | more
     return Handshake(identity, lambda number: standing, **settings)
 
 
@@ -209,7 +209,7 @@ def test_nothing_changed_on_the_way_gets_through(data: st.DataObject) -> None:
     try:
         for step in range(4):
             if step == changed:
-                sent = data.draw(mutations(sent).filter(lambda new, old=sent: new != old))
+                sent = data.draw(mutations(sent).filter(lambda new, old=sent: new != old))  # type: ignore[arg-type]
             end = ends[step % 2]
             sent = end.receive(frame(sent))
     except (LinkError, ValueError):  # ValueError: no whole frame is left

@@ -60,7 +60,7 @@ def expected_headers(draft: Draft, version: Version) -> list[tuple[str, str]]:
     if version is Version.V1_0:
         # The reference drops blanks before a value, as 1.0 is read.
         return own + [(in_1_0(name, name=True), in_1_0(value).lstrip(" ")) for name, value in pairs]
-    return own + pairs
+    return own + pairs  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("version", Version)

@@ -22,7 +22,7 @@ class Publisher:
     """A client that gives its own ids, by hand."""
 
     def __init__(self, scene: Scene, was: Publisher | None = None, version: str = "1.2") -> None:
-        claim = {} if was is None else {"postroad-publisher": str(was.number), "postroad-token": was.token}
+        claim = {} if was is None else {"postroad-publisher": str(was.number), "postroad-token": was.token}  # type: ignore[has-type]
         self.scene = scene
         self.talker = scene.talker()
         headers = {"accept-version": version, "host": "here", "postroad-ids": "client", **claim}
