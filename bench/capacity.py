@@ -45,7 +45,15 @@ from postroad.capacity import (
     fit_every_form,
     fit_reads,
 )
-from postroad.lab.calibration import MeasuredCell, Programme, cell_samples, measure, message_bytes, processor_seconds
+from postroad.lab.calibration import (
+    WINDOW,
+    MeasuredCell,
+    Programme,
+    cell_samples,
+    measure,
+    message_bytes,
+    processor_seconds,
+)
 from postroad.messages import Batch
 from postroad.recording import Sampler
 from postroad.server.capacity_watch import PROBES_PER_SECOND
@@ -91,7 +99,7 @@ class Settings(NamedTuple):
 
 
 FULL = Settings(Programme((0, 100, 1_000, 10_000), (0, 1, 4, 16), (100, 1_000), (1, 16, 256), 0.6), 0.5, 8.0)
-SMOKE = Settings(Programme((0, 50), (0, 2), (100,), (1, 16), 0.05), 0.05, 0.1)
+SMOKE = Settings(Programme((0, 50), (0, 1, 2), (100, 500), (1, 16), 0.05), 0.05, 0.1)
 
 
 # --- throughput ------------------------------------------------------------------------------------------------------
@@ -110,7 +118,7 @@ def is_white(one: MeasuredCell, programme: Programme) -> bool:
 def saturated_rate(costs: BatchCosts, one: MeasuredCell) -> float:
     """What the costs predict: as many messages in a batch as a read takes, or as there are."""
     cell, size = one.cell, message_bytes(one.cell)
-    batch = min(READ_BYTES / size, float(cell.burst))
+    batch = min(READ_BYTES / size, float(WINDOW * cell.burst))
     each = costs.marginal(cell.subscriptions + cell.copies, cell.copies, size)
     return batch / (costs.fixed(cell.copies) + batch * each)
 

@@ -23,18 +23,18 @@ from bench.capacity import (
 from bench.open_loop import SLICE_SECONDS, OpenLoop, arrival_times, quiet_messages
 
 from postroad.capacity import BatchCosts, ReadCosts
-from postroad.lab.calibration import Cell, MeasuredCell, Programme, message_bytes
+from postroad.lab.calibration import WINDOW, Cell, MeasuredCell, Programme, message_bytes
 from postroad.server.tcp import READ_BYTES
 
 PROGRAMME = Programme((0, 100, 1_000), (0, 1, 4), (100, 1_000), (1, 16, 256))
-COSTS = BatchCosts(batch=40e-6, write=8e-6, receive=5e-7, lookup=3e-8, send=3e-7, byte=2e-10)
+COSTS = BatchCosts(batch=40e-6, write=8e-6, receive=5e-7, lookup=3e-8, send=3e-7, byte=2e-10, sent_byte=1e-9)
 
 
 def made_up(cell: Cell) -> MeasuredCell:
     """A load as a broker with these costs would carry it."""
     size, batch = message_bytes(cell), cell.burst
     if cell.saturated:
-        batch = min(int(READ_BYTES / size), batch)
+        batch = min(int(READ_BYTES / size), WINDOW * batch)
     each = COSTS.marginal(cell.subscriptions + cell.copies, cell.copies, size)
     seconds = COSTS.fixed(cell.copies) + batch * each
     bursts = 1_000

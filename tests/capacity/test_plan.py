@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from postroad.capacity import BatchCosts, CapacityError
 from postroad.capacity.plan import Demand, Storage, evaluate, options, placements, recommend
 
-COSTS = BatchCosts(batch=40e-6, receive=2e-7, lookup=3e-8, send=1.5e-7, byte=2e-10)
+COSTS = BatchCosts(batch=40e-6, receive=2e-7, lookup=3e-8, send=1.5e-7, byte=2e-10, sent_byte=8e-10)
 SLOW = BatchCosts(batch=1e-3, receive=50e-6, match=1e-6, send=20e-6)
 
 demands = st.builds(
@@ -70,10 +70,23 @@ def test_relays_go_to_the_brokers_that_want_a_message() -> None:
     assert placements(demand._replace(copies=0), 5)[0].arrivals == 1
 
 
+def test_the_routing_strategy_follows_from_who_wants_a_message() -> None:
+    demand = Demand(rate=1, subscriptions=1_000, copies=2, size=1, p99=1)
+    (alone,) = placements(demand, 1)
+    assert alone.strategy == "none"
+    spread, publishers, subscribers = placements(demand, 10)
+    assert (spread.strategy, publishers.strategy, subscribers.strategy) == ("drp", "none", "none")
+    assert "1.7 of 9 other brokers want a message" in spread.reason
+    assert placements(demand._replace(copies=1_000), 10)[0].strategy == "flood"
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"rate": 0}, "needs no broker"),
+        ({"rate": float("nan")}, "rate is nan"),
+        ({"size": float("inf")}, "size is inf"),
+        ({"rate": 1e12}, "no placement of up to 1,000 brokers keeps the promise"),
         ({"copies": 50, "subscriptions": 10}, "cannot have 50 copies where there are 10"),
         ({"utilisation": 1.5}, "not between 0 and 1"),
         ({"p99": 0}, "within 0 s"),

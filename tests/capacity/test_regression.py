@@ -24,7 +24,7 @@ from postroad.capacity import (
 
 # Seconds for a property filter, from the paper's Table I; and an indexed broker that serves batches.
 FILTERS = BatchCosts(receive=4.1e-6, match=1.46e-5, send=1.62e-5)
-INDEXED = BatchCosts(batch=35e-6, write=12e-6, receive=2e-7, lookup=3e-8, send=1.5e-7, byte=2e-10)
+INDEXED = BatchCosts(batch=35e-6, write=12e-6, receive=2e-7, lookup=3e-8, send=1.5e-7, byte=2e-10, sent_byte=8e-10)
 GROUPS = 20
 
 
@@ -128,7 +128,7 @@ def test_costs_that_the_data_do_not_tell_are_named() -> None:
 
 def test_too_few_batches_are_refused_with_how_many() -> None:
     sums = normal_equations(batches(INDEXED, 5, 0.0), BATCHED)
-    with pytest.raises(CapacityError, match="5 batches cannot tell the 6 costs of the form 'batched'"):
+    with pytest.raises(CapacityError, match="5 batches cannot tell the 7 costs of the form 'batched'"):
         fit_costs([sums], BATCHED)
     with pytest.raises(CapacityError, match="0 batches"):
         fit_costs([NormalEquations.empty(3)], LINEAR)
@@ -136,7 +136,7 @@ def test_too_few_batches_are_refused_with_how_many() -> None:
 
 def test_costs_give_the_queue_of_a_broker() -> None:
     marginal = INDEXED.marginal(subscriptions=1_023, copies=2, size=100)
-    assert marginal == pytest.approx(2e-7 + 10 * 3e-8 + 2 * 1.5e-7 + 3 * 100 * 2e-10)
+    assert marginal == pytest.approx(2e-7 + 10 * 3e-8 + 2 * 1.5e-7 + 100 * 2e-10 + 2 * 100 * 8e-10)
     assert INDEXED.capacity(1_023, 2, 100) == pytest.approx(0.9 / marginal)
     server = INDEXED.server(100_000, 1_023, 2, 100)
     assert (server.fixed, server.marginal) == (pytest.approx(35e-6 + 2 * 12e-6), pytest.approx(marginal))  # type: ignore[comparison-overlap]

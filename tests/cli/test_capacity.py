@@ -77,6 +77,8 @@ def test_plan_from_a_trail_takes_its_traffic(monkeypatch: pytest.MonkeyPatch, tr
         (("--rate", "5", "--costs", "{costs}"), "a plan needs --subscriptions, --replication"),
         ((*DEMAND, "--costs", "{broken}"), "does not hold costs"),
         (("--from-trail", "{nothing}"), "is not a directory"),
+        (("--from-trail", "{nothing}", "--growth", "0"), "--growth 0: the traffic cannot become"),
+        ((*DEMAND, "--costs", "{costs}", "--growth", "2"), "are about the traffic of a trail"),
     ],
 )
 def test_plan_says_what_is_missing(

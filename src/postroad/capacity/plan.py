@@ -28,6 +28,9 @@ __all__ = ["Demand", "Option", "Placement", "Storage", "options", "recommend"]
 # More brokers than this are not tried: a load that needs more is planned by halves.
 MOST_BROKERS = 1_000
 DAY_SECONDS = 86_400
+# Where more than this share of the other brokers wants a message, to find out which ones costs more than it saves.
+FLOODED = 0.99
+_APART = "brokers are not linked; {} of them"
 # Of an index entry with its selector, as `scripts/bench matching` finds it: 214 to 293 bytes, plus the session's part.
 SUBSCRIPTION_BYTES = 1_000
 # A broker process with numpy, numba and pyarrow loaded, and nothing to do.
@@ -59,6 +62,9 @@ class Demand(NamedTuple):
         Raises:
             CapacityError: and says why.
         """
+        for name, value in self._asdict().items():
+            if not math.isfinite(value):
+                raise CapacityError(f"{name} is {value:g}: a plan needs a number that ends")
         if not self.rate > 0:
             raise CapacityError(f"a rate of {self.rate:g} messages/s needs no broker")
         if self.subscriptions < 0 or self.copies < 0 or self.size < 0:
@@ -94,6 +100,8 @@ class Placement(NamedTuple):
         sends: copies over all brokers, to subscribers and on links.
         resident: the share of subscriptions that lives at one broker.
         hops: brokers that a message passes one after the other on its way to a subscriber.
+        strategy: how brokers should route; "none" where they are not linked.
+        reason: why, and what clients have to do.
     """
 
     name: str
@@ -101,6 +109,8 @@ class Placement(NamedTuple):
     sends: float
     resident: float
     hops: int
+    strategy: str
+    reason: str
 
 
 class Option(NamedTuple):
@@ -134,13 +144,24 @@ class Option(NamedTuple):
 def placements(demand: Demand, brokers: int) -> list[Placement]:
     """The ways to place so many brokers."""
     others = (brokers - 1) * (1 - (1 - 1 / brokers) ** demand.copies)
-    spread = Placement("spread", 1 + others, demand.copies + others, 1 / brokers, 1 if brokers == 1 else 2)
     if brokers == 1:
-        return [spread]
+        return [
+            Placement("spread", 1.0, demand.copies, 1.0, 1, "none", "one broker carries it, so there is no routing")
+        ]
+    if others > FLOODED * (brokers - 1):
+        strategy, why = "flood", "all brokers want nearly every message, and flood has nothing to tell of who does"
+    else:
+        strategy, why = (
+            "drp",
+            f"on average {others:.2g} of {brokers - 1} other brokers want a message, and drp asks no more",
+        )
     return [
-        spread,
-        Placement("publisher side", 1.0, demand.copies, 1.0, 1),
-        Placement("subscriber side", float(brokers), demand.copies, 1 / brokers, 1),
+        Placement("spread", 1 + others, demand.copies + others, 1 / brokers, 2, strategy, why),
+        Placement("publisher side", 1.0, demand.copies, 1.0, 1, "none", _APART.format("subscribers subscribe at all")),
+        Placement(
+            *("subscriber side", float(brokers), demand.copies, 1 / brokers, 1, "none"),
+            _APART.format("publishers publish at all"),
+        ),
     ]
 
 

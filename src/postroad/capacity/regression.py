@@ -49,8 +49,9 @@ _FOLDS = 5
 _IDENTIFIED = 0.5
 # A standard error this many times as large as it would be without the other terms: they are as good as proportional.
 _INFLATED = 1e4
-# Added to the diagonal of equations that are scaled to 1: keeps the factorisation of nearly equal columns possible.
-_RIDGE = 1e-12
+# Added to the diagonal of equations that are scaled to 1: terms that are exactly proportional (bytes and messages, if
+# all messages are of one size) get equal parts, whatever rounding says. Below `_INFLATED` to the power of -2.
+_RIDGE = 1e-9
 
 
 class NormalEquations(NamedTuple):

@@ -64,12 +64,13 @@ def plan_report(demand: Demand, costs: BatchCosts, found: Sequence[Option], chos
             _bytes(option.memory),
             _bytes(option.record_per_day),
             _bytes(option.durable_per_day),
-            option.problem or "keeps the promise",
+            option.placement.strategy,
+            option.problem or f"keeps the promise; {option.placement.reason}",
         ]
         for option in found
     ]
     heads = ["placement", "brokers", "used", "p50 ms", "p99 ms", "carries messages/s", "memory each"]
-    heads += ["record a day", "stored a day", ""]
+    heads += ["record a day", "stored a day", "routing", ""]
     asked = (
         f"<p>{demand.rate:,.0f} messages/s of {demand.size:,.0f} bytes, {demand.subscriptions:,.0f} subscriptions, "
         f"{demand.copies:g} copies of a message, 99 % within {1e3 * demand.p99:g} ms.</p>"

@@ -13,7 +13,7 @@ from postroad.cli.pipelines import moment
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from postroad.capacity import BatchCosts, BatchSamples, CostFit, Option
     from postroad.lab.calibration import MeasuredCell
@@ -137,6 +137,12 @@ def plan(
 
     known: dict[str, float] = {}
     chosen_costs, source = None, ""
+    if from_trail is None and (growth != 1.0 or since is not None or until is not None):
+        raise PostroadError("--growth, --since and --until are about the traffic of a trail: give --from-trail, too")
+    if not 0 < growth < float("inf"):
+        raise PostroadError(
+            f"--growth {growth:g}: the traffic cannot become that many times what it is; write 2 for twice"
+        )
     if from_trail is not None:
         known, chosen_costs, source = _from_trail(from_trail, since, until, growth)
     if costs is not None:
@@ -259,7 +265,15 @@ def _document(one: CostFit, supported: bool) -> dict[str, Any]:
 
 def _option(option: Option, recommended: bool) -> dict[str, Any]:
     fields = option._asdict()
-    return {**fields, "placement": option.placement.name, "hops": option.placement.hops, "recommended": recommended}
+    placement = option.placement
+    return {
+        **fields,
+        "placement": placement.name,
+        "hops": placement.hops,
+        "strategy": placement.strategy,
+        "reason": placement.reason,
+        "recommended": recommended,
+    }
 
 
 def _show_fits(fits: Sequence[CostFit], supported: CostFit) -> None:
@@ -306,37 +320,36 @@ def _show_checks(checks: Sequence[dict[str, Any]]) -> None:
     Console().print(table)
 
 
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms" if seconds < float("inf") else "never"
+
+
 def _show_plan(found: Sequence[Option], best: Option, source: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title="Ways to carry it", title_justify="left")
-    for head in ("", "placement", "brokers", "used", "p50 ms", "p99 ms", "carries/s", "record GB/day", "stored GB/day"):
-        table.add_column(head, justify="left" if head in ("", "placement") else "right")
+    table.add_column("")
     for option in found:
-        table.add_row(
-            "*" if option is best else "",
-            option.placement.name,
-            f"{option.brokers:,}",
-            f"{100 * option.utilisation:.0f} %",
-            f"{1e3 * option.p50:.3g}",
-            f"{1e3 * option.p99:.3g}",
-            f"{option.capacity:,.0f}",
-            f"{option.record_per_day / 1e9:.3g}",
-            f"{option.durable_per_day / 1e9:.3g}",
-        )
+        table.add_column(("* " if option is best else "") + option.placement.name, justify="right")
+    rows: dict[str, Callable[[Option], str]] = {
+        "brokers": lambda one: f"{one.brokers:,}",
+        "routing": lambda one: one.placement.strategy,
+        "used of each": lambda one: f"{100 * one.utilisation:.0f} %",
+        "50 % within": lambda one: _milliseconds(one.p50),
+        "99 % within": lambda one: _milliseconds(one.p99),
+        "carries a second": lambda one: f"{one.capacity:,.0f}",
+        "memory of each": lambda one: f"{one.memory / 1e6:,.0f} MB",
+        "record a day": lambda one: f"{one.record_per_day / 1e9:,.1f} GB",
+        "stored a day": lambda one: f"{one.durable_per_day / 1e9:,.1f} GB",
+    }
+    for name, shown in rows.items():
+        table.add_row(name, *(shown(option) for option in found))
     console = Console()
     console.print(table)
     for option in found:
         if option.problem:
             console.print(f"{option.placement.name}: {option.problem}")
-    if best.brokers == 1:
-        console.print("One broker carries it; no routing strategy is needed.")
-    elif best.placement.name == "spread":
-        console.print(f"* {best.brokers} brokers in one network, routing by drp, clients spread by the directory.")
-    else:
-        side = (
-            "all subscribers at every broker" if best.placement.name == "publisher side" else "publishers send to all"
-        )
-        console.print(f"* {best.brokers} brokers, {side}.")
+    brokers = "1 broker" if best.brokers == 1 else f"{best.brokers:,} brokers, {best.placement.name}"
+    console.print(f"* {brokers}, routing {best.placement.strategy}: {best.placement.reason}.")
     console.print(f"Costs: {source}")

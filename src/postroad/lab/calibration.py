@@ -51,7 +51,7 @@ _WARM_UP = 0.25
 # The bytes of a frame that are not its body.
 _FRAME_BYTES = 60
 # Bursts under way at once in a saturated cell.
-_WINDOW = 4
+WINDOW = 4
 _READ_BYTES = 1 << 20
 _READY = re.compile(r'"stomp": "stomp://([^:"]+):(\d+)"')
 
@@ -280,7 +280,7 @@ class _Publisher(_Connection):
     async def run(self, seconds: float) -> int:
         """Send for so long; how many bursts were confirmed."""
         end = time.perf_counter() + seconds
-        window = _WINDOW if self._cell.saturated else 1
+        window = WINDOW if self._cell.saturated else 1
         under_way = confirmed = 0
         while True:
             while under_way < window and time.perf_counter() < end:

@@ -54,7 +54,8 @@ _TERMS = {
     "lookup": "messages * log2(1.0D + subscriptions)",
     "send": "CAST(copies AS DOUBLE)",
     "write": "CAST(destinations AS DOUBLE)",
-    "byte": "bytes * (1.0D + copies / greatest(messages, 1))",
+    "byte": "CAST(bytes AS DOUBLE)",
+    "sent_byte": "CAST(bytes AS DOUBLE) * copies / greatest(messages, 1)",
 }
 _COSTS = (
     "broker bigint, form string, supported boolean, batches bigint, relative_error double, predicted_error double, "
