@@ -111,7 +111,7 @@ class Life:
         """Time goes by, in which the record is looked after."""
         for _ in range(looks):
             self.now += ms // looks
-            await self.tracking._keeper.keep()
+            await self.tracking._writer.keep()
         if self.tracking._journal is not None:
             await self.tracking._journal.release()
 
@@ -241,7 +241,7 @@ def test_a_recovery_adds_nothing_that_the_trail_has(tmp_path: Path) -> None:
         written = await life.receives()
         life.now += 2 * MINUTE
         # The journal is not let go of yet.
-        await life.tracking._keeper.keep()
+        await life.tracking._writer.keep()
         life.now += SECOND
         open_yet = await life.receives()
         shutil.copytree(tmp_path / "trail", root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 
 from tests.structure.repository import PACKAGE, files, name
@@ -49,3 +50,43 @@ NOUNS_IN_ING = {"config/tracking.py": "the settings of the room of that name"}
 def test_modules_are_named_by_nouns() -> None:
     named = {path.relative_to(PACKAGE).as_posix() for path in files("ing.py", PACKAGE)}
     assert named == set(NOUNS_IN_ING), "name a module for what it holds (docs/vocabulary.md)"
+
+
+# Words that gave way to others, and the rooms that may still use them in names, each for its reason.
+OLD_WORDS: dict[str, dict[str, str]] = {
+    "attachments": dict.fromkeys(("lab", "tracking", "trail"), "a table of the trail, format 1"),
+    "forwarded": {},
+    "forwarding": dict.fromkeys(("config", "lab", "tracking"), "a setting"),
+    "keeper": {},
+    "sampling": {},
+    "station": dict.fromkeys(
+        ("broker", "config", "lab", "routing", "server", "topology"), "a broker's place in a hierarchy"
+    ),
+}
+
+
+def rooms_by_word() -> dict[str, set[str]]:
+    """Word -> the rooms with a name that has the word in it."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in files(".py", PACKAGE):
+        room = path.relative_to(PACKAGE).parts[0]
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            for identifier in names_in(node):
+                for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", identifier):
+                    found[word.lower()].add(room)
+    return found
+
+
+def names_in(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.arg):
+        return [node.arg]
+    if isinstance(node, ast.Attribute):
+        return [node.attr]
+    return [node.id] if isinstance(node, ast.Name) else []
+
+
+def test_old_words_are_only_where_they_still_have_a_reason() -> None:
+    used = rooms_by_word()
+    assert {word: used.get(word, set()) for word in OLD_WORDS} == {word: set(OLD_WORDS[word]) for word in OLD_WORDS}

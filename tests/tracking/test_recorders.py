@@ -38,7 +38,7 @@ LOOK = 25
 RECORDERS = {"log": LogRecorder, "bloom": BloomRecorder, "sealed": SealedRecorder}
 FIELDS = {
     HistoryKind.ARRIVED: "arrived_from",
-    HistoryKind.FORWARDED: "next_hops",
+    HistoryKind.RELAYED: "next_hops",
     HistoryKind.DELIVERED: "delivered",
     HistoryKind.ACKNOWLEDGED: "acknowledged",
     HistoryKind.REFUSED: "refused",
@@ -139,7 +139,7 @@ class Scribe:
         self.recorder.delivered(batch, rows, subscriber, self.now)
         self.tell(HistoryKind.DELIVERED, subscriber, chosen)
         self.recorder.relayed(batch, rows, link, self.now)
-        self.tell(HistoryKind.FORWARDED, link, chosen)
+        self.tell(HistoryKind.RELAYED, link, chosen)
         self.recorder.queued(batch, rows, 5, self.now)
         self.tell(HistoryKind.QUEUED, 5, chosen)
         for index, identity in enumerate(chosen[:3]):
@@ -316,12 +316,12 @@ def test_keys_of_sets_tell_every_link_of_every_message(name: str, links: list[se
         assert all(hit.doubt < 1e-9 for hit in hits)
     (job,) = recorder.due(START + 1, force=True)
     filters = [one for one in job.make() if isinstance(one, FilterSegment)]
-    sets = [one for one in filters if one.kind == HistoryKind.FORWARDED_SET]
+    sets = [one for one in filters if one.kind == HistoryKind.RELAYED_SET]
     # One key for each message that went anywhere.
     assert sum(one.entries for one in sets) == sum(bool(chosen) for chosen in links)
     for identity, expected in zip(identities, links, strict=True):
         evidence = evidence_of(filters, identity, (4, 5, 6, 7), ())
-        assert {hit.number for hit in evidence.hits(HistoryKind.FORWARDED)} == expected
+        assert {hit.number for hit in evidence.hits(HistoryKind.RELAYED)} == expected
 
 
 def test_downstream_recorder_stores_early_and_keeps_open() -> None:

@@ -307,7 +307,7 @@ def test_filters_are_asked_about_who_was_there_at_the_time(tmp_path: Path) -> No
 
 def test_rows_of_the_plain_log_answer_exactly(tmp_path: Path) -> None:
     fields = [wide([1] * 4), wide([NOON] * 4), wide([7] * 4), short([0] * 4)]
-    kinds = [HistoryKind.ROUTED, HistoryKind.ARRIVED, HistoryKind.FORWARDED, HistoryKind.DELIVERED]
+    kinds = [HistoryKind.ROUTED, HistoryKind.ARRIVED, HistoryKind.RELAYED, HistoryKind.DELIVERED]
     log = LogRecords(short(kinds), wide([0, 2, 3, 50]), *fields)
     TrailWriter(tmp_path, 4, NOON - HOUR).write([log], NOON + HOUR)
     found = Trail(tmp_path).findings(4, ID)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from postroad.client.backoff import Reconnect
     from postroad.client.clock import ClientClock
-    from postroad.client.connection import Line
+    from postroad.client.connection import ClientConnection
     from postroad.client.directory import Servers
     from postroad.client.received import ReceivedMessage
     from postroad.client.subscription import AckMode, Overflow
@@ -199,7 +199,7 @@ class Client:
                 await kept.confirmed(ids[-1].tail)
         return ids
 
-    async def _ready(self) -> Line:
+    async def _ready(self) -> ClientConnection:
         """The connection, when there is room to keep what is sent over it."""
         while True:
             line = await self._wire.line()
@@ -208,7 +208,7 @@ class Client:
                 return line
             await kept.room()
 
-    async def _confirmed(self, line: Line, frames: list[bytes]) -> list[Frame]:
+    async def _confirmed(self, line: ClientConnection, frames: list[bytes]) -> list[Frame]:
         expected: list[tuple[str, asyncio.Future[Frame]]] = []
         try:
             asking = []

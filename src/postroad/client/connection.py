@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from postroad.client.publisher import Publisher
     from postroad.protocols.stomp import Frame
 
-__all__ = ["ClientHello", "Line"]
+__all__ = ["ClientConnection", "ClientHello"]
 
 # One read: a few hundred small messages, so that the loop turns often and little goes past a full mailbox.
 READ_BYTES = 64 * 1024
@@ -82,8 +82,8 @@ class ClientHello:
         return encode_frame("CONNECT", pairs)
 
 
-class Line:
-    """A connection that is up; `Line.open` makes it.
+class ClientConnection:
+    """A connection that is up; `ClientConnection.open` makes it.
 
     Attributes:
         number: which of the client's connections this is.
@@ -133,7 +133,7 @@ class Line:
         intake: Intake,
         deliver: Callable[[Frame, int], None],
         was: Grant | None = None,
-    ) -> Line:
+    ) -> ClientConnection:
         """Connect and introduce oneself.
 
         Raises:

@@ -15,7 +15,7 @@ from postroad.messages import Draft, MessageId
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from postroad.client.connection import Line
+    from postroad.client.connection import ClientConnection
     from postroad.client.received import ReceivedMessage
     from postroad.client.wire import Wire
     from postroad.messages import Value
@@ -44,7 +44,7 @@ class Transaction:
         self.first_id: MessageId | None = None
         self.count = 0
         self._wire = wire
-        self._line: Line | None = None
+        self._line: ClientConnection | None = None
         self._frames: list[bytes] = []
         self._bytes = 0
 
@@ -104,7 +104,7 @@ class Transaction:
         if (text := receipt.headers.get("message-id")) is not None:
             self.first_id = MessageId.parse(text)
 
-    def _open(self) -> Line:
+    def _open(self) -> ClientConnection:
         if self._line is None:
             raise ClientError("the transaction has not begun; use it inside `async with`")
         return self._line

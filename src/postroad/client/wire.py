@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from postroad.client.connection import Line
+from postroad.client.connection import ClientConnection
 from postroad.client.errors import ClientError, ConnectionLost
 from postroad.client.intake import Intake, Mailbox
 from postroad.client.publisher import Publisher
@@ -34,7 +34,7 @@ class _Entry:
 
     mailbox: Mailbox
     headers: list[tuple[str, str]]
-    line: Line
+    line: ClientConnection
 
 
 class Wire:
@@ -52,12 +52,12 @@ class Wire:
         self.intake = Intake()
         self._hello = hello
         self._reconnect = reconnect
-        self._line: Line | None = None
+        self._line: ClientConnection | None = None
         self._lines = 0
         self._up = asyncio.Event()
         self._failure: PostroadError | None = None
         self._told = False
-        self._keeper: asyncio.Task[None] | None = None
+        self._upkeep: asyncio.Task[None] | None = None
         self._subscribed: dict[str, _Entry] = {}
         self.publisher: Publisher | None = None
 
@@ -68,13 +68,13 @@ class Wire:
         self._line = await self._connect()
         self._publish_over(self._line)
         self._up.set()
-        self._keeper = asyncio.create_task(self._keep())
+        self._upkeep = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
         """Take leave of the server; raises what it still had to refuse."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.gather(self._upkeep, return_exceptions=True)
         for entry in self._subscribed.values():
             entry.mailbox.end(None)
         unseen = self._unseen()
@@ -97,7 +97,7 @@ class Wire:
         failed = self._failure or self._line.failure
         return None if isinstance(failed, ConnectionLost) else failed
 
-    async def line(self) -> Line:
+    async def line(self) -> ClientConnection:
         """The connection; waits for it while it is being restored.
 
         Raises:
@@ -139,14 +139,14 @@ class Wire:
 
     # --- connections -----------------------------------------------------------------------------------------------
 
-    async def _connect(self) -> Line:
+    async def _connect(self) -> ClientConnection:
         """Connect to the first server that takes this client; raises what the last one said when none does."""
         failure: PostroadError = ConnectionLost(f"{self._servers}: names no server")
         was = None if self.publisher is None else self.publisher.grant
         for address in await self._servers.addresses():
             self._lines += 1
             try:
-                line = await Line.open(address, self._hello, self._lines, self.intake, self._deliver, was)
+                line = await ClientConnection.open(address, self._hello, self._lines, self.intake, self._deliver, was)
             except PostroadError as error:
                 # Lost or refused: another server may have room where this one is full.
                 failure = error
@@ -155,7 +155,7 @@ class Wire:
                 return line
         raise failure
 
-    def _publish_over(self, line: Line) -> list[bytes]:
+    def _publish_over(self, line: ClientConnection) -> list[bytes]:
         """Find out who gives the ids over a new connection; answers what to send over it first, again."""
         grant, publisher = line.grant, self.publisher
         if publisher is not None and (grant is None or not publisher.is_granted(grant)):
@@ -227,7 +227,7 @@ class Wire:
             return None
         return ConnectionLost(f"{failure}; gave up after {policy.attempts} attempts to reconnect")
 
-    async def _subscribe_again(self, line: Line) -> None:
+    async def _subscribe_again(self, line: ClientConnection) -> None:
         try:
             for entry in list(self._subscribed.values()):
                 await line.request("SUBSCRIBE", entry.headers)
@@ -237,7 +237,7 @@ class Wire:
                 await line.close()
             raise
 
-    async def _send_again(self, line: Line) -> None:
+    async def _send_again(self, line: ClientConnection) -> None:
         if again := self._publish_over(line):
             try:
                 await line.write(b"".join(again))

@@ -51,7 +51,7 @@ _OUT_OF_BUDGET = 2.0
 _ENOUGH_ENTRIES = 200
 _OF_KINDS = {
     HistoryKind.PUBLISHED: "published",
-    HistoryKind.FORWARDED: "handed",
+    HistoryKind.RELAYED: "handed",
     HistoryKind.ARRIVED: "arrived",
     HistoryKind.DELIVERED: "delivered",
 }

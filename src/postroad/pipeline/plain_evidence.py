@@ -200,7 +200,7 @@ def from_hits(view: View, rows: Ints, plain: Bits) -> Answers:
         chosen = hits["kind"] == kind
         return group[place[chosen]], broker[place[chosen]], hits["number"][chosen].astype(np.int64)
 
-    claimed = told(HistoryKind.FORWARDED)
+    claimed = told(HistoryKind.RELAYED)
     # Each broker that says it had the message was handed it once, and nobody else was.
     handed = _hops(claimed[0], np.zeros_like(claimed[1]), claimed[2])
     known, times = np.unique(handed, return_counts=True)

@@ -49,7 +49,7 @@ HITS_SCHEMA = pa.schema(
 )
 
 _OWN = (HistoryKind.PUBLISHED, HistoryKind.ROUTED)
-_ABOUT_NEIGHBOURS = (HistoryKind.FORWARDED, HistoryKind.ARRIVED)
+_ABOUT_NEIGHBOURS = (HistoryKind.RELAYED, HistoryKind.ARRIVED)
 _ABOUT_SUBSCRIBERS = (
     HistoryKind.DELIVERED,
     HistoryKind.ACKNOWLEDGED,

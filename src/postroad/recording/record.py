@@ -107,14 +107,14 @@ class LiveRecord:
         self._lock = DirectoryLock(root / "locks" / f"broker={broker}.lock", broker, f"{root} {_TRAIL_HELD}")
         self._last_run = LastRun(last_run)
         self._backlog = Backlog(self._open_writer, backlog_bytes, self._claim)
-        self._journal = keeper = None if journal is None else JournalWriter(journal, clock)
-        self._keeper = RecordWriter(
+        self._journal = journaled = None if journal is None else JournalWriter(journal, clock)
+        self._writer = RecordWriter(
             recorder,
             self._backlog,
             clock,
-            None if keeper is None else keeper.kept,
+            None if journaled is None else journaled.kept,
             2 * backlog_bytes,
-            int if keeper is None else lambda: keeper.journal.position,
+            int if journaled is None else lambda: journaled.journal.position,
         )
         self._recover = recover
         self._retention = retention
@@ -142,9 +142,9 @@ class LiveRecord:
         """
         # A disk that takes nothing does not keep the broker from starting: the lock is tried again with each commit.
         with contextlib.suppress(OSError):
-            await self._keeper.in_thread(self._lock.claim)
-        recovered = self._recover is not None and await self._keeper.in_thread(self._recovered)
-        await self._keeper.start()
+            await self._writer.in_thread(self._lock.claim)
+        recovered = self._recover is not None and await self._writer.in_thread(self._recovered)
+        await self._writer.start()
         if self._journal is not None:
             if recovered:
                 self._journal.journal.forget_earlier()
@@ -190,7 +190,7 @@ class LiveRecord:
         """Write all there is."""
         if self._upkeep is not None:
             self._upkeep.cancel()
-        await self._keeper.stop()
+        await self._writer.stop()
         if self._journal is not None:
             await self._journal.stop()
         self._lock.release()
@@ -200,7 +200,7 @@ class LiveRecord:
     def trouble(self) -> str:
         """What keeps the record from being written; empty while all is well."""
         journal = "" if self._journal is None else self._journal.trouble
-        return self._keeper.trouble or (f"journal: {journal}" if journal else "")
+        return self._writer.trouble or (f"journal: {journal}" if journal else "")
 
     async def _keep_up(self) -> None:
         """Now and then: let go of journal that the trail has, and of trail that need not be kept."""
@@ -208,12 +208,12 @@ class LiveRecord:
             await asyncio.sleep(UPKEEP_SECONDS)
             try:
                 # Another run has begun where the trail was moved under this one.
-                await self._keeper.in_thread(lambda: self._last_run.keep(self._backlog.run))
+                await self._writer.in_thread(lambda: self._last_run.keep(self._backlog.run))
                 if self._journal is not None:
                     await self._journal.release()
                 if self._retention is not None and self._clock() >= self._expires_at:
                     self._expires_at = self._clock() + int(EXPIRE_SECONDS * 1_000)
-                    await self._keeper.in_thread(self._expire)
+                    await self._writer.in_thread(self._expire)
             except (PostroadError, OSError) as error:
                 log.warning("trail not tidied", extra={"reason": str(error)})
 
@@ -239,7 +239,7 @@ class LiveRecord:
     async def answer(self, message: MessageId) -> Answer:
         """All that this broker knows of a message, written or not."""
         # What is open first: what is written meanwhile is then seen twice, and never missed.
-        now, released_through = self._clock(), self._keeper.released_through
+        now, released_through = self._clock(), self._writer.released_through
         open_now = self.recorder.findings(message, now)
         named = self.recorder.chronicle.named(_subscribers_in(open_now))
         publisher = self.recorder.chronicle.publisher(message.publisher) if message.broker == self._broker else None
@@ -273,7 +273,7 @@ class LiveRecord:
 
     async def _read(self, work: Callable[[], Read], unread: Read) -> Read:
         """Read something from the disk; where it does not answer, `unread`."""
-        reading = asyncio.ensure_future(self._keeper.in_thread(work))
+        reading = asyncio.ensure_future(self._writer.in_thread(work))
         if await is_done(reading, READ_SECONDS):
             return reading.result()
         reading.cancel()

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_SET_NEIGHBOURS", "FilterEvidence", "covers", "error_rate", "evidence_of", "probe", "without_superseded"]
 
-_ABOUT_NEIGHBOURS = frozenset({HistoryKind.FORWARDED, HistoryKind.ARRIVED})
+_ABOUT_NEIGHBOURS = frozenset({HistoryKind.RELAYED, HistoryKind.ARRIVED})
 # 65,535 sets to probe; a broker with more neighbours, whose keys are of sets, can only say that it does not know.
 MAX_SET_NEIGHBOURS = 16
 
@@ -134,7 +134,7 @@ class FilterEvidence:
             published=self._hit(HistoryKind.PUBLISHED),
             routed=self._hit(HistoryKind.ROUTED),
             arrived_from=self.hits(HistoryKind.ARRIVED),
-            next_hops=self.hits(HistoryKind.FORWARDED),
+            next_hops=self.hits(HistoryKind.RELAYED),
             delivered=self.hits(HistoryKind.DELIVERED),
             acknowledged=self.hits(HistoryKind.ACKNOWLEDGED),
             refused=self.hits(HistoryKind.REFUSED),
@@ -179,7 +179,7 @@ def evidence_of(
             numbers, keys = (near if about_links else at_home).astype(np.int64), pairs[about_links]
         made = _loaded(segment)
         rate = made.rate
-        if segment.kind == HistoryKind.FORWARDED_SET:
+        if segment.kind == HistoryKind.RELAYED_SET:
             _ask_sets(evidence, segment, made, word, near)
             continue
         for number, found in zip(numbers.tolist(), made.contains(keys).tolist(), strict=True):
@@ -195,14 +195,14 @@ def _ask_sets(
     window, count = (segment.time_from, segment.time_to), len(neighbours)
     if count > MAX_SET_NEIGHBOURS:
         for number in neighbours.tolist():
-            evidence.consider(HistoryKind.FORWARDED, number, 1.0, window, True)
+            evidence.consider(HistoryKind.RELAYED, number, 1.0, window, True)
         return
     found = made.contains(derived_sets(word, neighbours))
     found[0] = False
     sets = np.flatnonzero(found)
     rate = -math.expm1(2.0 ** (count - 1) * math.log1p(-made.rate)) if made.rate < 1 else 1.0
     for place, number in enumerate(neighbours.tolist()):
-        evidence.consider(HistoryKind.FORWARDED, number, rate, window, bool((sets >> place & 1).any()))
+        evidence.consider(HistoryKind.RELAYED, number, rate, window, bool((sets >> place & 1).any()))
     evidence.probes += len(found) - 1
 
 

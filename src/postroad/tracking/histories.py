@@ -66,7 +66,7 @@ class HistoryRecorder(KeepingRecorder):
     def _way(self, kind: int) -> tuple[bool, bool, int]:
         """Whether each number has a history of its own, else whether keys are of pairs; and what counts as in time."""
         settings, numbered = self.settings, kind in NUMBERED
-        apart = settings.layout == "paper" and numbered and kind != HistoryKind.FORWARDED_SET
+        apart = settings.layout == "paper" and numbered and kind != HistoryKind.RELAYED_SET
         # On its way a message is delayed; at its entry its id is new.
         tolerance = settings.tolerance + (settings.jitter if kind != HistoryKind.PUBLISHED else 0)
         return apart, numbered and not apart, tolerance
@@ -193,7 +193,7 @@ class HistoryRecorder(KeepingRecorder):
                 self._mixed.clear()
             self._mixed[-1 - joined] = np.uint64(joined)
             rows = np.flatnonzero(mixed == np.uint64(joined))
-            self._note(HistoryKind.FORWARDED_SET, -1 - joined, ids, rows, now)
+            self._note(HistoryKind.RELAYED_SET, -1 - joined, ids, rows, now)
 
     def _begin(self, name: HistoryName, now: int) -> History:
         self._slots += 1

@@ -24,8 +24,8 @@ _COUNTER_BITS = 16
 # Kinds whose keys are about a neighbour or a subscriber too.
 NUMBERED = frozenset(
     {
-        HistoryKind.FORWARDED,
-        HistoryKind.FORWARDED_SET,
+        HistoryKind.RELAYED,
+        HistoryKind.RELAYED_SET,
         HistoryKind.ARRIVED,
         HistoryKind.DELIVERED,
         HistoryKind.ACKNOWLEDGED,

@@ -72,7 +72,7 @@ class KeepingRecorder(ABC):
 
     def relayed(self, batch: Batch, rows: Rows, link: int, now: int) -> None:
         """The rows were handed to a link."""
-        self._note(HistoryKind.FORWARDED, link, batch.ids, rows, now, _run_of(batch, rows))
+        self._note(HistoryKind.RELAYED, link, batch.ids, rows, now, _run_of(batch, rows))
 
     def queued(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
         """The rows wait for a subscription."""

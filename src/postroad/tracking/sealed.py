@@ -142,9 +142,9 @@ class SealedRecorder(HistoryRecorder):
                 if history is None or history.name.origin != identity.broker:
                     continue
                 rate, window = history.entries * 2.0**-64, (history.time_from, history.time_to)
-                if history.name.kind == HistoryKind.FORWARDED_SET:
+                if history.name.kind == HistoryKind.RELAYED_SET:
                     for number in sets.get(key, ()):
-                        evidence.consider(HistoryKind.FORWARDED, number, rate, window, True)
+                        evidence.consider(HistoryKind.RELAYED, number, rate, window, True)
                 elif key == word or key in about:
                     number = history.name.subject if key == word else about[key]
                     evidence.consider(history.name.kind, number, rate, window, True)

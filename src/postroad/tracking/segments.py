@@ -102,13 +102,13 @@ class HistoryKind:
 
     PUBLISHED = 1  # id: entered here
     ROUTED = 2  # id: came from another broker
-    FORWARDED = 3  # (id, neighbour): handed to the link to a neighbour
+    RELAYED = 3  # (id, neighbour): handed to the link to a neighbour
     DELIVERED = 4  # (id, subscriber): handed to a subscriber's socket
     ACKNOWLEDGED = 5  # (id, subscriber)
     REFUSED = 6  # (id, subscriber)
     ARRIVED = 7  # (id, neighbour): came over the link from a neighbour
     QUEUED = 8  # (id, subscriber): had to wait in a subscriber's queue
-    FORWARDED_SET = 9  # (id, set of neighbours): all links it was handed to, as one key
+    RELAYED_SET = 9  # (id, set of neighbours): all links it was handed to, as one key
 
 
 class FilterSegment(NamedTuple):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Evidence"]
 
 _LISTS = {
-    "next_hops": HistoryKind.FORWARDED,
+    "next_hops": HistoryKind.RELAYED,
     "subscribers": HistoryKind.DELIVERED,
     "acknowledged": HistoryKind.ACKNOWLEDGED,
     "refused": HistoryKind.REFUSED,
@@ -73,7 +73,7 @@ class Evidence:
             self.surely(HistoryKind.PUBLISHED, 0)
         for sender, receiver in _pairs(row["path"]):
             if sender == self.broker:
-                self.surely(HistoryKind.FORWARDED, receiver)
+                self.surely(HistoryKind.RELAYED, receiver)
             if receiver == self.broker:
                 self.surely(HistoryKind.ROUTED, 0)
                 self.surely(HistoryKind.ARRIVED, sender)
@@ -88,7 +88,7 @@ class Evidence:
         """What an exact recorder knows that was told again what a run left in its journal."""
         kinds = {
             HistoryKind.ARRIVED: found.arrived_from,
-            HistoryKind.FORWARDED: found.next_hops,
+            HistoryKind.RELAYED: found.next_hops,
             HistoryKind.DELIVERED: found.delivered,
             HistoryKind.ACKNOWLEDGED: found.acknowledged,
             HistoryKind.REFUSED: found.refused,
@@ -151,7 +151,7 @@ class Evidence:
             self._one(HistoryKind.PUBLISHED),
             self._one(HistoryKind.ROUTED),
             self._all(HistoryKind.ARRIVED),
-            self._all(HistoryKind.FORWARDED),
+            self._all(HistoryKind.RELAYED),
             self._all(HistoryKind.DELIVERED),
             self._all(HistoryKind.ACKNOWLEDGED),
             self._all(HistoryKind.REFUSED),

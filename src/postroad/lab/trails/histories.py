@@ -40,9 +40,9 @@ def filters_of(passages: Passages, broker: int, scale: Scale, opened: int, seale
         (HistoryKind.PUBLISHED, rows[home], hashes[home]),
         (HistoryKind.ROUTED, came, hashes[came]),
         (HistoryKind.ARRIVED, came, _derived(hashes[came], passages.arrived_from[came])),
-        (HistoryKind.FORWARDED_SET, *_in_sets(hashes, passages.next_hops))
+        (HistoryKind.RELAYED_SET, *_in_sets(hashes, passages.next_hops))
         if scale.forwarding == "sets"
-        else (HistoryKind.FORWARDED, *_listed(hashes, passages.next_hops)),
+        else (HistoryKind.RELAYED, *_listed(hashes, passages.next_hops)),
         (HistoryKind.DELIVERED, *_listed(hashes, passages.subscribers)),
         (HistoryKind.ACKNOWLEDGED, *_listed(hashes, passages.acknowledged)),
     ]

@@ -131,7 +131,7 @@ def balance(filters: DataFrame) -> DataFrame:
     return filters.groupBy("broker", "origin").agg(
         entries(HistoryKind.PUBLISHED).alias("published"),
         entries(HistoryKind.ROUTED).alias("routed"),
-        entries(HistoryKind.FORWARDED).alias("forwarded"),
+        entries(HistoryKind.RELAYED).alias("forwarded"),
         entries(HistoryKind.ARRIVED).alias("arrived"),
         entries(HistoryKind.DELIVERED).alias("delivered"),
     )
