@@ -31,6 +31,8 @@ READ_BYTES = 1 << 20
 SETUP_SECONDS = 60.0
 # How long the last messages may take after the last was sent.
 DRAIN_SECONDS = 30.0
+# Messages of one load: their frames and times take some 200 MB.
+MOST_MESSAGES = 1_000_000
 # After so long without a message, none is under way.
 QUIET_SECONDS = 0.5
 # A run is judged in slices of this many seconds: one in which the generator did nothing for `GAP_SECONDS`, or brokers
@@ -61,9 +63,12 @@ class Passed(NamedTuple):
 
 
 def arrival_times(rate: float, seconds: float, burst: int, seed: int) -> Floats:
-    """Poisson times at which bursts of so many messages leave, at `rate` messages a second; one for each message."""
+    """Poisson times at which bursts of so many messages leave, at `rate` messages a second; one for each message.
+
+    There are `MOST_MESSAGES` at most: a high rate lasts for less than these seconds.
+    """
     random = np.random.default_rng(seed)
-    bursts = max(1, round(rate * seconds / burst))
+    bursts = max(1, round(min(rate * seconds, MOST_MESSAGES) / burst))
     return np.repeat(np.cumsum(random.exponential(burst / rate, bursts)), burst)
 
 
@@ -173,7 +178,8 @@ class OpenLoop:
             size = _received(self._timed, self._buffer)
             if size:
                 chunk = bytes(memoryview(self._buffer)[:size])
-                chunks.append(chunk)
+                if publishers > 1:
+                    chunks.append(chunk)
                 count = chunk.count(b"\0")
                 came.append((clock() - start, count))
                 arrived += count

@@ -20,7 +20,7 @@ from bench.capacity import (
     throughput_errors,
     wait_errors,
 )
-from bench.open_loop import SLICE_SECONDS, OpenLoop, arrival_times, quiet_messages
+from bench.open_loop import MOST_MESSAGES, SLICE_SECONDS, OpenLoop, arrival_times, quiet_messages
 
 from postroad.capacity import BatchCosts, ReadCosts
 from postroad.lab.calibration import WINDOW, Cell, MeasuredCell, Programme, message_bytes
@@ -81,6 +81,7 @@ def test_bursts_leave_together_at_random_times() -> None:
     assert len(np.unique(times)) == 12_500
     assert times[-1] == pytest.approx(100, rel=0.05)
     assert np.array_equal(times, arrival_times(1_000, 100, 8, 3))
+    assert len(arrival_times(1e9, 100, 8, 3)) == MOST_MESSAGES
 
 
 def test_messages_around_a_stall_of_the_machine_do_not_count() -> None:
