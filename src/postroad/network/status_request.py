@@ -58,7 +58,7 @@ class BrokerReport(msgspec.Struct, frozen=True, kw_only=True):
         return None if found is None else int(found)
 
     @property
-    def handed_on(self) -> int:
+    def relayed(self) -> int:
         """Messages that it sent over its links."""
         if self.network is None:
             return 0

@@ -52,9 +52,9 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
         subscriptions: theirs.
         accepted: messages from clients since the start.
         delivered: messages to clients.
-        handed_on: messages to other brokers.
+        relayed: messages to other brokers.
         in_per_second: accepted, of late.
-        out_per_second: delivered and handed on, of late.
+        out_per_second: delivered and relayed, of late.
         restarts: how often it died and was started again.
         given_up: it died too often, and is started no more.
     """
@@ -73,7 +73,7 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions: int = 0
     accepted: int = 0
     delivered: int = 0
-    handed_on: int = 0
+    relayed: int = 0
     in_per_second: float = 0.0
     out_per_second: float = 0.0
     restarts: int = 0
@@ -121,7 +121,7 @@ class NetworkWatch:
         if report.ready and (report.links_up < entry.links or parent != planned_parent):
             condition = Condition.DEGRADED
         counts = report.statistics
-        incoming, outgoing = counts.accepted, counts.delivered + report.handed_on
+        incoming, outgoing = counts.accepted, counts.delivered + report.relayed
         in_rate, out_rate = self._rates(entry.number, incoming, outgoing)
         return BrokerView(
             condition=condition,
@@ -133,7 +133,7 @@ class NetworkWatch:
             subscriptions=counts.subscriptions_now,
             accepted=counts.accepted,
             delivered=counts.delivered,
-            handed_on=report.handed_on,
+            relayed=report.relayed,
             in_per_second=in_rate,
             out_per_second=out_rate,
             **told,

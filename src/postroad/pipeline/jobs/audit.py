@@ -131,7 +131,7 @@ def balance(filters: DataFrame) -> DataFrame:
     return filters.groupBy("broker", "origin").agg(
         entries(HistoryKind.PUBLISHED).alias("published"),
         entries(HistoryKind.ROUTED).alias("routed"),
-        entries(HistoryKind.RELAYED).alias("forwarded"),
+        entries(HistoryKind.RELAYED).alias("relayed"),
         entries(HistoryKind.ARRIVED).alias("arrived"),
         entries(HistoryKind.DELIVERED).alias("delivered"),
     )
@@ -186,7 +186,7 @@ def _filters(run: JobRun[AuditOptions], filters: DataFrame) -> dict[str, Any]:
     run.write(balance(filters), "balance")
     sums = (
         run.spark.read.parquet(f"file://{(run.options.out / 'balance').resolve()}")
-        .agg(*(f.sum(name).alias(name) for name in ("published", "forwarded", "arrived", "delivered")))
+        .agg(*(f.sum(name).alias(name) for name in ("published", "relayed", "arrived", "delivered")))
         .first()
     )
     assert sums is not None
@@ -197,7 +197,7 @@ def _filters(run: JobRun[AuditOptions], filters: DataFrame) -> dict[str, Any]:
         "false_hits_promised": round(row["promised_hits"], 1),
         "histories_out_of_promise": int(row["out_of_promise"]),
         "largest_matching_set": int(row["largest_matching_set"]),
-        "entries_forwarded": int(sums["forwarded"]),
+        "entries_relayed": int(sums["relayed"]),
         "entries_arrived": int(sums["arrived"]),
     }
 
