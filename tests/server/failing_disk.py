@@ -17,6 +17,14 @@ class FailingDisk:
     def __init__(self, disk: Any) -> None:
         self._disk = disk
         self.failing = False
+        self.failed_reads = 0
+
+    def read(self, segment: int, start: int = 0, length: int = -1) -> bytes:
+        if self.failing:
+            self.failed_reads += 1
+            raise OSError(errno.EIO, "Input/output error")
+        data: bytes = self._disk.read(segment, start, length)
+        return data
 
     def append(self, segment: int, pieces: Sequence[Any]) -> None:
         if self.failing:

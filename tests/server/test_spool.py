@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from postroad.broker import Limits
@@ -206,6 +207,62 @@ def test_disk_that_fails_for_a_while_loses_nothing_that_is_spooled(
             await until(lambda: not broker.storage.trouble)
             read_on(slow)
             assert await numbers(slow, COUNT) == list(range(COUNT))
+            for client in (slow, writer):
+                await client.close()
+
+    run(talk, patience=120)
+
+
+def test_disk_that_cannot_be_read_for_a_while_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroad.server.store_driver.RETRY_SECONDS", 0.01)
+
+    async def talk() -> None:
+        async with service(tmp_path, limits=SMALL, store=StoreSettings(cache_bytes=1)) as broker:
+            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
+            await slow.subscribe("s", "a")
+            stall(slow)
+            await publish(writer, COUNT)
+            disk = fail(broker)
+            read_on(slow)
+            reading = asyncio.create_task(numbers(slow, COUNT))
+            await until(lambda: disk.failed_reads > 2)
+            disk.failing = False
+            assert await reading == list(range(COUNT))
+            assert broker.storage.log is not None
+            assert broker.storage.log.statistics().damaged_records == 0
+            for client in (slow, writer):
+                await client.close()
+
+    run(talk, patience=120)
+
+
+def test_damaged_spool_is_named_and_the_subscriber_gets_the_rest(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, limits=SMALL, store=StoreSettings(cache_bytes=1)) as broker:
+            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
+            await slow.subscribe("s", "a")
+            stall(slow)
+            await publish(writer, COUNT)
+            store = broker.storage.log
+            assert store is not None
+            await until(lambda: not store.has_work)
+            (segment,) = (tmp_path / "store").iterdir()
+            with segment.open("r+b") as file:
+                file.seek(segment.stat().st_size // 2)
+                file.write(b"damage")
+            read_on(slow)
+            writer.publish("a", b"-1 after all others")
+            found = []
+            while (number := (await numbers(slow, 1))[0]) >= 0:
+                found.append(number)
+            assert found == sorted(set(found))
+            assert 0 < COUNT - len(found) == store.statistics().lost_rows
+            assert "is damaged" in store.told[0]
+            # It is served directly again.
+            assert broker.statistics().stored_messages_now == 0
+            writer.publish("a", b"-2 at once")
+            assert await numbers(slow, 1) == [-2]
+            assert broker.statistics().stored_messages_now == 0
             for client in (slow, writer):
                 await client.close()
 

@@ -182,8 +182,13 @@ class StoredQueues:
         taken = [self._taken(each.batch, each.rows, each.places, each.tried) for each in self.log.pull(cursor, most)]
         count = sum(len(each.places) for each in taken)
         subscription.waiting.stored -= count
-        if count < most and subscription.waiting.stored:
-            self.block(subscription)
+        if count < most:
+            # Rows that turned out to be damaged wait no longer.
+            subscription.waiting.stored = self.log.unread(cursor)
+            if subscription.waiting.stored:
+                self.block(subscription)
+            else:
+                self._close_if_empty(subscription)
         return taken
 
     def _taken(

@@ -232,6 +232,9 @@ class StoreDriver:
         for read in reads:
             try:
                 found.append((read, self._disk.read(read.segment, read.start, read.length)))
+            except FileNotFoundError:
+                # Somebody has deleted it; nothing brings it back.
+                found.append((read, b""))
             except OSError:
                 found.append((read, None))
         return found
@@ -239,10 +242,14 @@ class StoreDriver:
     def _have_read(self, done: asyncio.Future[list[tuple[Read, bytes | None]]]) -> None:
         store = self.log
         assert store is not None
-        for read, data in done.result():
+        found = done.result()
+        for read, data in found:
             store.loaded(read, data)
             # One after the other: memory may not hold all of them at once.
-            self._proceed()
+            if data is not None:
+                self._proceed()
+        if any(data is None for _, data in found):
+            self._loop.call_later(RETRY_SECONDS, self._proceed)
         for text in store.told[self._told :]:
             log.error("store damaged", extra={"what": text})
         self._told = len(store.told)

@@ -436,16 +436,19 @@ class Log:
         return [Read(entry.number, entry.segment, entry.start, entry.length) for entry in needed]
 
     def loaded(self, read: Read, data: bytes | None) -> None:
-        """A record was read; None when it could not be. One that is not what was written is lost, and told."""
+        """A record was read. One that is not what was written is lost, and told.
+
+        None says that it could not be read now: whoever waits for it asks again, by `pull`.
+        """
         self._reading.discard(read.number)
         entry = self._catalog.find(read.number)
-        if entry is None or self._cache.has(read.number):
+        if entry is None or data is None or self._cache.has(read.number):
             return
         if (entry.segment, entry.start) != (read.segment, read.start):
             # It was moved meanwhile.
             self._want(entry)
             return
-        payload = None if data is None else payload_of(data, read.segment, entry.header)
+        payload = payload_of(data, read.segment, entry.header)
         stored = None if payload is None else _checked(payload)
         if stored is None:
             self._lose(entry)
