@@ -267,3 +267,19 @@ def test_damaged_spool_is_named_and_the_subscriber_gets_the_rest(tmp_path: Path)
                 await client.close()
 
     run(talk, patience=120)
+
+
+def test_spooled_messages_are_shed_counted_and_recorded_when_the_broker_stops(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, limits=SMALL) as broker:
+            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
+            await slow.subscribe("s", "a")
+            stall(slow)
+            await publish(writer, COUNT)
+            waiting = broker.statistics().stored_messages_now
+            assert waiting > COUNT // 2
+            slow.writer.transport.abort()
+        assert broker.statistics().shed_stored == waiting
+        await writer.close()
+
+    run(talk, patience=120)

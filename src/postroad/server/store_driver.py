@@ -115,17 +115,42 @@ class StoreDriver:
             self._disk.close()
 
     async def _finish(self, store: Log) -> None:
+        await self._discard_rest(store)
         while self._writing_now is not None:
             await asyncio.wait({self._writing_now})
             await asyncio.sleep(0)
-        while not store.trouble and (commit := store.take_commit(2**62)) is not None:
-            try:
-                await self._writing.do(lambda commit=commit: carry_out(commit, self._disk))  # type: ignore[misc]
-            except PostroadError as error:
-                store.failed(commit, str(error))
-            else:
-                store.committed(commit)
+        while not store.trouble and await self._commit_once(store):
+            pass
         self._answer()
+
+    async def _commit_once(self, store: Log) -> bool:
+        """One commit; answers whether there was something to write."""
+        commit = None if self._writing_now is not None else store.take_commit(2**62)
+        if commit is None:
+            await asyncio.sleep(0.001)
+            return False
+        try:
+            await self._writing.do(lambda: carry_out(commit, self._disk))
+        except PostroadError as error:
+            store.failed(commit, str(error))
+        else:
+            store.committed(commit)
+        return True
+
+    async def _discard_rest(self, store: Log) -> None:
+        """Sessions have ended with rows in their spools: read these, so that the record can say what became of them."""
+        stored = self._core.store
+        while stored is not None and stored.discards and not store.trouble:
+            self._core.stored(self._clock())
+            reads = store.take_reads()
+            if not reads and not stored.discards:
+                break
+            for read, data in await self._reading.do(lambda reads=reads: self._read(reads)):  # type: ignore[misc]
+                store.loaded(read, data)
+                self._core.stored(self._clock())
+            if not reads:
+                # What is not written yet cannot be handed out.
+                await self._commit_once(store)
 
     _writing_now: asyncio.Future[None] | None = None
 
@@ -144,7 +169,9 @@ class StoreDriver:
     def when_safe(self, action: Callable[[str], None]) -> None:
         """Call this with an empty text once all that was stored so far is safe, or with the reason why it is not."""
         store = self.log
-        assert store is not None
+        if store is None:
+            action("")
+            return
         self._waiting.append((store.position, action))
         self._answer()
 

@@ -63,6 +63,8 @@ MAX_WAITING_BYTES = 128 * 1024 * 1024
 READ_AHEAD = 8
 # The share of the memory for records that may be read ahead for one cursor.
 _READ_AHEAD_SHARE = 4
+# Which rows were tried is written whenever a client comes or goes, which one client can do many times a second: 16 KiB.
+MAX_NOTED_RUNS = 1024
 # Damage is told in words so often; after that it is counted alone.
 MAX_TOLD = 100
 # A segment is emptied by copying what is left when that is less than this share of it.
@@ -129,12 +131,12 @@ class Log:
     def change_cursor(self, cursor: Cursor, terms: bytes) -> None:
         """Keep other terms for a cursor; its rows stay."""
         cursor.terms = terms
-        self._note(CursorChange(cursor.number, terms, cursor.attached), cursor)
+        self._note(CursorChange(cursor.number, terms, cursor.attached, self._noted(cursor)), cursor)
 
     def attach(self, cursor: Cursor) -> None:
         """Somebody takes rows from a cursor, from now on. After a crash all that waits counts as tried."""
         cursor.attached = True
-        self._note(CursorChange(cursor.number, cursor.terms, True, packed(cursor.tried.runs)), cursor)
+        self._note(CursorChange(cursor.number, cursor.terms, True, self._noted(cursor)), cursor)
         # Nothing is handed out before a crash would be known to have happened after it.
         cursor.attached_at = self._writer.number - 1
 
@@ -147,7 +149,7 @@ class Log:
         cursor.tried.add(returned)
         cursor.waiting.add(returned)
         cursor.in_flight.clear()
-        self._note(CursorChange(cursor.number, cursor.terms, False, packed(cursor.tried.runs)), cursor)
+        self._note(CursorChange(cursor.number, cursor.terms, False, self._noted(cursor)), cursor)
 
     def end_cursor(self, cursor: Cursor) -> None:
         """A cursor is over: nobody waits for its rows."""
@@ -160,6 +162,13 @@ class Log:
         del self.cursors[cursor.number]
         self._durable.discard(cursor.number)
         self._note(CursorChange(cursor.number, None), cursor)
+
+    def _noted(self, cursor: Cursor) -> tuple[bytes, bytes]:
+        """The rows of a cursor that were tried, to be kept; where they are scattered, with all between them."""
+        runs = cursor.tried.runs
+        if len(runs.starts) > MAX_NOTED_RUNS:
+            runs = Runs(runs.starts[:1], runs.ends[-1:])
+        return packed(runs)
 
     def _note(self, change: CursorChange, cursor: Cursor) -> None:
         if cursor.durable:
@@ -499,7 +508,7 @@ class Log:
                 each.terms,
                 each.attached,
                 packed(unite(each.waiting.runs, each.in_flight.runs)),
-                packed(each.tried.runs),
+                self._noted(each),
             )
             for each in self.cursors.values()
             if each.durable
