@@ -21,7 +21,7 @@ LONG_FUNCTIONS: dict[str, str] = {}
 
 MODULES = [
     path
-    for folder in ("src", "bench", "truth", "tests")
+    for folder in ("src", "bench", "examples", "truth", "tests")
     if (ROOT / folder).is_dir()
     for path in files(".py", ROOT / folder)
 ]

@@ -1,6 +1,6 @@
 """The demonstration: a generated stream of messages against 100,000 subscriptions.
 
-python -m postroad.lab.matching_demo [--subscriptions N] [--seconds S] [--json]
+python -m examples.matching_demo [--subscriptions N] [--seconds S] [--json]
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class DemoProgress:
 def demonstrate(count: int, seconds: float) -> Report:
     """Subscribe, match for so many seconds, and report."""
     # Here and not at the top: these load the kernels, and Ctrl-C has to work in the meantime as well.
-    from postroad.lab.everyday import messages, subscriptions
+    from examples.everyday import messages, subscriptions
     from postroad.messages import Batch
 
     asked = list(islice(subscriptions(SEED), count))

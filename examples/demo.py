@@ -1,6 +1,6 @@
 """The demonstration: a network from nothing, real subscribers, some thousand messages, and where each of them went.
 
-python -m postroad.lab.demo [--messages N] [--keep DIR] [--json]
+python -m examples.demo [--messages N] [--keep DIR] [--json]
 
 Every step is a command that a user could type; it is shown before it runs.
 """
@@ -258,7 +258,7 @@ def main(given: Sequence[str] | None = None) -> int:
     """Run the demonstration; answers the exit status."""
     given = sys.argv[1:] if given is None else given
     if given and given[0] == "matching":
-        from postroad.lab import matching_demo
+        from examples import matching_demo
 
         return matching_demo.main(given[1:])
     chosen = arguments(given)

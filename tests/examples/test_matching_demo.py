@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from postroad.lab import everyday
-from postroad.lab import matching_demo as demo
+from examples import everyday
+from examples import matching_demo as demo
 from postroad.matching import SubscriptionIndex
 from postroad.selectors import Selector, TopicPattern
 

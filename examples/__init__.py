@@ -1,0 +1,1 @@
+"""Programs that show Postroad at work: `scripts/demo` runs them."""
