@@ -148,6 +148,10 @@ class Owner:
         if self.durable():
             cursor = self.random.choice(self.durable())
             self.log.detach(cursor)
+            if self.random.random() < 0.5:
+                # What it wants may change while nobody takes rows; what was tried stays so.
+                self.log.change_cursor(cursor, cursor.terms)
+                self.commit()
             self.log.attach(cursor)
 
     def commit(self) -> None:
