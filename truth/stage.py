@@ -148,7 +148,8 @@ class Stage:
         wishes = [Wish(broker, self._chance.choice((20, 50, 100))) for broker in brokers]
         wishes.append(Wish(self._chance.choice(brokers), 40, acknowledges=True))
         if self._scenario.kind == "storm":
-            wishes.append(Wish(self._chance.choice(brokers), 100, reads=False))
+            sheds = self._chance.random() < 0.5
+            wishes.append(Wish(self._chance.choice(brokers), 100, reads=False, sheds=sheds))
         return wishes
 
     def _publishers(self) -> list[int]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Collection
 
-    from postroad.client import AckMode, Client
+    from postroad.client import AckMode, Client, Overflow
     from postroad.messages import MessageId
     from truth.fleet import Fleet
     from truth.replies import Claim
@@ -48,12 +48,14 @@ class Wish:
         below: it wants prices below this.
         acknowledges: it acknowledges each message.
         reads: it reads what it gets; one that does not fills its queue.
+        sheds: what its queue does not take is shed, not spooled.
     """
 
     broker: int
     below: int
     acknowledges: bool = False
     reads: bool = True
+    sheds: bool = False
 
 
 @dataclass
@@ -231,7 +233,10 @@ class Traffic:
         async with client:
             ack: AckMode = "client-individual" if wish.acknowledges else "auto"
             queue = 1_000_000 if wish.reads else 1
-            subscription = client.subscribe("quotes.>", f"price < {wish.below}", ack=ack, queue=queue)
+            overflow: Overflow | None = "drop-oldest" if wish.sheds else None
+            subscription = client.subscribe(
+                "quotes.>", f"price < {wish.below}", ack=ack, overflow=overflow, queue=queue
+            )
             await subscription.start()
             # The brokers here have no users, and mark logins accordingly.
             inbox = Inbox(principal_of(login, verified=False), wish, time.monotonic())
