@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from postroad.messages import Batch, Draft, MessageId
 from postroad.routing import Destinations, Drp, LinkRecord, RoutingError
+from postroad.routing.drp import BREAK_UNKNOWN_MS
 from postroad.topology import Graph, line, ring, routes, square_with_diagonal
 from tests.routing.network import Network, drp
 from tests.routing.strategies import TOPICS, chosen, churn, disturb, publications, publish, subscribe, subscriptions
@@ -202,3 +203,25 @@ def test_destinations_from_outside_are_checked() -> None:
     strategy = Drp(1, 0)
     with pytest.raises(RoutingError, match="outside the 1 sets"):
         strategy.relay(Batch.build([("a",)]), Destinations(np.zeros((1, 1), np.uint64), np.array([5])), 2, 0)
+
+
+def test_broadcast_that_comes_just_after_a_link_broke_is_held_for_those_beyond_it() -> None:
+    network = drp(line(4), broadcast_threshold=0)
+    subscribe(network, [(0, "a")])
+    (message,) = network.publish(4, ["a"])
+    network.cut(2, 3)
+    network.run()
+    assert network.got(message) == {}
+    network.join(2, 3)
+    network.run()
+    check_exactly_once(network, [message])
+
+
+def test_broadcast_of_long_after_a_break_is_not_held_for_those_beyond_it() -> None:
+    network = drp(line(4), broadcast_threshold=0)
+    subscribe(network, [(3, "a")])
+    network.cut(2, 3)
+    network.wait(BREAK_UNKNOWN_MS + 1_000)
+    network.publish(4, ["a"])
+    network.run()
+    assert all(not node.held for node in network.nodes.values())

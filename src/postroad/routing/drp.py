@@ -9,7 +9,9 @@ until its hop limit ends that.
 A message for more than a share of all brokers is broadcast instead, without a set. Reverse-path forwarding as it is
 published accepts a broadcast only from the link that leads to its source, and passes it on over all others; while ways
 change, two brokers can each wait for the copy that the other refuses. Here the first copy counts, from whichever link,
-and the window of ids ends the others: the same number of packets, and none is lost by a change of ways.
+and the window of ids ends the others: the same number of packets, and none is lost by a change of ways. A broadcast
+that comes to a broker just after it lost the link to a part of the network is held there for that part: had it come
+before, the link would have given it back.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.messages.columns import BROADCAST, FLAGS
+from postroad.messages.id_columns import TIME_SHIFT
 from postroad.routing.contract import NOTHING, Parcel, Reaction, Routed
 from postroad.routing.envelopes import arrived, entering, may_go_on, returned_rows, with_broadcast
 from postroad.routing.errors import RoutingError
@@ -41,6 +44,12 @@ __all__ = ["DEFAULT_BROADCAST_THRESHOLD", "Drp"]
 # Where the published algorithm leaves the value open: about where the sets of many small packets outweigh a few useless
 # packets without sets.
 DEFAULT_BROADCAST_THRESHOLD = 0.8
+
+# A broadcast that was published at most so long after a link broke may come from a broker that did not know of the
+# break: news of it travels for a second or two, and clocks differ. What is younger was published without those beyond.
+BREAK_UNKNOWN_MS = 5_000
+# No message is under way for longer: brokers hold it for 10 s at most, one after the other.
+BREAK_REMEMBERED_MS = 60_000
 
 
 class Drp:
@@ -71,6 +80,8 @@ class Drp:
         self.link_state = LinkState(number, now, refresh_ms=refresh_ms, lifetime_ms=lifetime_ms, seals=seals)
         self._threshold = broadcast_threshold
         self._seen = SeenIds(window, secret)
+        # Neighbours whose links broke, and when: as long as that matters to messages on their way.
+        self._broken: dict[int, int] = {}
 
     def publish(self, batch: Batch, wanted: Destinations, now: int) -> Routed:
         """Messages enter: split the brokers that want them by next hop."""
@@ -95,6 +106,8 @@ class Drp:
         fresh, doubtful = self._seen.admit(batch.ids, here, now)
         repeated = here[~fresh]
         destinations, everywhere = _with_broadcasts(destinations, broadcast, repeated)
+        if self._broken and broadcast.any():
+            destinations, everywhere = self._with_cut_off(destinations, everywhere, batch)
         routed = self._send(batch, destinations, everywhere, here[fresh], link, duplicates=len(repeated))
         return routed if doubtful is None else routed._replace(doubtful=here[doubtful])
 
@@ -124,10 +137,12 @@ class Drp:
 
     def link_up(self, link: int, cost: int, now: int) -> Reaction:
         """Tell the others."""
+        self._broken.pop(link, None)
         return self.link_state.neighbour_up(link, cost, now)
 
     def link_down(self, link: int, now: int) -> Reaction:
         """Tell the others."""
+        self._broken[link] = now
         return self.link_state.neighbour_down(link, now)
 
     def interest(self, change: InterestChange, now: int) -> Reaction:
@@ -138,6 +153,9 @@ class Drp:
 
     def tick(self, now: int) -> Reaction:
         """Refresh and forget."""
+        if self._broken:
+            oldest = now - BREAK_REMEMBERED_MS
+            self._broken = {link: at for link, at in self._broken.items() if at >= oldest}
         return self.link_state.tick(now)
 
     def leave(self, now: int) -> Reaction:
@@ -162,6 +180,19 @@ class Drp:
             return np.zeros(len(destinations.lines), np.bool_)
         own = (destinations.sets[:, word] >> np.uint64(bit)) & np.uint64(1)
         return np.asarray(own.astype(np.bool_)[destinations.lines])
+
+    def _with_cut_off(self, destinations: Destinations, everywhere: Flags, batch: Batch) -> tuple[Destinations, Flags]:
+        """The destinations with known brokers that cannot be reached, for broadcasts from before a break was known."""
+        known = self.link_state.known()
+        words = max(destinations.sets.shape[1], bit_words(known[-1]))
+        cut_off = bits_of(known, words) & ~fitted(self.link_state.routes.reachable, words)
+        cut_off &= ~bits_of([self.number], words)
+        going = destinations.lines == len(destinations.sets) - 1
+        young = (batch.ids[:, 1] >> TIME_SHIFT).astype(np.int64) > max(self._broken.values()) + BREAK_UNKNOWN_MS
+        rows = going & ~young
+        if not rows.any() or not cut_off.any():
+            return destinations, everywhere
+        return _for_all(destinations, rows, cut_off), np.append(everywhere, True)
 
     def _send(
         self,
