@@ -5,10 +5,15 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pytest
+
+from postroad.config import BrokerConfig, TrackingConfig
 from postroad.messages import Batch, MessageId
 from postroad.recording import writer as writer_module
+from postroad.recording.recorders import make_recorder
 from postroad.recording.writer import RecordWriter
-from postroad.tracking import ExactRecorder, Verdict
+from postroad.tracking import ExactRecorder, Verdict, chronicle
 from postroad.trail import Backlog, Trail, TrailWriter
 from postroad.trail.backlog import GIVEN_UP
 from tests.server.scene import PATIENCE, run, until
@@ -16,8 +21,7 @@ from tests.server.scene import PATIENCE, run, until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
+    from postroad.config import RecorderName
     from postroad.tracking import Job
 
 BROKER = 4
@@ -108,3 +112,48 @@ def test_a_record_can_be_ended_though_its_disk_does_not_answer(tmp_path: Path, m
 
     run(talk)
     assert not Trail(tmp_path).pinned(BROKER).runs[0].closed
+
+
+class CountingBacklog(Backlog):
+    """Counts the rows that wait to be written."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(lambda now: TrailWriter(root, BROKER, now), 1 << 24)
+        self.most_waiting = 0
+
+    def take(self, job: Job, now: int, told_until: int = 0) -> None:
+        super().take(job, now, told_until)
+        self.most_waiting = max(self.most_waiting, self.statistics().waiting_now)
+
+
+@pytest.mark.parametrize("name", ["exact", "sealed", "bloom", "log"])
+def test_a_subscriber_that_leaves_much_behind_is_recorded_row_by_row_in_bounded_pieces(
+    name: RecorderName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chronicle, "SHED_CHAPTER_ROWS", 2 * ROWS)
+    monkeypatch.setattr(writer_module, "LOOK_SECONDS", 3_600)
+    seconds = range(1, 12)
+
+    async def talk() -> None:
+        recorder = make_recorder(BrokerConfig(number=BROKER, tracking=TrackingConfig(recorder=name)), NOON)
+        assert recorder is not None
+        backlog = CountingBacklog(tmp_path)
+        now = [NOON]
+        keeper = RecordWriter(recorder, backlog, lambda: now[0])
+        await keeper.start()
+        now[0] += 20_000
+        for second in seconds:
+            batch = messages(second)
+            recorder.accepted(batch, NOON + 1_000 * second)
+            recorder.shed(batch, np.arange(ROWS), 5, "session closed", NOON + 19_000)
+        await keeper.keep(force=True)
+        assert recorder.statistics().pending_jobs == 0
+        assert backlog.statistics().commits == 6
+        assert backlog.most_waiting == 1
+        await keeper.stop()
+
+    run(talk)
+    rows = [entry.rows for entry in Trail(tmp_path).pinned(BROKER).all_entries("shed")[0]]
+    assert rows == [2 * ROWS] * 5 + [ROWS]
+    found = Trail(tmp_path).findings(BROKER, MessageId(7, BROKER, NOON + 3_000, 3), tolerance=0, skew=0)
+    assert [(drop.subscriber, drop.reason) for drop in found.dropped] == [(5, "session closed")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,9 +22,14 @@ from postroad.tracking import (
     LinkChanges,
     Names,
     Presence,
+    Repeated,
     Shed,
     Timings,
 )
+from postroad.tracking import chronicle as chronicle_module
+
+if TYPE_CHECKING:
+    import pytest
 
 NOW = 1_700_000_000_000
 
@@ -54,7 +61,8 @@ def test_chapter_hands_over_every_table_it_was_told_of() -> None:
     assert shed.publisher.tolist() == [7, 7, 7]
     assert shed.subscriber.tolist() == [1, 1, 0]
     assert shed.link.tolist() == [0, 0, 9]
-    assert shed.reason == ["queue full", "queue full", "hop limit"]
+    assert isinstance(shed.reason, Repeated)
+    assert (shed.reason.texts, shed.reason.counts.tolist()) == (("queue full", "hop limit"), [2, 1])
     assert shed.at.tolist() == [NOW + 1, NOW + 1, NOW + 2]
     attachments = tables[Attachments]
     assert isinstance(attachments, Attachments)
@@ -84,6 +92,36 @@ def test_drops_stay_askable_until_their_job_is_released() -> None:
     assert chronicle.held_bytes > 0
     chronicle.release(1)
     assert chronicle.drops(head, tail) == ()
+    assert chronicle.held_bytes == 0
+
+
+def test_much_that_is_shed_fills_chapters_of_its_own_and_stays_askable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chronicle_module, "SHED_CHAPTER_ROWS", 10)
+    chronicle = Chronicle(NOW)
+    batches = [batch_of(4, now=NOW + place) for place in range(7)]
+    for batch in batches:
+        chronicle.shed(batch, np.arange(4), 1, "session closed", NOW)
+    chronicle.subscribed(2, "bob", "a.b", "", NOW)
+    assert chronicle.full == 2
+
+    def askable() -> list[int]:
+        return [len(chronicle.drops(int(head), int(tail))) for batch in batches for head, tail in batch.ids]
+
+    assert askable() == [1] * 28
+    chapters = [chronicle.close_full(job, NOW) for job in (1, 2)]
+    assert not chronicle.empty
+    chapters.append(chronicle.close(3, NOW))
+    assert chronicle.empty
+    assert askable() == [1] * 28
+    segments = [chapter.segments() for chapter in chapters]
+    assert [[type(one) for one in parts] for parts in segments] == [[Shed], [Shed], [Shed, Attachments]]
+    assert [len(parts[0].at) for parts in segments if isinstance(parts[0], Shed)] == [12, 12, 4]
+    held = chronicle.held_bytes
+    chronicle.release(1)
+    assert askable() == [0] * 12 + [1] * 16
+    assert chronicle.held_bytes < held
+    chronicle.release(2)
+    chronicle.release(3)
     assert chronicle.held_bytes == 0
 
 

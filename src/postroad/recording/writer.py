@@ -208,12 +208,15 @@ class RecordWriter:
             self._backlog.lose(given_up.through, given_up.at)
         for since, until in set_back:
             self._backlog.lacks(since, until, SET_BACK)
+        done: list[Done] = []
         for job, told_until in jobs:
             try:
                 self._backlog.take(job, self._clock(), told_until)
             except Exception as error:
                 failure = error
-        return self._backlog.put(self._clock(), at_once=at_once), failure
+            # One by one: the rows of all jobs at once would take several times the memory of what they are made from.
+            done += self._backlog.put(self._clock(), at_once=at_once)
+        return done + self._backlog.put(self._clock(), at_once=at_once), failure
 
     def _give_up(self) -> None:
         """While the disk does not answer, memory is bounded: the oldest jobs are given up. The trail will say so."""

@@ -16,7 +16,7 @@ from postroad.tracking.answers import Subscriber
 from postroad.tracking.findings import Drop, Gap
 from postroad.tracking.latency import LatencySketch
 from postroad.tracking.presence import Presence
-from postroad.tracking.segments import Aliases, Attachments, Latencies, LinkChanges, Names, Shed, Timings
+from postroad.tracking.segments import Aliases, Attachments, Latencies, LinkChanges, Names, Repeated, Shed, Timings
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -32,6 +32,9 @@ __all__ = ["Chapter", "Chronicle"]
 FORGOTTEN = "more subscriptions ended than the broker remembers until it has written them"
 # Python's objects of one line, as a rough measure for the memory budget: a tuple, its numbers, a short text.
 _LINE_BYTES = 200
+# Rows of one chapter that were shed. A subscriber that goes away may leave tens of millions behind; made into rows of
+# the trail they take ten times their memory (some 60 MB for a full chapter), so that this is done chapter by chapter.
+SHED_CHAPTER_ROWS = 262_144
 
 
 @dataclass(slots=True)
@@ -88,13 +91,12 @@ class Chapter:
         return found
 
     def _shed(self) -> Shed:
-        counts = [len(ids) for ids in self.shed_ids]
+        counts = np.array([len(ids) for ids in self.shed_ids], np.int64)
         subscriber, link, reason, at = zip(*self.shed_causes, strict=True)
         origin, time, publisher, counter = id_fields(np.concatenate(self.shed_ids))
-        reasons = [text for text, count in zip(reason, counts, strict=True) for _ in range(count)]
         columns = (np.repeat(_longs(column), counts) for column in (subscriber, link, at))
         subscribers, links, times = columns
-        return Shed(origin, time, publisher, counter, subscribers, links, reasons, times)
+        return Shed(origin, time, publisher, counter, subscribers, links, Repeated(reason, counts), times)
 
     def _latencies(self) -> list[Segment]:
         buckets = np.flatnonzero(self.delays)
@@ -120,10 +122,12 @@ class Chronicle:
         self.subscribers = Presence()
         self.neighbours = Presence()
         self._open = Chapter(since)
+        # Chapters with as much that was shed as one may have, and nothing else.
+        self._full: list[Chapter] = []
         self._closed: dict[int, Chapter] = {}
         self._sketch = LatencySketch()
         self._shed_bytes = 0
-        self._open_shed_bytes = 0
+        self._open_shed_bytes = self._open_shed_rows = 0
 
     def shed(self, batch: Batch, rows: Rows, subscription: int, reason: str, now: int) -> None:
         """Rows that never reached a subscription."""
@@ -135,11 +139,24 @@ class Chronicle:
 
     def _went_no_further(self, batch: Batch, rows: Rows, cause: tuple[int, int, str, int]) -> None:
         if len(rows):
-            self._open.shed_ids.append(batch.ids[rows])
+            # Subscriptions that lose the same batch share its ids.
+            ids = batch.ids if len(rows) == len(batch.ids) else batch.ids[rows]
+            self._open.shed_ids.append(ids)
             self._open.shed_causes.append(cause)
             self._open.lines += 1
             self._shed_bytes += 16 * len(rows)
             self._open_shed_bytes += 16 * len(rows)
+            self._open_shed_rows += len(rows)
+            if self._open_shed_rows >= SHED_CHAPTER_ROWS:
+                self._fill()
+
+    def _fill(self) -> None:
+        chapter = self._open
+        lines = len(chapter.shed_ids)
+        self._full.append(Chapter(chapter.since, 0, lines, chapter.shed_ids, chapter.shed_causes))
+        chapter.shed_ids, chapter.shed_causes = [], []
+        chapter.lines -= lines
+        self._open_shed_rows = 0
 
     def publishes(self, publisher: int, principal: str, now: int) -> None:
         """A new publisher number."""
@@ -190,6 +207,18 @@ class Chronicle:
         else:
             self._sketch.add(batch.ids, rows, now)
 
+    @property
+    def full(self) -> int:
+        """How many chapters are full: each needs a job of its own before the open one is closed."""
+        return len(self._full)
+
+    def close_full(self, job: int, now: int) -> Chapter:
+        """Hand the first full chapter over to a job."""
+        chapter = self._full.pop(0)
+        chapter.until = now
+        self._closed[job] = chapter
+        return chapter
+
     def close(self, job: int, now: int) -> Chapter:
         """Hand the open chapter over to a job, and begin the next."""
         chapter = self._open
@@ -197,7 +226,7 @@ class Chronicle:
         chapter.delays = self._sketch.take()
         self._closed[job] = chapter
         self._open = Chapter(now)
-        self._open_shed_bytes = 0
+        self._open_shed_bytes = self._open_shed_rows = 0
         return chapter
 
     def release(self, job: int) -> None:
@@ -218,7 +247,7 @@ class Chronicle:
 
     def drops(self, head: int, tail: int) -> tuple[Drop, ...]:
         """Where a message went no further, from all chapters that are not released."""
-        chapters = [*self._closed.values(), self._open]
+        chapters = [*self._closed.values(), *self._full, self._open]
         return tuple(drop for chapter in chapters for drop in chapter.drops(head, tail))
 
     def publisher(self, number: int) -> str | None:
@@ -245,8 +274,8 @@ class Chronicle:
 
     @property
     def empty(self) -> bool:
-        """Whether the open chapter has nothing to hand over but latencies."""
-        return self._open.lines == 0
+        """Whether there is nothing to hand over but latencies."""
+        return self._open.lines == 0 and not self._full
 
     @property
     def open_bytes(self) -> int:
@@ -256,5 +285,5 @@ class Chronicle:
     @property
     def held_bytes(self) -> int:
         """Memory of the chapters that are open, or closed and not released."""
-        lines = self._open.lines + sum(chapter.lines for chapter in self._closed.values())
+        lines = sum(chapter.lines for chapter in (self._open, *self._full, *self._closed.values()))
         return self._shed_bytes + _LINE_BYTES * lines

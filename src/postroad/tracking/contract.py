@@ -93,11 +93,13 @@ class Job(NamedTuple):
         make: the work, once and on any thread; it shares nothing that changes with the recorder.
         through: all that the recorder was told of up to this time (the broker's clock, ms, included) is in this job or
             in earlier ones. It never falls from one job to the next.
+        is_part: later jobs say how far the record is complete; this one only adds rows to it.
     """
 
     number: int
     make: Callable[[], list[Segment]]
     through: int
+    is_part: bool = False
 
 
 class TrackingStatistics(NamedTuple):

@@ -141,6 +141,7 @@ class ExactRecorder:
         if not (large or old or force):
             return []
         self._early_seals += large and not old and not force
+        jobs = [self._full_job(now) for _ in range(self.chronicle.full)]
         number, book = self._jobs, self._book
         self._jobs += 1
         chapter = self.chronicle.close(number, now)
@@ -152,7 +153,12 @@ class ExactRecorder:
         self._book = Book(now, self._spare)
         # More may be told in this same millisecond: only those before it are over.
         self._through = max(self._through, now - 1)
-        return [Job(number, lambda: _segments(book, chapter), self._through)]
+        return [*jobs, Job(number, lambda: _segments(book, chapter), self._through)]
+
+    def _full_job(self, now: int) -> Job:
+        number = self._jobs
+        self._jobs += 1
+        return Job(number, self.chronicle.close_full(number, now).segments, self._through, is_part=True)
 
     def release(self, number: int) -> None:
         """Forget what a job was made of."""

@@ -121,6 +121,7 @@ class KeepingRecorder(ABC):
         burdened = self.chronicle.open_bytes > self.settings.budget // _CHRONICLE_SHARE
         if not self._ready(now, force) and not burdened:
             return []
+        jobs = [self._full_job(now) for _ in range(self.chronicle.full)]
         self._jobs += 1
         self._pending += 1
         number, self._handed_over = self._jobs, now
@@ -129,7 +130,12 @@ class KeepingRecorder(ABC):
         # What else comes in during this very millisecond is not in the job.
         self._through = max(self._through, self._oldest(now) - 1)
         self.chronicle.forget(min(self._through, now) - self.settings.interval - self.settings.skew)
-        return [Job(number, lambda: [*make(), *chapter.segments()], self._through)]
+        return [*jobs, Job(number, lambda: [*make(), *chapter.segments()], self._through)]
+
+    def _full_job(self, now: int) -> Job:
+        self._jobs += 1
+        self._pending += 1
+        return Job(self._jobs, self.chronicle.close_full(self._jobs, now).segments, self._through, is_part=True)
 
     def release(self, number: int) -> None:
         """Forget what a stored job was made of."""

@@ -167,6 +167,13 @@ class LogRecords(NamedTuple):
     counter: Shorts
 
 
+class Repeated(NamedTuple):
+    """A column of texts, each for so many rows on end."""
+
+    texts: tuple[str, ...]
+    counts: Ints
+
+
 class Shed(NamedTuple):
     """Messages that went no further, exactly: a subscriber's queue (subscriber > 0), or on the way to other brokers."""
 
@@ -176,7 +183,7 @@ class Shed(NamedTuple):
     counter: Shorts
     subscriber: Ints
     link: Ints
-    reason: list[str]
+    reason: list[str] | Repeated
     at: Ints
 
 

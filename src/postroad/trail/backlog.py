@@ -116,20 +116,22 @@ class Backlog:
         """
         if self._writer is None and not self._pauses(now):
             self.open(now)
-        if self._writer is None or job.through <= self._writer.run.since:
+        if self._writer is None or (job.through <= self._writer.run.since and not job.is_part):
             # What came before the run can go nowhere; readers see the gap before it.
             if self._writer is not None:
                 self._also_lacks(self._writer.run.since, told_until, GIVEN_UP)
             self._give_up(job.number)
             return
+        # A part of the first job of a run says less than where the run begins.
+        through = max(job.through, self._writer.run.since) if job.is_part else job.through
         try:
             segments = job.make()
         except Exception:
-            self._writer.drop(self._writer.prepare([], job.through), DEFECT)
-            self._also_lacks(job.through, told_until, DEFECT)
+            self._writer.drop(self._writer.prepare([], through), DEFECT)
+            self._also_lacks(through, told_until, DEFECT)
             self._give_up(job.number)
             raise
-        self._waiting.append(_Waiting(job.number, self._writer.prepare(segments, job.through), told_until))
+        self._waiting.append(_Waiting(job.number, self._writer.prepare(segments, through), told_until))
 
     def lose(self, through: int, told_until: int = 0) -> None:
         """All up to this time that was not taken is given up: the disk did not answer. The trail will say so."""

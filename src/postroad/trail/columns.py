@@ -22,6 +22,7 @@ from postroad.tracking import (
     Names,
     PassageRuns,
     Passages,
+    Repeated,
     Segment,
     Shed,
     Timings,
@@ -96,7 +97,13 @@ def _columns(name: str, segment: Any) -> Any:
     arrays = []
     for field in schema:
         values = getattr(segment, field.name)
-        arrays.append(pack_lists(values) if isinstance(values, Lists) else pa.array(values, field.type))
+        if isinstance(values, Lists):
+            arrays.append(pack_lists(values))
+        elif isinstance(values, Repeated):
+            places = np.repeat(np.arange(len(values.texts), dtype=np.int32), values.counts)
+            arrays.append(pa.array(values.texts, field.type).take(pa.array(places)))
+        else:
+            arrays.append(pa.array(values, field.type))
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
