@@ -10,6 +10,8 @@ from postroad.broker.no_recorder import NoRecorder, Recorder
 from postroad.broker.numbers import PublisherNumbers, SubscriptionNumbers
 from postroad.broker.outbox import Delivery, Outbox, Sending
 from postroad.broker.relay import Relay, RelayStatistics
+from postroad.broker.replays import ReplayStart
+from postroad.broker.retentions import is_retention, retained_topic
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.statistics import BrokerStatistics
 from postroad.broker.strategies import make_strategy, order_wait, planned_strategy
@@ -32,12 +34,15 @@ __all__ = [
     "Recorder",
     "Relay",
     "RelayStatistics",
+    "ReplayStart",
     "Sending",
     "Session",
     "Subscription",
     "SubscriptionNumbers",
+    "is_retention",
     "make_strategy",
     "order_wait",
     "planned_strategy",
+    "retained_topic",
     "scheme_of",
 ]

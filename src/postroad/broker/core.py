@@ -21,6 +21,8 @@ from postroad.broker.no_recorder import NoRecorder
 from postroad.broker.numbers import SubscriptionNumbers
 from postroad.broker.outbox import Outbox
 from postroad.broker.queues import Load
+from postroad.broker.replays import Replays
+from postroad.broker.retentions import Retentions
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.statistics import BrokerStatistics
 from postroad.broker.stored import StoredQueues
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from postroad.broker.no_recorder import Recorder
     from postroad.broker.numbers import PublisherNumbers
     from postroad.broker.relay import Relay
+    from postroad.broker.replays import ReplayStart
     from postroad.messages import Batch
     from postroad.security import Policy
     from postroad.store import Log
@@ -97,6 +100,8 @@ class Broker:
         self._turn_budget = self.limits.turn_ms * 1_000_000 if in_turns else NO_BUDGET
         self.relay: Relay | None = None
         self.durables: Durables | None = None
+        self._retentions: Retentions | None = None
+        self._replays: Replays | None = None
         self.alias_attribute: str | None = None
         self._grouping = Grouping()
         self._sessions: dict[int, Session] = {}
@@ -179,11 +184,13 @@ class Broker:
         ack_mode: AckMode = AckMode.AUTO,
         policy: OverflowPolicy = OverflowPolicy.DROP_OLDEST,
         now: int = 0,
+        replay: ReplayStart | None = None,
     ) -> Subscription:
-        """Add a subscription to a session.
+        """Add a subscription to a session; with `replay` it begins in the past, and the driver calls `proceed`.
 
         Raises:
-            BrokerError: the key is taken, the session has too many subscriptions, or the policy refuses.
+            BrokerError: the key is taken, the session has too many subscriptions, the policy refuses, or what it wants
+                of the past is not retained.
             LimitError: the index is full.
             SelectorError, TopicError: a text does not parse.
         """
@@ -191,8 +198,11 @@ class Broker:
         pattern = TopicPattern.parse(topic)
         allowed = self.allowed(session, topic, selector)
         self._budgets.check_bytes(session, estimated_bytes(key, topic, allowed))
+        history = None if replay is None else self.replays.terms(topic, replay)
         subscription = Subscription(self.take_subscription_number(), session, key, topic, ack_mode, policy)
         self.enter_index(subscription, allowed, pattern, now)
+        if history is not None:
+            self.replays.begin(subscription, history)
         session.subscriptions[key] = subscription
         if policy is OverflowPolicy.PUSH_BACK and ack_mode is not AckMode.AUTO:
             session.must_acknowledge += 1
@@ -245,6 +255,11 @@ class Broker:
         if self.relay is not None:
             self.relay.subscribed(subscription.number, topic, selector)
         subscription.selector = "" if selector is None else str(selector)
+        if not subscription.retains:
+            self._record_subscription(subscription, now)
+
+    def _record_subscription(self, subscription: Subscription, now: int) -> None:
+        topic = subscription.topic
         self.recorder.subscribed(subscription.number, subscription.session.principal, topic, subscription.selector, now)
 
     def leave_index(self, subscription: Subscription, now: int) -> None:
@@ -320,6 +335,8 @@ class Broker:
 
     def _end_subscription(self, subscription: Subscription, reason: str, outbox: Outbox, now: int) -> None:
         self.leave_index(subscription, now)
+        if subscription.replays:
+            self.replays.ended(subscription)
         del subscription.session.subscriptions[subscription.key]
         if subscription.policy is OverflowPolicy.PUSH_BACK and subscription.ack_mode is not AckMode.AUTO:
             subscription.session.must_acknowledge -= 1
@@ -373,7 +390,7 @@ class Broker:
     @property
     def unfinished(self) -> bool:
         """Whether `proceed` has something to do."""
-        return bool(self._turns)
+        return bool(self._turns) or (self._replays is not None and self._replays.is_ready)
 
     def proceed(self, now: int) -> Outbox:
         """One more turn for what was too much work before."""
@@ -384,6 +401,8 @@ class Broker:
                 if self.has_waiting(session):
                     self._turns.owe(session)
         self._go_on(outbox, now)
+        for subscription in () if self._replays is None else self._replays.proceed(now):
+            self._deliveries.go_on(subscription, outbox, now)
         return outbox
 
     def _go_on(self, outbox: Outbox, now: int) -> None:
@@ -464,7 +483,7 @@ class Broker:
         for slot, rows in self._grouping.by_slot(offsets, slots, len(self._by_slot)):
             subscription = self._by_slot[slot]
             assert subscription is not None
-            if repeated is not None and subscription.durable is not None:
+            if repeated is not None and (subscription.durable is not None or subscription.retains):
                 assert stored is not None
                 stored.repeated += int(repeated[rows].sum())
                 rows = rows[~repeated[rows]]
@@ -537,8 +556,34 @@ class Broker:
         """
         self._deliveries.stored = StoredQueues(store, self.recorder)
         self._deliveries.stored.remember(recent)
-        self.durables = Durables(self, self._deliveries.stored)
-        return self.durables.restore(now)
+        stored = self._deliveries.stored
+        self._retentions = Retentions(self, stored)
+        self._replays = Replays(stored, self._retentions, self.recorder, self.skew_tolerance_ms)
+        problems = self._retentions.restore(now)
+        self.durables = Durables(self, stored)
+        return problems + self.durables.restore(now)
+
+    @property
+    def retentions(self) -> Retentions:
+        """The retained topics.
+
+        Raises:
+            BrokerError: this broker has no store.
+        """
+        if self._retentions is None:
+            raise BrokerError("this broker has no store, so it retains nothing (setting store)")
+        return self._retentions
+
+    @property
+    def replays(self) -> Replays:
+        """The subscriptions that begin in the past.
+
+        Raises:
+            BrokerError: this broker has no store.
+        """
+        if self._replays is None:
+            raise BrokerError("this broker has no store, so it cannot replay anything (setting store)")
+        return self._replays
 
     @property
     def store(self) -> StoredQueues | None:
@@ -611,6 +656,8 @@ class Broker:
             subscriptions_now=len(subscriptions),
             waiting_messages_now=sum(each.waiting.messages for each in subscriptions),
             stored_messages_now=sum(each.waiting.stored for each in [*subscriptions, *away]),
+            retained_messages_now=0 if self._retentions is None else self._retentions.rows,
+            replays_now=0 if self._replays is None else len(self._replays),
             durable_now=len(durable),
             durable_away_now=len(away),
             waiting_bytes_now=sum(each.waiting.bytes for each in subscriptions),

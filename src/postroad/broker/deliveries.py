@@ -73,7 +73,7 @@ class Deliveries:
         """Deliver rows now if the subscriber keeps up, or let them wait."""
         if not len(rows):
             return
-        if subscription.durable is not None:
+        if subscription.stores:
             self._store(subscription, batch, rows, now)
             return
         room = self._room(subscription)
@@ -110,7 +110,8 @@ class Deliveries:
     def _store(self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], now: int) -> None:
         assert self.stored is not None
         self.stored.store(subscription, rows)
-        self._recorder.queued(batch, rows, subscription.number, now)
+        if not subscription.retains:
+            self._recorder.queued(batch, rows, subscription.number, now)
 
     def flush_stored(
         self, batch: Batch, source: Session | None, outbox: Outbox, now: int, consignment: Consignment | None
@@ -330,6 +331,17 @@ class Deliveries:
             if not subscription.pushes_back or self._is_half_empty(subscription):
                 del stored.full[subscription.number]
                 self.release_publishers(subscription, outbox)
+
+    def go_on(self, subscription: Subscription, outbox: Outbox, now: int) -> None:
+        """More of its history waits for a subscription, or all that came since may follow now."""
+        stored = self.stored
+        assert stored is not None
+        stored.unblock(subscription)
+        session = subscription.session
+        if not session.congested and self._sessions.get(session.number) is session:
+            self.drain(subscription, self._limits.drain_messages, outbox, now)
+            if self.drainable(subscription) and self._turns is not None:
+                self._turns.owe(session)
 
     def release_publishers(self, subscription: Subscription, outbox: Outbox) -> None:
         """Those who were paused for this subscription go on, unless something else keeps them."""

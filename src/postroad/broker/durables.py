@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from postroad.broker.errors import BrokerError
+from postroad.broker.replays import ReplayTerms  # noqa: TC001 - msgspec reads the annotation
+from postroad.broker.retentions import is_retention
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.stored import Discard
 from postroad.errors import PostroadError
@@ -23,6 +25,7 @@ from postroad.selectors import Selector, TopicPattern
 if TYPE_CHECKING:
     from postroad.broker.core import Broker
     from postroad.broker.outbox import Outbox
+    from postroad.broker.replays import ReplayStart
     from postroad.broker.stored import StoredQueues
     from postroad.messages import Batch
 
@@ -49,6 +52,7 @@ class DurableTerms(msgspec.Struct, frozen=True, kw_only=True):
         created: when, in ms.
         deleted: why it is over; what waits for it is being given up.
         stopped: when it went over its limit and stopped matching, in ms; 0 while it matches.
+        replay: how far it has come with what was there before it.
     """
 
     client: str
@@ -59,6 +63,7 @@ class DurableTerms(msgspec.Struct, frozen=True, kw_only=True):
     created: int = 0
     deleted: str = ""
     stopped: int = 0
+    replay: ReplayTerms | None = None
 
 
 class Durables:
@@ -87,13 +92,14 @@ class Durables:
 
     def refuses(self, batch: Batch, outbox: Outbox) -> bool:
         """Whether a batch must not enter, because it would have to be stored and cannot be; the outbox says why."""
-        if not self._named or not (refusal := self._stored.refusal):
+        retained = self._core.retentions.slots()
+        if not (self._named or retained) or not (refusal := self._stored.refusal):
             return False
         _, slots = self._core.index.match(batch, NO_BUDGET)
         wanting = {each.slot for each in self._named.values() if each.durable and not each.durable.stopped}
-        if wanting.isdisjoint(slots.tolist()):
+        if (wanting | retained).isdisjoint(slots.tolist()):
             return False
-        outbox.unstorable = f"a durable subscription wants this, and it cannot be stored: {refusal}"
+        outbox.unstorable = f"a durable subscription or a retained topic wants this, and it cannot be stored: {refusal}"
         return True
 
     # --- a new process -----------------------------------------------------------------------------------------------
@@ -102,6 +108,8 @@ class Durables:
         """Take up what an earlier process has left; answers what could not be, in words."""
         problems = []
         for cursor in list(self._stored.log.cursors.values()):
+            if is_retention(cursor.terms):
+                continue
             try:
                 terms = msgspec.msgpack.decode(cursor.terms, type=DurableTerms)
                 subscription = self._away(cursor.number, terms)
@@ -113,6 +121,8 @@ class Durables:
                     self._named[terms.client, terms.name] = subscription
                 else:
                     self._enter(subscription, Selector.parse(terms.selector) if terms.selector else None, now)
+                    if terms.replay is not None:
+                        self._core.replays.begin(subscription, terms.replay)
             except (msgspec.DecodeError, PostroadError) as error:
                 problems.append(f"the durable subscription {cursor.number} cannot be taken up: {error}")
         return problems
@@ -123,6 +133,7 @@ class Durables:
         session.congested = True
         subscription = Subscription(number, session, terms.name, terms.topic, AckMode.AUTO, OverflowPolicy.SPOOL)
         subscription.durable = terms
+        subscription.stores = True
         return subscription
 
     def _enter(self, subscription: Subscription, selector: Selector | None, now: int) -> None:
@@ -143,8 +154,11 @@ class Durables:
         ack_mode: AckMode,
         now: int,
         outbox: Outbox,
+        replay: ReplayStart | None = None,
     ) -> Subscription:
         """A session takes a durable subscription, which is made if there is none of this name.
+
+        Only one that is made now begins in the past (`replay`); another one goes on where it was.
 
         Raises:
             BrokerError: the name is not one, or another principal's; a limit is reached; the policy refuses.
@@ -157,7 +171,7 @@ class Durables:
         wanted = self._core.allowed(session, topic, selector)
         subscription = self._named.get(name)
         if subscription is None:
-            subscription = self._make(session, name, topic, wanted, now)
+            subscription = self._make(session, name, topic, wanted, now, replay)
         else:
             self._take_over(subscription, session, outbox)
             self._change(subscription, topic, pattern, wanted, now)
@@ -165,7 +179,13 @@ class Durables:
         return subscription
 
     def _make(
-        self, session: Session, name: tuple[str, str], topic: str, selector: Selector | None, now: int
+        self,
+        session: Session,
+        name: tuple[str, str],
+        topic: str,
+        selector: Selector | None,
+        now: int,
+        replay: ReplayStart | None,
     ) -> Subscription:
         if len(self._named) >= MAX_DURABLES:
             raise BrokerError(
@@ -182,11 +202,19 @@ class Durables:
             raise BrokerError(f"no durable subscription can be made now: {refusal}")
         text = "" if selector is None else str(selector)
         terms = DurableTerms(
-            client=name[0], name=name[1], principal=session.principal, topic=topic, selector=text, created=now
+            client=name[0],
+            name=name[1],
+            principal=session.principal,
+            topic=topic,
+            selector=text,
+            created=now,
+            replay=None if replay is None else self._core.replays.terms(topic, replay),
         )
         subscription = self._away(self._core.take_subscription_number(), terms)
         self._enter(subscription, selector, now)
         subscription.cursor = self._stored.log.open_cursor(subscription.number, msgspec.msgpack.encode(terms))
+        if terms.replay is not None:
+            self._core.replays.begin(subscription, terms.replay)
         return subscription
 
     def _take_over(self, subscription: Subscription, session: Session, outbox: Outbox) -> None:
@@ -260,6 +288,7 @@ class Durables:
         assert terms is not None
         if subscription.session.number:
             self.left(subscription)
+        self._core.replays.ended(subscription)
         if not terms.stopped:
             self._core.leave_index(subscription, now)
         del self._named[terms.client, terms.name]
@@ -289,6 +318,7 @@ class Durables:
 
     def purge(self, subscription: Subscription, reason: str) -> int:
         """Give up all that waits for it; answers how many messages that is. What was sent stays with its client."""
+        self._core.replays.ended(subscription)
         cursor = subscription.cursor
         assert cursor is not None
         left = self._stored.log.unread(cursor)

@@ -53,6 +53,9 @@ class Subscription:
         cursor: what of it is in the store; None while nothing is.
         durable: under which name it outlives its session; None if it does not.
         blocked: what comes next is not in memory, or not safe yet.
+        stores: what matches waits in the store in any case.
+        retains: it stands for a retained topic, and nobody gets what it stores.
+        replays: its history is being read, and comes before what it has in the store already.
         pushes_back: numbers of the sessions that it keeps from publishing.
         shed_reported: how much of `shed` the log has told.
     """
@@ -71,11 +74,14 @@ class Subscription:
         "policy",
         "pushes_back",
         "refused",
+        "replays",
+        "retains",
         "selector",
         "session",
         "shed",
         "shed_reported",
         "slot",
+        "stores",
         "topic",
         "unacknowledged",
         "waiting",
@@ -100,6 +106,7 @@ class Subscription:
         self.cursor: Cursor | None = None
         self.durable: DurableTerms | None = None
         self.blocked = False
+        self.stores = self.retains = self.replays = False
         self.delivered = 0
         self.acknowledged = 0
         self.refused = 0

@@ -17,6 +17,8 @@ class BrokerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     stored_messages_now: int
     durable_now: int
     durable_away_now: int
+    retained_messages_now: int
+    replays_now: int
     unacknowledged_now: int
     paused_publishers_now: int
     accepted: int

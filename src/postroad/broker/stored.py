@@ -90,6 +90,7 @@ class StoredQueues:
         shed: rows that were given up, for whatever reason.
         recent: ids (as 128-bit integers) that an earlier process has stored: neighbours may send them again.
         repeated: how many such rows came again, and were left out.
+        unretained: rows of retained topics that the store had no room for.
     """
 
     def __init__(self, log: Log, recorder: Recorder) -> None:
@@ -102,7 +103,7 @@ class StoredQueues:
         self._discards: list[Discard] = []
         self.shed = 0
         self.recent: set[int] = set()
-        self.repeated = 0
+        self.repeated = self.unretained = 0
 
     def remember(self, ids: NDArray[np.uint64]) -> None:
         """An earlier process has stored these."""
@@ -141,19 +142,23 @@ class StoredQueues:
             position = self.log.append(batch, matches, now)
         except StoreFullError:
             for subscription, rows in storing:
+                if subscription.retains:
+                    self.unretained += len(rows)
+                    continue
                 subscription.shed += len(rows)
                 self.shed += len(rows)
                 self._recorder.shed(batch, rows, subscription.number, STORE_FULL, now)
                 self._close_if_empty(subscription)
             return []
-        for subscription, rows in storing:
+        queued = [(subscription, rows) for subscription, rows in storing if not subscription.retains]
+        for subscription, rows in queued:
             subscription.waiting.stored += len(rows)
             self.block(subscription)
         if consignment is not None:
             # Its neighbour may forget it when a crash here would not lose it.
             consignment.hold()
             self._consigned.append((position, consignment))
-        return [subscription for subscription, _ in storing if self.is_full(subscription)]
+        return [subscription for subscription, _ in queued if self.is_full(subscription)]
 
     def is_full(self, subscription: Subscription) -> bool:
         """Whether a subscription has as much in the store as it may, or the store is full."""
@@ -211,7 +216,9 @@ class StoredQueues:
 
     def _close_if_empty(self, subscription: Subscription) -> None:
         cursor = subscription.cursor
-        if cursor is not None and not cursor.durable and not subscription.waiting.stored:
+        if cursor is None or cursor.durable or subscription.replays:
+            return
+        if not subscription.waiting.stored:
             self.log.end_cursor(cursor)
             subscription.cursor = None
             self.blocked.pop(subscription.number, None)
@@ -220,6 +227,14 @@ class StoredQueues:
         """A subscription waits until something is written or read."""
         subscription.blocked = True
         self.blocked[subscription.number] = subscription
+
+    def unblock(self, subscription: Subscription) -> None:
+        """There may be rows for a subscription that were not there before."""
+        subscription.blocked = False
+        self.blocked.pop(subscription.number, None)
+        if subscription.cursor is not None:
+            subscription.waiting.stored = self.log.unread(subscription.cursor)
+            self._close_if_empty(subscription)
 
     def take_unblocked(self) -> list[Subscription]:
         """Those that were blocked: something was written or read, so they may go on."""

@@ -155,3 +155,9 @@ class Catalog:
         stored = np.maximum.accumulate(self._table[_STORED, : self._count])
         at = int(np.searchsorted(stored, time, "left"))
         return int(self._table[_NUMBER, at]) if at < self._count else 2**62 >> ROW_BITS
+
+    def last_stored_before(self, time: int) -> int:
+        """The number of the last record that was stored before a time; 0 when there is none."""
+        stored = np.maximum.accumulate(self._table[_STORED, : self._count])
+        at = int(np.searchsorted(stored, time, "left"))
+        return int(self._table[_NUMBER, at - 1]) if at else 0

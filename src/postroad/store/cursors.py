@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.store.places import Runs
 
-__all__ = ["Cursor", "Taken"]
+__all__ = ["NO_CEILING", "Cursor", "Taken"]
+
+# Beyond all places.
+NO_CEILING = 2**63 - 1
 
 
 class Taken(NamedTuple):
@@ -49,9 +52,21 @@ class Cursor:
         in_flight: rows that were handed out and are neither settled nor given back.
         tried: rows that were, or may have been, handed out before; a superset, cleaned when rows go out again.
         bytes: about how much it waits for or has in flight: rows count with the mean size of their record.
+        ceiling: only rows below this place are handed out: rows that were stored before may still join it below.
     """
 
-    __slots__ = ("attached", "attached_at", "bytes", "durable", "in_flight", "number", "terms", "tried", "waiting")
+    __slots__ = (
+        "attached",
+        "attached_at",
+        "bytes",
+        "ceiling",
+        "durable",
+        "in_flight",
+        "number",
+        "terms",
+        "tried",
+        "waiting",
+    )
 
     def __init__(
         self, number: int, terms: bytes, durable: bool, waiting: Runs = NO_RUNS, tried: Runs = NO_RUNS
@@ -65,6 +80,7 @@ class Cursor:
         self.in_flight = RowSet()
         self.tried = RowSet(tried)
         self.bytes = 0
+        self.ceiling = NO_CEILING
 
     @property
     def rows(self) -> int:

@@ -277,7 +277,7 @@ class Log:
         reached = self.safe if cursor.durable else self._writer.number - 1
         if cursor.durable and cursor.attached_at > reached:
             return []
-        found = cursor.waiting.front(most, (reached + 1) << ROW_BITS)
+        found = cursor.waiting.front(most, min((reached + 1) << ROW_BITS, cursor.ceiling))
         if not len(found.starts):
             return []
         numbers = found.starts >> ROW_BITS
@@ -340,6 +340,44 @@ class Log:
         cursor.in_flight.remove(runs)
         cursor.waiting.add(runs)
         cursor.tried.add(runs)
+
+    # --- history -----------------------------------------------------------------------------------------------------
+
+    def boundary(self) -> int:
+        """The place between all rows that were appended so far and those that come."""
+        self._seal()
+        return self._writer.number << ROW_BITS
+
+    def record(self, number: int) -> StoredRows | None:
+        """A record; None if it is not in memory, which then is asked for, or nobody needs it any more."""
+        stored = self._cache.get(number)
+        if stored is None and (entry := self._catalog.find(number)) is not None:
+            self._want(entry)
+        return stored
+
+    def first_since(self, time: int) -> int:
+        """No row below this place was stored at a time (ms) or later."""
+        # Rows join a record while it is open: one that was begun before may have some that came later.
+        return self._catalog.last_stored_before(time) << ROW_BITS
+
+    def adopt(self, cursor: Cursor, runs: Runs) -> None:
+        """Rows that are stored, because another cursor has them, wait for this one too, which never had them."""
+        if not len(runs.starts):
+            return
+        cursor.waiting.add(runs)
+        cursor.bytes += self._catalog.count(runs, 1)
+        if cursor.durable:
+            self.touches += 1
+            self._enqueue(Kind.ADOPTED, settled_payload([(cursor.number, runs)]), True)
+
+    def release(self, cursor: Cursor, runs: Runs) -> None:
+        """The first rows that wait for a cursor (`RowSet.front`) are done with; nobody gets them."""
+        if not len(runs.starts):
+            return
+        cursor.waiting.drop_front(runs)
+        cursor.bytes -= self._catalog.count(runs, -1)
+        if cursor.durable:
+            self._enqueue(Kind.SETTLED, settled_payload([(cursor.number, runs)]), True)
 
     def _seal_settled(self) -> None:
         """Make a record of what was settled since the last one."""

@@ -9,6 +9,7 @@ batch:   rows u32, matches u32, bytes of metadata u32, number it stands for (MOV
                           runs (start u32, size u32), or a bitmap (least bit first)
          metadata, encoded messages, end to end
 settled: cursor u32, runs u32, then starts i64 and sizes u32 of the runs; again until the end
+adopted: as settled: rows of earlier batches that wait for cursors too
 others:  MessagePack
 ```
 """

@@ -55,6 +55,7 @@ class Kind(IntEnum):
     CURSOR = 3  # a cursor begins, changes or ends
     CHECKPOINT = 4  # all cursors, and where the rows they wait for are
     MOVED = 5  # what is left of an earlier batch, copied out of a segment that is to go
+    ADOPTED = 8  # rows that were stored before wait for a cursor too, from now on
 
 
 class Record(NamedTuple):

@@ -170,6 +170,10 @@ class _Replay:
             for number, runs in settled_in(payload):
                 if number in self.cursors:
                     self.cursors[number].settled.append(runs)
+        elif record.kind is Kind.ADOPTED:
+            for number, runs in settled_in(payload) if record.number > self.through else ():
+                if number in self.cursors:
+                    self.cursors[number].matched.append(runs)
         else:
             self._rows(record, segment, StoredRows(payload))
         if record.kind is not Kind.CHECKPOINT:

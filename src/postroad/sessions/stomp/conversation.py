@@ -26,12 +26,13 @@ from postroad.sessions.stomp.heart_beats import HeartBeats
 from postroad.sessions.stomp.ids import CORRECTION_MS, TOKEN_BYTES, asks_for_ids, claimed_publisher, id_terms, no_id
 from postroad.sessions.stomp.receipts import Receipts
 from postroad.sessions.stomp.renderers import RENDERERS, StompRenderer
+from postroad.sessions.stomp.replay import replay_start
 from postroad.sessions.stomp.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from postroad.broker import Delivery, IdAdmission, Session, Subscription
+    from postroad.broker import Delivery, IdAdmission, ReplayStart, Session, Subscription
     from postroad.messages import Batch, MessageId
     from postroad.messages.columns import Bytes
     from postroad.protocols.stomp.columns import Columns
@@ -481,6 +482,7 @@ class StompConversation:
         self._check_searched(event)
         key = event.id if event.id is not None else event.destination
         name = durable_name(event.headers, self._client_id, event.id)
+        replay = replay_start(event.headers)
         if name is None:
             subscription = self._dispatcher.core.subscribe(
                 self._session,
@@ -490,24 +492,32 @@ class StompConversation:
                 AckMode(event.ack),
                 self._overflow(event.headers),
                 self._dispatcher.clock(),
+                replay,
             )
         else:
-            subscription = self._subscribe_durably(event, key, name)
+            subscription = self._subscribe_durably(event, key, name, replay)
         acknowledges = subscription.ack_mode is not AckMode.AUTO and self._version is Version.V1_2
         prefix = stomp.message_prefix(event.id, self._version)
         self._prefixes[subscription.number] = (prefix, subscription.number if acknowledges else None)
         self._keys[subscription.number] = key
         if subscription.ack_mode is not AckMode.AUTO:
             self._searched[key] = subscription
+        if replay is not None:
+            # Its turns begin.
+            self._dispatcher.carry_out(Outbox())
 
-    def _subscribe_durably(self, event: stomp.Subscribe, key: str, name: tuple[str, str]) -> Subscription:
+    def _subscribe_durably(
+        self, event: stomp.Subscribe, key: str, name: tuple[str, str], replay: ReplayStart | None
+    ) -> Subscription:
         assert self._session is not None
         dispatcher, outbox = self._dispatcher, Outbox()
         durables = dispatcher.core.durables
         if durables is None:
             raise BrokerError("this broker has no store, so it has no durable subscriptions (setting store)")
         now, ack = dispatcher.clock(), AckMode(event.ack)
-        subscription = durables.subscribe(self._session, key, name, event.topic, event.selector or "", ack, now, outbox)
+        subscription = durables.subscribe(
+            self._session, key, name, event.topic, event.selector or "", ack, now, outbox, replay
+        )
         dispatcher.carry_out(outbox)
         return subscription
 

@@ -1,0 +1,140 @@
+"""Retained topics: what is published to them is kept for a while after everybody has it, so that it can be replayed.
+
+A retained topic is a durable cursor that nobody takes rows from. It is in the index as a subscription is, so that what
+it keeps is what a subscription to its pattern would have got, and the rows stand in the log once for all.
+
+Rule 1: the record knows nothing of retention: a message that only retention wants was wanted by nobody.
+Rule 2: retention gives way. When the store is nearly full, the oldest retained rows go before anybody is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.broker.errors import BrokerError
+from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
+from postroad.errors import PostroadError
+from postroad.matching.cover import pattern_covers
+from postroad.selectors import TopicPattern
+
+if TYPE_CHECKING:
+    from postroad.broker.core import Broker
+    from postroad.broker.stored import StoredQueues
+    from postroad.store import Cursor, RetainedTopic
+
+__all__ = ["MAX_RETAINED_RUNS", "Retentions", "is_retention", "retained_topic"]
+
+# What the terms of a retention begin with; those of other cursors are MessagePack, which never begins like this.
+_MARK = b"retain\0"
+# Rows of one commit are a run. Each takes 16 bytes here, some 60 in the catalogue, and as much again in checkpoints.
+MAX_RETAINED_RUNS = 1_000_000
+# What goes at once when there is too much.
+_SHARE = 8
+
+
+def is_retention(terms: bytes) -> bool:
+    """Whether these are the terms of a retained topic."""
+    return terms.startswith(_MARK)
+
+
+def retained_topic(terms: bytes) -> str:
+    """The pattern of a retained topic."""
+    return terms.removeprefix(_MARK).decode("utf-8", "replace")
+
+
+class _Retained:
+    """One retained topic."""
+
+    __slots__ = ("cursor", "rule", "subscription")
+
+    def __init__(self, rule: RetainedTopic, cursor: Cursor, subscription: Subscription) -> None:
+        self.rule = rule
+        self.cursor = cursor
+        self.subscription = subscription
+
+
+class Retentions:
+    """The retained topics of a broker.
+
+    Args:
+        core: the broker.
+        stored: its store.
+    """
+
+    def __init__(self, core: Broker, stored: StoredQueues) -> None:
+        self._core = core
+        self._stored = stored
+        self._topics: list[_Retained] = []
+
+    def restore(self, now: int) -> list[str]:
+        """Take up what the settings retain, and end what they do not retain any more; answers problems in words."""
+        log, problems = self._stored.log, []
+        found = {retained_topic(each.terms): each for each in log.cursors.values() if is_retention(each.terms)}
+        for rule in log.settings.retain:
+            try:
+                self._retain(rule, found.pop(rule.topic, None), now)
+            except PostroadError as error:
+                problems.append(f"the topic {rule.topic!r} is not retained: {error}")
+        for cursor in found.values():
+            log.end_cursor(cursor)
+        return problems
+
+    def _retain(self, rule: RetainedTopic, cursor: Cursor | None, now: int) -> None:
+        pattern = TopicPattern.parse(rule.topic)
+        number = self._core.take_subscription_number() if cursor is None else cursor.number
+        session = Session(0, "")
+        session.congested = True
+        subscription = Subscription(number, session, rule.topic, rule.topic, AckMode.AUTO, OverflowPolicy.SPOOL)
+        subscription.stores = subscription.retains = True
+        self._core.enter_index(subscription, None, pattern, now)
+        if cursor is None:
+            cursor = self._stored.log.open_cursor(number, _MARK + rule.topic.encode())
+        subscription.cursor = cursor
+        self._topics.append(_Retained(rule, cursor, subscription))
+
+    def covering(self, topic: str) -> str:
+        """The retained pattern that has all that a pattern wants.
+
+        Raises:
+            BrokerError: some of it is not retained, so that a replay would miss messages without a word.
+        """
+        for each in self._topics:
+            if pattern_covers(each.rule.topic, topic):
+                return each.rule.topic
+        known = ", ".join(each.rule.topic for each in self._topics) or "none"
+        raise BrokerError(
+            f"{topic!r} cannot be replayed: no retained topic has all of it (retained are: {known}); "
+            "set [[store.retain]], or subscribe without from and after"
+        )
+
+    def cursor_of(self, topic: str) -> Cursor | None:
+        """What is kept of a retained pattern; None when it is not retained any more."""
+        return next((each.cursor for each in self._topics if each.rule.topic == topic), None)
+
+    def slots(self) -> set[int]:
+        """Where they are in the index."""
+        return {each.subscription.slot for each in self._topics}
+
+    @property
+    def rows(self) -> int:
+        """How many messages are retained; one that two patterns retain counts twice."""
+        return sum(each.cursor.waiting.count for each in self._topics)
+
+    def trim(self, now: int) -> None:
+        """Let go what is older than it has to be, and what is more than there may be."""
+        log = self._stored.log
+        for each in self._topics:
+            cursor, rule = each.cursor, each.rule
+            if rule.age_ms and cursor.waiting.count:
+                old = log.older_than(cursor, now - rule.age_ms)
+                log.release(cursor, cursor.waiting.front(old, 2**62))
+            while rule.bytes and cursor.bytes > rule.bytes and cursor.waiting.count:
+                excess = 1 - rule.bytes / cursor.bytes
+                self._release(cursor, 1 + int(excess * cursor.waiting.count))
+            if len(cursor.waiting.runs.starts) > MAX_RETAINED_RUNS:
+                self._release(cursor, 1 + cursor.waiting.count // _SHARE)
+            if log.size > log.settings.max_bytes * (_SHARE - 1) // _SHARE and cursor.waiting.count:
+                self._release(cursor, 1 + cursor.waiting.count // _SHARE)
+
+    def _release(self, cursor: Cursor, rows: int) -> None:
+        self._stored.log.release(cursor, cursor.waiting.front(rows, 2**62))

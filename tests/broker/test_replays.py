@@ -1,0 +1,329 @@
+"""Subscriptions that begin in the past, without sockets: a core, a log and a disk that crashes, beside a plain twin."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from postroad.broker import (
+    AckMode,
+    Broker,
+    BrokerError,
+    Limits,
+    Outbox,
+    OverflowPolicy,
+    PublisherNumbers,
+    ReplayStart,
+    is_retention,
+)
+from postroad.broker.numbers import SubscriptionNumbers
+from postroad.messages import Batch, MessageId
+from postroad.selectors import Selector, TopicPattern
+from postroad.store import Log, RetainedTopic, SimulatedDisk, StoreSettings, carry_out, next_rows, recover
+
+if TYPE_CHECKING:
+    from postroad.broker import Session, Subscription
+    from postroad.messages import Message
+
+RETAINED = RetainedTopic(topic="a.>")
+
+
+class Scene:
+    """A core with a small store that is driven by hand, and everything that was ever published to it."""
+
+    def __init__(self, *retain: RetainedTopic, seed: int = 0, **settings: object) -> None:
+        self.random = random.Random(seed)
+        small = {"segment_bytes": 4_096, "cache_bytes": 6_000, **settings}
+        self.settings = StoreSettings(retain=list(retain or (RETAINED,)), **small)  # type: ignore[arg-type]
+        self.disk = SimulatedDisk()
+        self.now = 1_000
+        self.sent: list[Message] = []
+        self._blocks, self._numbers = itertools.count(1, 1_000), itertools.count(1, 1_000)
+        self.got: dict[int, list[MessageId]] = {}
+        # What no crash takes back: how much of what was sent, and what was acknowledged.
+        self.safe_sent = 0
+        self.acknowledged, self.settled_soon, self.settled = set[MessageId](), set[MessageId](), set[MessageId]()
+        self.start()
+
+    def start(self) -> None:
+        """A new process, on what the disk has."""
+        found = recover(self.disk.segments(), self.disk.read)
+        self.log = Log(self.settings, found)
+        numbers = SubscriptionNumbers(lambda: next(self._numbers))
+        self.core = Broker(
+            1,
+            PublisherNumbers(lambda: next(self._blocks)),
+            Limits(spool_memory_bytes=1, drain_messages=7, unacknowledged=20),
+            subscription_numbers=numbers,
+            in_turns=True,
+        )
+        assert self.core.open_store(self.log, found.recent, self.now) == []
+        self.writer, self.reader = self.core.attached("writer"), self.core.attached("reader")
+
+    def publish(self, count: int = 5, topic: str = "") -> None:
+        self.now += self.random.randrange(3)
+        topics = [topic or self.random.choice(["a.x", "a.y", "b"]) for _ in range(count)]
+        batch = Batch.build([(each, {"n": self.random.randrange(4)}, (), b"." * 40) for each in topics])
+        outbox = self.core.receive(batch, self.writer, self.now)
+        self.sent += [batch.message(row) for row in range(count)]
+        self.note(outbox)
+
+    def note(self, outbox: Outbox) -> None:
+        for each in outbox.deliveries:
+            got = self.got.setdefault(each.subscription.number, [])
+            got += [each.batch.message(row).id for row in each.rows.tolist()]
+
+    def turn(self) -> None:
+        """What a driver does in one turn of its loop."""
+        for read in self.log.take_reads():
+            self.log.loaded(read, self.disk.read(read.segment, read.start, read.length))
+        if self.random.random() < 0.7 and (commit := self.log.take_commit(self.now)) is not None:
+            carry_out(commit, self.disk)
+            self.log.committed(commit)
+        if self.is_safe:
+            self.safe_sent, self.settled_soon = len(self.sent), set(self.acknowledged)
+        self.note(self.core.stored(self.now))
+        if self.core.unfinished:
+            self.note(self.core.proceed(self.now))
+        if not self.reader.congested and self.core.has_waiting(self.reader):
+            self.note(self.core.drained(self.reader, self.now))
+
+    @property
+    def is_safe(self) -> bool:
+        return self.log.safe >= self.log.position and not self.log.has_work
+
+    def turn_until_safe(self) -> None:
+        while not self.is_safe:
+            self.turn()
+        self.turn()
+
+    def crash(self) -> None:
+        """The machine fails between two steps: what was not confirmed may be there or not."""
+        self.disk = self.disk.crash(self.random)
+        self.settled = set(self.settled_soon)
+        self.got = {}
+        self.start()
+        left = {each for each in self.retained() if each not in {one.id for one in self.sent[: self.safe_sent]}}
+        unsure = [each for each in self.sent[self.safe_sent :] if each.id in left]
+        # Nobody retains what is published elsewhere, and nobody here wants it.
+        self.sent = self.sent[: self.safe_sent] + unsure
+        self.acknowledged = set(self.settled)
+
+    def retained(self) -> set[MessageId]:
+        """All that is retained on disk."""
+        found = set[MessageId]()
+        for cursor in [each for each in self.log.cursors.values() if is_retention(each.terms)]:
+            position = 0
+            while (rows := next_rows(cursor, position, 2**62)) is not None:
+                stored = self.log.record(rows.number)
+                while stored is None:
+                    for read in self.log.take_reads():
+                        self.log.loaded(read, self.disk.read(read.segment, read.start, read.length))
+                    stored = self.log.record(rows.number)
+                found |= {stored.batch.message(row).id for row in stored.rows_at(rows.rows).tolist()}
+                position = int(rows.places[-1]) + 1
+        return found
+
+    def settle(self) -> None:
+        """Turns until nothing is left to do."""
+        quiet = 0
+        while quiet < 20:
+            before = sum(map(len, self.got.values()))
+            self.turn()
+            quiet = 0 if self.core.unfinished or sum(map(len, self.got.values())) > before else quiet + 1
+
+    def wanted(self, subscription: Subscription, first: int = 0, since: int = 0) -> list[MessageId]:
+        """The plain twin: what of all that was sent, from one on, a subscription wants."""
+        selector = Selector.parse(subscription.selector) if subscription.selector else None
+        pattern = TopicPattern.parse(subscription.topic)
+        return [
+            each.id
+            for each in self.sent[first:]
+            if pattern.matches(each.topic)
+            and (selector is None or selector.matches(each.attributes))
+            and each.id.time >= since
+        ]
+
+    def subscribe(self, start: ReplayStart | None, topic: str = "a.>", selector: str = "") -> Subscription:
+        key = str(self.random.random())
+        return self.core.subscribe(
+            self.reader, key, topic, selector, AckMode.AUTO, OverflowPolicy.SPOOL, self.now, start
+        )
+
+    def durable(self, name: str, start: ReplayStart | None, session: Session | None = None) -> Subscription:
+        durables = self.core.durables
+        assert durables is not None
+        return durables.subscribe(
+            session or self.reader, name, ("c", name), "a.>", "n <> 2", AckMode.INDIVIDUAL, self.now, Outbox(), start
+        )
+
+    def acknowledge(self, subscription: Subscription, most: int) -> list[MessageId]:
+        """The client acknowledges the first of what it has."""
+        done = list(subscription.unacknowledged)[:most]
+        for each in done:
+            head, tail = divmod(each, 1 << 64)
+            self.note(self.core.acknowledge(self.reader, subscription.key, head, tail, True, self.now))
+        found = [MessageId.of(*divmod(each, 1 << 64)) for each in done]
+        self.acknowledged.update(found)
+        return found
+
+
+def ids(scene: Scene, subscription: Subscription) -> list[MessageId]:
+    return scene.got.get(subscription.number, [])
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_replays_get_what_a_subscription_from_then_on_would_have_got_in_order_and_once(seed: int) -> None:
+    scene = Scene(seed=seed)
+    begun: list[tuple[Subscription, int, int]] = []
+    for _ in range(60):
+        action = scene.random.randrange(10)
+        if action < 4:
+            scene.publish(scene.random.randrange(1, 12))
+        elif action < 5 and len(begun) < 6:
+            topic = scene.random.choice(["a.>", "a.x", "a.*"])
+            selector = scene.random.choice(["", "n > 1", "n = 3 OR n = 0", "n IS NULL"])
+            kept = [each for each in scene.sent if each.topic != "b"]
+            start, first, since = ReplayStart(), 0, 0
+            chosen = scene.random.choice(kept) if kept else None
+            if chosen is not None and scene.random.random() < 0.7:
+                first = next(place for place, each in enumerate(scene.sent) if each.id == chosen.id)
+                if scene.random.random() < 0.3:
+                    since, first = chosen.id.time, 0
+                    start = ReplayStart(since=since)
+                else:
+                    after = scene.random.random() < 0.5
+                    start, first = ReplayStart(id=chosen.id, after=after), first + after
+            begun.append((scene.subscribe(start, topic, selector), first, since))
+        elif action < 6:
+            scene.core.congested(scene.reader)
+        elif action < 7:
+            scene.note(scene.core.drained(scene.reader, scene.now))
+        else:
+            scene.turn()
+    scene.note(scene.core.drained(scene.reader, scene.now))
+    scene.settle()
+    scene.publish()
+    scene.settle()
+    for subscription, first, since in begun:
+        assert ids(scene, subscription) == scene.wanted(subscription, first, since)
+    assert len(scene.core.replays) == 0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_durable_replay_survives_torn_writes_and_repeats_nothing_that_was_settled(seed: int) -> None:
+    scene = Scene(seed=seed)
+    scene.publish(40)
+    scene.settle()
+    subscription, seen = scene.durable("n", ReplayStart()), set[MessageId]()
+    scene.turn_until_safe()
+    for _ in range(80):
+        action = scene.random.randrange(12)
+        if action < 3:
+            scene.publish(scene.random.randrange(1, 8))
+        elif action < 6:
+            scene.acknowledge(subscription, scene.random.randrange(1, 9))
+        elif action < 7:
+            seen |= set(ids(scene, subscription))
+            scene.crash()
+            subscription = scene.durable("n", ReplayStart())
+        else:
+            scene.turn()
+        assert scene.settled.isdisjoint(ids(scene, subscription))
+    scene.settle()
+    while scene.acknowledge(subscription, 20):
+        scene.settle()
+    last = ids(scene, subscription)
+    assert seen | set(last) >= set(scene.wanted(subscription))
+    order = {each.id: place for place, each in enumerate(scene.sent)}
+    assert [order[each] for each in last] == sorted(order[each] for each in last)
+
+
+def test_replay_of_a_topic_that_is_not_retained_is_refused_by_name() -> None:
+    scene = Scene()
+    for topic in ("b", ">", "*.x"):
+        with pytest.raises(BrokerError, match="no retained topic has all of it"):
+            scene.subscribe(ReplayStart(), topic)
+    assert not scene.reader.subscriptions
+
+
+def test_replay_from_a_message_that_is_gone_begins_at_its_time() -> None:
+    scene = Scene()
+    scene.publish(10, "a.x")
+    scene.now += 10
+    scene.publish(10, "a.x")
+    known = scene.sent[10].id
+    gone = MessageId(known.publisher, known.broker, known.time, 60_000)
+    subscription = scene.subscribe(ReplayStart(id=gone, after=True))
+    scene.settle()
+    assert ids(scene, subscription) == [each.id for each in scene.sent[10:]]
+
+
+def test_retained_messages_go_when_they_are_too_old_or_too_many() -> None:
+    scene = Scene(RetainedTopic(topic="a.x", age="2s"), RetainedTopic(topic="a.y", bytes=4_000))
+    for _ in range(40):
+        scene.now += 100
+        scene.publish(2, "a.x")
+        scene.publish(2, "a.y")
+        scene.turn()
+    scene.settle()
+    scene.core.retentions.trim(scene.now)
+    scene.settle()
+    old, many = scene.subscribe(ReplayStart(), "a.x"), scene.subscribe(ReplayStart(), "a.y")
+    scene.settle()
+    fresh = [each.id for each in scene.sent if each.topic == "a.x" and each.id.time >= scene.now - 2_000]
+    assert set(fresh) <= set(ids(scene, old))
+    # A record goes as a whole or not at all; it holds what came within one turn.
+    assert len(ids(scene, old)) < len(fresh) + 20
+    last = [each.id for each in scene.sent if each.topic == "a.y"]
+    kept = ids(scene, many)
+    assert 5 < len(kept) < 40
+    assert kept == last[-len(kept) :]
+    assert scene.log.statistics().segments_now < 12
+
+
+def test_retention_that_the_settings_do_not_name_any_more_ends() -> None:
+    scene = Scene()
+    scene.publish(50, "a.x")
+    scene.settle()
+    scene.settings = StoreSettings(retain=[RetainedTopic(topic="b")], segment_bytes=4_096)
+    scene.start()
+    scene.settle()
+    assert scene.core.statistics().retained_messages_now == 0
+    with pytest.raises(BrokerError, match="retained are: b"):
+        scene.subscribe(ReplayStart(), "a.x")
+
+
+def test_replay_reads_no_further_than_its_client_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroad.broker.replays.MAX_AHEAD", 10)
+    scene = Scene()
+    for _ in range(40):
+        scene.publish(5, "a.x")
+        scene.turn()
+    subscription = scene.subscribe(ReplayStart())
+    scene.core.congested(scene.reader)
+    for _ in range(100):
+        scene.turn()
+    assert not scene.core.unfinished
+    assert subscription.waiting.stored < 100
+    scene.note(scene.core.drained(scene.reader, scene.now))
+    scene.settle()
+    assert ids(scene, subscription) == scene.wanted(subscription)
+
+
+def test_what_nobody_but_retention_wants_is_on_record_as_wanted_by_nobody() -> None:
+    scene = Scene()
+    told: list[str] = []
+
+    class Recorder:
+        def __getattr__(self, name: str) -> object:
+            return lambda *_: told.append(name)
+
+    scene.core.recorder = scene.core._deliveries._recorder = Recorder()  # type: ignore[assignment]
+    scene.publish(3, "a.x")
+    scene.settle()
+    assert set(told) <= {"accepted", "publishes"}
+    assert scene.core.statistics().retained_messages_now == 3
