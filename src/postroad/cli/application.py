@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from postroad import __version__
+from postroad.cli import archives, pipelines
 from postroad.cli import capacity as capacity_commands
-from postroad.cli import pipelines
 from postroad.cli import subscriptions as subscriptions_commands
 from postroad.cli import users as users_commands
 from postroad.cli.brokers import broker
@@ -66,6 +66,9 @@ subscriptions.command(name="list")(subscriptions_commands.list_subscriptions)
 subscriptions.command()(subscriptions_commands.show)
 subscriptions.command()(subscriptions_commands.purge)
 subscriptions.command()(subscriptions_commands.delete)
+archive = typer.Typer(help="Messages that a broker retains.", no_args_is_help=True)
+app.add_typer(archive, name="archive")
+archive.command()(archives.export)
 lab = typer.Typer(help="Experiments.", no_args_is_help=True)
 app.add_typer(lab, name="lab")
 lab.command()(trail)
@@ -88,6 +91,11 @@ def _users() -> None:
 @subscriptions.callback()
 def _subscriptions() -> None:
     """Durable subscriptions of a running broker."""
+
+
+@archive.callback()
+def _archive() -> None:
+    """Messages that a broker retains."""
 
 
 @pipeline.callback()

@@ -227,8 +227,30 @@ def follow(
     given.run("follow", run, FollowOptions, seconds=seconds, once=once)
 
 
+def match(
+    archive: Annotated[Path, typer.Option(help="The directory that `postroad archive export` has written.")],
+    out: OutFolder,
+    where: Annotated[str, typer.Option(help="A selector, such as: price > 20 AND stock = 'S1'.")] = "",
+    topic: Annotated[str, typer.Option(help="A pattern of topics.")] = ">",
+    master: Master = None,
+    since: Since = None,
+    until: Until = None,
+    as_json: AsJson = False,
+) -> None:
+    """Which messages of an archive a subscription would have got, in OUT/match."""
+    from rich.console import Console
+
+    from postroad.pipeline.jobs.match import MatchOptions, run
+
+    first, last = moment(since, "--since"), moment(until, "--until")
+    options = MatchOptions(archive, out, where, topic, master, first, last)
+    with _quiet(), Console(stderr=True).status("starting") as status:
+        report = run(options, lambda text: status.update(f"match: {text}"))
+    show(report, as_json)
+
+
 # As `postroad pipeline --help` lists them.
-COMMANDS = (trace, compact, erase, audit, storage, timings, follow)
+COMMANDS = (trace, compact, erase, audit, storage, timings, follow, match)
 
 
 def show(account: JobReport, as_json: bool) -> None:

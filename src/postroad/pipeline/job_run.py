@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["JobOptions", "JobReport", "JobRun", "SparkJob", "run_job"]
+__all__ = ["JobOptions", "JobReport", "JobRun", "SparkJob", "run_job", "stopped_by_interrupts", "told_error"]
 
 _OF_WORKER = re.compile(r"^[\w.]+(?:Error|Exception): .+$", re.MULTILINE)
 # Lines of Spark's own account of an error that are shown: a worker's traceback, and not where in Java it went through.
@@ -152,7 +152,7 @@ def run_job(
         tell("starting Spark")
         spark = session(options.master, name=f"postroad {name}", settings=options.settings)
     account.starting_seconds = time.monotonic() - began
-    with _stopped_by_interrupts(spark, own) as interrupted:
+    with stopped_by_interrupts(spark, own) as interrupted:
         try:
             account.summary = job(JobRun(spark, sources, options, tell, account, alert))
         except PipelineError:
@@ -160,7 +160,7 @@ def run_job(
         except Exception as error:
             if interrupted.is_set():
                 raise KeyboardInterrupt from None
-            raise _told(error, sources) from error
+            raise told_error(error) from error
         finally:
             if own and not interrupted.is_set():
                 spark.stop()
@@ -170,7 +170,7 @@ def run_job(
 
 
 @contextmanager
-def _stopped_by_interrupts(spark: SparkSession, own: bool) -> Iterator[Event]:
+def stopped_by_interrupts(spark: SparkSession, own: bool) -> Iterator[Event]:
     """Ctrl-C stops Spark, from a thread beside, whereupon what is under way there fails, and with it the job.
 
     An exception in the middle of a call into Spark would break the connection to it, and be told in a hundred lines. A
@@ -194,7 +194,7 @@ def _stopped_by_interrupts(spark: SparkSession, own: bool) -> Iterator[Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def _told(error: Exception, sources: Sources) -> Exception:
+def told_error(error: Exception) -> Exception:
     """An error of Spark in words: a file that went bad while it was read, or what Spark says first."""
     from pyspark.errors import PySparkException
 

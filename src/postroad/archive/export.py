@@ -1,0 +1,188 @@
+"""`postroad archive export`: what a store retains, written as a Parquet dataset.
+
+The store is read as a new process would read it, and never changed: a running broker goes on meanwhile. What it stores
+after the export began is not in it; what it lets go before it was read is counted as gone.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from postroad.archive.errors import ArchiveError
+from postroad.archive.tables import ARCHIVE_SCHEMA, archive_table
+from postroad.broker import is_retention, retained_topic
+from postroad.matching import NO_BUDGET, SubscriptionIndex
+from postroad.messages.id_columns import TIME_SHIFT
+from postroad.selectors import TopicPattern
+from postroad.store import Cursor, FileDisk, Log, StoreSettings, next_rows, recover
+from postroad.store.places import NO_RUNS, unite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from postroad.messages import Batch
+
+__all__ = ["ExportReport", "export_archive"]
+
+# Rows of a file: large enough for Spark, small enough that two tasks share a small archive.
+FILE_ROWS = 250_000
+# Beyond all places.
+_END = 2**62
+# Of records that are read; each is used once.
+_CACHE_BYTES = 16 * 1024 * 1024
+
+
+@dataclass
+class ExportReport:
+    """What was exported.
+
+    Attributes:
+        messages: how many.
+        files: how many files they are in.
+        retained: the patterns that the store retains.
+        gone: messages that were let go, or were damaged, before they could be read.
+    """
+
+    messages: int
+    files: int
+    retained: list[str]
+    gone: int
+
+
+def export_archive(
+    store: Path, to: Path, topic: str | None = None, since: int | None = None, until: int | None = None
+) -> ExportReport:
+    """Write what a store retains to a new directory, in the order in which it was stored.
+
+    Args:
+        store: the folder of the store, `store` in the data directory of a broker.
+        to: the directory of the dataset, which must not be there yet.
+        topic: only messages whose topics fit this pattern.
+        since: only messages whose ids bear this time (ms) or a later one.
+        until: only messages whose ids bear an earlier time.
+
+    Raises:
+        ArchiveError: there is no store, it retains nothing, or the directory is there already.
+        TopicError: the pattern is none.
+    """
+    if to.exists():
+        raise ArchiveError(f"{to} is there already; choose another directory, or remove it")
+    source = RetainedRows(store)
+    wanted = None if topic is None else TopicPattern.parse(topic)
+    fresh = to.with_name(f".{to.name}-{uuid.uuid4().hex}")
+    fresh.mkdir(mode=0o700, parents=True)
+    try:
+        report = _write(source, fresh, wanted, since, until)
+        # All of it or nothing: who finds the directory finds the whole archive.
+        fresh.rename(to)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    return report
+
+
+def _write(
+    source: RetainedRows, folder: Path, topic: TopicPattern | None, since: int | None, until: int | None
+) -> ExportReport:
+    report = ExportReport(0, 0, source.topics, 0)
+    writer, rows = None, 0
+    chosen = _Choice(topic, since, until)
+    try:
+        for batch in source.batches():
+            table = archive_table(batch.take(chosen.rows(batch)))
+            if not table.num_rows:
+                continue
+            if writer is None or rows >= FILE_ROWS:
+                if writer is not None:
+                    writer.close()
+                name = folder / f"part-{report.files:05d}.parquet"
+                writer, rows = pq.ParquetWriter(name, ARCHIVE_SCHEMA, compression="zstd"), 0
+                report.files += 1
+            writer.write_table(table)
+            rows += table.num_rows
+            report.messages += table.num_rows
+        if writer is None:
+            # An empty dataset has its columns all the same.
+            writer = pq.ParquetWriter(folder / "part-00000.parquet", ARCHIVE_SCHEMA, compression="zstd")
+            report.files = 1
+    finally:
+        if writer is not None:
+            writer.close()
+    report.gone = source.gone
+    return report
+
+
+class _Choice:
+    """Which rows are wanted."""
+
+    def __init__(self, topic: TopicPattern | None, since: int | None, until: int | None) -> None:
+        self._index = SubscriptionIndex()
+        self._index.add(1, None, topic)
+        self._since = 0 if since is None else since
+        self._until = 2**48 if until is None else until
+
+    def rows(self, batch: Batch) -> NDArray[np.int64]:
+        times = (batch.ids[:, 1] >> TIME_SHIFT).astype(np.int64)
+        mask = (times >= self._since) & (times < self._until)
+        offsets, _ = self._index.match(batch, NO_BUDGET)
+        return np.flatnonzero(mask & (np.diff(offsets) > 0))
+
+
+class RetainedRows:
+    """What a store retains, read once from beginning to end.
+
+    Args:
+        folder: of the store.
+
+    Raises:
+        ArchiveError: there is none, or it retains nothing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._disk = FileDisk(folder)
+        segments = self._disk.segments()
+        if not segments:
+            raise ArchiveError(f"there is no store in {folder}; it is the folder `store` in a broker's data directory")
+        self._log = Log(StoreSettings(cache_bytes=_CACHE_BYTES), recover(segments, self._disk.read))
+        kept = [each for each in self._log.cursors.values() if is_retention(each.terms)]
+        if not kept:
+            raise ArchiveError(f"the store in {folder} retains no topic; set [[store.retain]] in the broker's settings")
+        self.topics = [retained_topic(each.terms) for each in kept]
+        everything = NO_RUNS
+        for each in kept:
+            everything = unite(everything, each.waiting.runs)
+        # Rows that two patterns retain come once.
+        self._rows = Cursor(0, b"", False, everything)
+        self.gone = 0
+
+    def batches(self) -> Iterator[Batch]:
+        """The rows in order, a batch for each record."""
+        position = 0
+        while (found := next_rows(self._rows, position, _END)) is not None:
+            position = int(found.places[-1]) + 1
+            stored = self._log.record(found.number)
+            if stored is None:
+                self._read()
+                stored = self._log.record(found.number)
+            if stored is None:
+                self.gone += len(found.places)
+            else:
+                yield stored.batch.take(stored.rows_at(found.rows))
+
+    def _read(self) -> None:
+        for read in self._log.take_reads():
+            try:
+                data = self._disk.read(read.segment, read.start, read.length)
+            except OSError:
+                # The broker has removed it, or it cannot be read: the log counts it as damaged, and we as gone.
+                data = b""
+            self._log.loaded(read, data)

@@ -1,0 +1,32 @@
+"""`postroad archive`: retained messages for others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from postroad.cli.output import AsJson, echo_json, echo_table
+from postroad.cli.pipelines import Since, Until, moment
+
+__all__ = ["export"]
+
+
+def export(
+    to: Annotated[Path, typer.Argument(help="The directory of the dataset; it must not be there yet.")],
+    data: Annotated[Path, typer.Option(help="The data directory of a broker, running or not.")] = Path("postroad-data"),
+    topic: Annotated[str | None, typer.Option(help="Only topics that fit this pattern.")] = None,
+    since: Since = None,
+    until: Until = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write what a broker retains (`[[store.retain]]`) as Parquet: id, time, topic, attributes, body."""
+    from postroad.archive import export_archive
+
+    report = export_archive(data / "store", to, topic, moment(since, "--since"), moment(until, "--until"))
+    figures = {"messages": report.messages, "files": report.files, "gone": report.gone}
+    if as_json:
+        echo_json({**figures, "retained": report.retained, "written": str(to)})
+    else:
+        echo_table(f"archive: {to}", {**figures, "retained": ", ".join(report.retained)})
