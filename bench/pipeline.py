@@ -36,7 +36,7 @@ TARGETS = {
     "journey_bytes_per_message": (10.0, "at most"),
 }
 LOOP_IDS = 1_000
-SUBSCRIBERS = Scale().subscribers
+SUBSCRIBERS = Scale().subscriptions
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ def exact_size(messages: int = 1_000_000, seed: int = 1, seal_seconds: int = 60)
         for broker in traffic.terrain.graph.brokers:
             passages = traffic.passages(piece, broker)
             rows += len(passages.time)
-            deliveries += len(passages.subscribers.numbers)
+            deliveries += len(passages.delivered.numbers)
             files += 1
             total += len(render("passages", broker, tabulate([passages])["passages"]))
     # A row at the origin is a publish, a row elsewhere a route.

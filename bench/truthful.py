@@ -55,7 +55,7 @@ def judge_answers(trail: Path, answers: Path, subscribers: int) -> Judgement:
         answers: the table that the trace wrote.
         subscribers: how many each broker has, for the promise.
     """
-    found = pq.read_table(answers, columns=[*_ID, "brokers", "subscribers"])
+    found = pq.read_table(answers, columns=[*_ID, "brokers", "delivered"])
     found = found.append_column("place", pa.array(np.arange(found.num_rows)))
     truth = pq.read_table(trail / TRUTH, columns=[*_ID, "path", "deliveries"])
     rows = truth.select(_ID).append_column("row", pa.array(np.arange(truth.num_rows)))
@@ -64,7 +64,7 @@ def judge_answers(trail: Path, answers: Path, subscribers: int) -> Judgement:
     place, row = there.column("place").to_numpy(), there.column("row").to_numpy()
     real = truth.take(pa.array(row))
     told_brokers = _flat(found.column("brokers"))
-    told_subscribers = _subscribers(found.column("subscribers"))
+    told_subscribers = _subscribers(found.column("delivered"))
     true_brokers = _keys(*_moved(_flat(real.column("path")), place), low=True)
     origins = _keyed(place, found.column("origin").to_numpy()[place])
     brokers = np.union1d(true_brokers, origins)
@@ -90,7 +90,7 @@ def _flat(column: Any) -> tuple[Any, Any]:
 
 def _subscribers(column: Any) -> tuple[Any, Any, Any, Any]:
     place, values = _flat(column)
-    return (place, *(pc.struct_field(values, name).to_numpy() for name in ("broker", "subscriber", "doubt")))
+    return (place, *(pc.struct_field(values, name).to_numpy() for name in ("broker", "subscription", "doubt")))
 
 
 def _moved(flat: tuple[Any, Any], place: Any) -> tuple[Any, Any]:

@@ -66,7 +66,7 @@ def _folder() -> Iterator[Path]:
 
 
 def _with_checksum(body: bytes) -> bytes:
-    return b"postroad-manifest 1 %08x\n%s\n" % (zlib.crc32(body), body)
+    return b"postroad-manifest 2 %08x\n%s\n" % (zlib.crc32(body), body)
 
 
 def store_segments(data: bytes) -> None:
@@ -170,7 +170,7 @@ def packed_lists(data: bytes) -> None:
 def parquet_files(data: bytes) -> None:
     """Files of a table: whatever the bytes are, they are read as rows or refused by name."""
     choices = Choices(data)
-    table = choices.pick(("passages", "attachments", "names", "filters"))
+    table = choices.pick(("passages", "subscriptions", "names", "filters"))
     body = choices.rest()
     with _folder() as root:
         path = f"{table}/broker={BROKER}/date=2023-11-14/a.parquet"

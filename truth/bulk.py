@@ -187,10 +187,10 @@ def judge_audit(rows: Sequence[dict[str, Any]], facts: Sequence[Fact], incomplet
     delivered = Counter(reader for fact in facts for reader in fact.received)
     for row in rows:
         least = row["messages"] - row["doubtful"]
-        if row["about"] == "subscriber" and row["outcome"] == "delivered":
+        if row["about"] == "subscription" and row["outcome"] == "delivered":
             known = delivered[row["number"], row["other"]]
             if least > known + 0.5:
-                reader = f"subscriber {row['other']} at broker {row['number']}"
+                reader = f"subscription {row['other']} at broker {row['number']}"
                 return Judgement(Class.WRONG, f"{reader} got {known}, and the audit counts {row['messages']}")
     by_outcome = Counter[str]()
     for row in rows:

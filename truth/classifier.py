@@ -50,7 +50,7 @@ def classify(reply: Reply, fact: Fact, roster: Mapping[Claim, str] | None = None
     Args:
         reply: the answer.
         fact: what is known from outside.
-        roster: the login behind each subscriber's number, where facts name readers by login.
+        roster: the login behind each subscription's number, where facts name readers by login.
     """
     lies = [*_lies(reply, fact, roster)]
     if lies:
@@ -73,7 +73,7 @@ def _lies(reply: Reply, fact: Fact, roster: Mapping[Claim, str] | None) -> Itera
 
 
 def _reader(claim: Claim, roster: Mapping[Claim, str] | None) -> Reader:
-    """A subscriber as facts name it. Whoever is not in the roster stays a number, and no fact is about it."""
+    """A subscription as facts name it. Whoever is not in the roster stays a number, and no fact is about it."""
     return claim if roster is None or claim not in roster else (claim[0], roster[claim])
 
 
@@ -106,7 +106,7 @@ def _too_much(
         if neighbour in fact.brokers:
             yield doubt, f"broker {neighbour} had it, and is said to have lost it after {broker}"
     if reply.causes:
-        # What a subscriber did after the record ends is not in it.
+        # What a subscription did after the record ends is not in it.
         return
     received = {_reader(claim, roster) for claim in reply.waiting | reply.shed} & fact.received
     if received and reply.verdict not in VAGUE:

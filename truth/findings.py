@@ -34,7 +34,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         mutations: what was done to the trail.
         scenario: what was done to the network; None for generated trails.
         fact: what is known of the message, if the trail is of a network.
-        roster: (broker, number, login) of subscribers, if the trail is of a network.
+        roster: (broker, number, login) of subscriptions, if the trail is of a network.
     """
 
     why: str

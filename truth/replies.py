@@ -23,13 +23,13 @@ class Reply(NamedTuple):
         verdict: the answer in a word.
         certainty: how sure it claims to be.
         stops: the brokers it says the message passed, each with its doubt.
-        delivered: (broker, subscriber) it says got the message, each with its doubt.
+        delivered: (broker, subscription) it says got the message, each with its doubt.
         acknowledged: those of them that acknowledged.
-        waiting: (broker, subscriber) in whose queues it says the message waits.
-        shed: (broker, subscriber) whose queues it says did not take it.
+        waiting: (broker, subscription) in whose queues it says the message waits.
+        shed: (broker, subscription) whose queues it says did not take it.
         lost: (broker, neighbour, doubt): handed on, and never arrived.
         causes: why it cannot say more: gaps, brokers that are silent, files that cannot be read.
-        names: who it says stands behind a subscriber.
+        names: who it says stands behind a subscription.
     """
 
     source: str
@@ -55,14 +55,14 @@ def reply_of_document(source: str, document: Mapping[str, Any], warnings: Iterab
     shed: set[Claim] = set()
     for stop in document["stops"]:
         for one in stop["delivered"]:
-            claim = stop["broker"], one["subscriber"]
+            claim = stop["broker"], one["subscription"]
             delivered[claim] = one["doubt"]
             if one.get("name"):
                 names[claim] = one["name"]
             if one["acknowledged"]:
                 acknowledged.add(claim)
-        waiting |= {(stop["broker"], one["subscriber"]) for one in stop["waiting"]}
-        shed |= {(stop["broker"], drop["subscriber"]) for drop in stop["dropped"] if drop["subscriber"]}
+        waiting |= {(stop["broker"], one["subscription"]) for one in stop["waiting"]}
+        shed |= {(stop["broker"], drop["subscription"]) for drop in stop["dropped"] if drop["subscription"]}
     return Reply(
         source,
         MessageId.parse(document["id"]),
@@ -88,8 +88,8 @@ def reply_of_row(row: Mapping[str, Any], damaged: Iterable[str] = ()) -> Reply:
         row["verdict"],
         row["certainty"],
         dict.fromkeys(row["brokers"] or (), 0.0),
-        {(one["broker"], one["subscriber"]): one["doubt"] for one in row["subscribers"] or ()},
-        frozenset((one["broker"], one["subscriber"]) for one in row["acknowledged"] or ()),
+        {(one["broker"], one["subscription"]): one["doubt"] for one in row["delivered"] or ()},
+        frozenset((one["broker"], one["subscription"]) for one in row["acknowledged"] or ()),
         frozenset(),
         frozenset(),
         tuple((hop["broker"], hop["neighbour"], hop["doubt"]) for hop in row["lost"] or ()),

@@ -44,7 +44,7 @@ def _scale(seed: int, recorder: str = "exact", seconds: int = 60, seal_seconds: 
         seed=seed,
         recorder=recorder,
         publishers=2,
-        subscribers=3,
+        subscriptions=3,
         interests=12,
         seconds=seconds,
         seal_seconds=seal_seconds,
@@ -72,7 +72,7 @@ class Specimen(NamedTuple):
         patient: the trail.
         facts: the truth about every message in it.
         filters: its record is of filters, which err as often as they say.
-        roster: the login behind each subscriber's number, where facts name readers by login.
+        roster: the login behind each subscription's number, where facts name readers by login.
         aliased: each message has a foreign id.
     """
 

@@ -182,7 +182,7 @@ def test_rows_that_wait_for_their_turn_are_on_record_as_waiting_until_they_had_i
     last = MessageId.of(*batch.ids[-1].tolist())
     assert core.unfinished
     found = recorder.findings(last, 1)
-    assert found.published is not None
+    assert found.accepted is not None
     assert not found.delivered
     assert found.waits
     while core.unfinished:

@@ -18,7 +18,7 @@ from tests.cli.programs import here
 if TYPE_CHECKING:
     from pathlib import Path
 
-SCALE = Scale(brokers=3, messages=600, publishers=5, subscribers=3, interests=20, seconds=120, seal_seconds=20)
+SCALE = Scale(brokers=3, messages=600, publishers=5, subscriptions=3, interests=20, seconds=120, seal_seconds=20)
 DEMAND = ("--rate", "5000", "--subscriptions", "20000", "--replication", "4", "--p99", "50ms")
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-SCALE = Scale(brokers=4, messages=400, seed=5, subscribers=4, interests=30, seconds=40, seal_seconds=20)
+SCALE = Scale(brokers=4, messages=400, seed=5, subscriptions=4, interests=30, seconds=40, seal_seconds=20)
 # What a trace may say of a message that passed, when files are missing: never that it did not pass.
 HONEST = {"delivered", "matched nobody", "recorded in part", "not recorded"}
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 ID = "00000007-00000001-018bcfe56800-0001"
-DROP = {"subscriber": 0, "link": 0, "at": 0}
+DROP = {"subscription": 0, "link": 0, "at": 0}
 STOP = {"broker": 1, "from": 0, "window": [0, 0], "doubt": 0, "delivered": [], "waiting": []}
 
 
@@ -56,7 +56,7 @@ def test_a_message_is_told_by_id_and_by_alias_while_the_broker_runs_and_afterwar
     tree = told["id"].out.splitlines()
     assert tree[0] == f"{ids[0]}  delivered, certain"
     assert "publisher 1 (unverified:bob) at broker 1" in tree[1]
-    assert tree[-1].endswith("subscriber 1 (unverified:ann, quotes.> where price > 20): delivered")
+    assert tree[-1].endswith("subscription 1 (unverified:ann, quotes.> where price > 20): delivered")
     assert told["id"].code == 0
     assert told["alias"] == told["id"]
     assert told["later"] == told["id"]

@@ -18,7 +18,7 @@ from tests.cli.programs import here
 if TYPE_CHECKING:
     from pathlib import Path
 
-SMALL = Scale(brokers=7, messages=600, seed=3, subscribers=4, interests=50, seconds=40, seal_seconds=20)
+SMALL = Scale(brokers=7, messages=600, seed=3, subscriptions=4, interests=50, seconds=40, seal_seconds=20)
 
 
 def walked(traffic: TrailTraffic, origin: int, interest: int) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
@@ -81,7 +81,7 @@ def test_trail_holds_the_truth(tmp_path: Path) -> None:
         brokers=6,
         messages=500,
         seed=5,
-        subscribers=5,
+        subscriptions=5,
         interests=60,
         seconds=40,
         seal_seconds=10,
@@ -114,10 +114,10 @@ def check_passage(broker: int, row: dict[str, object], truth: dict[str, object])
     came = row["arrived_from"]
     assert (came == 0) == (broker == row["origin"])
     assert came == 0 or (came, broker) in path
-    onward = {(broker, hop) for hop in unpack(row["next_hops"])}  # type: ignore[arg-type]
+    onward = {(broker, hop) for hop in unpack(row["relayed_to"])}  # type: ignore[arg-type]
     kept = {(broker, hop) for hop in {truth["lost"]} if (broker, hop) in onward}
     assert onward - kept == {hop for hop in path if hop[0] == broker}
-    taken = {(broker, one) for one in unpack(row["subscribers"])}  # type: ignore[arg-type]
+    taken = {(broker, one) for one in unpack(row["delivered"])}  # type: ignore[arg-type]
     assert taken == {one for one in deliveries if one[0] == broker}
     assert {(broker, one) for one in unpack(row["acknowledged"])} == {one for one in taken if one[1] <= 2}  # type: ignore[arg-type]
 

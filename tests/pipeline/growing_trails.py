@@ -18,7 +18,7 @@ SCALE = Scale(
     messages=800,
     seed=31,
     publishers=10,
-    subscribers=4,
+    subscriptions=4,
     interests=60,
     seconds=240,
     seal_seconds=40,
@@ -30,21 +30,21 @@ LATER = SCALE.end + 10_000_000
 
 
 def expected(trail: Path) -> dict[str, Counter[tuple[int, int, int]]]:
-    """What the truth says was handed and what arrived, by link and minute."""
-    handed: Counter[tuple[int, int, int]] = Counter()
+    """What the truth says was relayed and what arrived, by link and minute."""
+    relayed: Counter[tuple[int, int, int]] = Counter()
     arrived: Counter[tuple[int, int, int]] = Counter()
-    published: Counter[tuple[int, int, int]] = Counter()
+    accepted: Counter[tuple[int, int, int]] = Counter()
     for row in read_truth(trail).to_pylist():
         spot = row["time"] // BIN_MS
-        published[row["origin"], 0, spot] += 1
+        accepted[row["origin"], 0, spot] += 1
         for hop in row["path"]:
             arrived[hop >> 32, hop & 0xFFFFFFFF, spot] += 1
-    return {"published": published, "arrived": arrived, "handed": handed}
+    return {"accepted": accepted, "arrived": arrived, "relayed": relayed}
 
 
 def check(trail: Path, out: Path) -> None:
     truth, totals = expected(trail), read_totals(out)
-    assert totals.of("published") == truth["published"]
+    assert totals.of("accepted") == truth["accepted"]
     assert totals.of("arrived") == truth["arrived"]
     lost = sum(row["lost"] > 0 for row in read_truth(trail).to_pylist())
-    assert sum(totals.of("handed").values()) - sum(totals.of("arrived").values()) == lost > 0
+    assert sum(totals.of("relayed").values()) - sum(totals.of("arrived").values()) == lost > 0

@@ -18,7 +18,7 @@ from postroad.pipeline.jobs.compact import CompactOptions
 from postroad.pipeline.proof import differences, drawn
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
-from postroad.tracking import Attachments
+from postroad.tracking import SubscriptionChanges
 from postroad.trail import DAY_MS, Trail, TrailWriter
 from tests.pipeline.compactions import NOW, answers, rows_of
 from tests.pipeline.trails import passages, some_ids
@@ -146,7 +146,7 @@ def test_keeping_nothing_is_retention(spark: SparkSession, tmp_path: Path) -> No
 def test_erasing_a_subscriber_that_never_was_is_refused(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
     shutil.copytree(troubled, tmp_path / "trail")
     options = CompactOptions(tmp_path / "trail", tmp_path / "out", now=NOW, erase=Erasure(3, 4_711))
-    with pytest.raises(PipelineError, match="broker 3 has no record of a subscriber 4711"):
+    with pytest.raises(PipelineError, match="broker 3 has no record of a subscription 4711"):
         run_job("compact", compact.run, options, spark=spark)
 
 
@@ -155,7 +155,7 @@ def test_who_is_still_subscribed_is_known_when_it_is_erased(tmp_path: Path) -> N
     changes = [(5, 1), (6, 1), (6, 0)]
     for after, (number, begins) in enumerate(changes):
         numbers, times = np.array([number]), np.array([NOON + after])
-        row = Attachments(numbers, times, np.array([begins], np.int32), ["p"], ["t"], [""])
+        row = SubscriptionChanges(numbers, times, np.array([begins], np.int32), ["p"], ["t"], [""])
         writer.write([row], NOON + 60_000 + after)
     here = [number for number in (5, 6, 7) if compact.is_still_here(open_sources(tmp_path), Erasure(1, number))]
     assert here == [5]
@@ -198,9 +198,9 @@ def test_compaction_that_would_change_an_answer_commits_nothing(
 
 
 def test_differences_are_lost_ids_and_changed_answers() -> None:
-    row = {"verdict": "delivered", "certainty": 0.999, "brokers": [1], "subscribers": [{"broker": 1, "doubt": 0.1}],
+    row = {"verdict": "delivered", "certainty": 0.999, "brokers": [1], "delivered": [{"broker": 1, "doubt": 0.1}],
            "acknowledged": [], "lost": []}  # fmt: skip
-    assert differences({1: row}, {1: row | {"certainty": 0.9985, "subscribers": [{"broker": 1, "doubt": 0.2}]}}) == []
+    assert differences({1: row}, {1: row | {"certainty": 0.9985, "delivered": [{"broker": 1, "doubt": 0.2}]}}) == []
     assert differences({1: row}, {}) == ["1 is gone"]
     assert differences({1: row}, {1: row | {"brokers": [1, 2]}}) == ["1: brokers was [1], would be [1, 2]"]
-    assert len(differences({1: row}, {1: row | {"subscribers": [{"broker": 2, "doubt": 0.1}]}})) == 1
+    assert len(differences({1: row}, {1: row | {"delivered": [{"broker": 2, "doubt": 0.1}]}})) == 1

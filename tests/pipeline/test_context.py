@@ -26,7 +26,7 @@ def test_filters_prove_nothing_where_the_change_that_says_who_came_is_lost(tmp_p
     writer.write([], NOON + 2 * MINUTE)
     asked = [sent(NOON + HOUR), sent(MIDNIGHT + HOUR)]
     for message in asked:
-        passed = passages([(1, message.time, message.publisher, message.counter)], subscribers=[[5]])
+        passed = passages([(1, message.time, message.publisher, message.counter)], delivered=[[5]])
         writer.write(filters(message) if recorder == "bloom" else [passed], message.time + HOUR)
     (manifest_folder(tmp_path, 1) / change_name(2)).unlink()
     context = read_context(open_sources(tmp_path, skip_damaged=True))

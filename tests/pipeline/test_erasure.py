@@ -1,4 +1,4 @@
-"""An erased subscriber or principal is nowhere in the trail, and the job says what is left."""
+"""An erased subscription or principal is nowhere in the trail, and the job says what is left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from postroad.pipeline import PipelineError, run_job
 from postroad.pipeline.erasure import ERASED, Erasure
 from postroad.pipeline.jobs import compact
 from postroad.pipeline.jobs.compact import CompactOptions
-from postroad.tracking import Aliases, Attachments, Names
+from postroad.tracking import Aliases, Names, SubscriptionChanges
 from postroad.trail import TrailWriter, sweep, unpack
 from tests.cli.programs import here
 from tests.pipeline.filter_rows import rows_of
@@ -31,12 +31,12 @@ def people(root: Path) -> None:
     for broker in (1, 2):
         writer = TrailWriter(root, broker, NOON)
         numbers, times, begins = np.array([5, 6]), np.array([NOON, NOON]), np.array([1, 1], np.int32)
-        who = Attachments(numbers, times, begins, ["ann", "bob"], ["t", "t"], ["a = 1", ""])
+        who = SubscriptionChanges(numbers, times, begins, ["ann", "bob"], ["t", "t"], ["a = 1", ""])
         names = Names(["publisher"] * 2, np.array([7, 8]), times, ["ann", "bob"])
         aliases = Aliases(
             ["order-1", "order-2"], np.array([broker] * 2), times, np.array([7, 8]), np.zeros(2, np.int32)
         )
-        rows = passages([(broker, NOON, 7, 0), (broker, NOON, 8, 0)], subscribers=[[5, 6], [6]])
+        rows = passages([(broker, NOON, 7, 0), (broker, NOON, 8, 0)], delivered=[[5, 6], [6]])
         writer.write([who, names, aliases, rows], NOON + 60_000)
         writer.close(NOON + 60_000)
 
@@ -60,10 +60,10 @@ def test_erased_principal_is_nowhere_by_name_number_or_alias(spark: SparkSession
     assert account.summary["old_files_deleted_after"].endswith("UTC")
     assert said == []
     for broker in (1, 2):
-        assert words(trail, broker, "attachments", "principal") == ["bob"]
+        assert words(trail, broker, "subscriptions", "principal") == ["bob"]
         assert words(trail, broker, "names", "name") == ["bob"]
         assert words(trail, broker, "aliases", "alias") == ["order-2"]
-        assert [unpack(one) for one in words(trail, broker, "passages", "subscribers")] == [(6, ERASED), (6,)]
+        assert [unpack(one) for one in words(trail, broker, "passages", "delivered")] == [(6, ERASED), (6,)]
     sweep_all = [sweep(trail, broker, NOON + 8 * 3_600_000) for broker in (1, 2)]
     assert min(sweep_all) > 0
     files = [path for path in trail.rglob("*.parquet") if "parts" not in path.parts]
@@ -78,7 +78,10 @@ def test_name_stays_as_long_as_another_subscription_of_it_does(spark: SparkSessi
     account, said = erase(spark, trail, Erasure(1, 5))
     assert account.summary["names_erased"] == 0
     assert said == ["other subscriptions of 'ann' stay, and its name with them; --principal erases all of them"]
-    assert (words(trail, 1, "names", "name"), words(trail, 1, "attachments", "principal")) == (["ann", "bob"], ["bob"])
+    assert (words(trail, 1, "names", "name"), words(trail, 1, "subscriptions", "principal")) == (
+        ["ann", "bob"],
+        ["bob"],
+    )
     account, said = erase(spark, trail, Erasure(2, 5))
     assert (account.summary["names_erased"], said) == (1, [])
     assert words(trail, 1, "names", "name") == words(trail, 2, "names", "name") == ["bob"]
@@ -88,8 +91,8 @@ def test_name_stays_as_long_as_another_subscription_of_it_does(spark: SparkSessi
     ("options", "said"),
     [
         ((), "name whom to erase"),
-        (("--subscriber", "1/5", "--principal", "ann"), "name whom to erase"),
-        (("--subscriber", "5"), "--subscriber '5': write the number of the broker"),
+        (("--subscription", "1/5", "--principal", "ann"), "name whom to erase"),
+        (("--subscription", "5"), "--subscription '5': write the number of the broker"),
     ],
 )
 def test_erasure_of_nobody_is_refused(

@@ -1,4 +1,4 @@
-"""Merged filters say what their parts said; an erased subscriber is nowhere, and nothing else changes."""
+"""Merged filters say what their parts said; an erased subscription is nowhere, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -145,15 +145,15 @@ def test_erased_subscriber_is_nowhere_and_the_rest_is_as_before(
     touched = 0
     for row in answers(trail, ids):
         old = before[tuple(row[name] for name in ID)]
-        told = [(one["broker"], one["subscriber"]) for one in row["subscribers"]]
+        told = [(one["broker"], one["subscription"]) for one in row["delivered"]]
         assert who not in told
-        expected = [(one["broker"], one["subscriber"]) for one in old["subscribers"]]
+        expected = [(one["broker"], one["subscription"]) for one in old["delivered"]]
         touched += who in expected
         assert told == sorted((3, ERASED) if one == who else one for one in expected)
         assert (row["verdict"], row["brokers"]) == (old["verdict"], old["brokers"])
     assert touched > 10
-    assert 2 not in rows_of(trail, "attachments", 3).column("subscriber").to_pylist()
-    assert 2 in rows_of(trail, "attachments", 4).column("subscriber").to_pylist()
+    assert 2 not in rows_of(trail, "subscriptions", 3).column("subscription").to_pylist()
+    assert 2 in rows_of(trail, "subscriptions", 4).column("subscription").to_pylist()
 
 
 def answers(trail: Path, ids: list[tuple[int, ...]]) -> list[dict[str, Any]]:
@@ -162,16 +162,16 @@ def answers(trail: Path, ids: list[tuple[int, ...]]) -> list[dict[str, Any]]:
 
 
 @given(st.lists(st.lists(st.integers(1, 6), unique=True).map(sorted), min_size=1, max_size=20), st.integers(1, 6))
-def test_erasing_from_lists_is_replacing_by_nobody(lists: list[list[int]], subscriber: int) -> None:
+def test_erasing_from_lists_is_replacing_by_nobody(lists: list[list[int]], subscription: int) -> None:
     packed = [b"".join(number.to_bytes(4) for number in one) or None for one in lists]
     empty = pa.nulls(len(lists), pa.binary())
     numbers = pa.array(np.zeros(len(lists), np.int64))
     columns = [numbers, numbers, numbers, numbers.cast(pa.int32()), numbers, empty, pa.array(packed, pa.binary())]
     rows = pa.Table.from_arrays([*columns, empty, empty, empty], schema=SCHEMAS["passages"])
-    found = erased("passages", 1, rows, Erasure(1, subscriber))
-    expected = [sorted(ERASED if number == subscriber else number for number in one) for one in lists]
-    assert [list(unpack(one)) for one in found.column("subscribers").to_pylist()] == expected
-    assert erased("passages", 2, rows, Erasure(1, subscriber)) is rows
+    found = erased("passages", 1, rows, Erasure(1, subscription))
+    expected = [sorted(ERASED if number == subscription else number for number in one) for one in lists]
+    assert [list(unpack(one)) for one in found.column("delivered").to_pylist()] == expected
+    assert erased("passages", 2, rows, Erasure(1, subscription)) is rows
 
 
 def test_retention_takes_out_old_files(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:

@@ -106,29 +106,36 @@ def test_broker_that_writes_no_more_is_told(tmp_path: Path) -> None:
 def test_counts_are_summed_up_and_nothing_is_doubled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alerting, "MAX_BATCHES", 3)
     rows = pa.Table.from_pylist(
-        [{"about": "handed", "number": 1, "other": 2, "bin": 7, "messages": 5}], schema=INCREMENTS
+        [{"about": "relayed", "number": 1, "other": 2, "bin": 7, "messages": 5}], schema=INCREMENTS
     )
     for batch in range(10):
         store_increments(tmp_path, batch, rows)
         store_increments(tmp_path, batch, rows)
-        assert read_totals(tmp_path).of("handed") == {(1, 2, 7): 5 * (batch + 1)}
+        assert read_totals(tmp_path).of("relayed") == {(1, 2, 7): 5 * (batch + 1)}
     assert len(list((tmp_path / "increments").iterdir())) <= 5
+
+
+def test_counts_of_another_format_are_refused(tmp_path: Path) -> None:
+    rows = [{"about": "handed", "number": 1, "other": 2, "bin": 7, "messages": 5}]
+    store_increments(tmp_path, 0, pa.Table.from_pylist(rows, schema=INCREMENTS))
+    with pytest.raises(PipelineError, match=r"another format \('handed'\); begin again with another --out"):
+        read_totals(tmp_path)
 
 
 def test_minutes_without_losses_are_let_go_after_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alerting, "MAX_BATCHES", 1)
     old, recent = 1_000, 1_000 + alerting.MINUTES_KEPT_MS // BIN_MS
     counts = [
-        ("handed", 1, 2, old, 5), ("arrived", 1, 2, old, 5), ("published", 1, 0, old, 5), ("begun", 1, 77, 0, 1),
-        ("handed", 1, 3, old, 5), ("arrived", 1, 3, old, 3), ("returned", 1, 3, old, 1),
-        ("handed", 1, 2, recent, 5), ("arrived", 1, 2, recent, 5), ("handed in all", 1, old, old, 9),
+        ("relayed", 1, 2, old, 5), ("arrived", 1, 2, old, 5), ("accepted", 1, 0, old, 5), ("begun", 1, 77, 0, 1),
+        ("relayed", 1, 3, old, 5), ("arrived", 1, 3, old, 3), ("returned", 1, 3, old, 1),
+        ("relayed", 1, 2, recent, 5), ("arrived", 1, 2, recent, 5), ("relayed in all", 1, old, old, 9),
     ]  # fmt: skip
     rows = pa.Table.from_pylist([dict(zip(INCREMENTS.names, row, strict=True)) for row in counts], schema=INCREMENTS)
     none = INCREMENTS.empty_table()
     for batch, here in enumerate((rows, none, none)):
         store_increments(tmp_path, batch, here, now=(recent + 1) * BIN_MS)
     assert read_totals(tmp_path).counts == {row[:4]: row[4] for row in counts if row[1:4] != (1, 2, old)
-                                            and row[0] != "published"}  # fmt: skip
+                                            and row[0] != "accepted"}  # fmt: skip
 
 
 def counted(trail: Path) -> Totals:
@@ -167,8 +174,8 @@ def test_journal_that_is_told_again_counts_only_what_is_new(tmp_path: Path) -> N
     second.close(MINUTE + 400_000)
     totals = counted(tmp_path)
     spot = MINUTE // BIN_MS
-    assert totals.of("published") == {(1, 0, spot): 13}
-    assert totals.of("handed") == {(1, 2, spot): 13, (1, 3, spot): 1}
+    assert totals.of("accepted") == {(1, 0, spot): 13}
+    assert totals.of("relayed") == {(1, 2, spot): 13, (1, 3, spot): 1}
     assert totals.of("arrived") == {(1, 2, spot): 13}
     assert totals.of("delivered") == {(1, 0, spot): 13, (2, 0, spot): 13}
     assert totals.of("returned") == {(1, 2, spot): 1}
@@ -233,8 +240,8 @@ def test_filters_of_before_the_beginning_are_no_losses(tmp_path: Path) -> None:
     for broker in (1, 2):
         TrailWriter(tmp_path, broker, MINUTE - 600_000).close(MINUTE + 3_600_000)
     spot = MINUTE // BIN_MS
-    counts = {("begun", 1, MINUTE, 0): 1, ("handed in all", 1, spot - 1, spot + 1): 50,
-              ("handed in all", 1, spot + 2, spot + 3): 40, ("arrived in all", 1, 0, spot + 2): 39}  # fmt: skip
+    counts = {("begun", 1, MINUTE, 0): 1, ("relayed in all", 1, spot - 1, spot + 1): 50,
+              ("relayed in all", 1, spot + 2, spot + 3): 40, ("arrived in all", 1, 0, spot + 2): 39}  # fmt: skip
     found = alerts_of(Totals(counts), pins_of(tmp_path), MINUTE + 3_600_000)
     assert [(alert["broker"], alert["messages"]) for alert in found] == [(1, 1)]
 

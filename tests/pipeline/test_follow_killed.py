@@ -51,5 +51,5 @@ def test_follow_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     check(trail, out)
-    assert read_totals(out).of("published")
+    assert read_totals(out).of("accepted")
     assert json.loads(ended.stdout.splitlines()[-1])["alerts"] == len(refresh(trail, out, LATER))

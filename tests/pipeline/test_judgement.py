@@ -17,7 +17,7 @@ from postroad.pipeline.ids import id_texts
 from postroad.pipeline.judgement import Judge, judged
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
-from postroad.tracking import Attachments
+from postroad.tracking import SubscriptionChanges
 from postroad.trail import Trail, TrailWriter
 from tests.pipeline.trails import EVIDENCE, evidence_of, some_ids
 
@@ -86,7 +86,7 @@ def test_bulk_agrees_with_postroad_trace(trail: Path, verdicts: dict[tuple[int, 
         assert (row["verdict"], row["certainty"]) == (journey.verdict.value, journey.certainty)
         assert row["brokers"] == sorted(stop.broker for stop in journey.stops)
         delivered = sorted((broker, hit.number) for broker, hit in journey.delivered)
-        assert [(one["broker"], one["subscriber"]) for one in row["subscribers"]] == delivered
+        assert [(one["broker"], one["subscription"]) for one in row["delivered"]] == delivered
         assert [tuple(hop.values()) for hop in row["lost"]] == list(journey.lost)
         assert [tuple(hop.values()) for hop in row["pruned"]] == list(journey.pruned)
         assert len(row["gaps"]) == len(journey.gaps)
@@ -108,7 +108,7 @@ def test_certain_verdicts_are_true(trail: Path, verdicts: dict[tuple[int, ...], 
         assert (row["verdict"] == "lost after hop") == (real["lost"] > 0)
         assert (row["verdict"] == "shed at the queue") == (real["shed_at"] > 0)
         assert row["brokers"] == sorted({real["origin"], *(hop & 0xFFFFFFFF for hop in real["path"])})
-        assert [one["broker"] << 32 | one["subscriber"] for one in row["subscribers"]] == real["deliveries"]
+        assert [one["broker"] << 32 | one["subscription"] for one in row["delivered"]] == real["deliveries"]
     assert plain > COUNT / 2
 
 
@@ -139,15 +139,15 @@ def test_who_a_crashed_run_left_behind_is_not_asked_about(tmp_path: Path) -> Non
     writer = TrailWriter(tmp_path, 1, start + 600_000)
     writer.write([attached(6, start + 600_010)], start + 700_000)
     writer.close(start + 800_000)
-    stays = read_context(open_sources(tmp_path)).subscribers[1]
+    stays = read_context(open_sources(tmp_path)).subscriptions[1]
     for time in (start + 30_000, start + 599_000, start + 600_000, start + 606_000, start + 650_000, start + 900_000):
         window = time - 5_000, time + 15_000
-        assert list(stays.between(*window)) == Trail(tmp_path).subscribers(1, *window), time - start
+        assert list(stays.between(*window)) == Trail(tmp_path).subscriptions(1, *window), time - start
     assert stays.between(start + 645_000, start + 665_000) == (6,)
 
 
-def attached(number: int, at: int) -> Attachments:
-    return Attachments(np.array([number]), np.array([at]), np.ones(1, np.int32), ["p"], ["t"], [""])
+def attached(number: int, at: int) -> SubscriptionChanges:
+    return SubscriptionChanges(np.array([number]), np.array([at]), np.ones(1, np.int32), ["p"], ["t"], [""])
 
 
 def test_texts_of_many_ids_are_those_of_each() -> None:

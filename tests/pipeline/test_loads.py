@@ -34,7 +34,7 @@ def counts(days: int, rate: float, growth: float, sources: int = 1) -> dict[tupl
             "timed reads": reads,
             "timed messages": messages,
             "timed nanoseconds": reads * READ_NS + messages * MESSAGE_NS,
-            "published squares": messages**2,
+            "accepted squares": messages**2,
             "publisher squares": messages**2 // sources,
         }
         found.update({(about, 7, 0, at // BIN_MS): amount for about, amount in sums.items()})
@@ -86,7 +86,7 @@ def test_sums_of_loads_outlive_those_of_links(tmp_path: Path) -> None:
 
     def rows(at: int) -> pa.Table:
         whole = {"number": 7, "other": 0, "bin": at // BIN_MS, "messages": 9}
-        return pa.Table.from_pylist([{"about": about, **whole} for about in ("timed reads", "published")], INCREMENTS)
+        return pa.Table.from_pylist([{"about": about, **whole} for about in ("timed reads", "accepted")], INCREMENTS)
 
     store_increments(tmp_path, 0, rows(NOW - 2 * LOADS_KEPT_MS), NOW)
     store_increments(tmp_path, 1, rows(NOW - LOADS_KEPT_MS // 2), NOW)
@@ -98,7 +98,7 @@ def test_sums_of_loads_outlive_those_of_links(tmp_path: Path) -> None:
 
 def test_a_trail_gives_its_reads_and_publishers(tmp_path: Path) -> None:
     trail = tmp_path / "trail"
-    scale = Scale(brokers=2, messages=300, publishers=4, subscribers=2, interests=10, seconds=120, seal_seconds=20)
+    scale = Scale(brokers=2, messages=300, publishers=4, subscriptions=2, interests=10, seconds=120, seal_seconds=20)
     write_trail(trail, scale)
     whole = Trail(trail)
     entries = [entry for table in ("timings", "passages") for entry in whole.files(table, 1)[0]]

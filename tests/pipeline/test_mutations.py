@@ -43,7 +43,7 @@ def answers(spark: SparkSession, root: Path, out: Path, asked: list[str], **more
 
 
 def delivered(row: Any) -> set[tuple[int, int]]:
-    return {(one["broker"], one["subscriber"]) for one in row["subscribers"] or ()}
+    return {(one["broker"], one["subscription"]) for one in row["delivered"] or ()}
 
 
 def test_a_job_on_a_harmed_trail_names_the_file_or_tells_nothing_but_the_truth(
@@ -59,7 +59,7 @@ def test_a_job_on_a_harmed_trail_names_the_file_or_tells_nothing_but_the_truth(
     truth = {text: Known.of(Trail(root).trace(one).journey) for text, one in by_text.items()}
     assert len({known.verdict for known in truth.values()}) >= 3
     chance = random.Random(3)
-    harms = [harmed(root, chance, table) for table in ("aliases", "attachments", "filters", "manifests", "shed")]
+    harms = [harmed(root, chance, table) for table in ("aliases", "subscriptions", "filters", "manifests", "shed")]
     found, account = answers(spark, root, tmp_path / "out", [*by_text, "nobody's"], skip_damaged=True)
     assert found.keys() == {*by_text, "nobody's"}
     assert (found["nobody's"]["verdict"], found["nobody's"]["certainty"]) == ("unknown alias", 0)

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(scope="module", params=["sealed keys", "bloom keys", "sealed sets"])
+@pytest.fixture(scope="module", params=["sealed each", "bloom each", "sealed sets"])
 def trail(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    recorder, forwarding = request.param.split()
-    folder: Path = tmp_path_factory.mktemp(f"{recorder}-{forwarding}") / "trail"
-    write_trail(folder, replace(SCALE, recorder=recorder, forwarding=forwarding))
+    recorder, relay_keys = request.param.split()
+    folder: Path = tmp_path_factory.mktemp(f"{recorder}-{relay_keys}") / "trail"
+    write_trail(folder, replace(SCALE, recorder=recorder, relay_keys=relay_keys))
     return folder
 
 
@@ -42,7 +42,7 @@ def test_bulk_agrees_with_postroad_trace(trail: Path) -> None:
         assert row["certainty"] == pytest.approx(journey.certainty, rel=1e-12)
         assert row["brokers"] == sorted(stop.broker for stop in journey.stops)
         delivered = sorted((broker, hit.number, hit.doubt) for broker, hit in journey.delivered)
-        mine = [(one["broker"], one["subscriber"], one["doubt"]) for one in row["subscribers"]]
+        mine = [(one["broker"], one["subscription"], one["doubt"]) for one in row["delivered"]]
         assert [one[:2] for one in mine] == [one[:2] for one in delivered]
         assert [one[2] for one in mine] == pytest.approx([one[2] for one in delivered], rel=1e-9)
         assert [(hop["broker"], hop["neighbour"]) for hop in row["lost"]] == [hop[:2] for hop in journey.lost]
@@ -56,7 +56,7 @@ def test_no_hop_and_no_delivery_is_missed(trail: Path) -> None:
         if row["gaps"]:
             continue
         assert set(row["brokers"]) >= {id[0], *(hop & 0xFFFFFFFF for hop in truth[id]["path"])}
-        assert {one["broker"] << 32 | one["subscriber"] for one in row["subscribers"]} >= set(truth[id]["deliveries"])
+        assert {one["broker"] << 32 | one["subscription"] for one in row["delivered"]} >= set(truth[id]["deliveries"])
         assert row["certainty"] > 0.99
 
 

@@ -122,11 +122,11 @@ def test_reconciliation_counts_every_message_once(spark: SparkSession, troubled:
     assert origins == expected
     lost = Counter((hop["broker"], hop["neighbour"]) for row in known for hop in row["lost"])
     assert {(row["number"], row["other"]): row["messages"] for row in found if row["about"] == "link"} == lost
-    taken = Counter((one["broker"], one["subscriber"]) for row in known for one in row["subscribers"])
+    taken = Counter((one["broker"], one["subscription"]) for row in known for one in row["delivered"])
     delivered = {
         (row["number"], row["other"]): row["messages"]
         for row in found
-        if row["about"] == "subscriber" and row["outcome"] == "delivered"
+        if row["about"] == "subscription" and row["outcome"] == "delivered"
     }
     assert delivered == taken
     assert all(row["at_least"] == row["at_most"] == row["messages"] for row in found)
@@ -145,7 +145,7 @@ def test_message_that_is_told_twice_is_counted_once(spark: SparkSession, tmp_pat
     account = run_job("audit", audit.run, AuditOptions(tmp_path / "trail", tmp_path / "out"), spark=spark)
     assert account.summary == {"messages": 5, "delivered": 5}
     found = {(row["number"], row["other"]): row["messages"] for row in rows(tmp_path / "out", "reconciliation")
-             if row["about"] == "subscriber"}  # fmt: skip
+             if row["about"] == "subscription"}  # fmt: skip
     assert found == {(1, 8): 5, (2, 9): 5}
 
 
@@ -168,5 +168,5 @@ def test_audit_of_filters_measures_what_they_promise(spark: SparkSession, filter
     balance = rows(tmp_path, "balance")
     gaps = sum(len(pinned.holes) for pinned in open_sources(filters).pins.values())
     assert gaps == 1
-    assert 0.9 * len(truth) < sum(row["published"] for row in balance) < len(truth)
+    assert 0.9 * len(truth) < sum(row["accepted"] for row in balance) < len(truth)
     assert np.isclose(account.summary["damaged_filters"], 0)

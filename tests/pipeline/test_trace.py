@@ -79,10 +79,10 @@ def test_ids_outside_the_range_are_told_so(spark: SparkSession, troubled: Path, 
     assert {found[id]["verdict"] for id in ids if id not in inside} == {trace_job.OUTSIDE_RANGE}
 
 
-@pytest.mark.parametrize("forwarding", ["keys", "sets"])
-def test_bulk_trace_of_filters_agrees_with_postroad_trace(spark: SparkSession, tmp_path: Path, forwarding: str) -> None:
+@pytest.mark.parametrize("relay_keys", ["each", "sets"])
+def test_bulk_trace_of_filters_agrees_with_postroad_trace(spark: SparkSession, tmp_path: Path, relay_keys: str) -> None:
     trail = tmp_path / "trail"
-    write_trail(trail, replace(FILTERS, recorder="sealed", forwarding=forwarding))
+    write_trail(trail, replace(FILTERS, recorder="sealed", relay_keys=relay_keys))
     ids = some_ids(trail, 60, seed=7)
     (tmp_path / "ids.txt").write_text("\n".join(map(text, ids)) + "\n")
     options = TraceOptions(trail, tmp_path / "out", ids=tmp_path / "ids.txt")
@@ -137,7 +137,7 @@ def test_files_without_ids_are_refused(spark: SparkSession, tmp_path: Path) -> N
 
 def test_aliases_find_their_messages_and_strangers_are_told(spark: SparkSession, tmp_path: Path) -> None:
     trail = tmp_path / "trail"
-    write_trail(trail, Scale(brokers=3, messages=40, subscribers=2, interests=5, seconds=10, seal_seconds=10))
+    write_trail(trail, Scale(brokers=3, messages=40, subscriptions=2, interests=5, seconds=10, seal_seconds=10))
     one, other = some_ids(trail, 2)[:2]
     writer = TrailWriter(trail, 1, 1_767_300_000_000)
     rows = [("order-7", one), ("order-8", other), ("order-8", one)]
@@ -183,8 +183,8 @@ def test_spark_reads_passages_that_were_written_as_runs(spark: SparkSession, tmp
     writer.write(segments, job.through)
     writer.close(start + 1_000)
     rows = table(spark, open_sources(tmp_path / "trail"), "passages")
-    told = rows.groupBy("subscribers").agg(f.count("*").alias("rows"), f.sum("counter").alias("counters"))
-    found = {row["subscribers"] and bytes(row["subscribers"]): (row["rows"], row["counters"]) for row in told.collect()}
+    told = rows.groupBy("delivered").agg(f.count("*").alias("rows"), f.sum("counter").alias("counters"))
+    found = {row["delivered"] and bytes(row["delivered"]): (row["rows"], row["counters"]) for row in told.collect()}
     assert found == {
         b"\0\0\0\5": (52_500, 35 * (sum(range(1_000)) + sum(range(500, 1_000)))),
         None: (17_500, 35 * sum(range(500))),

@@ -24,7 +24,7 @@ TROUBLED = Scale(
     messages=3_000,
     seed=11,
     publishers=20,
-    subscribers=5,
+    subscriptions=5,
     interests=200,
     seconds=120,
     seal_seconds=40,
@@ -35,10 +35,10 @@ _ARROW = {"bigint": pa.int64(), "int": pa.int32(), "binary": pa.binary(), "strin
 EVIDENCE = pa.schema([(name, _ARROW[kind]) for name, kind in COLUMNS.items()])
 
 _TABLES: dict[str, tuple[int, dict[str, str]]] = {
-    "journeys": (JOURNEY, {"path": "next_hops", "deliveries": "subscribers"}),
+    "journeys": (JOURNEY, {"path": "relayed_to"}),
     "passages": (PASSAGE, {}),
     "shed": (SHED, {}),
-    "records": (RECORD, {"kind": "link", "subject": "subscriber"}),
+    "records": (RECORD, {"kind": "link", "subject": "subscription"}),
 }
 
 
@@ -46,7 +46,7 @@ Told = tuple[int, int, int, list[int], list[int]]
 
 
 def passages(*rows: Told) -> Passages:
-    """What a broker saw of messages of publisher 7: origin, time, where from, next hops, subscribers."""
+    """What a broker saw of messages of publisher 7: origin, time, where from, where to, subscriptions."""
     told, none = sorted(rows), Lists(np.zeros(len(rows) + 1, np.int64), np.zeros(0, np.int64))
 
     def lists(place: int) -> Lists:

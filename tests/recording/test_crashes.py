@@ -199,14 +199,14 @@ def test_without_a_journal_a_crash_takes_no_more_than_the_last_interval_and_a_re
         assert life.confirmed[-1].time - run.through <= lost_at_most
         for message in spread(written, 60):
             found = trail.findings(1, message, tolerance=0, skew=0)
-            assert found.published is not None
+            assert found.accepted is not None
             assert found.gaps == ()
         for message in spread(lost, 60):
             found = trail.findings(1, message, tolerance=0, skew=0)
             # A message of the millisecond in which the last commit began may be in it: then only what became of it
             # later can be missing.
             (gap,) = {*found.gaps, *found.ends}
-            assert found.gaps or found.published
+            assert found.gaps or found.accepted
             assert gap.since <= message.time < gap.until
         for message in [*spread(written, 20), *spread(lost, 20)]:
             verdict = trail.trace(message).journey.verdict
@@ -245,7 +245,7 @@ def test_with_a_journal_nothing_whose_receipt_was_given_is_missing(
         assert life.confirmed
         for message in chosen(life, chance):
             found = trail.findings(1, message, tolerance=0, skew=0)
-            assert found.published is not None
+            assert found.accepted is not None
             assert found.delivered
         story = trail.trace(chance.choice(life.confirmed))
         assert [stop.broker for stop in story.journey.stops] == [1]

@@ -10,7 +10,7 @@ from postroad.messages import MessageId
 from postroad.recording import Inquiry
 from postroad.recording import inquiry as module
 from postroad.topology import Graph, waxman
-from postroad.tracking import Answer, Gap, Subscriber, Verdict
+from postroad.tracking import Answer, Gap, NamedSubscription, Verdict
 from tests.tracking.worlds import TIME, Truth, World
 
 
@@ -49,7 +49,7 @@ class Net:
     def _answerer(self, broker: int):  # type: ignore[no-untyped-def]
         async def answer(message: MessageId) -> Answer:
             await asyncio.sleep(0)
-            people = tuple(Subscriber(n, f"user{n}", "t.>", "") for b, n in self.truth.deliveries if b == broker)
+            people = tuple(NamedSubscription(n, f"user{n}", "t.>", "") for b, n in self.truth.deliveries if b == broker)
             return Answer(self.world.findings(broker, self.truth), f"from {message.publisher}", people)
 
         return answer
@@ -69,7 +69,7 @@ def test_any_broker_finds_the_whole_way_by_asking_over_the_links() -> None:
     assert {(stop.parent, stop.broker) for stop in story.journey.stops[1:]} == truth.hops
     assert {(broker, hit.number) for broker, hit in story.journey.delivered} == truth.deliveries
     assert story.publisher == "from 7"
-    assert set(story.subscribers) == truth.deliveries
+    assert set(story.subscriptions) == truth.deliveries
     assert story.journey.queries == len(truth.brokers)
 
 
@@ -214,7 +214,7 @@ def test_an_answer_that_comes_late_takes_the_place_of_what_is_written(monkeypatc
     async def written(broker: int, message: MessageId) -> Answer | None:
         found = await net._answerer(broker)(message)
         read.set()
-        return found._replace(findings=found.findings._replace(routed=None, gaps=(Gap(0, 1, "not written"),)))  # type: ignore[no-any-return]
+        return found._replace(findings=found.findings._replace(arrived=None, gaps=(Gap(0, 1, "not written"),)))  # type: ignore[no-any-return]
 
     net.inquiries[2]._own = late
     net.inquiries[1]._written = written

@@ -21,9 +21,9 @@ from postroad.tracking import (
     ExactRecorder,
     HistorySettings,
     LogRecorder,
+    NamedSubscription,
     Reconstruction,
     SealedRecorder,
-    Subscriber,
     Verdict,
 )
 from postroad.tracking.journaled import Journaled
@@ -197,7 +197,7 @@ def test_nothing_with_a_receipt_is_missing_after_a_crash_whatever_went_before(
         await life.tracking.stop()
         await lived(crashed, life.now + MINUTE, fresh=RECORDERS[name])
         trail = Trail(crashed)
-        missing = [one for one in known if trail.findings(BROKER, one).published is None]
+        missing = [one for one in known if trail.findings(BROKER, one).accepted is None]
         assert not missing
 
     run(talk)
@@ -299,7 +299,7 @@ def test_what_was_sealed_and_given_up_is_not_denied_though_older_records_were_st
         gone()
         await life.goes_on(5 * MINUTE, looks=3)
         await life.tracking.stop()
-        assert Trail(tmp_path).findings(BROKER, foreign).routed is not None
+        assert Trail(tmp_path).findings(BROKER, foreign).arrived is not None
         assert Trail(tmp_path).trace(message, tolerance=0, skew=0).journey.verdict is Verdict.NOT_RECORDED
 
     run(talk)
@@ -369,7 +369,7 @@ def test_live_answers_name_clients_long_after_they_came(tmp_path: Path) -> None:
             life.tracking.recorder.delivered(batch, np.zeros(1, np.int32), 3, life.now)
             answer = await life.tracking.answer(message)
             assert answer.publisher == "feed"
-            assert answer.subscribers == (Subscriber(3, "trader", "quotes", "price > 1"),)
+            assert answer.subscriptions == (NamedSubscription(3, "trader", "quotes", "price > 1"),)
             await life.goes_on(2 * MINUTE)
         await life.tracking.stop()
 

@@ -147,7 +147,7 @@ def test_nothing_is_certain_of_messages_whose_record_was_taken_away(tmp_path: Pa
             told = trail.trace(message)
             assert [stop.broker for stop in told.journey.stops] == [1, 2]
             ((broker, hit),) = told.journey.delivered
-            assert (told.publisher, told.subscribers[broker, hit.number].principal) == (
+            assert (told.publisher, told.subscriptions[broker, hit.number].principal) == (
                 "unverified:bob",
                 "unverified:ann",
             )
@@ -176,7 +176,7 @@ def test_an_idle_broker_notices_that_its_trail_is_gone_and_receipts_do_not_rest_
     broker = brokers.start(settings).wait_until_ready()
     broker.end()
     trail = Trail(tmp_path / "data" / "trail")
-    assert all(trail.findings(1, message).published is not None for message in ids)
+    assert all(trail.findings(1, message).accepted is not None for message in ids)
 
 
 def test_a_broker_whose_trail_was_moved_while_it_was_stopped_says_what_is_missing(

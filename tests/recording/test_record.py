@@ -63,7 +63,7 @@ def test_a_network_tells_where_a_message_went_while_it_runs_and_from_its_trails(
             assert [stop.broker for stop in story.journey.stops] == [1, 2, 3]
             assert story.journey.verdict is Verdict.DELIVERED
             assert story.journey.certainty == 1.0
-            assert [one.selector for one in story.subscribers.values()] == ["price > 20"]
+            assert [one.selector for one in story.subscriptions.values()] == ["price > 20"]
             assert (await inquiry.trace(ids["unwanted"])).journey.verdict is Verdict.MATCHED_NOBODY
             for client in (far, sender):
                 await client.close()
@@ -73,7 +73,7 @@ def test_a_network_tells_where_a_message_went_while_it_runs_and_from_its_trails(
     story = trail.trace(ids["delivered"])
     assert [stop.broker for stop in story.journey.stops] == [1, 2, 3]
     assert story.journey.verdict is Verdict.DELIVERED
-    assert [(broker, one.selector) for (broker, _), one in story.subscribers.items()] == [(3, "price > 20")]
+    assert [(broker, one.selector) for (broker, _), one in story.subscriptions.items()] == [(3, "price > 20")]
     assert trail.trace(ids["unwanted"]).journey.verdict is Verdict.MATCHED_NOBODY
     never = MessageId(ids["delivered"].publisher, 1, ids["delivered"].time, 999)
     assert trail.trace(never).journey.verdict is Verdict.NEVER_ACCEPTED
@@ -164,7 +164,7 @@ def test_what_a_dead_broker_has_written_on_the_trail_they_share_is_read_there(
         {"recorder": "bloom"},
         {"recorder": "bloom", "persist_seconds": 0.2, "hold_seconds": 1.0},
         {"recorder": "sealed"},
-        {"recorder": "sealed", "forwarding": "sets"},
+        {"recorder": "sealed", "relay_keys": "sets"},
         {"recorder": "sealed", "layout": "paper"},
     ],
     ids=str,
@@ -194,7 +194,7 @@ def test_every_recorder_answers_while_it_runs_and_from_its_trail(tmp_path: Path,
     story = trail.trace(ids["delivered"])
     assert [stop.broker for stop in story.journey.stops] == [1, 2]
     assert story.journey.verdict is Verdict.DELIVERED
-    assert [(broker, one.selector) for (broker, _), one in story.subscribers.items()] == [(2, "price > 20")]
+    assert [(broker, one.selector) for (broker, _), one in story.subscriptions.items()] == [(2, "price > 20")]
     assert trail.trace(ids["unwanted"]).journey.verdict is Verdict.MATCHED_NOBODY
     assert trail.warnings == []
 

@@ -156,4 +156,4 @@ def test_a_subscriber_that_leaves_much_behind_is_recorded_row_by_row_in_bounded_
     rows = [entry.rows for entry in Trail(tmp_path).pinned(BROKER).all_entries("shed")[0]]
     assert rows == [2 * ROWS] * 5 + [ROWS]
     found = Trail(tmp_path).findings(BROKER, MessageId(7, BROKER, NOON + 3_000, 3), tolerance=0, skew=0)
-    assert [(drop.subscriber, drop.reason) for drop in found.dropped] == [(5, "session closed")]
+    assert [(drop.subscription, drop.reason) for drop in found.dropped] == [(5, "session closed")]

@@ -39,7 +39,7 @@ def test_health_ready_and_status_tell_the_state_of_the_broker(tmp_path: Path) ->
             assert told["server"]["connections_now"] == 1
             assert told["limits"]["queue_messages"] == 10_000
             (session,) = told["sessions"]
-            assert (session["principal"], session["published"]) == ("unverified:ann", 2)
+            assert (session["principal"], session["accepted"]) == ("unverified:ann", 2)
             (subscription,) = session["subscriptions"]
             assert subscription["key"] == "mine"
             assert subscription["topic"] == "a.>"

@@ -248,7 +248,10 @@ def test_full_disk_refuses_publishers_with_the_reason_and_goes_on_by_itself(
             assert (await other.frame()).command == "RECEIPT"
             other.publish("a", b"3")
             answer = await other.frame()
-            assert "a durable subscription or a retained topic wants this, and it cannot be stored" in answer.headers["message"]
+            assert (
+                "a durable subscription or a retained topic wants this, and it cannot be stored"
+                in answer.headers["message"]
+            )
             # What is stored stays readable.
             assert bodies(await take(client, 1)) == [1]
             disk.failing = False

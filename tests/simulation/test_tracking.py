@@ -178,7 +178,7 @@ def test_a_coarse_record_says_yes_too_often_no_more_than_promised(tmp_path: Path
         true = world.brokers(message) if message in world.ids else set()
         for broker in world.net.graph.brokers:
             found = trail.findings(broker, message)
-            own = found.published if broker == message.broker else found.routed
+            own = found.accepted if broker == message.broker else found.arrived
             assert own is not None or broker not in true
             if broker not in true:
                 trials += 1

@@ -13,7 +13,6 @@ from postroad.tracking import (
     LATENCY_BUCKETS,
     LATENCY_GROWTH,
     Aliases,
-    Attachments,
     BatchCost,
     Chronicle,
     Drop,
@@ -24,6 +23,7 @@ from postroad.tracking import (
     Presence,
     Repeated,
     Shed,
+    SubscriptionChanges,
     Timings,
 )
 from postroad.tracking import chronicle as chronicle_module
@@ -53,20 +53,20 @@ def test_chapter_hands_over_every_table_it_was_told_of() -> None:
     chronicle.dropped(batch, np.array([1]), 9, "hop limit", NOW + 2)
     chronicle.delayed(batch, np.array([0, 1, 2]), NOW + 100)
     tables = {type(segment): segment for segment in chronicle.close(1, NOW + 10).segments()}
-    assert set(tables) == {Shed, Attachments, LinkChanges, Names, Aliases, Timings, Latencies}
+    assert set(tables) == {Shed, SubscriptionChanges, LinkChanges, Names, Aliases, Timings, Latencies}
     shed = tables[Shed]
     assert isinstance(shed, Shed)
     assert shed.counter.tolist() == [0, 2, 1]
     assert shed.origin.tolist() == [3, 3, 3]
     assert shed.publisher.tolist() == [7, 7, 7]
-    assert shed.subscriber.tolist() == [1, 1, 0]
+    assert shed.subscription.tolist() == [1, 1, 0]
     assert shed.link.tolist() == [0, 0, 9]
     assert isinstance(shed.reason, Repeated)
     assert (shed.reason.texts, shed.reason.counts.tolist()) == (("queue full", "hop limit"), [2, 1])
     assert shed.at.tolist() == [NOW + 1, NOW + 1, NOW + 2]
-    attachments = tables[Attachments]
-    assert isinstance(attachments, Attachments)
-    assert attachments.begins.tolist() == [1, 0]
+    subscriptions = tables[SubscriptionChanges]
+    assert isinstance(subscriptions, SubscriptionChanges)
+    assert subscriptions.begins.tolist() == [1, 0]
     aliases = tables[Aliases]
     assert isinstance(aliases, Aliases)
     assert (aliases.alias, aliases.counter.tolist(), aliases.time.tolist()) == (["uuid"], [1], [NOW])
@@ -114,7 +114,7 @@ def test_much_that_is_shed_fills_chapters_of_its_own_and_stays_askable(monkeypat
     assert chronicle.empty
     assert askable() == [1] * 28
     segments = [chapter.segments() for chapter in chapters]
-    assert [[type(one) for one in parts] for parts in segments] == [[Shed], [Shed], [Shed, Attachments]]
+    assert [[type(one) for one in parts] for parts in segments] == [[Shed], [Shed], [Shed, SubscriptionChanges]]
     assert [len(parts[0].at) for parts in segments if isinstance(parts[0], Shed)] == [12, 12, 4]
     held = chronicle.held_bytes
     chronicle.release(1)

@@ -11,13 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroad.messages import Batch, MessageId
-from postroad.tracking import ADDENDUM, HERE, Attachments, ExactRecorder, Passages, Shed, TrackingRecorder, exact_book
+from postroad.tracking import (
+    ADDENDUM,
+    HERE,
+    ExactRecorder,
+    Passages,
+    Shed,
+    SubscriptionChanges,
+    TrackingRecorder,
+    exact_book,
+)
 
 if TYPE_CHECKING:
     from postroad.tracking import Segment
 
 NOW = 1_700_000_000_000
-FIELDS = ("next_hops", "subscribers", "acknowledged", "refused", "queued")
+FIELDS = ("relayed_to", "delivered", "acknowledged", "refused", "queued")
 
 Told = dict[tuple[int, int, int, int], dict[str, set[int]]]
 
@@ -105,7 +114,7 @@ def test_rows_say_exactly_what_the_recorder_was_told(steps: list[tuple[Any, ...]
             case ("relayed" | "delivered" | "queued" | "copied" as what, which, mask, number) if batches:
                 batch = batches[which % len(batches)]
                 rows = np.flatnonzero([mask >> bit & 1 for bit in range(len(batch))]).astype(np.int32)
-                name = {"relayed": "next_hops", "queued": "queued"}.get(what, "subscribers")
+                name = {"relayed": "relayed_to", "queued": "queued"}.get(what, "delivered")
                 tell(batch, rows, name, number)
                 if what == "copied":
                     batch, rows = batch.take(rows), np.arange(len(rows), dtype=np.int32)
@@ -140,11 +149,11 @@ def stored(recorder: ExactRecorder, now: int, release: bool) -> list[Segment]:
 
 def assert_found(recorder: ExactRecorder, key: tuple[int, int, int, int], one: dict[str, set[int]]) -> None:
     found = recorder.findings(MessageId(key[2], key[0], key[1], key[3]), NOW)
-    assert (found.published is not None) == (HERE in one["came"])
+    assert (found.accepted is not None) == (HERE in one["came"])
     assert {hit.number for hit in found.arrived_from} == one["came"] - {HERE}
-    assert (found.routed is not None) == bool(one["came"] - {HERE})
+    assert (found.arrived is not None) == bool(one["came"] - {HERE})
     for name, hits in zip(
-        FIELDS, (found.next_hops, found.delivered, found.acknowledged, found.refused, found.queued), strict=True
+        FIELDS, (found.relayed_to, found.delivered, found.acknowledged, found.refused, found.queued), strict=True
     ):
         assert [hit.number for hit in hits] == sorted(one[name])
         assert all(hit.doubt == 0 for hit in hits)
@@ -171,7 +180,7 @@ def test_more_batches_in_flight_than_are_remembered_are_recorded_all_the_same() 
         recorder.delivered(batch, np.array([0, 2], np.int32), 9, NOW)
     (passages,) = (one for one in stored(recorder, NOW + 1, True) if isinstance(one, Passages))
     assert len(passages.time) == 600
-    assert [row["subscribers"] for row in rows_of(passages)] == [[9], [], [9]] * 200
+    assert [row["delivered"] for row in rows_of(passages)] == [[9], [], [9]] * 200
 
 
 def test_a_batch_larger_than_a_chunk_and_many_small_ones_keep_their_places() -> None:
@@ -186,7 +195,7 @@ def test_a_batch_larger_than_a_chunk_and_many_small_ones_keep_their_places() -> 
     recorder.relayed(small, np.array([0], np.int32), 2, NOW)
     (passages,) = (one for one in stored(recorder, NOW + 1, True) if isinstance(one, Passages))
     assert len(passages.time) == 70_001
-    rows = [row for row in rows_of(passages) if row["subscribers"] or row["next_hops"]]
+    rows = [row for row in rows_of(passages) if row["delivered"] or row["relayed_to"]]
     assert [row["key"][1:] for row in rows] == [(NOW, 9, 0), (NOW + 1, 7, 69_999 - 65_536)]
 
 
@@ -231,7 +240,7 @@ def test_what_went_no_further_and_who_was_there_is_handed_over_too() -> None:
     assert found.neighbours == (2,)
     (job,) = recorder.due(NOW + 1, force=True)
     kinds = {type(segment) for segment in job.make()}
-    assert {Passages, Shed, Attachments} <= kinds
+    assert {Passages, Shed, SubscriptionChanges} <= kinds
 
 
 def test_ids_that_follow_each_other_are_kept_as_runs_and_come_out_as_they_were() -> None:
@@ -250,7 +259,7 @@ def test_ids_that_follow_each_other_are_kept_as_runs_and_come_out_as_they_were()
     everything = {(one.broker, one.time, one.publisher, one.counter) for ids in batches for one in ids}
     assert set(told) == everything
     ends = {(one.broker, one.time, one.publisher, one.counter) for ids in batches for one in (ids[0], ids[-1])}
-    assert {key for key, one in told.items() if one["subscribers"]} == ends
+    assert {key for key, one in told.items() if one["delivered"]} == ends
 
 
 def test_the_memory_of_a_stored_book_is_used_again_without_mixing_them_up() -> None:
@@ -296,16 +305,16 @@ def test_a_question_is_answered_from_runs_and_copies_without_laying_them_out(
         patch.setattr(exact_book, "_CHUNK_ROWS", 8)
         book = exact_book.Book(NOW)
         kept = []
-        for size, follow, came_from, first in steps:
+        for size, follow, arrived_from, first in steps:
             ids = [MessageId(7, 4, NOW, first + (row if follow else row * row % 11)) for row in range(size)]
             batch = batch_of(ids) if ids else Batch.build([("t",)]).take(np.zeros(0, np.int64))
             kept.append(batch)
-            book.take(batch.ids, came_from)
-            book.enter(batch.ids, np.arange(0, size, 2), exact_book.DELIVERED, 3 + came_from)
+            book.take(batch.ids, arrived_from)
+            book.enter(batch.ids, np.arange(0, size, 2), exact_book.DELIVERED, 3 + arrived_from)
             for row, one in enumerate(ids):
-                told[one].append((-1, came_from))
+                told[one].append((-1, arrived_from))
                 if row % 2 == 0:
-                    told[one].append((exact_book.DELIVERED, 3 + came_from))
+                    told[one].append((exact_book.DELIVERED, 3 + arrived_from))
         patch.delattr(exact_book.Book, "ids")
         for counter in range(20):
             one = MessageId(7, 4, NOW, counter)

@@ -86,13 +86,13 @@ def test_runs_say_what_rows_say(
     book = Book(NOW)
     time = NOW
     counters: dict[tuple[int, int, int], int] = {}
-    for later, publisher, broker, came_from, entries in told:
+    for later, publisher, broker, arrived_from, entries in told:
         time += later
         counter = counters.get((broker, time, publisher), 0)
         counters[broker, time, publisher] = counter + 100
         ids = run(publisher, time, counter, 100, broker)
         first = (ids.item(0, 0), ids.item(0, 1)) if known else None
-        book.take(ids, came_from, first)
+        book.take(ids, arrived_from, first)
         for kind, number, (begin, end) in entries:
             book.enter(ids, np.arange(begin, end, dtype=np.int32), kind, number, first)
     book.close()
@@ -103,10 +103,10 @@ def test_runs_say_what_rows_say(
     assert all(found.lists[name].lists.numbers.size for name in found.lists)
 
 
-def book_of(*batches: NDArray[np.uint64], came_from: int = HERE) -> Book:
+def book_of(*batches: NDArray[np.uint64], arrived_from: int = HERE) -> Book:
     book = Book(NOW)
     for ids in batches:
-        book.take(ids, came_from)
+        book.take(ids, arrived_from)
     return book
 
 
@@ -125,7 +125,7 @@ def test_what_runs_cannot_say_is_left_to_rows() -> None:
     assert runs_of(book_of(first, first), 1) is None, "a message came twice"
     assert runs_of(book_of(first, run(9, NOW, 49, 10)), 1) is None, "and so did one at the edge"
     assert runs_of(book_of(shuffled, second), 1) is None, "not a run"
-    assert runs_of(book_of(first, came_from=ADDENDUM), 1) is None, "adds to what was told before"
+    assert runs_of(book_of(first, arrived_from=ADDENDUM), 1) is None, "adds to what was told before"
     assert runs_of(book_of(run(9, NOW, 65_530, 50)), 1) is None, "goes on in the next millisecond"
     assert runs_of(book_of(*(run(9, NOW, 2 * at, 2) for at in range(50))), 1) is None, "many short ones"
     noted = book_of(first)
@@ -159,8 +159,8 @@ def test_a_run_that_came_again_in_part_is_not_taken_for_the_whole() -> None:
     assert sealed is not None
     by_subscriber: dict[int, set[int]] = {3: set(), 4: set()}
     for row, counter in enumerate(sealed.counter.tolist()):
-        begin, end = sealed.subscribers.offsets[row : row + 2]
-        for number in sealed.subscribers.numbers[begin:end].tolist():
+        begin, end = sealed.delivered.offsets[row : row + 2]
+        for number in sealed.delivered.numbers[begin:end].tolist():
             by_subscriber[number].add(counter)
     assert by_subscriber == {3: set(range(50)), 4: set(range(20))}
 
@@ -176,4 +176,4 @@ def test_batches_that_left_the_book_s_memory_are_recorded_all_the_same() -> None
     sealed = seal(book)
     assert sealed is not None
     assert len(sealed.counter) == 3_000
-    assert sealed.subscribers.numbers.tolist() == [3] * 3_000
+    assert sealed.delivered.numbers.tolist() == [3] * 3_000

@@ -23,7 +23,7 @@ def segment_of(
         made.add(hash_ids(np.array([(WANTED.head, WANTED.tail)], np.uint64)))
     window = (1, 0) if singles else (TIME - 5, TIME + 5)
     return FilterSegment(
-        HistoryKind.PUBLISHED,
+        HistoryKind.ACCEPTED,
         HERE,
         0,
         *window,
@@ -46,7 +46,7 @@ def test_doubt_is_that_of_the_whole_matching_set() -> None:
     rates = [error_rate(one) for one in segments]
     assert rates[0] == pytest.approx((segments[0].ones / 1024) ** 3)
     evidence = evidence_of(segments, WANTED)
-    (hit,) = evidence.hits(HistoryKind.PUBLISHED)
+    (hit,) = evidence.hits(HistoryKind.ACCEPTED)
     assert hit.doubt == pytest.approx(1 - (1 - rates[0]) * (1 - rates[1]))
     assert (hit.number, hit.time_from, hit.time_to) == (0, TIME - 5, TIME + 5)
     assert evidence.probes == 2
@@ -56,12 +56,12 @@ def test_filters_of_other_times_and_origins_are_not_asked() -> None:
     far = segment_of(10, holds=True)._replace(time_from=TIME + 1, time_to=TIME + 9)
     foreign = segment_of(10, holds=True)._replace(origin=4)
     evidence = evidence_of([far, foreign], WANTED)
-    assert (evidence.probes, evidence.hits(HistoryKind.PUBLISHED)) == (0, ())
-    assert evidence.findings(HERE).published is None
+    assert (evidence.probes, evidence.hits(HistoryKind.ACCEPTED)) == (0, ())
+    assert evidence.findings(HERE).accepted is None
 
 
 def test_single_times_are_found_and_tell_no_window() -> None:
-    (hit,) = evidence_of([segment_of(1, holds=True, singles=(TIME - 9, TIME))], WANTED).hits(HistoryKind.PUBLISHED)
+    (hit,) = evidence_of([segment_of(1, holds=True, singles=(TIME - 9, TIME))], WANTED).hits(HistoryKind.ACCEPTED)
     assert (hit.time_from, hit.time_to) == (TIME, TIME)
     word = hash_ids(np.array([(WANTED.head, WANTED.tail)] * 2, np.uint64))
     asked = probe(segment_of(1, holds=True, singles=(TIME,)), word, np.array([TIME, TIME + 1]))
@@ -70,7 +70,7 @@ def test_single_times_are_found_and_tell_no_window() -> None:
 
 def test_unlike_filters_opened_at_one_time_are_both_asked() -> None:
     segments = [segment_of(20, holds=True), segment_of(90, holds=False, m=2048)]
-    assert evidence_of(segments, WANTED).hits(HistoryKind.PUBLISHED)
+    assert evidence_of(segments, WANTED).hits(HistoryKind.ACCEPTED)
 
 
 def test_damaged_and_unknown_filters_are_named() -> None:

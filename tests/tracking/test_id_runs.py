@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from postroad.tracking.histories import HistoryRecorder
 
 HERE, START = 3, 1_700_000_000_000
-SUBSCRIBER = 7
+SUBSCRIPTION = 7
 RECORDERS: dict[str, type[HistoryRecorder]] = {"bloom": BloomRecorder, "sealed": SealedRecorder}
 
 
@@ -55,7 +55,7 @@ def batch_of(ids: NDArray[np.uint64], known: bool = False) -> Batch:
 def recorder_of(name: str, **more: object) -> HistoryRecorder:
     chosen = {"shape": Shape(4096, 5, 50), "capacity": 50, "interval": 100, "linger": 0, "tolerance": 20, **more}
     recorder = RECORDERS[name](HERE, HistorySettings(**chosen), START)  # type: ignore[arg-type]
-    recorder.subscribed(SUBSCRIBER, "ann", "t", "", START)
+    recorder.subscribed(SUBSCRIPTION, "ann", "t", "", START)
     return recorder
 
 
@@ -79,7 +79,7 @@ def tell(
         for part in parts:
             recorder.accepted(batch_of(part, known), START)
         for part in parts:
-            recorder.delivered(batch_of(part, known), np.arange(len(part), dtype=np.int32), SUBSCRIBER, START)
+            recorder.delivered(batch_of(part, known), np.arange(len(part), dtype=np.int32), SUBSCRIPTION, START)
 
 
 pieces = st.lists(
@@ -99,8 +99,8 @@ def test_filters_are_the_same_whether_ids_come_as_runs_or_in_small_parts(
         for head, tail in (ids[0].tolist(), ids[-1].tolist()):
             identity = MessageId.from_bytes((head << 64 | tail).to_bytes(16, "big"))
             found = as_runs.findings(identity, START)
-            assert found.published is not None
-            assert SUBSCRIBER in {hit.number for hit in found.delivered}
+            assert found.accepted is not None
+            assert SUBSCRIPTION in {hit.number for hit in found.delivered}
     assert as_runs.statistics().recorded == in_parts.statistics().recorded == 2 * sum(map(len, given_ids))
     filters, expected = filters_of(as_runs), filters_of(in_parts)
 
@@ -113,8 +113,8 @@ def test_filters_are_the_same_whether_ids_come_as_runs_or_in_small_parts(
         assert [one.data for one in filters] == [one.data for one in expected]
     told = np.concatenate(given_ids)
     times = (told[:, 1] >> np.uint64(16)).astype(np.int64)
-    for kind in (HistoryKind.PUBLISHED, HistoryKind.DELIVERED):
-        hits = [probe(one, hash_ids(told), times, SUBSCRIBER) for one in filters if one.kind == kind]
+    for kind in (HistoryKind.ACCEPTED, HistoryKind.DELIVERED):
+        hits = [probe(one, hash_ids(told), times, SUBSCRIPTION) for one in filters if one.kind == kind]
         assert np.any(hits, axis=0).all()
 
 
@@ -129,16 +129,16 @@ def test_filters_are_the_same_whether_ids_come_in_ones_and_twos_or_in_small_part
     tell(in_parts, given_ids, together=False)
     for head, tail in (ids[-1].tolist() for ids in given_ids):
         found = one_by_one.findings(MessageId.from_bytes((head << 64 | tail).to_bytes(16, "big")), START)
-        assert found.published is not None
-        assert SUBSCRIBER in {hit.number for hit in found.delivered}
+        assert found.accepted is not None
+        assert SUBSCRIPTION in {hit.number for hit in found.delivered}
     filters, expected = filters_of(one_by_one), filters_of(in_parts)
     assert [(one.kind, one.entries, one.bits, one.ones) for one in filters] == [
         (one.kind, one.entries, one.bits, one.ones) for one in expected
     ]
     told = np.concatenate(given_ids)
     times = (told[:, 1] >> np.uint64(16)).astype(np.int64)
-    for kind in (HistoryKind.PUBLISHED, HistoryKind.DELIVERED):
-        hits = [probe(one, hash_ids(told), times, SUBSCRIBER) for one in filters if one.kind == kind]
+    for kind in (HistoryKind.ACCEPTED, HistoryKind.DELIVERED):
+        hits = [probe(one, hash_ids(told), times, SUBSCRIPTION) for one in filters if one.kind == kind]
         assert np.any(hits, axis=0).all()
 
 
@@ -170,10 +170,10 @@ def test_an_id_is_found_in_runs_until_their_job_is_released() -> None:
         (job,) = recorder.due(START + 200)
         job.make()
         inside, outside = MessageId(9, HERE, START, 199), MessageId(9, HERE, START, 200)
-        assert [hit.number for hit in recorder.findings(inside, START).delivered] == [SUBSCRIBER]
-        assert recorder.findings(outside, START).published is None
+        assert [hit.number for hit in recorder.findings(inside, START).delivered] == [SUBSCRIPTION]
+        assert recorder.findings(outside, START).accepted is None
         recorder.release(job.number)
-        assert recorder.findings(inside, START).published is None
+        assert recorder.findings(inside, START).accepted is None
 
 
 def test_many_runs_are_handed_over_before_their_time() -> None:

@@ -32,7 +32,7 @@ def largest_matching_set(
     name: str,
     chosen: HistorySettings,
     lags: NDArray[np.int64],
-    kind: int = HistoryKind.PUBLISHED,
+    kind: int = HistoryKind.ACCEPTED,
     tick: int = 0,
 ) -> int:
     """Feed one id each ms, whose time is `lags` before the broker's clock; the most filters that cover one id time."""
@@ -41,8 +41,8 @@ def largest_matching_set(
     for step in range(len(lags)):
         now = START + step
         segments += recorder.due(now, force=bool(tick) and step % tick == 0)
-        batch = batch_at(np.array([now - lags[step]]), HERE if kind == HistoryKind.PUBLISHED else 9)
-        if kind == HistoryKind.PUBLISHED:
+        batch = batch_at(np.array([now - lags[step]]), HERE if kind == HistoryKind.ACCEPTED else 9)
+        if kind == HistoryKind.ACCEPTED:
             recorder.accepted(batch, now)
         else:
             recorder.arrived(batch, 4, now)
@@ -108,9 +108,9 @@ def test_jitter_on_the_way_widens_the_bound_as_the_corollary_says(
     tolerance = max(0, (w * interval - jitter) // 2)
     lags = lags_within(seed, -tolerance, tolerance + jitter, 400)
     chosen = settings_of(tolerance, interval, EVER, jitter)
-    assert largest_matching_set("sealed", chosen, lags, HistoryKind.ROUTED) <= w + 1
+    assert largest_matching_set("sealed", chosen, lags, HistoryKind.ARRIVED) <= w + 1
 
 
 def test_jitter_beyond_the_corollary_breaks_the_bound() -> None:
     chosen = settings_of(15, 30, EVER, jitter=30)
-    assert largest_matching_set("sealed", chosen, lags_within(3, -15, 45, 400), HistoryKind.ROUTED) > 2
+    assert largest_matching_set("sealed", chosen, lags_within(3, -15, 45, 400), HistoryKind.ARRIVED) > 2

@@ -14,7 +14,7 @@ from postroad.tracking.reasons import HELD, SENT_ON
 from postroad.tracking.surroundings import Surroundings
 from tests.tracking.worlds import TIME, Truth, World
 
-Exploration = st.sampled_from(["next-hops", "neighbours"])
+Exploration = st.sampled_from(["relayed", "neighbours"])
 
 
 def line(length: int) -> Graph:
@@ -22,7 +22,7 @@ def line(length: int) -> Graph:
 
 
 def reconstructed(
-    world: World, truth: Truth, exploration: str = "next-hops", silent: frozenset[int] = frozenset()
+    world: World, truth: Truth, exploration: str = "relayed", silent: frozenset[int] = frozenset()
 ) -> Journey:
     topology = {broker: set(world.graph.neighbours(broker)) for broker in world.graph.brokers}
     work = Reconstruction(truth.id, exploration, topology)  # type: ignore[arg-type]
@@ -79,11 +79,11 @@ def test_two_sided_evidence_removes_nearly_all_false_brokers() -> None:
     assert false < pruned / 10
 
 
-def test_asking_only_next_hops_needs_fewer_queries_than_asking_all_neighbours() -> None:
+def test_asking_only_those_it_was_relayed_to_needs_fewer_queries_than_asking_all_neighbours() -> None:
     random = Random(6)
     world = World(waxman(50, 6), random, doubt=1e-5)
     truth = world.send(1, share=0.2)
-    few, many = reconstructed(world, truth, "next-hops"), reconstructed(world, truth, "neighbours")
+    few, many = reconstructed(world, truth, "relayed"), reconstructed(world, truth, "neighbours")
     assert {stop.broker for stop in few.stops} == {stop.broker for stop in many.stops}
     assert few.queries == len(truth.brokers) < many.queries
 
@@ -134,7 +134,7 @@ def test_an_id_that_its_origin_never_saw_is_certainly_never_accepted() -> None:
     world.gaps = {}
     id = MessageId(7, 1, TIME, 0)
     work = Reconstruction(id)
-    nothing = world.findings(1, along(2))._replace(published=None)
+    nothing = world.findings(1, along(2))._replace(accepted=None)
     work.tell(1, nothing)
     assert not work.to_ask()
     assert work.journey().verdict is Verdict.NEVER_ACCEPTED
@@ -154,10 +154,10 @@ def test_a_no_without_a_complete_record_is_not_called_never_accepted(
     world = World(line(2), Random(1))
     world.retained_since = retained_since
     work = Reconstruction(MessageId(7, 1, TIME, 0))
-    nothing = world.findings(1, along(2))._replace(published=None, gaps=gaps)
+    nothing = world.findings(1, along(2))._replace(accepted=None, gaps=gaps)
     work.tell(1, nothing)
     for broker in work.to_ask():
-        work.tell(broker, world.findings(broker, along(1))._replace(routed=None))
+        work.tell(broker, world.findings(broker, along(1))._replace(arrived=None))
     assert work.journey().verdict is verdict
 
 
@@ -226,7 +226,7 @@ def test_links_that_others_recorded_are_not_looked_at_where_every_record_is_whol
 
     world, truth = World(line(3), Random(1)), along(1, 2, 3, deliveries={(3, 5)})
     for silent in (frozenset[int](), frozenset({2})):
-        work = Reconstruction(truth.id, "next-hops", Surroundings([1, 2, 3], links))
+        work = Reconstruction(truth.id, "relayed", Surroundings([1, 2, 3], links))
         while asked := work.to_ask():
             for broker in asked:
                 work.tell(broker, None if broker in silent else world.findings(broker, truth))

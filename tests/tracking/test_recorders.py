@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from postroad.tracking import Findings, Job, Segment, TrackingRecorder
 
 HERE, START = 3, 1_700_000_000_000
-SUBSCRIBERS, NEIGHBOURS, ORIGINS = (1, 2, 5), (4, 5), (3, 4, 9)
+SUBSCRIPTIONS, NEIGHBOURS, ORIGINS = (1, 2, 5), (4, 5), (3, 4, 9)
 SMALL = Shape(4096, 5, 40)
 # How often a broker asks a recorder for what is ready.
 LOOK = 25
 RECORDERS = {"log": LogRecorder, "bloom": BloomRecorder, "sealed": SealedRecorder}
 FIELDS = {
-    HistoryKind.ARRIVED: "arrived_from",
-    HistoryKind.RELAYED: "next_hops",
+    HistoryKind.ARRIVED_FROM: "arrived_from",
+    HistoryKind.RELAYED: "relayed_to",
     HistoryKind.DELIVERED: "delivered",
     HistoryKind.ACKNOWLEDGED: "acknowledged",
     HistoryKind.REFUSED: "refused",
@@ -57,8 +57,8 @@ def batch_of(identities: list[MessageId]) -> Batch:
 def recorder_of(name: str, **changes: object) -> TrackingRecorder:
     chosen = {"shape": SMALL, "capacity": 50, "interval": 100, "linger": 0, "tolerance": 20, "jitter": 10, **changes}
     recorder: TrackingRecorder = RECORDERS[name](HERE, HistorySettings(**chosen), START)  # type: ignore[abstract, arg-type]
-    for subscriber in SUBSCRIBERS:
-        recorder.subscribed(subscriber, "someone", "t", "", START)
+    for subscription in SUBSCRIPTIONS:
+        recorder.subscribed(subscription, "someone", "t", "", START)
     for neighbour in NEIGHBOURS:
         recorder.linked(neighbour, 1, START)
     return recorder
@@ -66,10 +66,10 @@ def recorder_of(name: str, **changes: object) -> TrackingRecorder:
 
 def events_in(findings: Findings, identity: MessageId) -> set[Event]:
     found: set[Event] = set()
-    if findings.published:
-        found.add((HistoryKind.PUBLISHED, 0, identity))
-    if findings.routed:
-        found.add((HistoryKind.ROUTED, 0, identity))
+    if findings.accepted:
+        found.add((HistoryKind.ACCEPTED, 0, identity))
+    if findings.arrived:
+        found.add((HistoryKind.ARRIVED, 0, identity))
     for kind, field in FIELDS.items():
         found |= {(kind, hit.number, identity) for hit in getattr(findings, field)}
     return found
@@ -81,7 +81,7 @@ def stored_events(segments: list[Segment], identities: list[MessageId]) -> set[E
     times, wanted, found = np.array([one.time for one in identities]), set(identities), set()
     for segment in segments:
         if isinstance(segment, FilterSegment):
-            numbers = (*SUBSCRIBERS, *NEIGHBOURS) if segment.kind in NUMBERED else (0,)
+            numbers = (*SUBSCRIPTIONS, *NEIGHBOURS) if segment.kind in NUMBERED else (0,)
             for number in (segment.subject,) if segment.subject else numbers:
                 hits = np.flatnonzero(probe(segment, hashes, times, number))
                 found |= {(segment.kind, number, identities[hit]) for hit in hits}
@@ -126,26 +126,26 @@ class Scribe:
         batch = batch_of(identities)
         if entry:
             self.recorder.accepted(batch, self.now)
-            self.tell(HistoryKind.PUBLISHED, 0, identities)
+            self.tell(HistoryKind.ACCEPTED, 0, identities)
         else:
             self.recorder.arrived(batch, 4, self.now)
-            self.tell(HistoryKind.ROUTED, 0, identities)
-            self.tell(HistoryKind.ARRIVED, 4, identities)
+            self.tell(HistoryKind.ARRIVED, 0, identities)
+            self.tell(HistoryKind.ARRIVED_FROM, 4, identities)
         rows = np.flatnonzero(self.random.random(len(identities)) < 0.6).astype(
             self.random.choice([np.int32, np.int64])  # type: ignore[arg-type]
         )
         chosen = [identities[row] for row in rows]
-        subscriber, link = int(self.random.choice(SUBSCRIBERS)), int(self.random.choice(NEIGHBOURS))
-        self.recorder.delivered(batch, rows, subscriber, self.now)
-        self.tell(HistoryKind.DELIVERED, subscriber, chosen)
+        subscription, link = int(self.random.choice(SUBSCRIPTIONS)), int(self.random.choice(NEIGHBOURS))
+        self.recorder.delivered(batch, rows, subscription, self.now)
+        self.tell(HistoryKind.DELIVERED, subscription, chosen)
         self.recorder.relayed(batch, rows, link, self.now)
         self.tell(HistoryKind.RELAYED, link, chosen)
         self.recorder.queued(batch, rows, 5, self.now)
         self.tell(HistoryKind.QUEUED, 5, chosen)
         for index, identity in enumerate(chosen[:3]):
-            self.recorder.acknowledged(identity.head, identity.tail, subscriber, index != 1, self.now)
+            self.recorder.acknowledged(identity.head, identity.tail, subscription, index != 1, self.now)
             kind = HistoryKind.ACKNOWLEDGED if index != 1 else HistoryKind.REFUSED
-            self.tell(kind, subscriber, [identity])
+            self.tell(kind, subscription, [identity])
 
 
 @pytest.mark.parametrize("layout", ["shared", "paper"])
@@ -192,7 +192,7 @@ def test_recorder_hands_over_at_each_interval_also_in_silence(name: str) -> None
     assert recorder.due(START + 99) == []
     (first,) = recorder.due(START + 100)
     assert first.through == START + 99
-    assert {type(segment).__name__ for segment in first.make()} == {"Attachments", "LinkChanges"}
+    assert {type(segment).__name__ for segment in first.make()} == {"SubscriptionChanges", "LinkChanges"}
     (second,) = recorder.due(START + 200)
     assert (second.through, second.make()) == (START + 199, [])
 
@@ -243,11 +243,11 @@ def test_recorder_knows_what_was_shed_and_who_its_neighbours_are(name: str) -> N
     recorder.accepted(batch, START)
     recorder.shed(batch, np.array([0]), 2, "queue full", START + 1)
     found = recorder.findings(identity, START + 2)
-    assert [drop.subscriber for drop in found.dropped] == [2]
+    assert [drop.subscription for drop in found.dropped] == [2]
     assert found.neighbours == NEIGHBOURS
-    assert found.published is not None
-    assert found.published.doubt < 0.001
-    assert found.routed is None
+    assert found.accepted is not None
+    assert found.accepted.doubt < 0.001
+    assert found.arrived is None
     (job,) = recorder.due(START + 2, force=True)
     assert any(isinstance(segment, Shed) for segment in job.make())
 
@@ -255,14 +255,14 @@ def test_recorder_knows_what_was_shed_and_who_its_neighbours_are(name: str) -> N
 @pytest.mark.parametrize("name", ["bloom", "sealed"])
 def test_recorder_that_forgot_subscribers_does_not_deny_deliveries_to_them(name: str) -> None:
     recorder = recorder_of(name)
-    recorder.chronicle.subscribers = Presence(most=2)
+    recorder.chronicle.subscriptions = Presence(most=2)
     identity = MessageId(1, HERE, START + 1, 0)
     batch = batch_of([identity])
     recorder.accepted(batch, START + 1)
-    for subscriber in (6, 7, 8):
-        recorder.subscribed(subscriber, "someone", "t", "", START)
-        recorder.delivered(batch, np.array([0]), subscriber, START + 1)
-        recorder.unsubscribed(subscriber, START + 2)
+    for subscription in (6, 7, 8):
+        recorder.subscribed(subscription, "someone", "t", "", START)
+        recorder.delivered(batch, np.array([0]), subscription, START + 1)
+        recorder.unsubscribed(subscription, START + 2)
     found = recorder.findings(identity, START + 3)
     assert [hit.number for hit in found.delivered] == [7, 8]
     assert [gap.reason for gap in found.gaps] == [FORGOTTEN]
@@ -301,7 +301,7 @@ def test_late_ids_stay_out_of_the_range(name: str) -> None:
 @given(links=st.lists(st.sets(st.sampled_from((4, 5, 6, 7))), min_size=1, max_size=6))
 @settings(max_examples=30)
 def test_keys_of_sets_tell_every_link_of_every_message(name: str, links: list[set[int]]) -> None:
-    recorder = recorder_of(name, forwarding="sets", shape=Shape(1 << 20, 12, 1000))
+    recorder = recorder_of(name, relay_keys="sets", shape=Shape(1 << 20, 12, 1000))
     for neighbour in (6, 7):
         recorder.linked(neighbour, 1, START)
     identities = [MessageId(1, HERE, START, n) for n in range(len(links))]
@@ -311,7 +311,7 @@ def test_keys_of_sets_tell_every_link_of_every_message(name: str, links: list[se
         rows = np.array([row for row, chosen in enumerate(links) if link in chosen], np.int32)
         recorder.relayed(batch, rows, link, START)
     for identity, expected in zip(identities, links, strict=True):
-        hits = recorder.findings(identity, START).next_hops
+        hits = recorder.findings(identity, START).relayed_to
         assert {hit.number for hit in hits} == expected
         assert all(hit.doubt < 1e-9 for hit in hits)
     (job,) = recorder.due(START + 1, force=True)
@@ -336,12 +336,12 @@ def test_downstream_recorder_stores_early_and_keeps_open() -> None:
         for job in recorder.due(now + 99):
             stored += job.make()
             recorder.release(job.number)
-    filters = [one for one in stored if isinstance(one, FilterSegment) and one.kind == HistoryKind.ROUTED]
+    filters = [one for one in stored if isinstance(one, FilterSegment) and one.kind == HistoryKind.ARRIVED]
     assert [one.entries for one in filters] == [2, 3, 4, 5]
     assert {one.opened for one in filters} == {START + 100}
     evidence = evidence_of(filters, identities[0], (), ())
     assert evidence.probes == 1  # the last state stands for all
-    assert all(evidence_of(filters, one, (), ()).hits(HistoryKind.ROUTED) for one in identities)
+    assert all(evidence_of(filters, one, (), ()).hits(HistoryKind.ARRIVED) for one in identities)
 
 
 def test_sealed_recorder_holds_memory_for_its_traffic_not_for_its_histories() -> None:
@@ -363,5 +363,5 @@ def test_sealed_recorder_seals_the_largest_when_memory_is_short() -> None:
     assert recorder.statistics().early_seals == 1
     (job,) = recorder.due(START + 1)
     (segment,) = (one for one in job.make() if isinstance(one, FilterSegment))
-    assert (segment.kind, segment.origin) == (HistoryKind.PUBLISHED, HERE)
+    assert (segment.kind, segment.origin) == (HistoryKind.ACCEPTED, HERE)
     assert recorder.statistics().open_histories == 2

@@ -16,7 +16,7 @@ TIME = 1_000_000
 
 
 class Truth(NamedTuple):
-    """Where a message really went: (from, to) hops, (broker, subscriber) deliveries."""
+    """Where a message really went: (from, to) hops, (broker, subscription) deliveries."""
 
     id: MessageId
     hops: frozenset[tuple[int, int]]
@@ -31,7 +31,7 @@ class Truth(NamedTuple):
 class World:
     """A network whose brokers answer truly, and falsely with probability `doubt` where the truth is no.
 
-    Every broker has the subscribers broker * 10 + 0..4 attached.
+    Every broker has the subscriptions broker * 10 + 0..4 attached.
     """
 
     def __init__(self, graph: Graph, random: Random, doubt: float = 0.0) -> None:
@@ -46,7 +46,7 @@ class World:
         self.retained_since = 0
 
     def send(self, origin: int, share: float = 0.5) -> Truth:
-        """A message along a random tree, to some subscribers."""
+        """A message along a random tree, to some subscriptions."""
         hops: set[tuple[int, int]] = set()
         passed, front = {origin}, [origin]
         while front:
@@ -57,15 +57,15 @@ class World:
                     passed.add(there)
                     front.append(there)
         deliveries = {
-            (broker, self.subscriber(broker, place))
+            (broker, self.subscription(broker, place))
             for broker in passed
             for place in range(5)
             if self.random.random() < 0.2
         }
         return Truth(MessageId(7, origin, TIME, 0), frozenset(hops), frozenset(deliveries))
 
-    def subscriber(self, broker: int, place: int) -> int:
-        """The number of a subscriber at a broker."""
+    def subscription(self, broker: int, place: int) -> int:
+        """The number of a subscription at a broker."""
         return broker * 10 + place
 
     def hit(self, true: bool, number: int = 0) -> Hit | None:
@@ -80,20 +80,20 @@ class World:
         gone = bool(self.gaps.get(broker))
         there = (broker == truth.id.broker or bool(arrived)) and not gone
         neighbours = tuple(sorted(self.graph.neighbours(broker)))
-        subscribers = [self.subscriber(broker, place) for place in range(5)]
+        subscriptions = [self.subscription(broker, place) for place in range(5)]
         delivered = {s for b, s in truth.deliveries if b == broker}
         waiting = {s for b, s in self.queued if b == broker}
         acknowledged = {s for b, s in self.acknowledged if b == broker}
         return Findings(
             broker=broker,
-            published=self.hit(there) if broker == truth.id.broker else None,
-            routed=self.hit(there and bool(arrived)),
+            accepted=self.hit(there) if broker == truth.id.broker else None,
+            arrived=self.hit(there and bool(arrived)),
             arrived_from=self._hits(neighbours, {a for a, _ in arrived} if there else set()),
-            next_hops=self._hits(neighbours, {b for a, b in truth.hops if a == broker} if there else set()),
-            delivered=self._hits(subscribers, delivered if there else set()),
-            acknowledged=self._hits(subscribers, acknowledged if there else set()),
+            relayed_to=self._hits(neighbours, {b for a, b in truth.hops if a == broker} if there else set()),
+            delivered=self._hits(subscriptions, delivered if there else set()),
+            acknowledged=self._hits(subscriptions, acknowledged if there else set()),
             refused=(),
-            queued=self._hits(subscribers, waiting if there else set()),
+            queued=self._hits(subscriptions, waiting if there else set()),
             dropped=self.drops.get(broker, ()),
             gaps=self.gaps.get(broker, ()),
             retained_since=self.retained_since,

@@ -26,7 +26,7 @@ def write_until_killed(root: Path, began: int, said: Path) -> None:
         writer = TrailWriter(root, BROKER, began)
         at = began
         while True:
-            rows = passages([(BROKER, at + row, 7, 0) for row in range(ROWS)], subscribers=[[9]] * ROWS)
+            rows = passages([(BROKER, at + row, 7, 0) for row in range(ROWS)], delivered=[[9]] * ROWS)
             links = LinkChanges(wide([2]), wide([at]), short([1]), short([1]))
             writer.write([rows, links], at + STEP_MS - 1)
             print("through", at + STEP_MS - 1, file=out)

@@ -34,7 +34,7 @@ class Turn(NamedTuple):
 
     at: int
     arrived_from: int
-    next_hops: tuple[int, ...] = ()
+    relayed_to: tuple[int, ...] = ()
     delivered: tuple[int, ...] = ()
     queued: tuple[int, ...] = ()
     dropped: tuple[Drop, ...] = ()
@@ -86,8 +86,8 @@ class Station:
             evidence.passage(
                 {
                     "arrived_from": turn.arrived_from,
-                    "next_hops": _packed(turn.next_hops),
-                    "subscribers": _packed(turn.delivered),
+                    "relayed_to": _packed(turn.relayed_to),
+                    "delivered": _packed(turn.delivered),
                     "acknowledged": None,
                     "refused": None,
                     "queued": _packed(turn.queued),
@@ -147,19 +147,19 @@ class Network:
             now = until + random.choice([1, 200, 2_000, 30_000])
         return lives
 
-    def _enter(self, broker: int, came_from: int, at: int) -> None:
+    def _enter(self, broker: int, arrived_from: int, at: int) -> None:
         """The message comes to a broker, and is handled in one turn."""
         station, random = self.stations[broker], self._random
         life = station.life_at(at)
         if life is None:
             return
-        self.accepted = self.accepted or came_from == HERE
-        onward = tuple(n for n in station.neighbours if n != came_from and random.random() < 0.7)
+        self.accepted = self.accepted or arrived_from == HERE
+        onward = tuple(n for n in station.neighbours if n != arrived_from and random.random() < 0.7)
         # Numbers of subscriptions are never used again: those of each life are new.
-        subscribers = [life.number * 100 + place for place in range(2) if random.random() < 0.5]
-        waits = [one for one in subscribers if random.random() < 0.2]
-        now = tuple(one for one in subscribers if one not in waits)
-        station.act(Turn(at, came_from, onward, now, tuple(waits)))
+        subscriptions = [life.number * 100 + place for place in range(2) if random.random() < 0.5]
+        waits = [one for one in subscriptions if random.random() < 0.2]
+        now = tuple(one for one in subscriptions if one not in waits)
+        station.act(Turn(at, arrived_from, onward, now, tuple(waits)))
         self.delivered |= {(broker, one) for one in now}
         for one in waits:
             later = at + random.choice([5, 2_000, 40_000])

@@ -9,7 +9,6 @@ import numpy as np
 from postroad.tracking import (
     HERE,
     Aliases,
-    Attachments,
     FilterSegment,
     HistoryKind,
     Latencies,
@@ -18,6 +17,7 @@ from postroad.tracking import (
     Names,
     Passages,
     Shed,
+    SubscriptionChanges,
     Timings,
 )
 
@@ -54,8 +54,8 @@ def passages(rows: Sequence[tuple[int, int, int, int]], **more: Any) -> Passages
         wide(columns[2]),
         short(columns[3]),
         wide(more.get("arrived_from", [HERE] * count)),
-        lists(more.get("next_hops", empty)),
-        lists(more.get("subscribers", empty)),
+        lists(more.get("relayed_to", empty)),
+        lists(more.get("delivered", empty)),
         lists(more.get("acknowledged", empty)),
         lists(more.get("refused", empty)),
         lists(more.get("queued", empty)),
@@ -64,7 +64,7 @@ def passages(rows: Sequence[tuple[int, int, int, int]], **more: Any) -> Passages
 
 def a_filter(origin: int = 1, time_from: int = NOON, time_to: int = NOON + 10, singles: Iterable[int] = ()) -> Any:
     return FilterSegment(
-        HistoryKind.PUBLISHED,
+        HistoryKind.ACCEPTED,
         origin,
         0,
         time_from,
@@ -86,10 +86,10 @@ def a_filter(origin: int = 1, time_from: int = NOON, time_to: int = NOON + 10, s
 def everything() -> list[Any]:
     """One segment of every kind."""
     return [
-        passages([(1, NOON, 7, 0), (2, NOON - 5, 9, 1)], next_hops=[[2, 3], []], subscribers=[[], [70_000]]),
+        passages([(1, NOON, 7, 0), (2, NOON - 5, 9, 1)], relayed_to=[[2, 3], []], delivered=[[], [70_000]]),
         a_filter(singles=[NOON - HOUR]),
         Shed(wide([1]), wide([NOON]), wide([7]), short([0]), wide([5]), wide([0]), ["queue full"], wide([NOON + 3])),
-        Attachments(wide([5]), wide([NOON - 2]), short([1]), ["ann"], ["news.*"], ["price > 3"]),
+        SubscriptionChanges(wide([5]), wide([NOON - 2]), short([1]), ["ann"], ["news.*"], ["price > 3"]),
         LinkChanges(wide([2]), wide([NOON - 3]), short([1]), short([10])),
         Names(["publisher"], wide([7]), wide([NOON - 4]), ["bob"]),
         Aliases(["ID:abc"], wide([1]), wide([NOON]), wide([7]), short([0])),

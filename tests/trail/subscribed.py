@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from postroad.lab.trails import Scale
 from postroad.lab.trails.histories import filters_of
 from postroad.messages import MessageId
-from postroad.tracking import Attachments
+from postroad.tracking import SubscriptionChanges
 from postroad.trail import DAY_MS
 from tests.trail.samples import NOON, passages, short, wide
 
@@ -24,13 +24,13 @@ MIDNIGHT = NOON + DAY_MS // 2
 ANN = 5
 
 
-def attached(at: int) -> Attachments:
-    return Attachments(wide([ANN]), wide([at]), short([1]), ["ann"], ["news"], [""])
+def attached(at: int) -> SubscriptionChanges:
+    return SubscriptionChanges(wide([ANN]), wide([at]), short([1]), ["ann"], ["news"], [""])
 
 
 def filters(message: MessageId) -> list[FilterSegment]:
     """What says that a message entered at broker 1, and that ann got it."""
-    passed = passages([(1, message.time, message.publisher, message.counter)], subscribers=[[ANN]])
+    passed = passages([(1, message.time, message.publisher, message.counter)], delivered=[[ANN]])
     return list(filters_of(passed, 1, Scale(recorder="bloom"), message.time, message.time))
 
 

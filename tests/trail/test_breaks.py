@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from postroad.messages import MessageId
-from postroad.tracking import Attachments, LinkChanges, Names, Verdict
+from postroad.tracking import LinkChanges, Names, SubscriptionChanges, Verdict
 from postroad.trail import Trail, TrailWriter, pin
 from postroad.trail.coverage import GONE, MOVED
 from postroad.trail.manifest import change_name, manifest_folder
@@ -24,23 +24,23 @@ FIRST, SECOND = MessageId(7, 1, NOON + 1, 0), MessageId(7, 1, NOON + HOUR + 1, 0
 
 
 def begun(root: Path) -> TrailWriter:
-    """A writer with a publisher, a subscriber, a link, and a message on record, an hour of it complete."""
+    """A writer with a publisher, a subscription, a link, and a message on record, an hour of it complete."""
     writer = TrailWriter(root, 1, NOON)
     writer.write(
         [
             Names(["publisher"], wide([7]), wide([NOON]), ["bob"]),
-            Attachments(wide([5]), wide([NOON]), short([1]), ["ann"], ["news"], ["price > 3"]),
+            SubscriptionChanges(wide([5]), wide([NOON]), short([1]), ["ann"], ["news"], ["price > 3"]),
             LinkChanges(wide([2]), wide([NOON]), short([1]), short([10])),
         ],
         NOON,
     )
-    writer.write([passages([(1, FIRST.time, 7, 0)], subscribers=[[5]])], NOON + MINUTE)
+    writer.write([passages([(1, FIRST.time, 7, 0)], delivered=[[5]])], NOON + MINUTE)
     writer.write([], NOON + HOUR)
     return writer
 
 
 def go_on(writer: TrailWriter) -> None:
-    writer.write([passages([(1, SECOND.time, 7, 0)], subscribers=[[5]])], NOON + HOUR + MINUTE)
+    writer.write([passages([(1, SECOND.time, 7, 0)], delivered=[[5]])], NOON + HOUR + MINUTE)
     writer.write([], NOON + 2 * HOUR)
 
 
@@ -62,9 +62,9 @@ def test_a_writer_whose_trail_was_moved_begins_a_run_and_names_what_is_missing(t
     late = MessageId(7, 1, NOON + HOUR + MINUTE, 9)
     assert verdict(tmp_path / "trail", late) is Verdict.NEVER_ACCEPTED
     told = Trail(tmp_path / "trail").trace(SECOND)
-    assert (told.publisher, told.subscribers[1, 5].principal) == ("bob", "ann")
+    assert (told.publisher, told.subscriptions[1, 5].principal) == ("bob", "ann")
     assert Trail(tmp_path / "trail").neighbours(1, SECOND.time, SECOND.time) == [2]
-    assert Trail(tmp_path / "trail").subscribers(1, SECOND.time, SECOND.time) == [5]
+    assert Trail(tmp_path / "trail").subscriptions(1, SECOND.time, SECOND.time) == [5]
     # The archive says itself where it ends.
     assert verdict(tmp_path / "archive", FIRST) is Verdict.DELIVERED
     assert verdict(tmp_path / "archive", SECOND) is Verdict.NOT_RECORDED
@@ -73,13 +73,13 @@ def test_a_writer_whose_trail_was_moved_begins_a_run_and_names_what_is_missing(t
 def test_what_stood_when_the_trail_went_is_told_though_it_ended_right_after(tmp_path: Path) -> None:
     writer = begun(tmp_path / "trail")
     gone = writer.prepare(
-        [Attachments(wide([5]), wide([NOON + 2 * HOUR]), short([0]), [""], [""], [""])], NOON + 3 * HOUR
+        [SubscriptionChanges(wide([5]), wide([NOON + 2 * HOUR]), short([0]), [""], [""], [""])], NOON + 3 * HOUR
     )
     shutil.rmtree(tmp_path / "trail")
     writer.commit(gone)
     trail = Trail(tmp_path / "trail")
-    assert trail.subscribers(1, NOON + HOUR + MINUTE, NOON + HOUR + MINUTE) == [5]
-    assert trail.subscribers(1, NOON + 2 * HOUR + 1, NOON + 3 * HOUR) == []
+    assert trail.subscriptions(1, NOON + HOUR + MINUTE, NOON + HOUR + MINUTE) == [5]
+    assert trail.subscriptions(1, NOON + 2 * HOUR + 1, NOON + 3 * HOUR) == []
 
 
 def test_an_archive_that_comes_back_fits_what_was_written_meanwhile(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_foreign_change_is_not_believed_where_its_neighbour_that_would_show_it
     }
     assert [(run.since, run.through) for run in state.runs] == [(NOON, NOON + HOUR)]
     # A change that names a file which is here needs no neighbour.
-    writer.write([passages([(1, SECOND.time + HOUR, 7, 0)], subscribers=[[5]])], NOON + 3 * HOUR)
+    writer.write([passages([(1, SECOND.time + HOUR, 7, 0)], delivered=[[5]])], NOON + 3 * HOUR)
     assert pin(tmp_path / "trail", 1).runs[-1].through == NOON + 3 * HOUR
 
 

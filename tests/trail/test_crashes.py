@@ -78,7 +78,7 @@ def test_what_a_killed_writer_committed_is_there_and_what_it_did_not_is_not_clai
             assert found.neighbours == (2,)
             assert found.gaps == ()
         beyond = trail.findings(BROKER, after, tolerance=0, skew=0)
-        assert beyond.published is None
+        assert beyond.accepted is None
         latest = began == max(said)
         assert [gap.reason for gap in beyond.gaps] == [NOT_YET_WRITTEN if latest else CRASHED]
     assert trail.warnings == []

@@ -40,7 +40,7 @@ def good_filter() -> Any:
 def test_filter_of_an_impossible_shape_is_counted_and_the_others_answer(damage: dict[str, Any]) -> None:
     evidence, refused = ask_filters([a_filter()._replace(**damage), good_filter()], WANTED, [], [])
     assert refused == 1
-    assert len(evidence.hits(HistoryKind.PUBLISHED)) == 1
+    assert len(evidence.hits(HistoryKind.ACCEPTED)) == 1
 
 
 def test_filter_whose_late_times_are_no_whole_words_is_damaged() -> None:

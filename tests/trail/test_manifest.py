@@ -163,13 +163,17 @@ def test_runs_have_numbers_of_their_own(tmp_path: Path) -> None:
     assert len(set(runs)) == 3
 
 
-def test_a_manifest_of_a_later_version_is_not_written_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 9])
+def test_a_manifest_of_another_version_is_not_written_over(tmp_path: Path, version: int) -> None:
     writer = TrailWriter(tmp_path, 4, NOON)
     path = writer.ledger.folder / "000000000002.json"
-    path.write_bytes(b"postroad-manifest 9 00000000\n{}\n")
-    with pytest.raises(TrailError, match="later Postroad"):
+    path.write_bytes(b"postroad-manifest %d 00000000\n{}\n" % version)
+    with pytest.raises(TrailError, match="another format"):
         TrailWriter(tmp_path, 4, NOON)
-    assert "of version 9" in pin(tmp_path, 4).warnings[0]
+    with pytest.raises(TrailError, match="another format"):
+        TrailWriter.resume(tmp_path, 4, writer.run)
+    assert f"of version {version}" in pin(tmp_path, 4).warnings[0]
+    assert pin(tmp_path, 4).holes
 
 
 @pytest.mark.parametrize("lost", ["damaged", "missing"])

@@ -101,7 +101,7 @@ def test_manifest_that_is_no_text_is_damaged(tmp_path: Path) -> None:
     root, _ = scene(tmp_path)
     body = b'{"number":3,"at":1,"added":[["passages/broker\x8c1","passages",1,1,1,1,[]]]}'
     path = Ledger(root, 1).folder / change_name(3)
-    path.write_bytes(b"postroad-manifest 1 %08x\n%s\n" % (zlib.crc32(body), body))
+    path.write_bytes(b"postroad-manifest 2 %08x\n%s\n" % (zlib.crc32(body), body))
     assert "not a manifest" in pin(root, 1).warnings[0]
 
 
@@ -111,7 +111,7 @@ def test_file_without_the_columns_of_its_table_is_damaged(tmp_path: Path) -> Non
     pq.write_table(pa.table({"number": [1]}), tmp_path / path)
     data = (tmp_path / path).read_bytes()
     found = FileEntry(path, "passages", NOON // DAY_MS, 1, len(data), footer_checksum(data, path), ())
-    with pytest.raises(TrailDamageError, match="next_hops"):
+    with pytest.raises(TrailDamageError, match="relayed_to"):
         TrailFile(tmp_path, found, 1, Reads())
 
 

@@ -19,7 +19,6 @@ from postroad.tracking import (
     ADDENDUM,
     HERE,
     Aliases,
-    Attachments,
     HistoryKind,
     HistorySettings,
     Hit,
@@ -27,6 +26,7 @@ from postroad.tracking import (
     LogRecords,
     Names,
     SealedRecorder,
+    SubscriptionChanges,
     Verdict,
 )
 from postroad.trail import DAY_MS, SCHEMAS, Trail, TrailError, TrailWriter, by_date, describe_file, tabulate, write_file
@@ -51,14 +51,14 @@ rows = st.fixed_dictionaries(
             st.just(0),
         ),
         "came": st.sampled_from([HERE, ADDENDUM, 5, 6]),
-        "next_hops": NUMBERS,
-        "subscribers": NUMBERS,
+        "relayed_to": NUMBERS,
+        "delivered": NUMBERS,
         "acknowledged": NUMBERS,
         "refused": NUMBERS,
         "queued": NUMBERS,
     }
 )
-LISTS = ("next_hops", "subscribers", "acknowledged", "refused", "queued")
+LISTS = ("relayed_to", "delivered", "acknowledged", "refused", "queued")
 
 
 def segment(rows: list[dict[str, Any]]) -> Any:
@@ -94,10 +94,10 @@ def test_findings_are_the_union_of_all_rows_of_the_id(
 
 
 def assert_says(found: Findings, one: dict[str, set[int]]) -> None:
-    assert (found.published is not None) == (HERE in one["came"])
-    assert (found.routed is not None) == bool(one["came"] - {HERE, ADDENDUM})
+    assert (found.accepted is not None) == (HERE in one["came"])
+    assert (found.arrived is not None) == bool(one["came"] - {HERE, ADDENDUM})
     assert {hit.number for hit in found.arrived_from} == one["came"] - {HERE, ADDENDUM}
-    parts = (found.next_hops, found.delivered, found.acknowledged, found.refused, found.queued)
+    parts = (found.relayed_to, found.delivered, found.acknowledged, found.refused, found.queued)
     for name, hits in zip(LISTS, parts, strict=True):
         assert [hit.number for hit in hits] == sorted(one[name])
         assert all(hit.doubt == 0 for hit in hits)
@@ -110,7 +110,7 @@ def a_network(root: Path) -> dict[int, TrailWriter]:
     key = [(1, NOON, 7, 0)]
     writers[1].write(
         [
-            passages(key, next_hops=[[2]]),
+            passages(key, relayed_to=[[2]]),
             Names(["publisher"], wide([7]), wide([NOON - 9]), ["bob"]),
             LinkChanges(wide([2]), wide([NOON - 10]), short([1]), short([1])),
             Aliases(["ID:abc"], wide([1]), wide([NOON]), wide([7]), short([0])),
@@ -119,12 +119,12 @@ def a_network(root: Path) -> dict[int, TrailWriter]:
     )
     writers[2].write(
         [
-            passages(key, arrived_from=[1], next_hops=[[3]], subscribers=[[50]]),
-            Attachments(wide([50]), wide([NOON - 2]), short([1]), ["ann"], ["news.*"], ["price > 3"]),
+            passages(key, arrived_from=[1], relayed_to=[[3]], delivered=[[50]]),
+            SubscriptionChanges(wide([50]), wide([NOON - 2]), short([1]), ["ann"], ["news.*"], ["price > 3"]),
         ],
         NOON + HOUR,
     )
-    writers[3].write([passages(key, arrived_from=[2], subscribers=[[60]], acknowledged=[[60]])], NOON + HOUR)
+    writers[3].write([passages(key, arrived_from=[2], delivered=[[60]], acknowledged=[[60]])], NOON + HOUR)
     return writers
 
 
@@ -135,7 +135,7 @@ def test_a_message_is_traced_broker_by_broker_with_names(tmp_path: Path) -> None
     assert story.journey.verdict is Verdict.DELIVERED
     assert [(stop.broker, stop.parent) for stop in story.journey.stops] == [(1, 0), (2, 1), (3, 2)]
     assert story.publisher == "bob"
-    assert story.subscribers[2, 50].principal == "ann"
+    assert story.subscriptions[2, 50].principal == "ann"
     assert trail.aliased("ID:abc") == [ID]
     assert trail.aliased("ID:xyz") == []
     assert trail.brokers() == [1, 2, 3]
@@ -160,14 +160,14 @@ def test_a_broker_without_a_part_in_the_trail_is_unanswered(tmp_path: Path) -> N
     assert [gap.reason for gap in trail.findings(9, ID).gaps] == [NEVER_BEGUN]
 
 
-@pytest.mark.parametrize("exploration", ["next-hops", "neighbours"])
+@pytest.mark.parametrize("exploration", ["relayed", "neighbours"])
 def test_an_origin_that_crashed_before_its_first_commit_is_gone_around_by_the_links_of_others(
     tmp_path: Path, exploration: Exploration
 ) -> None:
     TrailWriter(tmp_path, 1, NOON - HOUR)
     other, stranger = (TrailWriter(tmp_path, broker, NOON - HOUR) for broker in (2, 3))
     linked = LinkChanges(wide([1]), wide([NOON - 10]), short([1]), short([1]))
-    other.write([linked, passages([(1, NOON, 7, 0)], arrived_from=[1], subscribers=[[50]])], NOON + HOUR)
+    other.write([linked, passages([(1, NOON, 7, 0)], arrived_from=[1], delivered=[[50]])], NOON + HOUR)
     stranger.write([], NOON + HOUR)
     TrailWriter(tmp_path, 1, NOON + HOUR).close(NOON + 2 * HOUR)
     journey = Trail(tmp_path).trace(ID, exploration=exploration).journey
@@ -197,7 +197,7 @@ def test_journeys_answer_like_the_passages_they_were_made_of(tmp_path: Path) -> 
         "publisher": 7,
         "counter": 0,
         "path": pairs(1, 2, 2, 3),
-        "deliveries": pairs(2, 50, 3, 60),
+        "delivered": pairs(2, 50, 3, 60),
         "acknowledged": pairs(3, 60),
         "refused": None,
         "complete": 1,
@@ -217,7 +217,7 @@ def test_links_and_subscribers_of_a_time_are_known_days_after_they_began(tmp_pat
     writer.write(
         [
             LinkChanges(wide([2, 3]), wide([NOON, NOON]), short([1, 1]), short([1, 1])),
-            Attachments(wide([50]), wide([NOON]), short([1]), ["ann"], ["news"], [""]),
+            SubscriptionChanges(wide([50]), wide([NOON]), short([1]), ["ann"], ["news"], [""]),
         ],
         NOON + 1,
     )
@@ -231,8 +231,8 @@ def test_links_and_subscribers_of_a_time_are_known_days_after_they_began(tmp_pat
     assert trail.neighbours(4, NOON - 5, NOON - 1) == []
     assert trail.neighbours(4, later - 5, later + 4) == [2, 3]
     assert trail.neighbours(4, later + 10, later + 20) == [2]
-    assert trail.subscribers(4, later, later) == [50]
-    assert [one.principal for one in trail.named_subscribers(4, {50, 51}, later, later)] == ["ann"]
+    assert trail.subscriptions(4, later, later) == [50]
+    assert [one.principal for one in trail.named_subscriptions(4, {50, 51}, later, later)] == ["ann"]
     # Only the last days' files are read for that.
     assert trail.reads.files < 15
 
@@ -242,7 +242,7 @@ def test_a_trace_in_a_trail_of_many_days_reads_hardly_more_than_in_one_of_few(tm
     writer.write(
         [
             LinkChanges(wide([2]), wide([NOON]), short([1]), short([1])),
-            Attachments(wide([50]), wide([NOON]), short([1]), ["ann"], ["news"], [""]),
+            SubscriptionChanges(wide([50]), wide([NOON]), short([1]), ["ann"], ["news"], [""]),
             Names(["publisher"], wide([7]), wide([NOON]), ["bob"]),
         ],
         NOON + 1,
@@ -250,13 +250,13 @@ def test_a_trace_in_a_trail_of_many_days_reads_hardly_more_than_in_one_of_few(tm
     costs = []
     for day in range(1, 31):
         at = NOON + day * DAY_MS
-        writer.write([passages([(4, at + row, 7, 0) for row in range(90)], subscribers=[[50]] * 90)], at + HOUR)
+        writer.write([passages([(4, at + row, 7, 0) for row in range(90)], delivered=[[50]] * 90)], at + HOUR)
         writer.ledger.checkpoint(at)
         if day in (3, 30):
             trail = Trail(tmp_path)
             story = trail.trace(MessageId(7, 4, NOON + 2 * DAY_MS + 5, 0))
             assert story.journey.verdict is Verdict.DELIVERED
-            assert (story.publisher, story.subscribers[4, 50].principal) == ("bob", "ann")
+            assert (story.publisher, story.subscriptions[4, 50].principal) == ("bob", "ann")
             costs.append((trail.reads.files, trail.reads.bytes))
     (few_files, few_bytes), (many_files, many_bytes) = costs
     assert many_files == few_files
@@ -272,7 +272,7 @@ def test_links_of_a_run_that_crashed_do_not_stand_in_the_next(tmp_path: Path) ->
 
 
 def sealed_traffic(root: Path) -> list[MessageId]:
-    """What the `sealed` recorder leaves of messages that came over a link and went to a subscriber and a link."""
+    """What the `sealed` recorder leaves of messages that came over a link and went to a subscription and a link."""
     recorder = SealedRecorder(4, HistorySettings(), NOON)
     recorder.linked(2, 1, NOON)
     recorder.linked(3, 1, NOON)
@@ -297,23 +297,23 @@ def test_filters_are_asked_about_who_was_there_at_the_time(tmp_path: Path) -> No
     for turn, identity in enumerate(ids[:4] + ids[-4:]):
         found = trail.findings(4, identity)
         assert found.gaps == ()
-        assert found.routed is not None
-        assert 0 < found.routed.doubt < 1e-3
+        assert found.arrived is not None
+        assert 0 < found.arrived.doubt < 1e-3
         assert [hit.number for hit in found.arrived_from] == [2]
-        assert [hit.number for hit in found.next_hops] == [3] * (turn % 2 == 0)
+        assert [hit.number for hit in found.relayed_to] == [3] * (turn % 2 == 0)
         assert [hit.number for hit in found.delivered] == [50] * (turn < 4)
-    assert trail.findings(4, MessageId(8, 1, NOON + 10, 0)).routed is None
+    assert trail.findings(4, MessageId(8, 1, NOON + 10, 0)).arrived is None
 
 
 def test_rows_of_the_plain_log_answer_exactly(tmp_path: Path) -> None:
     fields = [wide([1] * 4), wide([NOON] * 4), wide([7] * 4), short([0] * 4)]
-    kinds = [HistoryKind.ROUTED, HistoryKind.ARRIVED, HistoryKind.RELAYED, HistoryKind.DELIVERED]
+    kinds = [HistoryKind.ARRIVED, HistoryKind.ARRIVED_FROM, HistoryKind.RELAYED, HistoryKind.DELIVERED]
     log = LogRecords(short(kinds), wide([0, 2, 3, 50]), *fields)
     TrailWriter(tmp_path, 4, NOON - HOUR).write([log], NOON + HOUR)
     found = Trail(tmp_path).findings(4, ID)
-    assert found.routed == Hit(0, 0.0, NOON, NOON)
-    assert found.published is None
-    answers = [found.arrived_from, found.next_hops, found.delivered]
+    assert found.arrived == Hit(0, 0.0, NOON, NOON)
+    assert found.accepted is None
+    answers = [found.arrived_from, found.relayed_to, found.delivered]
     assert [[hit.number for hit in hits] for hits in answers] == [[2], [3], [50]]
 
 
@@ -324,7 +324,7 @@ def test_a_filter_that_cannot_be_asked_is_a_gap_and_the_others_are_asked(tmp_pat
     prepared = writer.prepare([a_filter()._replace(method="of the future")], NOON + 3 * HOUR)
     writer.commit(prepared)
     found = Trail(tmp_path).findings(4, identity)
-    assert found.routed is not None
+    assert found.arrived is not None
     assert [gap.reason for gap in found.gaps] == ["filters cannot be read: 1"]
 
 
@@ -373,7 +373,7 @@ def test_a_damaged_file_is_named_and_never_makes_a_wrong_answer(tmp_path: Path, 
                 # Either the answer is the true one, or it says that the record is not complete.
                 assert found.gaps or found == truth, path
                 # What is said is true all the same.
-                assert set(found.next_hops) <= set(truth.next_hops)
+                assert set(found.relayed_to) <= set(truth.relayed_to)
                 assert set(found.delivered) <= set(truth.delivered)
                 assert found == truth or any(str(path) in text for text in trail.warnings), path
             trail.trace(ID)
@@ -391,17 +391,17 @@ def test_a_file_that_is_gone_is_a_gap(tmp_path: Path) -> None:
     assert trail.trace(ID).journey.verdict is Verdict.RECORDED_IN_PART
 
 
-@pytest.mark.parametrize(("key", "value"), [("version", "2"), ("table", "shed"), ("broker", "9")])
-def test_files_of_later_versions_other_tables_or_brokers_are_left_out(tmp_path: Path, key: str, value: str) -> None:
+@pytest.mark.parametrize(("key", "value"), [("version", "1"), ("version", "3"), ("table", "shed"), ("broker", "9")])
+def test_files_of_other_versions_tables_or_brokers_are_left_out(tmp_path: Path, key: str, value: str) -> None:
     writer = TrailWriter(tmp_path, 4, NOON - HOUR)
     ((day, rows),) = by_date("passages", tabulate(everything())["passages"])
     file = write_file(tmp_path, "passages", 4, day, "foreign", rows)
-    meta = {b"postroad.version": b"1", b"postroad.table": b"passages", b"postroad.broker": b"4"}
+    meta = {b"postroad.version": b"2", b"postroad.table": b"passages", b"postroad.broker": b"4"}
     meta[b"postroad." + key.encode()] = value.encode()
     pq.write_table(rows.replace_schema_metadata(meta), tmp_path / file.path)
     writer.ledger.append(NOON, [describe_file(tmp_path, file.path, "passages", day)])
     trail = Trail(tmp_path)
-    assert trail.findings(4, ID).published is None
+    assert trail.findings(4, ID).accepted is None
     assert trail.findings(4, ID).gaps
     assert value in trail.warnings[0]
 
@@ -412,5 +412,5 @@ def test_files_that_no_manifest_names_do_not_count(tmp_path: Path) -> None:
     write_file(tmp_path, "passages", 1, day, "not-committed", rows)
     (tmp_path / "manifests/broker=1/000000000099.json.77.tmp").write_bytes(os.urandom(9))
     trail = Trail(tmp_path)
-    assert trail.findings(1, MessageId(7, 1, NOON + 1, 0)).published is None
+    assert trail.findings(1, MessageId(7, 1, NOON + 1, 0)).accepted is None
     assert trail.warnings == []

@@ -63,8 +63,8 @@ def two_brokers(root: Path) -> MessageId:
     for day in range(4):
         at = NOON + day * DAY_MS
         links = [LinkChanges(wide([number]), wide([at - HOUR]), short([1]), short([1])) for number in (2, 1)]
-        first.write([links[0], passages([(1, at, 7, 0)], next_hops=[[2]])], at + HOUR)
-        second.write([links[1], passages([(1, at, 7, 0)], arrived_from=[1], subscribers=[[50]])], at + HOUR)
+        first.write([links[0], passages([(1, at, 7, 0)], relayed_to=[[2]])], at + HOUR)
+        second.write([links[1], passages([(1, at, 7, 0)], arrived_from=[1], delivered=[[50]])], at + HOUR)
     return MessageId(7, 1, NOON, 0)
 
 
@@ -85,7 +85,7 @@ def test_a_journey_is_told_whole_when_its_brokers_keep_nothing_else_of_the_time(
     message = two_brokers(tmp_path)
     pairs = {
         name: b"".join(one.to_bytes(4, "big") for one in two)
-        for name, two in (("path", (1, 2)), ("deliveries", (2, 50)))
+        for name, two in (("path", (1, 2)), ("delivered", (2, 50)))
     }
     nothing = {"acknowledged": None, "refused": None}
     row = {"origin": 1, "time": NOON, "publisher": 7, "counter": 0, **pairs, **nothing, "complete": 1}
@@ -113,7 +113,7 @@ def test_files_are_deleted_only_after_the_grace_period(tmp_path: Path) -> None:
     reader.pinned(1)
     expire(tmp_path, 1, now, max_age_ms=2 * DAY_MS)
     sweep(tmp_path, 1, now + 9, grace_ms=10)
-    assert reader.findings(1, MessageId(7, 1, NOON, 0)).published is not None
+    assert reader.findings(1, MessageId(7, 1, NOON, 0)).accepted is not None
     assert len(list(tmp_path.glob("passages/**/*.parquet"))) == 3
     writer.ledger.checkpoint(now + 9)
     sweep(tmp_path, 1, now + 10, grace_ms=10)

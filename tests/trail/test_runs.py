@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from postroad.tracking import Segment
 
 MIDNIGHT = 20_000 * DAY_MS
-LISTS = ("next_hops", "subscribers", "acknowledged", "refused", "queued")
+LISTS = ("relayed_to", "delivered", "acknowledged", "refused", "queued")
 
 
 def shared(lists: list[list[int]], which: list[int]) -> Shared:
@@ -116,12 +116,12 @@ def test_a_reader_finds_every_message_of_runs_on_either_side_of_midnight(tmp_pat
     trail = Trail(tmp_path)
     for turn, counter, expected in ((0, 0, [3]), (1, 999, [3, 5]), (1, 499, [3]), (34, 7, [3]), (69, 500, [3, 5])):
         found = trail.answer(4, MessageId(9, 4, start + turn, counter)).findings
-        assert found.published is not None
+        assert found.accepted is not None
         assert [hit.number for hit in found.delivered] == expected
         assert not found.queued
-        assert not found.next_hops
+        assert not found.relayed_to
     missing = trail.answer(4, MessageId(9, 4, start + 69, 1_000)).findings
-    assert missing.published is None
+    assert missing.accepted is None
     assert not missing.gaps
 
 
@@ -156,6 +156,6 @@ def test_runs_are_cut_by_date_and_stand_alone() -> None:
 
 def test_runs_take_little_room() -> None:
     rows = [(3_000, 4, MIDNIGHT + ms, 9, 0, 0) for ms in range(100)]
-    data = render_runs(4, RunTable(runs_of(rows, {"subscribers": shared([[3]], [0] * 100)})))
+    data = render_runs(4, RunTable(runs_of(rows, {"delivered": shared([[3]], [0] * 100)})))
     assert 8 * len(data) < 0.5 * 300_000  # bits of a message
     assert pa.compute.sum(pq.read_table(io.BytesIO(data)).column("counter")).as_py() == 100 * sum(range(3_000))

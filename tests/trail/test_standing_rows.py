@@ -54,7 +54,7 @@ def test_filters_that_are_kept_can_be_asked_about_those_who_came_before_what_is_
     expire(tmp_path, 1, NOON + HOUR + DAY_MS, max_age_ms=DAY_MS)
     assert verdict(tmp_path, message) is Verdict.DELIVERED
     assert expire(tmp_path, 1, NOON + 3 * DAY_MS, max_age_ms=DAY_MS).files > 0
-    assert Trail(tmp_path).files("attachments", 1)[0] == []
+    assert Trail(tmp_path).files("subscriptions", 1)[0] == []
 
 
 def test_what_stands_is_unknown_until_it_is_repeated() -> None:

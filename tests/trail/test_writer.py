@@ -41,7 +41,7 @@ def test_every_segment_becomes_a_file_of_its_table_with_the_declared_schema(tmp_
         assert file.schema_arrow.names == SCHEMAS[entry.table].names
         assert [field.type for field in file.schema_arrow] == [field.type for field in SCHEMAS[entry.table]]
         meta = file.metadata.metadata
-        assert (meta[b"postroad.version"], meta[b"postroad.broker"]) == (b"1", b"4")
+        assert (meta[b"postroad.version"], meta[b"postroad.broker"]) == (b"2", b"4")
         assert meta[b"postroad.table"] == entry.table.encode()
         assert entry.path.startswith(f"{entry.table}/broker=4/date=2023-11-14/")
         assert entry.size == (tmp_path / entry.path).stat().st_size
@@ -50,9 +50,9 @@ def test_every_segment_becomes_a_file_of_its_table_with_the_declared_schema(tmp_
 def test_packed_lists_are_big_endian_and_null_when_empty(tmp_path: Path) -> None:
     files = TrailWriter(tmp_path, 4, NOON).write(everything(), NOON)
     rows = pq.read_table(tmp_path / next(entry.path for entry in files if entry.table == "passages")).to_pylist()
-    assert rows[0]["next_hops"] == b"\0\0\0\2\0\0\0\3"
-    assert rows[0]["subscribers"] is None
-    assert unpack(rows[1]["subscribers"]) == (70_000,)
+    assert rows[0]["relayed_to"] == b"\0\0\0\2\0\0\0\3"
+    assert rows[0]["delivered"] is None
+    assert unpack(rows[1]["delivered"]) == (70_000,)
 
 
 def test_rows_go_to_the_date_of_the_time_in_their_id(tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_ids_with_wild_times_make_few_files_and_are_found_all_the_same(
     if checkpoint:
         writer.ledger.checkpoint(NOON + HOUR)
     trail = Trail(tmp_path)
-    assert all(trail.findings(1, MessageId(7, 1, time, 0)).published for time in wild[::7].tolist())
-    assert trail.findings(1, MessageId(7, 1, NOON + 20, 0)).published is None
+    assert all(trail.findings(1, MessageId(7, 1, time, 0)).accepted for time in wild[::7].tolist())
+    assert trail.findings(1, MessageId(7, 1, NOON + 20, 0)).accepted is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from truth.replies import Reply, reply_of_document, reply_of_row
 from postroad.messages import MessageId
 
 ID = MessageId(7, 1, 1_700_000_000_000, 3)
-# It passed brokers 1 and 2; subscriber 5 at broker 2 got it.
+# It passed brokers 1 and 2; subscription 5 at broker 2 got it.
 DELIVERED = Fact(True, frozenset({(2, 5)}), passed=frozenset({1, 2}))
 # As clients know it: by login, and only the ends.
 SEEN = Fact(True, frozenset({(2, "ann")}), missed=frozenset({(2, "bob")}))
@@ -111,7 +111,7 @@ def test_subscriber_without_a_name_may_be_any_of_its_broker() -> None:
 
 def test_document_of_a_trace_and_row_of_the_pipeline_say_the_same() -> None:
     gap = {"broker": 2, "since": 1, "until": 9, "reason": "not yet written"}
-    hit = {"broker": 2, "subscriber": 5, "doubt": 0.0}
+    hit = {"broker": 2, "subscription": 5, "doubt": 0.0}
     document = {
         "id": str(ID),
         "verdict": "recorded in part",
@@ -120,9 +120,9 @@ def test_document_of_a_trace_and_row_of_the_pipeline_say_the_same() -> None:
             {
                 "broker": 2,
                 "doubt": 0.0,
-                "delivered": [{"subscriber": 5, "doubt": 0.0, "acknowledged": True, "name": "ann"}],
-                "waiting": [{"subscriber": 8}],
-                "dropped": [{"subscriber": 9}, {"subscriber": 0}],
+                "delivered": [{"subscription": 5, "doubt": 0.0, "acknowledged": True, "name": "ann"}],
+                "waiting": [{"subscription": 8}],
+                "dropped": [{"subscription": 9}, {"subscription": 0}],
             }
         ],
         "lost": [{"broker": 1, "neighbour": 3, "doubt": 0.0}],
@@ -131,7 +131,7 @@ def test_document_of_a_trace_and_row_of_the_pipeline_say_the_same() -> None:
     }
     row = {
         **{"publisher": ID.publisher, "origin": ID.broker, "time": ID.time, "counter": ID.counter},
-        **{"verdict": "recorded in part", "certainty": 0.5, "brokers": [2], "subscribers": [hit]},
+        **{"verdict": "recorded in part", "certainty": 0.5, "brokers": [2], "delivered": [hit]},
         **{"acknowledged": [hit], "lost": document["lost"], "gaps": [gap], "silent": [4]},
     }
     said = reply_of_document("files", document, ["a file"])

@@ -367,7 +367,7 @@ class Broker:
         if self.alias_attribute is not None:
             self._record_aliases(batch, self.alias_attribute, now)
         self._accepted += count
-        source.published += count
+        source.accepted += count
         self.take_up(Work(batch, source), outbox, now)
         return outbox
 

@@ -138,6 +138,7 @@ class Session:
     """
 
     __slots__ = (
+        "accepted",
         "assigning",
         "congested",
         "full_links",
@@ -145,7 +146,6 @@ class Session:
         "must_acknowledge",
         "number",
         "principal",
-        "published",
         "publisher",
         "pushed_back_by",
         "subscription_bytes",
@@ -162,7 +162,7 @@ class Session:
         self.congested = False
         self.publisher: IdGenerator | None = None
         self.assigning: AssigningPublisher | None = None
-        self.published = 0
+        self.accepted = 0
         self.pushed_back_by: set[int] = set()
         self.full_links: set[int] = set()
         self.must_acknowledge = 0

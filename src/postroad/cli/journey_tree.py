@@ -39,7 +39,7 @@ def instant(milliseconds: int) -> str:
 
 
 def journey_tree(journey: Document) -> Tree:
-    """The origin, each broker it passed, each subscriber, and how sure each is."""
+    """The origin, each broker it passed, each subscription, and how sure each is."""
     verdict = _text(journey["verdict"])
     colour = _COLOURS.get(verdict, "yellow")
     root = Tree(f"[bold]{_text(journey['id'])}[/]  [{colour}]{verdict}[/]{_certainty(journey)}")
@@ -48,7 +48,7 @@ def journey_tree(journey: Document) -> Tree:
     for stop in journey["stops"]:
         above = branches.get(stop["from"], root)
         branches[stop["broker"]] = above.add(_stop(stop))
-        _add_subscribers(branches[stop["broker"]], stop)
+        _add_subscriptions(branches[stop["broker"]], stop)
     # A broker of an earlier version does not tell these.
     for hop in journey.get("open", ()):
         text = f"[yellow]broker {hop['neighbour']}: handed to it, and whether it came is not known[/]"
@@ -101,30 +101,30 @@ def _stop(stop: Document) -> str:
     return f"[bold]broker {stop['broker']}[/]{source}{window}{_doubt(stop['doubt'])}"
 
 
-def _add_subscribers(branch: Tree, stop: Document) -> None:
+def _add_subscriptions(branch: Tree, stop: Document) -> None:
     for one in stop["delivered"]:
         fate = "refused" if one["refused"] else "acknowledged" if one["acknowledged"] else "delivered"
-        branch.add(f"{_subscriber(one)}: {fate}{_doubt(one['doubt'])}")
-    shed = {drop["subscriber"] for drop in stop["dropped"]}
+        branch.add(f"{_subscription(one)}: {fate}{_doubt(one['doubt'])}")
+    shed = {drop["subscription"] for drop in stop["dropped"]}
     for one in stop["waiting"]:
-        if one["subscriber"] not in shed:
-            branch.add(f"{_subscriber(one)}: [yellow]waits in its queue[/]{_doubt(one['doubt'])}")
+        if one["subscription"] not in shed:
+            branch.add(f"{_subscription(one)}: [yellow]waits in its queue[/]{_doubt(one['doubt'])}")
     for drop in stop["dropped"]:
         branch.add(_drop(drop))
 
 
-def _subscriber(one: Document) -> str:
+def _subscription(one: Document) -> str:
     if "topic" not in one:
-        return f"subscriber {one['subscriber']}"
+        return f"subscription {one['subscription']}"
     wanted = f" where {_text(one['selector'])}" if one["selector"] else ""
     who = f"{_text(one['name'])}, " if one["name"] else ""
-    return f"subscriber {one['subscriber']} ({who}{_text(one['topic'])}{wanted})"
+    return f"subscription {one['subscription']} ({who}{_text(one['topic'])}{wanted})"
 
 
 def _drop(drop: Document) -> str:
     where = f"broker {drop['link']}" if drop["link"] else "other brokers"
-    if drop["subscriber"]:
-        where = f"subscriber {drop['subscriber']}"
+    if drop["subscription"]:
+        where = f"subscription {drop['subscription']}"
     if drop["reason"] == "held":
         return f"[yellow]waits for a way to {where}[/] from {instant(drop['at'])} on"
     if drop["reason"] == "deferred":

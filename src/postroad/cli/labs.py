@@ -31,14 +31,16 @@ def trail(
     seed: Annotated[int, typer.Option(min=0, help="The same seed, the same trail.")] = 1,
     recorder: Annotated[Kept, typer.Option(help="What the brokers keep.")] = Kept.EXACT,
     publishers: Annotated[int, typer.Option(min=1, help="At each broker.")] = 200,
-    subscribers: Annotated[int, typer.Option(min=1, help="At each broker.")] = 25,
+    subscriptions: Annotated[int, typer.Option(min=1, help="At each broker.")] = 25,
     seconds: Annotated[int, typer.Option(min=1, help="Over which the messages are spread.")] = 3_600,
     seal_seconds: Annotated[
         int, typer.Option(min=1, help="How often each broker seals and commits; few seconds make small files.")
     ] = 60,
     lost: Annotated[float, typer.Option(min=0, max=1, help="Share of messages that a link loses.")] = 0.0,
-    shed: Annotated[float, typer.Option(min=0, max=1, help="Share that a full queue sheds for one subscriber.")] = 0.0,
-    acknowledging: Annotated[float, typer.Option(min=0, max=1, help="Share of subscribers that acknowledge.")] = 0.0,
+    shed: Annotated[
+        float, typer.Option(min=0, max=1, help="Share that a full queue sheds for one subscription.")
+    ] = 0.0,
+    acknowledging: Annotated[float, typer.Option(min=0, max=1, help="Share of subscriptions that acknowledge.")] = 0.0,
     gaps: Annotated[int, typer.Option(min=0, help="Seal intervals of a broker that were not written.")] = 0,
     truth: Annotated[bool, typer.Option(help="Write what really happened to OUT/truth.")] = True,
     as_json: AsJson = False,
@@ -52,7 +54,7 @@ def trail(
         seed,
         recorder.value,
         publishers,
-        subscribers,
+        subscriptions,
         seconds=seconds,
         seal_seconds=seal_seconds,
         faults=Faults(lost, shed, acknowledging, gaps),

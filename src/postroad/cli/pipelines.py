@@ -136,7 +136,7 @@ def compact(
     sample: Annotated[int, typer.Option(min=1, help="Ids to trace before and after.")] = 1_000,
     keep_days: Annotated[float | None, typer.Option(min=0, help="Instead, take out files older than this.")] = None,
     erase: Annotated[
-        str | None, typer.Option(metavar="BROKER/SUBSCRIBER", help="Instead, erase one subscriber from the record.")
+        str | None, typer.Option(metavar="BROKER/SUBSCRIPTION", help="Instead, erase one subscription from the record.")
     ] = None,
 ) -> None:
     """Passages into journeys, small files into large ones. The trail is changed; OUT is for files on the way."""
@@ -153,17 +153,19 @@ def _whom(text: str | None, option: str = "--erase") -> Erasure | None:
 
     if text is None:
         return None
-    broker, _, subscriber = text.partition("/")
-    if not (broker.isdecimal() and subscriber.isdecimal() and len(text) <= len(f"{2**64}/{2**64}")):
-        raise PostroadError(f"{option} {text!r}: write the number of the broker and of the subscriber there, like 3/17")
-    return Erasure(int(broker), int(subscriber))
+    broker, _, subscription = text.partition("/")
+    if not (broker.isdecimal() and subscription.isdecimal() and len(text) <= len(f"{2**64}/{2**64}")):
+        raise PostroadError(
+            f"{option} {text!r}: write the number of the broker and of the subscription there, like 3/17"
+        )
+    return Erasure(int(broker), int(subscription))
 
 
 @_command("since", "until")
 def erase(
     given: Given,
-    subscriber: Annotated[
-        str | None, typer.Option(metavar="BROKER/SUBSCRIBER", help="One subscription, by its number at its broker.")
+    subscription: Annotated[
+        str | None, typer.Option(metavar="BROKER/SUBSCRIPTION", help="One subscription, by its number at its broker.")
     ] = None,
     principal: Annotated[str | None, typer.Option(help="All of one login: subscriptions, names, aliases.")] = None,
     sample: Annotated[int, typer.Option(min=1, help="Ids to trace before and after.")] = 1_000,
@@ -171,14 +173,14 @@ def erase(
     """Erase a subscription or a principal from the record. The trail is changed; says what is left, until when."""
     from postroad.pipeline.jobs.compact import CompactOptions, run
 
-    if (subscriber is None) == (principal is None):
-        raise PostroadError("name whom to erase: either --subscriber BROKER/SUBSCRIBER or --principal NAME")
+    if (subscription is None) == (principal is None):
+        raise PostroadError("name whom to erase: either --subscription BROKER/SUBSCRIPTION or --principal NAME")
     given.run(
         "erase",
         run,
         CompactOptions,
         sample=sample,
-        erase=principal if subscriber is None else _whom(subscriber, "--subscriber"),
+        erase=principal if subscription is None else _whom(subscription, "--subscription"),
     )
 
 

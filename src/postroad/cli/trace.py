@@ -30,7 +30,7 @@ PLAN_SUFFIX = ".toml"
 class Explore(StrEnum):
     """Whom to ask next."""
 
-    NEXT_HOPS = "next-hops"
+    RELAYED = "relayed"
     NEIGHBOURS = "neighbours"
 
 
@@ -48,7 +48,7 @@ def trace(
     ] = None,
     explore: Annotated[
         Explore, typer.Option(help="Ask only those that a broker handed it to, or all its neighbours.")
-    ] = Explore.NEXT_HOPS,
+    ] = Explore.RELAYED,
     admin_token_file: Annotated[
         Path | None,
         typer.Option(

@@ -40,8 +40,8 @@ class TrackingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         hashes: "bloom": the positions of a key in a filter; without, the best number.
         keep_keys: "sealed": store the hashes of a ribbon filter beside it, so that it can be merged; 8 bytes per key.
         method: what a sealed history becomes.
-        layout: "paper" keeps a history for each subscriber and neighbour, as the paper does, at far more bytes.
-        forwarding: "sets" keeps one key for all neighbours that a message was handed to, instead of one for each; a
+        layout: "paper" keeps a history for each subscription and neighbour, as the paper does, at far more bytes.
+        relay_keys: "sets" keeps one key for all neighbours that a message was relayed to, instead of one for each; a
             question then probes every set of neighbours.
         hold_seconds: `bloom`: how long the brokers that messages come from keep their filters open. Where that is
             longer than persist_seconds, a filter is stored, kept open, and stored again.
@@ -70,7 +70,7 @@ class TrackingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     keep_keys: bool = False
     method: Literal["smallest", "bloom", "ribbon"] = "smallest"
     layout: Literal["shared", "paper"] = "shared"
-    forwarding: Literal["keys", "sets"] = "keys"
+    relay_keys: Literal["each", "sets"] = "each"
     hold_seconds: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 0.0
     journal: bool = False
     keep_days: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -102,7 +102,7 @@ class TrackingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             shape=self._shape() if self.recorder == "bloom" else _DEFAULT.shape,
             method=self.method,
             layout=self.layout,
-            forwarding=self.forwarding,
+            relay_keys=self.relay_keys,
             budget=self.memory_bytes,
             skew=self.broker_skew_ms,
             keep_keys=self.keep_keys,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from postroad.pipeline.counts import BIN_MS, INCREMENTS
+from postroad.pipeline.counts import ABOUT, BIN_MS, INCREMENTS
 from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.loads import CAPACITY, LOADS_KEPT_MS, OF_LOADS, loads_of
 from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, gaps_within, manifest_brokers, pin_fitting
@@ -47,9 +47,9 @@ MAX_BATCHES = 200
 MINUTES_KEPT_MS = 24 * 3_600_000
 LOSSES_KEPT_MS = 30 * MINUTES_KEPT_MS
 _OFF_THE_LINK = ("returned", "arrived")
-_OF_LINKS = ("handed", *_OFF_THE_LINK)
+_OF_LINKS = ("relayed", *_OFF_THE_LINK)
 # Where following began; and sums by origin, which mean something from the beginning on.
-_NEVER_LET_GO = ("begun", "handed in all", "arrived in all", "over budget")
+_NEVER_LET_GO = ("begun", "relayed in all", "arrived in all", "over budget")
 _INCREMENTS = "increments"
 _DAY_MS = 24 * 3_600_000
 
@@ -69,7 +69,7 @@ LINKS = pa.schema(
         ("broker", pa.int64()),
         ("neighbour", pa.int64()),
         ("since", pa.int64()),
-        ("handed", pa.int64()),
+        ("relayed", pa.int64()),
         ("returned", pa.int64()),
         ("arrived", pa.int64()),
         ("settled", pa.bool_()),
@@ -115,7 +115,7 @@ def _still_told(counts: Mapping[tuple[str, int, int, int], int], now: int) -> di
     """The counts without those of minutes that nobody needs any more."""
     lost: defaultdict[tuple[int, int, int], int] = defaultdict(int)
     for (about, *link), messages in counts.items():
-        lost[link[0], link[1], link[2]] += {"handed": messages}.get(about, -messages if about in _OFF_THE_LINK else 0)
+        lost[link[0], link[1], link[2]] += {"relayed": messages}.get(about, -messages if about in _OFF_THE_LINK else 0)
     kept = {}
     for key, messages in counts.items():
         about, number, other, spot = key
@@ -157,20 +157,22 @@ def _increment(path: Path) -> list[dict[str, Any]]:
         raise PipelineError(
             f"{path}: cannot be read ({error}); restore it, or begin again with another --out"
         ) from error
+    if foreign := {row["about"] for row in rows} - ABOUT:
+        raise PipelineError(f"{path}: counts of another format ({min(foreign)!r}); begin again with another --out")
     return rows
 
 
 def links_of(totals: Totals, pins: Mapping[int, Pinned]) -> list[dict[str, Any]]:
     """What each link took and gave in each minute; settled once both ends have written that minute."""
-    handed, returned, arrived = (totals.of(about) for about in ("handed", "returned", "arrived"))
+    relayed, returned, arrived = (totals.of(about) for about in ("relayed", "returned", "arrived"))
     rows = []
-    for broker, neighbour, spot in sorted({*handed, *arrived}):
+    for broker, neighbour, spot in sorted({*relayed, *arrived}):
         rows.append(
             {
                 "broker": broker,
                 "neighbour": neighbour,
                 "since": spot * BIN_MS,
-                "handed": handed.get((broker, neighbour, spot), 0),
+                "relayed": relayed.get((broker, neighbour, spot), 0),
                 "returned": returned.get((broker, neighbour, spot), 0),
                 "arrived": arrived.get((broker, neighbour, spot), 0),
                 "settled": totals.is_followed((broker, neighbour), spot)
@@ -194,10 +196,10 @@ def alerts_of(totals: Totals, pins: Mapping[int, Pinned], now: int) -> list[dict
     """What somebody should look at."""
     found = []
     for link in links_of(totals, pins):
-        lost = link["handed"] - link["returned"] - link["arrived"]
+        lost = link["relayed"] - link["returned"] - link["arrived"]
         if link["settled"] and lost > 0:
             text = (
-                f"{lost:,} of {link['handed']:,} messages from {link['broker']} never came to {link['neighbour']}, "
+                f"{lost:,} of {link['relayed']:,} messages from {link['broker']} never came to {link['neighbour']}, "
                 f"in the minute from {_moment(link['since'])}"
             )
             found.append(_alert("loss after hop", link["broker"], link["neighbour"], link["since"], lost, text))
@@ -227,15 +229,15 @@ def alerts_of(totals: Totals, pins: Mapping[int, Pinned], now: int) -> list[dict
 
 def _losses_by_origin(totals: Totals, pins: Mapping[int, Pinned]) -> list[dict[str, Any]]:
     """Where filters are kept: all that was handed to any link, against all that came over any, up to a settled time."""
-    handed, arrived = totals.of("handed in all"), totals.of("arrived in all")
+    relayed, arrived = totals.of("relayed in all"), totals.of("arrived in all")
     # What was handed on before following began may have arrived before, and is not known to have.
-    handed = {key: count for key, count in handed.items() if totals.is_followed(pins, key[1])}
-    spots = sorted({spot for _, _, spot in (*handed, *arrived)})
+    relayed = {key: count for key, count in relayed.items() if totals.is_followed(pins, key[1])}
+    spots = sorted({spot for _, _, spot in (*relayed, *arrived)})
     unsettled = [spot for spot in spots if totals.is_followed(pins, spot) and not _is_settled(pins, pins, spot)]
     end = min(unsettled, default=spots[-1] + 1 if spots else 0)
     found = []
-    for origin in sorted({origin for origin, _, _ in handed}):
-        begun = sum(count for (whose, _, spot), count in handed.items() if whose == origin and spot < end)
+    for origin in sorted({origin for origin, _, _ in relayed}):
+        begun = sum(count for (whose, _, spot), count in relayed.items() if whose == origin and spot < end)
         lost = begun - sum(count for (whose, _, spot), count in arrived.items() if whose == origin and spot < end)
         if lost > 0:
             text = f"{lost:,} of {begun:,} hops of messages from origin {origin} were begun and never ended"

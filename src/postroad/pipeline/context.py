@@ -28,7 +28,7 @@ __all__ = ["Context", "Stays", "read_context"]
 
 
 class Stays(NamedTuple):
-    """The times between which numbered things were there: links of a broker, or its subscribers.
+    """The times between which numbered things were there: links of a broker, or its subscriptions.
 
     Attributes:
         number: of each stay.
@@ -78,7 +78,7 @@ class Context:
         holes: broker -> times in these for which it is not complete.
         retained_since: broker -> id times before this are deleted.
         links: broker -> its links over time.
-        subscribers: broker -> its subscribers over time.
+        subscriptions: broker -> its subscriptions over time.
         tolerance: how long after its id's time, in ms, a message may still be on its way.
         skew: how far the clocks of brokers may be apart.
     """
@@ -87,7 +87,7 @@ class Context:
     holes: dict[int, tuple[Hole, ...]]
     retained_since: dict[int, int]
     links: dict[int, Stays]
-    subscribers: dict[int, Stays]
+    subscriptions: dict[int, Stays]
     tolerance: int = DEFAULT_TOLERANCE_MS
     skew: int = DEFAULT_SKEW_MS
 
@@ -130,19 +130,19 @@ def read_context(sources: Sources) -> Context:
     """Read what the driver needs to know.
 
     Raises:
-        DamagedFileError: a file of the links or attachments cannot be read.
+        DamagedFileError: a file of the links or subscriptions cannot be read.
     """
     # What is left out later would be missing in the holes.
     sources.check()
     links = _rows(sources, "links", "neighbour", "up")
-    subscribers = _rows(sources, "attachments", "subscriber", "begins")
+    subscriptions = _rows(sources, "subscriptions", "subscription", "begins")
     # Filters are asked about those who were there: where that is not known, a no of theirs is no proof.
     with_filters = {source.broker for source in sources.of("filters")}
     holes: dict[int, tuple[Hole, ...]] = {}
     for broker, pinned in sources.pins.items():
         holes[broker] = (*pinned.holes, *sources.holes(broker))
         if broker in with_filters:
-            repeated = {at for _, at, begins in (*links[broker], *subscribers[broker]) if begins == STANDING}
+            repeated = {at for _, at, begins in (*links[broker], *subscriptions[broker]) if begins == STANDING}
             holes[broker] += tuple(standing_holes(pinned.runs, pinned.holes, repeated))
     starts = {broker: [run.since for run in pinned.runs] for broker, pinned in sources.pins.items()}
     return Context(
@@ -150,7 +150,7 @@ def read_context(sources: Sources) -> Context:
         holes,
         {broker: pinned.retained_since for broker, pinned in sources.pins.items()},
         {broker: Stays.of(rows, starts[broker]) for broker, rows in links.items()},
-        {broker: Stays.of(rows, starts[broker]) for broker, rows in subscribers.items()},
+        {broker: Stays.of(rows, starts[broker]) for broker, rows in subscriptions.items()},
     )
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["BIN_MS", "COUNTED", "INCREMENTS", "begun_at", "counts_of_file", "retold_after"]
+__all__ = ["ABOUT", "BIN_MS", "COUNTED", "INCREMENTS", "begun_at", "counts_of_file", "retold_after"]
 
 BIN_MS = 60_000
 COUNTED = ("passages", "filters", "records", "shed", "timings")
@@ -45,14 +45,34 @@ INCREMENTS = pa.schema(
         ("messages", pa.int64()),
     ]
 )
+# What a count may be about. Counts of an earlier format have other words.
+ABOUT = frozenset(
+    {
+        "begun",
+        "accepted",
+        "relayed",
+        "relayed in all",
+        "arrived",
+        "arrived in all",
+        "delivered",
+        "shed",
+        "returned",
+        "over budget",
+        "timed reads",
+        "timed messages",
+        "timed nanoseconds",
+        "publisher squares",
+        "accepted squares",
+    }
+)
 # A filter that errs this many times as often as it was made for is out of its budget: beyond what chance does to it.
 _OUT_OF_BUDGET = 2.0
 # Chance fills a filter of a few keys twice as much as it should; from here on it does not.
 _ENOUGH_ENTRIES = 200
 _OF_KINDS = {
-    HistoryKind.PUBLISHED: "published",
-    HistoryKind.RELAYED: "handed",
-    HistoryKind.ARRIVED: "arrived",
+    HistoryKind.ACCEPTED: "accepted",
+    HistoryKind.RELAYED: "relayed",
+    HistoryKind.ARRIVED_FROM: "arrived",
     HistoryKind.DELIVERED: "delivered",
 }
 
@@ -118,7 +138,7 @@ def _summed(about: str, number: Ints, other: Ints, time: Ints, messages: Ints | 
 
 
 def _passages(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any]:
-    names = ["time", "origin", "arrived_from", "next_hops", "subscribers", "publisher"]
+    names = ["time", "origin", "arrived_from", "relayed_to", "delivered", "publisher"]
     if earlier is not None:
         names += ["counter"]
     rows = file.read(names)
@@ -130,8 +150,8 @@ def _passages(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any
     time, origin = rows.column("time").to_numpy(), rows.column("origin").to_numpy()
     (entered, zero), (place, hops), (passed, came), (taken, _) = facts.values()
     return [
-        _summed("published", origin[entered], zero, time[entered]),
-        _summed("handed", np.full(len(hops), broker), hops, time[place]),
+        _summed("accepted", origin[entered], zero, time[entered]),
+        _summed("relayed", np.full(len(hops), broker), hops, time[place]),
         _summed("arrived", came, np.full(len(came), broker), time[passed]),
         _summed("delivered", np.full(len(taken), broker), np.zeros(len(taken), np.int64), time[taken]),
         *_squares(broker, rows.column("publisher").to_numpy()[entered], time[entered]),
@@ -148,7 +168,7 @@ def _squares(broker: int, publisher: Ints, time: Ints) -> list[Any]:
     every, totals = np.unique(spots, return_counts=True)
     return [
         _summed(about, np.full(len(at), broker), np.zeros(len(at), np.int64), at, amount.astype(np.int64) ** 2)
-        for about, at, amount in (("publisher squares", known[:, 0], counts), ("published squares", every, totals))
+        for about, at, amount in (("publisher squares", known[:, 0], counts), ("accepted squares", every, totals))
     ]
 
 
@@ -162,14 +182,14 @@ def _timings(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any]
 
 
 def _facts(rows: Any) -> dict[str, tuple[Ints, Ints]]:
-    """What passages say, fact by fact: the place of the row, and the broker or subscriber it is about."""
+    """What passages say, fact by fact: the place of the row, and the broker or subscription it is about."""
     came = rows.column("arrived_from").to_numpy()
     entered, passed = np.flatnonzero(came == HERE), np.flatnonzero(came > HERE)
     return {
-        "published": (entered, np.zeros(len(entered), np.int64)),
-        "handed": _lists(rows, "next_hops"),
+        "accepted": (entered, np.zeros(len(entered), np.int64)),
+        "relayed": _lists(rows, "relayed_to"),
         "arrived": (passed, came[passed]),
-        "delivered": _lists(rows, "subscribers"),
+        "delivered": _lists(rows, "delivered"),
     }
 
 
@@ -197,11 +217,11 @@ def _records(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any]
     for which, about in _OF_KINDS.items():
         here = kind == which
         own, others = np.full(int(here.sum()), broker), subject[here]
-        if about == "published":
+        if about == "accepted":
             found.append(_summed(about, origin[here], np.zeros_like(own), time[here]))
         elif about == "arrived":
             found.append(_summed(about, others, own, time[here]))
-        elif about == "handed":
+        elif about == "relayed":
             found.append(_summed(about, own, others, time[here]))
         else:
             found.append(_summed(about, own, np.zeros_like(own), time[here]))
@@ -217,10 +237,10 @@ def _rows(file: TrailFile, names: list[str], earlier: Earlier | None) -> Any:
 
 
 def _shed(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any]:
-    rows = _rows(file, ["time", "subscriber", "link", "reason"], earlier)
-    time, subscriber, link = (rows.column(name).to_numpy() for name in ("time", "subscriber", "link"))
+    rows = _rows(file, ["time", "subscription", "link", "reason"], earlier)
+    time, subscription, link = (rows.column(name).to_numpy() for name in ("time", "subscription", "link"))
     # What did not fit a link was never handed to it.
-    at_queue, on_link = subscriber > 0, (link > 0) & pc.equal(rows.column("reason"), RETURNED).to_numpy()
+    at_queue, on_link = subscription > 0, (link > 0) & pc.equal(rows.column("reason"), RETURNED).to_numpy()
     return [
         _summed("shed", np.full(int(at_queue.sum()), broker), np.zeros(int(at_queue.sum()), np.int64), time[at_queue]),
         # A link gave them back before the neighbour had them.
@@ -253,15 +273,15 @@ def _filters(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any]
     found = []
     for which, about in _OF_KINDS.items():
         here = columns["kind"] == which
-        if about == "handed" and earlier is not None:
+        if about == "relayed" and earlier is not None:
             continue
         zero = np.zeros(int(here.sum()), np.int64)
-        name = {"handed": "handed in all", "arrived": "arrived in all"}.get(about, about)
+        name = {"relayed": "relayed in all", "arrived": "arrived in all"}.get(about, about)
         number = np.full(len(zero), broker) if about == "delivered" else columns["origin"][here]
         # Of the ids of a filter only the range of times is known. What was handed on counts by the last of them and
         # what arrived by the first, so that up to any time arrivals are never missing, and no loss is made up.
-        time = last if about == "handed" else first
-        other = first[here] // BIN_MS if about == "handed" else zero
+        time = last if about == "relayed" else first
+        other = first[here] // BIN_MS if about == "relayed" else zero
         found.append(_summed(name, number, other, time[here], columns["entries"][here]))
     budget = _OUT_OF_BUDGET * HistorySettings().rate
     shapes = zip(columns["method"], columns["bits"], columns["hashes"], columns["ones"], strict=True)

@@ -1,9 +1,10 @@
 """Erasure from the record, of one subscription or of all that a principal did: that messages were delivered stays.
 
-In exact records the subscriber's number becomes that of nobody. Its attachments go, and with them its name, topic and
-selector. Filters of its own go; in filters that several share its keys cannot be picked out, but without an attachment
-nobody asks for them again. Where no other subscription of the same name is left, the name goes from `names` too, and
-the aliases that it gave to its messages go. Ids of messages keep the number of the publisher, which then is nobody's.
+In exact records the subscription's number becomes that of nobody. Its rows in `subscriptions` go, and with them its
+name, topic and selector. Filters of its own go; in filters that several share its keys cannot be picked out, but
+without a row in `subscriptions` nobody asks for them again. Where no other subscription of the same name is left, the
+name goes from `names` too, and the aliases that it gave to its messages go. Ids of messages keep the number of the
+publisher, which then is nobody's.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ if TYPE_CHECKING:
 
 __all__ = ["ERASED", "Erased", "Erasure", "erased", "without"]
 
-# The largest number there is; no subscriber ever gets it. 0 would not do: in `shed` it stands for links.
+# The largest number there is; no subscription ever gets it. 0 would not do: in `shed` it stands for links.
 ERASED = 2**32 - 1
 _KINDS = (HistoryKind.DELIVERED, HistoryKind.ACKNOWLEDGED, HistoryKind.REFUSED, HistoryKind.QUEUED)
-_LISTS = ("subscribers", "acknowledged", "refused", "queued")
-_PAIRS = ("deliveries", "acknowledged", "refused")
+_LISTS = ("delivered", "acknowledged", "refused", "queued")
+_PAIRS = ("delivered", "acknowledged", "refused")
 
 
 class Erasure(NamedTuple):
     """A subscription to erase."""
 
     broker: int
-    subscriber: int
+    subscription: int
 
 
 class Erased(NamedTuple):
@@ -70,25 +71,25 @@ def without(table: str, broker: int, rows: Any, what: Erased) -> Any:
 
 
 def erased(table: str, broker: int, rows: Any, who: Erasure) -> Any:
-    """Rows of a table of a broker without the subscriber; the same rows where it is not in them."""
+    """Rows of a table of a broker without the subscription; the same rows where it is not in them."""
     if table == "journeys":
         return _in_lists(rows, _PAIRS, who, paired=True)
     if broker != who.broker:
         return rows
     if table == "passages":
         return _in_lists(rows, _LISTS, who, paired=False)
-    if table == "attachments":
-        return rows.filter(pc.not_equal(rows.column("subscriber"), who.subscriber))
+    if table == "subscriptions":
+        return rows.filter(pc.not_equal(rows.column("subscription"), who.subscription))
     if table == "shed":
-        numbers = rows.column("subscriber").to_numpy()
-        return _with(rows, "subscriber", pa.array(np.where(numbers == who.subscriber, ERASED, numbers)))
+        numbers = rows.column("subscription").to_numpy()
+        return _with(rows, "subscription", pa.array(np.where(numbers == who.subscription, ERASED, numbers)))
     if table == "records":
         about = np.isin(rows.column("kind").to_numpy(), _KINDS)
         numbers = rows.column("subject").to_numpy()
-        return _with(rows, "subject", pa.array(np.where(about & (numbers == who.subscriber), ERASED, numbers)))
+        return _with(rows, "subject", pa.array(np.where(about & (numbers == who.subscription), ERASED, numbers)))
     if table == "filters":
         about = np.isin(rows.column("kind").to_numpy(), _KINDS)
-        return rows.filter(pa.array(~(about & (rows.column("subject").to_numpy() == who.subscriber))))
+        return rows.filter(pa.array(~(about & (rows.column("subject").to_numpy() == who.subscription))))
     return rows
 
 
@@ -102,7 +103,7 @@ def _in_lists(rows: Any, names: tuple[str, ...], who: Erasure, *, paired: bool) 
         width = 2 if paired else 1
         values = numbers.reshape(-1, width)
         row = np.repeat(np.arange(rows.num_rows), np.diff(offsets) // width)
-        hit = values[:, -1] == who.subscriber
+        hit = values[:, -1] == who.subscription
         if paired:
             hit &= values[:, 0] == who.broker
         if hit.any():

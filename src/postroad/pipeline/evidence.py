@@ -34,11 +34,11 @@ __all__ = [
 
 # What a row of evidence is.
 ASKED = 0  # the question itself: `asked`
-JOURNEY = 1  # a row of `journeys`: `next_hops` has the path, `subscribers` the deliveries, in pairs
+JOURNEY = 1  # a row of `journeys`: `relayed_to` has the path; it and the other lists are pairs
 PASSAGE = 2  # a row of `passages`
-SHED = 3  # a row of `shed`: `subscriber`, `link`, `reason`, `at`
+SHED = 3  # a row of `shed`: `subscription`, `link`, `reason`, `at`
 HITS = 4  # what the filters of a broker answered: `hits`
-RECORD = 5  # a row of `records`: `link` has the kind, `subscriber` the subject
+RECORD = 5  # a row of `records`: `link` has the kind, `subscription` the subject
 
 SOURCES = 6
 
@@ -50,13 +50,13 @@ COLUMNS = {
     "source": "int",
     "broker": "bigint",
     "arrived_from": "bigint",
-    "next_hops": "binary",
-    "subscribers": "binary",
+    "relayed_to": "binary",
+    "delivered": "binary",
     "acknowledged": "binary",
     "refused": "binary",
     "queued": "binary",
     "hits": "binary",
-    "subscriber": "bigint",
+    "subscription": "bigint",
     "link": "bigint",
     "reason": "string",
     "at": "bigint",

@@ -34,7 +34,7 @@ def _gathered(context: Context, id: MessageId, rows: Iterable[Mapping[str, Any]]
     for row in rows:
         if row["source"] == JOURNEY:
             # As evidence it has the columns of passages; a journey of a broker that is gone is still one of the others.
-            journey = {**row, "path": row["next_hops"], "deliveries": row["subscribers"]}
+            journey = {**row, "path": row["relayed_to"]}
             for one in known.values():
                 one.journey(journey)
         elif row["source"] != ASKED and row["broker"] in known:
@@ -47,7 +47,7 @@ def _add(known: Evidence, row: Mapping[str, Any], window: tuple[int, int]) -> No
     if row["source"] == PASSAGE:
         known.passage(dict(row), row["run"] or 0)
     elif row["source"] == SHED:
-        known.drops.append(Drop(row["subscriber"], row["link"], row["reason"], row["at"]))
+        known.drops.append(Drop(row["subscription"], row["link"], row["reason"], row["at"]))
     elif row["source"] == HITS:
         for kind, number, doubt, since, until in np.frombuffer(row["hits"], HIT).tolist():
             if kind == DAMAGED:
@@ -55,7 +55,7 @@ def _add(known: Evidence, row: Mapping[str, Any], window: tuple[int, int]) -> No
             else:
                 known.add(kind, Hit(number, doubt, since, until))
     elif row["source"] == RECORD:
-        known.surely(row["link"], row["subscriber"])
+        known.surely(row["link"], row["subscription"])
 
 
 def findings_of(context: Context, id: MessageId, rows: Iterable[Mapping[str, Any]]) -> dict[int, Findings]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VERDICT_SCHEMA", "Judge", "judged"]
 
-_SUBSCRIBER = pa.struct([("broker", pa.int64()), ("subscriber", pa.int64()), ("doubt", pa.float64())])
+_SUBSCRIPTION = pa.struct([("broker", pa.int64()), ("subscription", pa.int64()), ("doubt", pa.float64())])
 _LOST = pa.struct([("broker", pa.int64()), ("neighbour", pa.int64()), ("doubt", pa.float64())])
 _PRUNED = pa.struct([*_LOST, ("reason", pa.string())])
 _GAP = pa.struct(
@@ -56,8 +56,8 @@ VERDICT_SCHEMA = pa.schema(
         ("verdict", pa.string()),
         ("certainty", pa.float64()),
         ("brokers", pa.list_(pa.int64())),
-        ("subscribers", pa.list_(_SUBSCRIBER)),
-        ("acknowledged", pa.list_(_SUBSCRIBER)),
+        ("delivered", pa.list_(_SUBSCRIPTION)),
+        ("acknowledged", pa.list_(_SUBSCRIPTION)),
         ("lost", pa.list_(_LOST)),
         ("pruned", pa.list_(_PRUNED)),
         ("gaps", pa.list_(_GAP)),
@@ -195,9 +195,9 @@ _ANSWER_NAMES = VERDICT_SCHEMA.names[5:]
 _ANSWERS = pa.schema([VERDICT_SCHEMA.field(name) for name in _ANSWER_NAMES])
 
 
-def _table(verdict: Any, certainty: Floats, brokers: _Rows, subscribers: _Rows, acknowledged: _Rows) -> Any:
+def _table(verdict: Any, certainty: Floats, brokers: _Rows, subscriptions: _Rows, acknowledged: _Rows) -> Any:
     nothing = _Rows.empty(len(verdict))
-    lists = [brokers, subscribers, acknowledged, *(nothing for _ in _ANSWER_NAMES[5:])]
+    lists = [brokers, subscriptions, acknowledged, *(nothing for _ in _ANSWER_NAMES[5:])]
     kinds = [_ANSWERS.field(name).type for name in _ANSWER_NAMES[2:]]
     arrays = [rows.array(kind) for rows, kind in zip(lists, kinds, strict=True)]
     return pa.Table.from_arrays([pa.array(verdict, pa.string()), pa.array(certainty), *arrays], schema=_ANSWERS)
@@ -218,14 +218,14 @@ def _one_by_one(view: View, groups: Ints) -> Any:
 def _as_row(journey: Journey) -> dict[str, Any]:
     def told(kind: str) -> list[dict[str, Any]]:
         hits = [(stop.broker, hit) for stop in journey.stops for hit in getattr(stop.findings, kind)]
-        rows = [{"broker": broker, "subscriber": hit.number, "doubt": hit.doubt} for broker, hit in hits]
-        return sorted(rows, key=lambda row: (row["broker"], row["subscriber"]))
+        rows = [{"broker": broker, "subscription": hit.number, "doubt": hit.doubt} for broker, hit in hits]
+        return sorted(rows, key=lambda row: (row["broker"], row["subscription"]))
 
     return {
         "verdict": journey.verdict.value,
         "certainty": journey.certainty,
         "brokers": sorted(stop.broker for stop in journey.stops),
-        "subscribers": told("delivered"),
+        "delivered": told("delivered"),
         "acknowledged": told("acknowledged"),
         "lost": [hop._asdict() for hop in journey.lost],
         "pruned": [hop._asdict() for hop in journey.pruned],

@@ -23,7 +23,7 @@ __all__ = ["CAPACITY", "LOADS_KEPT_MS", "OF_LOADS", "BrokerLoad", "loads_of"]
 
 # As long as a running broker looks back.
 LOADS_KEPT_MS = 14 * 24 * 3_600_000
-OF_LOADS = ("timed reads", "timed messages", "timed nanoseconds", "publisher squares", "published squares")
+OF_LOADS = ("timed reads", "timed messages", "timed nanoseconds", "publisher squares", "accepted squares")
 # Fewer timed reads say nothing.
 _FEWEST_READS = 32
 

@@ -41,10 +41,10 @@ class Answers(NamedTuple):
     Attributes:
         stops: (group, broker) of each broker passed.
         hops: (group, from, to) of each hop.
-        delivered: (group, broker, subscriber) of each delivery.
+        delivered: (group, broker, subscription) of each delivery.
         doubts: of each delivery.
-        acknowledged: (group, broker, subscriber).
-        refused: (group, broker, subscriber).
+        acknowledged: (group, broker, subscription).
+        refused: (group, broker, subscription).
         surety: 1 minus the doubt that it entered at its origin; by group.
     """
 
@@ -114,10 +114,10 @@ def first_rows(rows: Any) -> Ints:
 
 
 def triples(rows: tuple[Ints, Ints, Ints]) -> Any:
-    """(group, broker, subscriber) as one value that can be compared."""
-    pair = np.empty(len(rows[0]), np.dtype([("place", np.int64), ("subscriber", np.int64)]))
+    """(group, broker, subscription) as one value that can be compared."""
+    pair = np.empty(len(rows[0]), np.dtype([("place", np.int64), ("subscription", np.int64)]))
     pair["place"] = rows[0] << _BROKER_BITS | rows[1]
-    pair["subscriber"] = rows[2]
+    pair["subscription"] = rows[2]
     return pair.view("V16").ravel()
 
 
@@ -143,7 +143,7 @@ def whole_ids(batches: Iterable[Any]) -> Iterator[Any]:
 def from_journeys(view: View, rows: Ints, plain: Bits) -> Answers:
     """Journeys are plain by construction: compaction writes only those that are complete."""
     group = view.group[rows]
-    hops, delivered = _in_pairs(view, "next_hops", rows), _in_pairs(view, "subscribers", rows)
+    hops, delivered = _in_pairs(view, "relayed_to", rows), _in_pairs(view, "delivered", rows)
     return Answers(
         (np.concatenate([group, hops[0]]), np.concatenate([view.at["origin"][group], hops[2]])),
         hops,
@@ -162,18 +162,18 @@ def from_passages(view: View, rows: Ints, plain: Bits) -> Answers:
     _need_each_once(plain, group, broker)
     plain[group[(came < HERE) | (at_origin != (came == HERE))]] = False
     _need_one_origin(plain, group[at_origin])
-    place, hop = view.lists("next_hops", rows)
+    place, hop = view.lists("relayed_to", rows)
     claims = _hops(group[place], broker[place], hop)
     arrivals = _hops(group[~at_origin], came[~at_origin], broker[~at_origin])
     plain[np.setxor1d(claims, arrivals) >> 2 * _BROKER_BITS] = False
-    lists = {name: view.lists(name, rows) for name in ("subscribers", "acknowledged", "refused", "queued")}
+    lists = {name: view.lists(name, rows) for name in ("delivered", "acknowledged", "refused", "queued")}
     told = {name: (group[place], broker[place], number) for name, (place, number) in lists.items()}
-    _doubt_waiting(plain, told["queued"], told["subscribers"])
+    _doubt_waiting(plain, told["queued"], told["delivered"])
     return Answers(
         (group, broker),
         (group[place], broker[place], hop),
-        told["subscribers"],
-        np.zeros(len(told["subscribers"][0])),
+        told["delivered"],
+        np.zeros(len(told["delivered"][0])),
         told["acknowledged"],
         told["refused"],
         np.ones(len(plain)),
@@ -190,7 +190,7 @@ def from_hits(view: View, rows: Ints, plain: Bits) -> Answers:
     group, broker = view.group[rows], view.numbers("broker", rows)
     _need_each_once(plain, group, broker)
     at_origin = broker == view.at["origin"][group]
-    own = np.where(at_origin[place], HistoryKind.PUBLISHED, HistoryKind.ROUTED) == hits["kind"]
+    own = np.where(at_origin[place], HistoryKind.ACCEPTED, HistoryKind.ARRIVED) == hits["kind"]
     seen = np.bincount(place[own], minlength=len(rows))
     plain[group[seen != 1]] = False
     plain[group[place[hits["kind"] == DAMAGED]]] = False

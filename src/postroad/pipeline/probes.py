@@ -48,15 +48,15 @@ HITS_SCHEMA = pa.schema(
     ]
 )
 
-_OWN = (HistoryKind.PUBLISHED, HistoryKind.ROUTED)
-_ABOUT_NEIGHBOURS = (HistoryKind.RELAYED, HistoryKind.ARRIVED)
-_ABOUT_SUBSCRIBERS = (
+_OWN = (HistoryKind.ACCEPTED, HistoryKind.ARRIVED)
+_ABOUT_NEIGHBOURS = (HistoryKind.RELAYED, HistoryKind.ARRIVED_FROM)
+_ABOUT_SUBSCRIPTIONS = (
     HistoryKind.DELIVERED,
     HistoryKind.ACKNOWLEDGED,
     HistoryKind.REFUSED,
     HistoryKind.QUEUED,
 )
-_IN_BULK = frozenset({*_OWN, *_ABOUT_NEIGHBOURS, *_ABOUT_SUBSCRIBERS})
+_IN_BULK = frozenset({*_OWN, *_ABOUT_NEIGHBOURS, *_ABOUT_SUBSCRIPTIONS})
 
 
 def loaded(segment: FilterSegment) -> BloomFilter | RibbonFilter:
@@ -185,7 +185,7 @@ def _asked(context: Context, broker: int, segments: Sequence[FilterSegment], que
     some = question.some(had)
     about = {
         **dict.fromkeys(_ABOUT_NEIGHBOURS, _present(context.links[broker], context, some.times)),
-        **dict.fromkeys(_ABOUT_SUBSCRIBERS, _present(context.subscribers[broker], context, some.times)),
+        **dict.fromkeys(_ABOUT_SUBSCRIPTIONS, _present(context.subscriptions[broker], context, some.times)),
     }
     others: dict[int, _Answers] = {}
     for segment in segments:
@@ -238,7 +238,7 @@ def _one_by_one(
     for row in range(len(question.times)):
         id = question.one(row)
         around = context.links[broker].between(*context.window(id.time))
-        at_home = context.subscribers[broker].between(*context.window(id.time))
+        at_home = context.subscriptions[broker].between(*context.window(id.time))
         evidence = evidence_of(segments, id, around, at_home)
         found = [
             (kind, hit.number, hit.doubt, hit.time_from, hit.time_to)

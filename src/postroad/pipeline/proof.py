@@ -1,6 +1,6 @@
 """The proof before a compaction commits: a sample of ids is traced in the old trail and in the new one.
 
-Every id must have been believed where it was before, with the same brokers and subscribers; what a merged filter adds
+Every id must have been believed where it was before, with the same brokers and subscriptions; what a merged filter adds
 may only be doubted answers within the promise that the filters were made for.
 """
 
@@ -28,7 +28,7 @@ __all__ = ["differences", "drawn", "prove", "same_rows", "sample_of"]
 
 # Ids of the sample that never existed have counters moved by so many: a no must stay a no.
 _STRANGE = 30_000
-_EXACT = ("verdict", "certainty", "brokers", "subscribers", "acknowledged", "lost")
+_EXACT = ("verdict", "certainty", "brokers", "delivered", "acknowledged", "lost")
 
 
 def same_rows(what: str, before: int, after: int) -> None:
@@ -67,13 +67,13 @@ def prove(run: JobRun[Any], changes: Changes, size: int, *, without: Erased | No
 
 
 def _forget(row: dict[str, Any], what: Erased) -> None:
-    """An answer as it should be when the subscribers are erased."""
-    for name in ("subscribers", "acknowledged"):
+    """An answer as it should be when the subscriptions are erased."""
+    for name in ("delivered", "acknowledged"):
         for one in row[name]:
-            if (one["broker"], one["subscriber"]) in what.subscriptions:
-                one["subscriber"] = ERASED
+            if (one["broker"], one["subscription"]) in what.subscriptions:
+                one["subscription"] = ERASED
         # Two that became nobody at one broker are told as one.
-        known = {(one["broker"], one["subscriber"]): one for one in row[name]}
+        known = {(one["broker"], one["subscription"]): one for one in row[name]}
         row[name] = [known[key] for key in sorted(known)]
 
 
@@ -129,7 +129,7 @@ def differences(before: dict[Any, dict[str, Any]], after: dict[Any, dict[str, An
     """What would be answered differently, each in words.
 
     With an exact record nothing may differ. Where filters answer, a hit may only become surer or less sure within the
-    same answer: brokers, subscribers and verdict stay.
+    same answer: brokers, subscriptions and verdict stay.
     """
     found = []
     for id, old in before.items():

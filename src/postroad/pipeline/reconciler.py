@@ -1,4 +1,4 @@
-"""Reconciliation: of all messages that entered, what became of them, by origin, link and subscriber.
+"""Reconciliation: of all messages that entered, what became of them, by origin, link and subscription.
 
 Every id of the exact record is judged like one that is asked for; what is kept of the verdicts are counts, made where
 the evidence is, so that only sums travel.
@@ -27,7 +27,7 @@ __all__ = ["COUNTS_SCHEMA", "Reconciler", "asked_once", "counts_of"]
 # What is counted: `about` says what the numbers are of.
 #   origin      number = origin;                       outcome = the verdict
 #   link        number = from, other = to;             outcome = "lost"
-#   subscriber  number = broker, other = subscriber;   outcome = "delivered" or "acknowledged"
+#   subscription  number = broker, other = subscription;   outcome = "delivered" or "acknowledged"
 COUNTS_SCHEMA = pa.schema(
     [
         ("about", pa.string()),
@@ -74,8 +74,8 @@ def counts_of(verdicts: Any) -> Any:
     parts = [
         _counted("origin", verdicts.column("origin"), None, verdicts.column("verdict"), doubt),
         _from_lists(verdicts, "lost", "link", "broker", "neighbour", "lost"),
-        _from_lists(verdicts, "subscribers", "subscriber", "broker", "subscriber", "delivered"),
-        _from_lists(verdicts, "acknowledged", "subscriber", "broker", "subscriber", "acknowledged"),
+        _from_lists(verdicts, "delivered", "subscription", "broker", "subscription", "delivered"),
+        _from_lists(verdicts, "acknowledged", "subscription", "broker", "subscription", "acknowledged"),
     ]
     return pa.concat_tables([part for part in parts if part is not None])
 

@@ -123,26 +123,26 @@ def merged_filters(run: JobRun[Any], changes: Changes, name: str) -> dict[str, i
 
 
 def found_traces(run: JobRun[Any], who: Erasure | str) -> Erased:
-    """All that is to be erased for a subscription, or for a principal: what attachments and names say of it.
+    """All that is to be erased for a subscription, or for a principal: what subscriptions and names say of it.
 
     Raises:
         PipelineError: there is no record of it.
     """
     units = [
         Unit(broker, table, entry.day, (entry,))
-        for table in ("attachments", "names")
+        for table in ("subscriptions", "names")
         for broker, entry in run.sources.of(table, always=True)
     ]
     root = run.sources.root
 
     def find(number: int, unit: Unit) -> Iterator[tuple[str, int, int, str]]:
-        columns = ("subscriber", "principal") if unit.table == "attachments" else ("number", "name")
+        columns = ("subscription", "principal") if unit.table == "subscriptions" else ("number", "name")
         rows = read_unit(root, unit)
         pairs = zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
         yield from {(unit.table, unit.broker, whose, name) for whose, name in pairs}
 
     found = done(run.spark, units, find)
-    attached = {(Erasure(broker, number), name) for table, broker, number, name in found if table == "attachments"}
+    attached = {(Erasure(broker, number), name) for table, broker, number, name in found if table == "subscriptions"}
     if isinstance(who, str):
         chosen, names = frozenset(one for one, name in attached if name == who), frozenset([who])
     else:
@@ -167,7 +167,7 @@ def erased_files(run: JobRun[Any], changes: Changes, name: str, what: Erased) ->
 
     units = []
     brokers = {who.broker for who in what.subscriptions}
-    tables = ["journeys", "passages", "attachments", "shed", "records", "filters"]
+    tables = ["journeys", "passages", "subscriptions", "shed", "records", "filters"]
     tables += ["names", "aliases"] if what.names else []
     for table in tables:
         for broker, entry in run.sources.of(table, always=True):
@@ -190,7 +190,9 @@ def erased_files(run: JobRun[Any], changes: Changes, name: str, what: Erased) ->
     found = done(run.spark, units, erase)
     if not found:
         who = min(what.subscriptions)
-        raise PipelineError(f"broker {who.broker} has no record of a subscriber {who.subscriber}; nothing was changed")
+        raise PipelineError(
+            f"broker {who.broker} has no record of a subscription {who.subscription}; nothing was changed"
+        )
     for number in {number for number, _ in found}:
         changes.remove(SourceFile(units[number].broker, units[number].entries[0]))
     for _, written in found:

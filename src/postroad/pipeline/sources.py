@@ -1,7 +1,7 @@
 """What a job reads: the files that one pinned manifest of each broker names, checked before Spark sees them.
 
 A job sees one state of the trail from beginning to end, whatever brokers and compactions commit meanwhile. A file that
-is damaged, or that a later Postroad wrote, stops the job by name; with `skip_damaged` it is left out, and told.
+is damaged, or has another format, stops the job by name; with `skip_damaged` it is left out, and told.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def open_sources(
         skip_damaged: leave out what cannot be read.
 
     Raises:
-        PipelineError: this is no trail, a later Postroad wrote it, or the range is empty.
+        PipelineError: this is no trail, it has another format, or the range is empty.
         DamagedFileError: a manifest cannot be read.
     """
     # Executors have working directories of their own.
@@ -268,8 +268,8 @@ def open_sources(
     pins = {number: pin_fitting(root, number) for number in numbers}
     sources = Sources(root, dict(sorted(pins.items())), since or 0, until or FOREVER, skip_damaged)
     for pinned in sources.pins.values():
-        if pinned.later_version:
-            raise PipelineError(f"{pinned.folder} was written by a later Postroad; run that one's pipeline")
+        if pinned.other_version:
+            raise PipelineError(f"{pinned.folder} has another format; run the pipeline of the Postroad that wrote it")
         for warning in pinned.warnings:
             path, _, problem = warning.partition(": ")
             sources.leave_out(Damage(path, problem, pinned.broker, 0, 0))

@@ -84,7 +84,7 @@ class Inquiry:
         # Answers that are being found, and who asked.
         self._answering: dict[asyncio.Task[None], int] = {}
 
-    async def trace(self, message: MessageId, exploration: Exploration = "next-hops") -> Told:
+    async def trace(self, message: MessageId, exploration: Exploration = "relayed") -> Told:
         """Where a message went, asked broker by broker from its origin.
 
         A broker that does not answer keeps nobody else from being asked: what it has written is gone by meanwhile, and

@@ -241,7 +241,7 @@ class LiveRecord:
         # What is open first: what is written meanwhile is then seen twice, and never missed.
         now, released_through = self._clock(), self._writer.released_through
         open_now = self.recorder.findings(message, now)
-        named = self.recorder.chronicle.named(_subscribers_in(open_now))
+        named = self.recorder.chronicle.named(_subscriptions_in(open_now))
         publisher = self.recorder.chronicle.publisher(message.publisher) if message.broker == self._broker else None
         lately = Answer(open_now, publisher, named)
         gap = Gap(message.time, message.time + 1, hanging(READ_SECONDS))
@@ -302,7 +302,7 @@ class LiveRecord:
         since, until = message.time - DEFAULT_SKEW_MS, message.time + DEFAULT_TOLERANCE_MS + DEFAULT_SKEW_MS
         holes = [Gap(hole.since, hole.until, hole.reason) for hole in self._backlog.holes]
         findings, publisher = lately.findings, lately.publisher
-        named = {one.number: one for one in lately.subscribers}
+        named = {one.number: one for one in lately.subscriptions}
         try:
             trail = Trail(self._root)
             holes += self._gone(trail)
@@ -314,9 +314,9 @@ class LiveRecord:
             written = trail.findings(self._broker, message, living=living)
             findings = merged(findings, written)
             # A name is written long before the messages that it stands for.
-            unknown = _subscribers_in(findings) - named.keys()
-            named |= {one.number: one for one in trail.named_subscribers(self._broker, unknown, since, until)}
-            if publisher is None and message.broker == self._broker and findings.published is not None:
+            unknown = _subscriptions_in(findings) - named.keys()
+            named |= {one.number: one for one in trail.named_subscriptions(self._broker, unknown, since, until)}
+            if publisher is None and message.broker == self._broker and findings.accepted is not None:
                 publisher = trail.publisher(self._broker, message.publisher)
         except (TrailError, OSError) as error:
             holes.append(Gap(message.time, message.time + 1, f"the trail cannot be read: {error}"))
@@ -338,9 +338,9 @@ class LiveRecord:
         return [Gap(0, run.through + 1, GONE)]
 
 
-def _subscribers_in(findings: Findings) -> set[int]:
+def _subscriptions_in(findings: Findings) -> set[int]:
     numbers = {hit.number for hits in (findings.delivered, findings.queued) for hit in hits}
-    return numbers | {drop.subscriber for drop in findings.dropped if drop.subscriber}
+    return numbers | {drop.subscription for drop in findings.dropped if drop.subscription}
 
 
 def _to_come(gap: Gap, findings: Findings, message: MessageId, now: int) -> list[Gap]:
@@ -348,7 +348,7 @@ def _to_come(gap: Gap, findings: Findings, message: MessageId, now: int) -> list
     if message.time > now + DEFAULT_SKEW_MS:
         # Nobody has this id yet, and somebody may be given it.
         return [gap]
-    if message.broker == findings.broker or findings.routed is not None:
+    if message.broker == findings.broker or findings.arrived is not None:
         return []
     return [gap._replace(reason=ON_ITS_WAY)]
 

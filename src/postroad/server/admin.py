@@ -141,7 +141,7 @@ class Admin:
         if explore not in ("", *get_args(Exploration)):
             text = f"explore={explore}: say one of {', '.join(get_args(Exploration))}"
             return text_response(HTTPStatus.BAD_REQUEST, text)
-        exploration: Exploration = "neighbours" if explore == "neighbours" else "next-hops"
+        exploration: Exploration = "neighbours" if explore == "neighbours" else "relayed"
         try:
             found = MessageId.parse(message)
         except PostroadError as error:

@@ -49,7 +49,7 @@ class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     congested: bool
     paused: bool
-    published: int
+    accepted: int
     subscriptions: list[SubscriptionStatus]
 
 
@@ -170,7 +170,7 @@ def _session(session: Session, room: int) -> SessionStatus:
         principal=session.principal,
         congested=session.congested,
         paused=session.paused,
-        published=session.published,
+        accepted=session.accepted,
         subscriptions=[_subscription(each) for each in list(session.subscriptions.values())[:room]],
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroad.tracking.answers import Answer, AnswerError, Subscriber, decode_answer, encode_answer
+from postroad.tracking.answers import Answer, AnswerError, NamedSubscription, decode_answer, encode_answer
 from postroad.tracking.bloom import BloomRecorder
 from postroad.tracking.chronicle import Chapter, Chronicle
 from postroad.tracking.contract import Job, Recorder, TrackingRecorder, TrackingStatistics
@@ -23,7 +23,6 @@ from postroad.tracking.segments import (
     BATCHES_PER_SAMPLE,
     HERE,
     Aliases,
-    Attachments,
     BatchCost,
     FilterSegment,
     HistoryKind,
@@ -38,6 +37,7 @@ from postroad.tracking.segments import (
     Segment,
     Shared,
     Shed,
+    SubscriptionChanges,
     Timings,
 )
 from postroad.tracking.settings import HistorySettings, TrackingError
@@ -53,7 +53,6 @@ __all__ = [
     "Aliases",
     "Answer",
     "AnswerError",
-    "Attachments",
     "BatchCost",
     "BloomRecorder",
     "Chapter",
@@ -78,6 +77,7 @@ __all__ = [
     "LogRecorder",
     "LogRecords",
     "LostHop",
+    "NamedSubscription",
     "Names",
     "OpenHop",
     "PassageRuns",
@@ -92,7 +92,7 @@ __all__ = [
     "Shared",
     "Shed",
     "Stop",
-    "Subscriber",
+    "SubscriptionChanges",
     "Timings",
     "Told",
     "TrackingError",

@@ -9,15 +9,15 @@ import msgspec
 from postroad.errors import PostroadError
 from postroad.tracking.findings import Findings  # noqa: TC001  # msgspec reads it at run time
 
-__all__ = ["Answer", "AnswerError", "Subscriber", "decode_answer", "encode_answer"]
+__all__ = ["Answer", "AnswerError", "NamedSubscription", "decode_answer", "encode_answer"]
 
 
 class AnswerError(PostroadError):
     """The bytes are no answer."""
 
 
-class Subscriber(NamedTuple):
-    """Who stands behind a subscriber's number."""
+class NamedSubscription(NamedTuple):
+    """Who stands behind a subscription's number."""
 
     number: int
     principal: str
@@ -31,12 +31,12 @@ class Answer(NamedTuple):
     Attributes:
         findings: its record.
         publisher: the name behind the id's publisher number; None where it is not known here.
-        subscribers: those named in the findings, as far as they are known.
+        subscriptions: those named in the findings, as far as they are known.
     """
 
     findings: Findings
     publisher: str | None
-    subscribers: tuple[Subscriber, ...]
+    subscriptions: tuple[NamedSubscription, ...]
 
 
 _DECODER = msgspec.msgpack.Decoder(Answer)

@@ -120,11 +120,11 @@ class BloomRecorder(HistoryRecorder):
         return len(self._open), entries, 8 * self._words * filters, self._singles, self._early_seals
 
     def _evidence(
-        self, identity: MessageId, neighbours: tuple[int, ...], subscribers: tuple[int, ...], now: int
+        self, identity: MessageId, neighbours: tuple[int, ...], subscriptions: tuple[int, ...], now: int
     ) -> FilterEvidence:
         """What the open filters say, and those that are not released."""
         handed = [history for histories in self._handed.values() for history in histories]
         histories = [*self._open.values(), *self._sealed, *handed]
         shape = self.settings.shape
         segments = (_segment(one, shape, now) for one in histories if one.name.origin == identity.broker)
-        return evidence_of(segments, identity, neighbours, subscribers)
+        return evidence_of(segments, identity, neighbours, subscriptions)

@@ -12,11 +12,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.messages.id_columns import id_fields
-from postroad.tracking.answers import Subscriber
+from postroad.tracking.answers import NamedSubscription
 from postroad.tracking.findings import Drop, Gap
 from postroad.tracking.latency import LatencySketch
 from postroad.tracking.presence import Presence
-from postroad.tracking.segments import Aliases, Attachments, Latencies, LinkChanges, Names, Repeated, Shed, Timings
+from postroad.tracking.segments import (
+    Aliases,
+    Latencies,
+    LinkChanges,
+    Names,
+    Repeated,
+    Shed,
+    SubscriptionChanges,
+    Timings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -45,9 +54,9 @@ class Chapter:
     until: int = 0
     lines: int = 0
     shed_ids: list[NDArray[np.uint64]] = field(default_factory=list)
-    # For each entry of `shed_ids`: subscriber, link, reason, when.
+    # For each entry of `shed_ids`: subscription, link, reason, when.
     shed_causes: list[tuple[int, int, str, int]] = field(default_factory=list)
-    attachments: list[tuple[int, int, int, str, str, str]] = field(default_factory=list)
+    subscriptions: list[tuple[int, int, int, str, str, str]] = field(default_factory=list)
     links: list[tuple[int, int, int, int]] = field(default_factory=list)
     names: list[tuple[str, int, int, str]] = field(default_factory=list)
     aliases: list[tuple[str, int, int]] = field(default_factory=list)
@@ -67,10 +76,12 @@ class Chapter:
         found: list[Segment] = []
         if self.shed_ids:
             found.append(self._shed())
-        if self.attachments:
-            number, at, begins, principal, topic, selector = zip(*self.attachments, strict=True)
+        if self.subscriptions:
+            number, at, begins, principal, topic, selector = zip(*self.subscriptions, strict=True)
             found.append(
-                Attachments(_longs(number), _longs(at), _ints(begins), list(principal), list(topic), list(selector))
+                SubscriptionChanges(
+                    _longs(number), _longs(at), _ints(begins), list(principal), list(topic), list(selector)
+                )
             )
         if self.links:
             neighbour, at, up, cost = zip(*self.links, strict=True)
@@ -92,11 +103,11 @@ class Chapter:
 
     def _shed(self) -> Shed:
         counts = np.array([len(ids) for ids in self.shed_ids], np.int64)
-        subscriber, link, reason, at = zip(*self.shed_causes, strict=True)
+        subscription, link, reason, at = zip(*self.shed_causes, strict=True)
         origin, time, publisher, counter = id_fields(np.concatenate(self.shed_ids))
-        columns = (np.repeat(_longs(column), counts) for column in (subscriber, link, at))
-        subscribers, links, times = columns
-        return Shed(origin, time, publisher, counter, subscribers, links, Repeated(reason, counts), times)
+        columns = (np.repeat(_longs(column), counts) for column in (subscription, link, at))
+        subscriptions, links, times = columns
+        return Shed(origin, time, publisher, counter, subscriptions, links, Repeated(reason, counts), times)
 
     def _latencies(self) -> list[Segment]:
         buckets = np.flatnonzero(self.delays)
@@ -119,7 +130,7 @@ class Chronicle:
 
     def __init__(self, since: int) -> None:
         """Begin a chronicle at a time of the broker's clock."""
-        self.subscribers = Presence()
+        self.subscriptions = Presence()
         self.neighbours = Presence()
         self._open = Chapter(since)
         # Chapters with as much that was shed as one may have, and nothing else.
@@ -165,14 +176,14 @@ class Chronicle:
 
     def subscribed(self, subscription: int, principal: str, topic: str, selector: str, now: int) -> None:
         """A subscription begins."""
-        self.subscribers.begin(subscription, now)
-        self._open.attachments.append((subscription, now, 1, principal, topic, selector))
+        self.subscriptions.begin(subscription, now)
+        self._open.subscriptions.append((subscription, now, 1, principal, topic, selector))
         self._open.lines += 1
 
     def unsubscribed(self, subscription: int, now: int) -> None:
         """A subscription ends."""
-        self.subscribers.end(subscription, now)
-        self._open.attachments.append((subscription, now, 0, "", "", ""))
+        self.subscriptions.end(subscription, now)
+        self._open.subscriptions.append((subscription, now, 0, "", "", ""))
         self._open.lines += 1
 
     def linked(self, link: int, cost: int, now: int) -> None:
@@ -237,12 +248,12 @@ class Chronicle:
 
     def forget(self, before: int) -> None:
         """Let go of stays that ended before a time, as no question about open histories reaches back so far."""
-        self.subscribers.forget(before)
+        self.subscriptions.forget(before)
         self.neighbours.forget(before)
 
     def gaps(self, since: int) -> tuple[Gap, ...]:
         """From a time on: when somebody was there who is forgotten for want of room, so that filters are not asked."""
-        forgotten = (presence.forgotten_until(since) for presence in (self.subscribers, self.neighbours))
+        forgotten = (presence.forgotten_until(since) for presence in (self.subscriptions, self.neighbours))
         return tuple(Gap(since, until + 1, FORGOTTEN) for until in forgotten if until is not None)
 
     def drops(self, head: int, tail: int) -> tuple[Drop, ...]:
@@ -258,12 +269,12 @@ class Chronicle:
                     return name
         return None
 
-    def named(self, numbers: Collection[int]) -> tuple[Subscriber, ...]:
+    def named(self, numbers: Collection[int]) -> tuple[NamedSubscription, ...]:
         """Who stands behind subscription numbers, from all chapters that are not released."""
         return tuple(
-            Subscriber(number, principal, topic, selector)
+            NamedSubscription(number, principal, topic, selector)
             for chapter in (self._open, *self._closed.values())
-            for number, _, begins, principal, topic, selector in chapter.attachments
+            for number, _, begins, principal, topic, selector in chapter.subscriptions
             if begins and number in numbers
         )
 

@@ -55,7 +55,7 @@ class Recorder(Protocol):
         """The rows were handed to the socket of a subscription."""
 
     def acknowledged(self, head: int, tail: int, subscription: int, positive: bool, now: int) -> None:
-        """A subscriber acknowledged one message (or refused it)."""
+        """A subscription acknowledged one message (or refused it)."""
 
     def shed(self, batch: Batch, rows: Rows, subscription: int, reason: str, now: int) -> None:
         """The rows were dropped before they reached a subscription."""

@@ -89,7 +89,7 @@ class ExactRecorder:
         self.chronicle.delayed(batch, rows, now)
 
     def acknowledged(self, head: int, tail: int, subscription: int, positive: bool, now: int) -> None:
-        """A subscriber answered for one message."""
+        """A subscription answered for one message."""
         self._book.note(head, tail, ACKNOWLEDGED if positive else REFUSED, subscription)
 
     # --- what every recorder keeps alike ---------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class ExactRecorder:
             here if HERE in came else None,
             here if from_neighbours else None,
             hits(from_neighbours),
-            next_hops=hits(told.get(RELAYED, set())),
+            relayed_to=hits(told.get(RELAYED, set())),
             delivered=hits(told.get(DELIVERED, set())),
             acknowledged=hits(told.get(ACKNOWLEDGED, set())),
             refused=hits(told.get(REFUSED, set())),

@@ -128,23 +128,23 @@ class Book:
         # of other messages would keep the next batch from being put where the last one was, in the cache.
         self._recent: dict[tuple[int, int, int], tuple[NDArray[np.uint64] | None, int]] = {}
 
-    def take(self, ids: NDArray[np.uint64], came_from: int, run: tuple[int, int] | None = None) -> None:
+    def take(self, ids: NDArray[np.uint64], arrived_from: int, run: tuple[int, int] | None = None) -> None:
         """The ids of a batch that came in; with the first, where each is known to be the next of the one before."""
         recent = self._recent
         if len(recent) >= 2 * _RECENT_BATCHES:
             recent = self._recent = dict(islice(recent.items(), _RECENT_BATCHES, None))
-        start = self._copy(ids, came_from, run)
+        start = self._copy(ids, arrived_from, run)
         if run is None:
             recent[_anonymous(ids)] = (ids, start)
         else:
             recent[(*run, len(ids))] = (None, start)
         self.records += len(ids)
 
-    def _copy(self, ids: NDArray[np.uint64], came_from: int, run: tuple[int, int] | None = None) -> int:
+    def _copy(self, ids: NDArray[np.uint64], arrived_from: int, run: tuple[int, int] | None = None) -> int:
         size = len(ids)
         start = self.count
         self.count = start + size
-        self.blocks.frombytes(_pack_block(start, size, came_from))
+        self.blocks.frombytes(_pack_block(start, size, arrived_from))
         # As long as nothing is copied, short runs are kept as such too: a book of runs alone is sealed the short way.
         if size >= _LEAST_RUN or (size and not self._copied):
             if run is None and _is_run(ids):
@@ -258,8 +258,8 @@ class Book:
         if len(places):
             blocks, entries, _ = self.tables()
             holding = np.searchsorted(blocks[:, 0], places, side="right") - 1
-            for came_from in blocks[holding, 2].tolist():
-                yield -1, came_from
+            for arrived_from in blocks[holding, 2].tolist():
+                yield -1, arrived_from
             yield from self._entries_about(entries, blocks[holding, 0], set(places.tolist()))
         notes = np.array(self.notes, np.uint64).reshape(-1, NOTE_FIELDS)
         for code in notes[(notes[:, 0] == np.uint64(head)) & (notes[:, 1] == np.uint64(tail)), 2].tolist():

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["FIELDS", "dealt"]
 
 # The columns of `Passages` by the kinds of entries.
-FIELDS = ("next_hops", "subscribers", "acknowledged", "refused", "queued")
+FIELDS = ("relayed_to", "delivered", "acknowledged", "refused", "queued")
 
 
 @kernel("void(int64[:, ::1], int32[::1], int64, int64[::1], int64[::1], int64[::1])", allocates=False)

@@ -52,14 +52,14 @@ def _in_order(ids: Words) -> Truth:
 
 
 @kernel("int64(uint64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[::1])", allocates=False)
-def _fold(ids: Words, came_from: Ints, order: Ints, out: Ints, row_of: Ints) -> Int:
+def _fold(ids: Words, arrived_from: Ints, order: Ints, out: Ints, row_of: Ints) -> Int:
     """One row for each id, in order, and one more for each further neighbour it came from; answers how many.
 
     Args:
         ids: as they came.
-        came_from: for each, or ADDENDUM.
+        arrived_from: for each, or ADDENDUM.
         order: sorts the ids.
-        out: takes place and came_from of each row.
+        out: takes place and arrived_from of each row.
         row_of: takes the first row of each id, by place.
     """
     rows = np.int64(0)
@@ -67,7 +67,7 @@ def _fold(ids: Words, came_from: Ints, order: Ints, out: Ints, row_of: Ints) -> 
     before = np.int64(-1)
     for index in range(len(order)):
         place = order[index]
-        came = came_from[place]
+        came = arrived_from[place]
         same = before >= 0 and ids[place, 0] == ids[before, 0] and ids[place, 1] == ids[before, 1]
         before = place
         if not same:
@@ -91,7 +91,7 @@ def _fold(ids: Words, came_from: Ints, order: Ints, out: Ints, row_of: Ints) -> 
 
 @kernel("void(uint64[:, ::1], int64[:, ::1], int64[:, ::1], int32[::1])", allocates=False)
 def _split(ids: Words, folded: Ints, columns: Ints, counters: NDArray[np.int32]) -> None:
-    """The fields of the id of each row: origin, time, publisher and came_from; and the counter."""
+    """The fields of the id of each row: origin, time, publisher and arrived_from; and the counter."""
     for row in range(len(counters)):
         head, tail = ids[folded[row, 0], 0], ids[folded[row, 0], 1]
         columns[0, row] = np.int64(head & ORIGIN)
@@ -105,14 +105,14 @@ class _Told(NamedTuple):
     """A book as arrays: all ids with where they came from, and all entries in order of their numbers."""
 
     ids: Words
-    came_from: Ints
+    arrived_from: Ints
     entries: Ints
 
 
 def _told(book: Book) -> _Told:
     blocks, entries, notes = book.tables()
     ids = book.ids()
-    came_from = np.repeat(blocks[:, 2], blocks[:, 1])
+    arrived_from = np.repeat(blocks[:, 2], blocks[:, 1])
     if len(notes):
         # A note is a block of one id, and an entry about it.
         more = np.empty((len(notes), ENTRY_FIELDS), np.int64)
@@ -123,9 +123,9 @@ def _told(book: Book) -> _Told:
         more[:, 4] = 1
         entries = np.concatenate([entries, more])
         ids = np.concatenate([ids, notes[:, :2]])
-        came_from = np.concatenate([came_from, np.full(len(notes), ADDENDUM, np.int64)])
+        arrived_from = np.concatenate([arrived_from, np.full(len(notes), ADDENDUM, np.int64)])
     by_number = np.argsort(entries[:, 1], kind="stable")
-    return _Told(np.ascontiguousarray(ids), came_from, np.ascontiguousarray(entries[by_number]))
+    return _Told(np.ascontiguousarray(ids), arrived_from, np.ascontiguousarray(entries[by_number]))
 
 
 def _order(ids: Words) -> Ints:
@@ -141,9 +141,9 @@ def seal(book: Book) -> Passages | None:
     told = _told(book)
     out = np.empty((len(told.ids), 2), np.int64)
     row_of = np.empty(len(told.ids), np.int64)
-    count = _fold(told.ids, told.came_from, _order(told.ids), out, row_of)
+    count = _fold(told.ids, told.arrived_from, _order(told.ids), out, row_of)
     columns, counters = np.empty((4, count), np.int64), np.empty(count, np.int32)
     _split(told.ids, out, columns, counters)
-    origin, time, publisher, came_from = columns
+    origin, time, publisher, arrived_from = columns
     lists = [dealt(told.entries, book.rows, kind, row_of, count) for kind in range(KINDS)]
-    return Passages(origin, time, publisher, counters, came_from, *lists)
+    return Passages(origin, time, publisher, counters, arrived_from, *lists)

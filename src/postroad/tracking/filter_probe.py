@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_SET_NEIGHBOURS", "FilterEvidence", "covers", "error_rate", "evidence_of", "probe", "without_superseded"]
 
-_ABOUT_NEIGHBOURS = frozenset({HistoryKind.RELAYED, HistoryKind.ARRIVED})
+_ABOUT_NEIGHBOURS = frozenset({HistoryKind.RELAYED, HistoryKind.ARRIVED_FROM})
 # 65,535 sets to probe; a broker with more neighbours, whose keys are of sets, can only say that it does not know.
 MAX_SET_NEIGHBOURS = 16
 
@@ -79,7 +79,7 @@ def probe(segment: FilterSegment, hashes: Words, times: Longs, number: int = 0) 
         segment: the filter.
         hashes: of the ids, as `hash_ids` gives them.
         times: of the ids, in ms.
-        number: the neighbour or subscriber asked about, where the filter's keys have one; no matter elsewhere.
+        number: the neighbour or subscription asked about, where the filter's keys have one; no matter elsewhere.
 
     Raises:
         FilterError: its bytes are no such filter.
@@ -131,10 +131,10 @@ class FilterEvidence:
         """All of it, as the findings of a broker."""
         return Findings(
             broker=broker,
-            published=self._hit(HistoryKind.PUBLISHED),
-            routed=self._hit(HistoryKind.ROUTED),
-            arrived_from=self.hits(HistoryKind.ARRIVED),
-            next_hops=self.hits(HistoryKind.RELAYED),
+            accepted=self._hit(HistoryKind.ACCEPTED),
+            arrived=self._hit(HistoryKind.ARRIVED),
+            arrived_from=self.hits(HistoryKind.ARRIVED_FROM),
+            relayed_to=self.hits(HistoryKind.RELAYED),
             delivered=self.hits(HistoryKind.DELIVERED),
             acknowledged=self.hits(HistoryKind.ACKNOWLEDGED),
             refused=self.hits(HistoryKind.REFUSED),
@@ -151,7 +151,7 @@ def evidence_of(
     segments: Iterable[FilterSegment],
     identity: MessageId,
     neighbours: Sequence[int] = (),
-    subscribers: Sequence[int] = (),
+    subscriptions: Sequence[int] = (),
 ) -> FilterEvidence:
     """Ask all filters of one broker that may know of an id.
 
@@ -159,14 +159,14 @@ def evidence_of(
         segments: filters of the broker; those of other origins and times are passed over.
         identity: the id.
         neighbours: the links the broker had around the id's time: those asked about.
-        subscribers: the subscriptions that existed around the id's time.
+        subscriptions: the subscriptions that existed around the id's time.
 
     Raises:
         FilterError: the bytes of a filter are no such filter.
     """
     word = int(hash_ids(np.array([[identity.head, identity.tail]], np.uint64))[0])
     time = np.array([identity.time])
-    near, at_home = np.array(neighbours, np.uint64), np.array(subscribers, np.uint64)
+    near, at_home = np.array(neighbours, np.uint64), np.array(subscriptions, np.uint64)
     evidence = FilterEvidence(identity)
     evidence.neighbours = tuple(neighbours)
     plain = np.array([word], np.uint64)

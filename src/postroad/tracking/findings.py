@@ -13,7 +13,7 @@ class Hit(NamedTuple):
     """A positive answer.
 
     Attributes:
-        number: the neighbour or subscriber it is about; 0 where it is about the broker itself.
+        number: the neighbour or subscription it is about; 0 where it is about the broker itself.
         doubt: the probability that an id that never was here gets this answer; 0 for an exact record.
         time_from: the window of id times of the record that answered.
         time_to: its end.
@@ -28,7 +28,7 @@ class Hit(NamedTuple):
 class Drop(NamedTuple):
     """A message that went no further, from the exact record of these."""
 
-    subscriber: int
+    subscription: int
     link: int
     reason: str
     at: int
@@ -55,14 +55,14 @@ class Findings(NamedTuple):
 
     Attributes:
         broker: whose record it is.
-        published: it entered the network here.
-        routed: it came here from another broker.
-        arrived_from: the neighbours it came from.
-        next_hops: the neighbours it was handed to.
-        delivered: the subscribers whose sockets got it.
-        acknowledged: the subscribers that acknowledged it.
-        refused: the subscribers that refused it.
-        queued: the subscribers in whose queues it had to wait; it may still wait there.
+        accepted: it entered the network here.
+        arrived: this broker read it from a link.
+        arrived_from: the neighbours on whose links.
+        relayed_to: the neighbours to whose links it was written.
+        delivered: the subscriptions whose sockets got it.
+        acknowledged: the subscriptions that acknowledged it.
+        refused: the subscriptions that refused it.
+        queued: the subscriptions in whose queues it had to wait; it may still wait there.
         dropped: where it went no further, exactly.
         gaps: times around the id's own for which the record is not complete: a "no" is no proof then.
         retained_since: the record before this time is deleted; 0 when nothing is.
@@ -73,10 +73,10 @@ class Findings(NamedTuple):
     """
 
     broker: int
-    published: Hit | None
-    routed: Hit | None
+    accepted: Hit | None
+    arrived: Hit | None
     arrived_from: tuple[Hit, ...]
-    next_hops: tuple[Hit, ...]
+    relayed_to: tuple[Hit, ...]
     delivered: tuple[Hit, ...]
     acknowledged: tuple[Hit, ...]
     refused: tuple[Hit, ...]
@@ -91,7 +91,7 @@ class Findings(NamedTuple):
     @property
     def waits(self) -> bool:
         """Whether the message waits here when the record ends: in a queue, or for a way to another broker."""
-        done = {hit.number for hit in self.delivered} | {drop.subscriber for drop in self.dropped}
+        done = {hit.number for hit in self.delivered} | {drop.subscription for drop in self.dropped}
         return any(hit.number not in done for hit in self.queued) or is_held(self.dropped)
 
 
@@ -99,10 +99,10 @@ def merged(first: Findings, second: Findings) -> Findings:
     """What two parts of one broker's record say together: what one knows and the other does not is known."""
     return Findings(
         broker=first.broker,
-        published=_surer(first.published, second.published),
-        routed=_surer(first.routed, second.routed),
+        accepted=_surer(first.accepted, second.accepted),
+        arrived=_surer(first.arrived, second.arrived),
         arrived_from=_union(first.arrived_from, second.arrived_from),
-        next_hops=_union(first.next_hops, second.next_hops),
+        relayed_to=_union(first.relayed_to, second.relayed_to),
         delivered=_union(first.delivered, second.delivered),
         acknowledged=_union(first.acknowledged, second.acknowledged),
         refused=_union(first.refused, second.refused),

@@ -68,7 +68,7 @@ class HistoryRecorder(KeepingRecorder):
         settings, numbered = self.settings, kind in NUMBERED
         apart = settings.layout == "paper" and numbered and kind != HistoryKind.RELAYED_SET
         # On its way a message is delayed; at its entry its id is new.
-        tolerance = settings.tolerance + (settings.jitter if kind != HistoryKind.PUBLISHED else 0)
+        tolerance = settings.tolerance + (settings.jitter if kind != HistoryKind.ACCEPTED else 0)
         return apart, numbered and not apart, tolerance
 
     def _note(
@@ -167,7 +167,7 @@ class HistoryRecorder(KeepingRecorder):
 
     def relayed(self, batch: Batch, rows: Rows, link: int, now: int) -> None:
         """The rows were handed to a link; with keys of sets, others may follow."""
-        if self.settings.forwarding == "keys":
+        if self.settings.relay_keys == "each":
             super().relayed(batch, rows, link, now)
         elif len(rows):
             self._relays.append((batch.ids[rows], self._mixed_number(link)))
@@ -262,8 +262,8 @@ class HistoryRecorder(KeepingRecorder):
         self._settle(now)
         since = identity.time - self.settings.skew
         neighbours = self.chronicle.neighbours.between(since, now)
-        subscribers = self.chronicle.subscribers.between(since, now)
-        evidence = self._evidence(identity, neighbours, subscribers, now)
+        subscriptions = self.chronicle.subscriptions.between(since, now)
+        evidence = self._evidence(identity, neighbours, subscriptions, now)
         drops, gaps = self.chronicle.drops(identity.head, identity.tail), self.chronicle.gaps(since)
         return evidence.findings(self.broker, drops, gaps)
 
@@ -302,7 +302,7 @@ class HistoryRecorder(KeepingRecorder):
 
     @abstractmethod
     def _evidence(
-        self, identity: MessageId, neighbours: tuple[int, ...], subscribers: tuple[int, ...], now: int
+        self, identity: MessageId, neighbours: tuple[int, ...], subscriptions: tuple[int, ...], now: int
     ) -> FilterEvidence:
         """What the histories that are not released know of an id."""
 

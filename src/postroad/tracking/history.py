@@ -21,19 +21,19 @@ MAX_SINGLES = 65_536
 _NEVER_FROM, _NEVER_TO = 1 << 62, -1
 _COUNTER_BITS = 16
 
-# Kinds whose keys are about a neighbour or a subscriber too.
+# Kinds whose keys are about a neighbour or a subscription too.
 NUMBERED = frozenset(
     {
         HistoryKind.RELAYED,
         HistoryKind.RELAYED_SET,
-        HistoryKind.ARRIVED,
+        HistoryKind.ARRIVED_FROM,
         HistoryKind.DELIVERED,
         HistoryKind.ACKNOWLEDGED,
         HistoryKind.REFUSED,
         HistoryKind.QUEUED,
     }
 )
-KINDS = NUMBERED | {HistoryKind.PUBLISHED, HistoryKind.ROUTED}
+KINDS = NUMBERED | {HistoryKind.ACCEPTED, HistoryKind.ARRIVED}
 
 
 class HistoryName(NamedTuple):

@@ -62,13 +62,13 @@ class KeepingRecorder(ABC):
 
     def accepted(self, batch: Batch, now: int) -> None:
         """The rows entered the network here."""
-        self._note(HistoryKind.PUBLISHED, 0, batch.ids, self._rows(len(batch)), now, batch.run)
+        self._note(HistoryKind.ACCEPTED, 0, batch.ids, self._rows(len(batch)), now, batch.run)
 
     def arrived(self, batch: Batch, link: int, now: int) -> None:
         """The rows came from a neighbour."""
         rows = self._rows(len(batch))
-        self._note(HistoryKind.ROUTED, 0, batch.ids, rows, now, batch.run)
-        self._note(HistoryKind.ARRIVED, link, batch.ids, rows, now, batch.run)
+        self._note(HistoryKind.ARRIVED, 0, batch.ids, rows, now, batch.run)
+        self._note(HistoryKind.ARRIVED_FROM, link, batch.ids, rows, now, batch.run)
 
     def relayed(self, batch: Batch, rows: Rows, link: int, now: int) -> None:
         """The rows were handed to a link."""
@@ -84,7 +84,7 @@ class KeepingRecorder(ABC):
         self.chronicle.delayed(batch, rows, now)
 
     def acknowledged(self, head: int, tail: int, subscription: int, positive: bool, now: int) -> None:
-        """A subscriber acknowledged one message, or refused it."""
+        """A subscription acknowledged one message, or refused it."""
         self._acknowledgements.append((head, tail, subscription, positive))
         if len(self._acknowledgements) >= _ACKNOWLEDGEMENTS:
             self._settle(now)

@@ -109,7 +109,7 @@ class Journaled:
         self.recorder.delivered(batch, rows, subscription, now)
 
     def acknowledged(self, head: int, tail: int, subscription: int, positive: bool, now: int) -> None:
-        """A subscriber acknowledged one message (or refused it)."""
+        """A subscription acknowledged one message (or refused it)."""
         event = _Event.ACKNOWLEDGED if positive else _Event.REFUSED
         self._write(event, subscription, now, np.array([[head, tail]], np.uint64))
         self.recorder.acknowledged(head, tail, subscription, positive, now)

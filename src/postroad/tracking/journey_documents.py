@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from postroad.messages import MessageId
-    from postroad.tracking.answers import Answer, Subscriber
+    from postroad.tracking.answers import Answer, NamedSubscription
     from postroad.tracking.findings import Hit
     from postroad.tracking.reconstruction import Journey, Stop
 
@@ -21,24 +21,24 @@ class Told(NamedTuple):
     Attributes:
         journey: where the message went.
         publisher: the name behind the publisher's number; None where it is not known.
-        subscribers: (broker, number) -> who that is, as far as it is known.
+        subscriptions: (broker, number) -> who that is, as far as it is known.
     """
 
     journey: Journey
     publisher: str | None
-    subscribers: Mapping[tuple[int, int], Subscriber]
+    subscriptions: Mapping[tuple[int, int], NamedSubscription]
 
 
 def told(journey: Journey, answers: Iterable[Answer]) -> Told:
     """The journey with the names that the answers know."""
     publisher = None
-    subscribers: dict[tuple[int, int], Subscriber] = {}
+    subscriptions: dict[tuple[int, int], NamedSubscription] = {}
     for answer in answers:
         broker = answer.findings.broker
         if broker == journey.id.broker and answer.publisher is not None:
             publisher = answer.publisher
-        subscribers |= {(broker, one.number): one for one in answer.subscribers}
-    return Told(journey, publisher, subscribers)
+        subscriptions |= {(broker, one.number): one for one in answer.subscriptions}
+    return Told(journey, publisher, subscriptions)
 
 
 def journey_document(story: Told) -> dict[str, Any]:
@@ -77,16 +77,16 @@ def _stop(stop: Stop, story: Told) -> dict[str, Any]:
         "doubt": stop.doubt,
         "window": list(stop.window),
         "delivered": [
-            _subscriber(stop, hit, story)
+            _subscription(stop, hit, story)
             | {"acknowledged": hit.number in acknowledged, "refused": hit.number in refused}
             for hit in findings.delivered
         ],
-        "waiting": [_subscriber(stop, hit, story) for hit in findings.queued if hit.number not in taken],
+        "waiting": [_subscription(stop, hit, story) for hit in findings.queued if hit.number not in taken],
         "dropped": [drop._asdict() for drop in findings.dropped],
     }
 
 
-def _subscriber(stop: Stop, hit: Hit, story: Told) -> dict[str, Any]:
-    known = story.subscribers.get((stop.broker, hit.number))
+def _subscription(stop: Stop, hit: Hit, story: Told) -> dict[str, Any]:
+    known = story.subscriptions.get((stop.broker, hit.number))
     named = {} if known is None else {"name": known.principal, "topic": known.topic, "selector": known.selector}
-    return {"subscriber": hit.number, "doubt": hit.doubt, **named}
+    return {"subscription": hit.number, "doubt": hit.doubt, **named}

@@ -31,7 +31,7 @@ __all__ = ["BELIEVED_DOUBT", "Exploration", "Journey", "LostHop", "OpenHop", "Pr
 BELIEVED_DOUBT = 1e-3
 
 # How brokers are chosen: those that a broker on the way says it handed the message to, or all its neighbours.
-Exploration = Literal["next-hops", "neighbours"]
+Exploration = Literal["relayed", "neighbours"]
 
 
 # What a gap may hide of a message, by what else is known of it there.
@@ -126,7 +126,7 @@ class Journey(NamedTuple):
 
     @property
     def delivered(self) -> list[tuple[int, Hit]]:
-        """(broker, subscriber) for each delivery."""
+        """(broker, subscription) for each delivery."""
         return [(stop.broker, hit) for stop in self.stops for hit in stop.findings.delivered]
 
     @property
@@ -149,7 +149,7 @@ class Reconstruction:
     def __init__(
         self,
         id: MessageId,
-        exploration: Exploration = "next-hops",
+        exploration: Exploration = "relayed",
         topology: Mapping[int, Collection[int]] | None = None,
     ) -> None:
         self.id = id
@@ -174,7 +174,7 @@ class Reconstruction:
         if findings is None:
             return sorted(self._topology.get(broker, ()))
         passed = _own(findings, self.id.broker) is not None
-        claimed = [hit.number for hit in findings.next_hops] if passed else []
+        claimed = [hit.number for hit in findings.relayed_to] if passed else []
         if findings.gaps or findings.ends:
             return [*claimed, *sorted({*findings.neighbours, *self._topology.get(broker, ())})]
         if passed and self._exploration == "neighbours":
@@ -212,7 +212,7 @@ class Reconstruction:
         if way.lost:
             return Verdict.LOST_AFTER_HOP, here * (1.0 - max(hop.doubt for hop in way.lost))
         drops = [drop for stop in stops for drop in stop.findings.dropped if drop.reason not in DETOURS]
-        if any(not drop.subscriber for drop in drops):
+        if any(not drop.subscription for drop in drops):
             return Verdict.DROPPED, here
         if drops:
             return Verdict.SHED, here
@@ -249,9 +249,9 @@ class _Way:
         if self.stops or self._is_blind(self.id.broker):
             # Behind several brokers in a row that cannot say: who handed it to the last of them is not known.
             for one in self._answers.values():
-                if one is not None and one.routed is not None and one.broker not in seen:
+                if one is not None and one.arrived is not None and one.broker not in seen:
                     blind = [hit for hit in one.arrived_from if self._is_blind(hit.number) and hit.number not in seen]
-                    stops = [self._inferred(hit.number, 0, 0, hit.doubt * one.routed.doubt) for hit in blind[:1]]
+                    stops = [self._inferred(hit.number, 0, 0, hit.doubt * one.arrived.doubt) for hit in blind[:1]]
                     self._walk_from(stops, seen)
         self.pruned += self._unclaimed(seen)
         self.lost = [hop for hop in self.lost if hop.neighbour not in seen]
@@ -266,7 +266,7 @@ class _Way:
             seen.add(stop.broker)
             self.stops.append(stop)
             onward: list[Stop] = []
-            for hit in stop.findings.next_hops:
+            for hit in stop.findings.relayed_to:
                 self._follow(stop, hit, onward)
             onward += self._beyond(stop, {one.broker for one in onward})
             waiting += reversed(onward)
@@ -274,12 +274,12 @@ class _Way:
     def _roots(self) -> list[Stop]:
         """The origin, by its own record or by its neighbours'."""
         origin = self._answers.get(self.id.broker)
-        if origin is not None and origin.published is not None:
-            hit = origin.published
+        if origin is not None and origin.accepted is not None:
+            hit = origin.accepted
             return [Stop(origin.broker, 0, 0, hit.doubt, (hit.time_from, hit.time_to), origin)]
         if origin is not None and not origin.gaps:
             return []
-        came = self._came_from(self.id.broker)
+        came = self._witnesses(self.id.broker)
         return [self._inferred(self.id.broker, 0, 0, min(doubt for _, doubt in came))] if came else []
 
     def _follow(self, stop: Stop, claim: Hit, onward: list[Stop]) -> None:
@@ -293,7 +293,7 @@ class _Way:
             onward.append(Stop(there.broker, stop.broker, stop.depth + 1, doubt, (own.time_from, own.time_to), there))
         elif there is None or there.gaps:
             # Also where the link gave it back: the neighbour may have had it before that.
-            doubts = [doubt for _, doubt in self._came_from(claim.number)] + _doubts_of_traces(there)
+            doubts = [doubt for _, doubt in self._witnesses(claim.number)] + _doubts_of_traces(there)
             if doubts:
                 doubt = claim.doubt * min(doubts)
                 onward.append(self._inferred(claim.number, stop.broker, stop.depth + 1, doubt))
@@ -314,18 +314,18 @@ class _Way:
         if stop.recorded and not stop.findings.gaps and not stop.findings.ends:
             return []
         stops = []
-        for one, doubt in self._came_from(stop.broker):
-            if one.broker not in found and one.routed is not None:
-                window = (one.routed.time_from, one.routed.time_to)
+        for one, doubt in self._witnesses(stop.broker):
+            if one.broker not in found and one.arrived is not None:
+                window = (one.arrived.time_from, one.arrived.time_to)
                 stops.append(Stop(one.broker, stop.broker, stop.depth + 1, doubt, window, one))
         return stops
 
-    def _came_from(self, broker: int) -> list[tuple[Findings, float]]:
+    def _witnesses(self, broker: int) -> list[tuple[Findings, float]]:
         """Brokers that say they got the message from this one, and the doubt that they did."""
         return [
-            (one, one.routed.doubt * hit.doubt)
+            (one, one.arrived.doubt * hit.doubt)
             for one in self._answers.values()
-            if one is not None and one.routed is not None and one.broker != self.id.broker
+            if one is not None and one.arrived is not None and one.broker != self.id.broker
             for hit in one.arrived_from
             if hit.number == broker
         ]
@@ -345,9 +345,9 @@ class _Way:
     def _unclaimed(self, seen: set[int]) -> list[PrunedHop]:
         """Brokers that say they had it, and none on the way says it handed it to them."""
         return [
-            PrunedHop(one.broker, one.broker, one.routed.doubt, "no broker on the way handed it on")
+            PrunedHop(one.broker, one.broker, one.arrived.doubt, "no broker on the way handed it on")
             for one in self._answers.values()
-            if one is not None and one.routed is not None and one.broker not in seen
+            if one is not None and one.arrived is not None and one.broker not in seen
         ]
 
     @property
@@ -378,7 +378,7 @@ def _doubts_of_traces(findings: Findings | None) -> list[float]:
     """Doubts that a broker did what its record says with a message whose arrival it lost the record of."""
     if findings is None:
         return []
-    hits = (*findings.next_hops, *findings.delivered, *findings.queued, *findings.acknowledged, *findings.refused)
+    hits = (*findings.relayed_to, *findings.delivered, *findings.queued, *findings.acknowledged, *findings.refused)
     return [hit.doubt for hit in hits] + [0.0 for _ in findings.dropped]
 
 
@@ -389,7 +389,7 @@ def _nothing(broker: int) -> Findings:
 
 def _own(findings: Findings, origin: int) -> Hit | None:
     """The broker's own word that it had the message: at the origin, that it entered there."""
-    return findings.published if findings.broker == origin else findings.routed
+    return findings.accepted if findings.broker == origin else findings.arrived
 
 
 def _came_back(findings: Findings, neighbour: int) -> bool:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SealedRecorder"]
 
-# Answers to one question that are looked at: far more than one message can have neighbours and subscribers.
+# Answers to one question that are looked at: far more than one message can have neighbours and subscriptions.
 _MOST_HITS = 1 << 17
 _NOTHING = np.uint64(0)
 
@@ -119,12 +119,12 @@ class SealedRecorder(HistoryRecorder):
         return len(self._open), entries, held, self._singles, self._early_seals
 
     def _evidence(
-        self, identity: MessageId, neighbours: tuple[int, ...], subscribers: tuple[int, ...], now: int
+        self, identity: MessageId, neighbours: tuple[int, ...], subscriptions: tuple[int, ...], now: int
     ) -> FilterEvidence:
         """Exact but for equal 64-bit hashes: what is open is not a filter yet."""
         word = int(hash_ids(np.array([[identity.head, identity.tail]], np.uint64))[0])
         # A derived key says which number it is about; a plain id is about the subject of its history.
-        numbers = sorted({*neighbours, *subscribers})
+        numbers = sorted({*neighbours, *subscriptions})
         about = dict(zip(derived_pairs(word, np.array(numbers, np.uint64)).tolist(), numbers, strict=True))
         sets = self._sets(word, neighbours)
         wanted = np.array([*{*about, *sets, word}], np.uint64)
@@ -153,7 +153,7 @@ class SealedRecorder(HistoryRecorder):
 
     def _sets(self, word: int, neighbours: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
         """The key of every set of neighbours, where keys are of sets."""
-        if self.settings.forwarding == "keys" or len(neighbours) > MAX_SET_NEIGHBOURS:
+        if self.settings.relay_keys == "each" or len(neighbours) > MAX_SET_NEIGHBOURS:
             return {}
         keys = derived_sets(word, np.array(neighbours, np.uint64)).tolist()
         return {

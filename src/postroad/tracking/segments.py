@@ -21,7 +21,6 @@ __all__ = [
     "BATCHES_PER_SAMPLE",
     "HERE",
     "Aliases",
-    "Attachments",
     "BatchCost",
     "FilterSegment",
     "HistoryKind",
@@ -35,6 +34,7 @@ __all__ = [
     "Segment",
     "Shared",
     "Shed",
+    "SubscriptionChanges",
     "Timings",
 ]
 
@@ -69,8 +69,8 @@ class Passages(NamedTuple):
     publisher: Ints
     counter: Shorts
     arrived_from: Ints
-    next_hops: Lists
-    subscribers: Lists
+    relayed_to: Lists
+    delivered: Lists
     acknowledged: Lists
     refused: Lists
     queued: Lists
@@ -100,15 +100,15 @@ class PassageRuns(NamedTuple):
 class HistoryKind:
     """What the keys of a filter mean."""
 
-    PUBLISHED = 1  # id: entered here
-    ROUTED = 2  # id: came from another broker
-    RELAYED = 3  # (id, neighbour): handed to the link to a neighbour
-    DELIVERED = 4  # (id, subscriber): handed to a subscriber's socket
-    ACKNOWLEDGED = 5  # (id, subscriber)
-    REFUSED = 6  # (id, subscriber)
-    ARRIVED = 7  # (id, neighbour): came over the link from a neighbour
-    QUEUED = 8  # (id, subscriber): had to wait in a subscriber's queue
-    RELAYED_SET = 9  # (id, set of neighbours): all links it was handed to, as one key
+    ACCEPTED = 1  # id: entered the network here
+    ARRIVED = 2  # id: read from a link
+    RELAYED = 3  # (id, neighbour): written to the link to a neighbour
+    DELIVERED = 4  # (id, subscription): written to a subscription's socket
+    ACKNOWLEDGED = 5  # (id, subscription)
+    REFUSED = 6  # (id, subscription)
+    ARRIVED_FROM = 7  # (id, neighbour): read from the link to a neighbour
+    QUEUED = 8  # (id, subscription): had to wait in a subscription's queue
+    RELAYED_SET = 9  # (id, set of neighbours): all links it was written to, as one key
 
 
 class FilterSegment(NamedTuple):
@@ -117,7 +117,7 @@ class FilterSegment(NamedTuple):
     Attributes:
         kind: one of `HistoryKind`.
         origin: the broker in the ids.
-        subject: a neighbour or subscriber where the history is of one alone (keys are then plain ids), else 0.
+        subject: a neighbour or subscription where the history is of one alone (keys are then plain ids), else 0.
         time_from: the earliest id time in it that widened its range; later than `time_to` when only `singles` count.
         time_to: the latest.
         singles: id times outside the range: late ids and those out of tolerance.
@@ -156,7 +156,7 @@ class FilterSegment(NamedTuple):
 class LogRecords(NamedTuple):
     """The plain log: one row for each thing that happened to a message, in the order it happened.
 
-    `kind` is one of `HistoryKind`; `subject` is the neighbour or subscriber it is about, or 0.
+    `kind` is one of `HistoryKind`; `subject` is the neighbour or subscription it is about, or 0.
     """
 
     kind: Shorts
@@ -175,22 +175,22 @@ class Repeated(NamedTuple):
 
 
 class Shed(NamedTuple):
-    """Messages that went no further, exactly: a subscriber's queue (subscriber > 0), or on the way to other brokers."""
+    """Messages that went no further: at a subscription's queue, or (subscription is 0) towards other brokers."""
 
     origin: Ints
     time: Ints
     publisher: Ints
     counter: Shorts
-    subscriber: Ints
+    subscription: Ints
     link: Ints
     reason: list[str] | Repeated
     at: Ints
 
 
-class Attachments(NamedTuple):
+class SubscriptionChanges(NamedTuple):
     """Who was subscribed when: `begins` is 1 when a subscription begins, 0 when it ends."""
 
-    subscriber: Ints
+    subscription: Ints
     at: Ints
     begins: Shorts
     principal: list[str]
@@ -208,7 +208,7 @@ class LinkChanges(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Who stands behind a number: `kind` is "publisher" (subscribers are in `Attachments`)."""
+    """Who stands behind a number: `kind` is "publisher" (subscriptions are in `SubscriptionChanges`)."""
 
     kind: list[str]
     number: Ints
@@ -237,7 +237,7 @@ class BatchCost(NamedTuple):
     Attributes:
         messages: how many came in.
         subscriptions: how many were resident.
-        copies: how many messages went out, to subscribers and neighbours.
+        copies: how many messages went out, to subscriptions and neighbours.
         destinations: to how many sockets they went.
         bytes: of what came in.
         nanoseconds: from the read of its socket until its bytes were handed to others.
@@ -281,7 +281,7 @@ Segment = (
     | FilterSegment
     | LogRecords
     | Shed
-    | Attachments
+    | SubscriptionChanges
     | LinkChanges
     | Names
     | Aliases

@@ -34,13 +34,14 @@ class HistorySettings:
         capacity: the most keys in one filter (`sealed`); `bloom` takes that of its shape.
         shape: m, k and n of every filter (`bloom`).
         method: what a sealed history becomes: "ribbon", "bloom", or the smaller of the two ("smallest").
-        layout: "shared": one history per origin with keys (id, subscriber) and (id, neighbour); "paper": a history per
-            origin and subscriber, and per origin and neighbour, which costs far more where many share the traffic.
-        forwarding: "keys": a key for each neighbour that a message was handed to; "sets": one key for all of them
+        layout: "shared": one history per origin with keys (id, subscription) and (id, neighbour); "paper": a history
+            per origin and subscription, and per origin and neighbour, which costs far more where many share the
+            traffic.
+        relay_keys: "each": a key for each neighbour that a message was relayed to; "sets": one key for all of them
             together. That saves keys where messages fan out, but a question then probes every set of neighbours, and
             errs as much more often.
         budget: bytes that open histories may use; above, the largest are sealed early.
-        skew: how far the clocks of brokers may differ: attachments and links are looked up this much around a time.
+        skew: how far the clocks of brokers may differ: subscriptions and links are looked up this much around a time.
         keep_keys: store the hashes beside a static filter, so that it can be merged later (8 bytes per key).
     """
 
@@ -55,7 +56,7 @@ class HistorySettings:
     shape: Shape = TABLE_2["135K 99.999%"]
     method: Literal["ribbon", "bloom", "smallest"] = "smallest"
     layout: Literal["shared", "paper"] = "shared"
-    forwarding: Literal["keys", "sets"] = "keys"
+    relay_keys: Literal["each", "sets"] = "each"
     budget: int = 64 << 20
     skew: int = 1_000
     keep_keys: bool = False

@@ -12,11 +12,11 @@ class Verdict(Enum):
 
     LOST_AFTER_HOP = "lost after hop"  # a broker handed it to a neighbour, and the neighbour never had it
     DROPPED = "dropped on the way"  # a full link, an unreachable broker, or too many hops; recorded exactly
-    SHED = "shed at the queue"  # a subscriber's queue was full, or it expired or ended there; recorded exactly
+    SHED = "shed at the queue"  # a subscription's queue was full, or it expired or ended there; recorded exactly
     RECORDED_IN_PART = "recorded in part"  # known to have passed, but a broker on its way kept no complete record
-    # Matched a subscriber that had not taken it, or a broker to which there was no way, when the record ends.
+    # Matched a subscription that had not taken it, or a broker to which there was no way, when the record ends.
     WAITING = "waiting in a queue"
-    ACKNOWLEDGED = "acknowledged"  # every subscriber that got it acknowledged it
+    ACKNOWLEDGED = "acknowledged"  # every subscription that got it acknowledged it
     DELIVERED = "delivered"
     MATCHED_NOBODY = "matched nobody"
     NEVER_ACCEPTED = "never accepted"  # its origin has a complete record of that time, and it is not in it

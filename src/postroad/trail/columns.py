@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from postroad.tracking import (
     Aliases,
-    Attachments,
     FilterSegment,
     Latencies,
     LinkChanges,
@@ -25,6 +24,7 @@ from postroad.tracking import (
     Repeated,
     Segment,
     Shed,
+    SubscriptionChanges,
     Timings,
 )
 from postroad.trail.errors import TrailError
@@ -48,7 +48,7 @@ MAX_DATES = 8
 _COLUMNAR: dict[type[Any], str] = {
     Passages: "passages",
     Shed: "shed",
-    Attachments: "attachments",
+    SubscriptionChanges: "subscriptions",
     LinkChanges: "links",
     Names: "names",
     Aliases: "aliases",

@@ -33,4 +33,4 @@ class TrailDamageError(TrailError):
 
 
 class TrailVersionError(TrailDamageError):
-    """A file of the trail is of a later version than this Postroad reads."""
+    """A file of the trail is of another version than this Postroad reads."""

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 __all__ = ["Evidence"]
 
 _LISTS = {
-    "next_hops": HistoryKind.RELAYED,
-    "subscribers": HistoryKind.DELIVERED,
+    "relayed_to": HistoryKind.RELAYED,
+    "delivered": HistoryKind.DELIVERED,
     "acknowledged": HistoryKind.ACKNOWLEDGED,
     "refused": HistoryKind.REFUSED,
     "queued": HistoryKind.QUEUED,
 }
 
 
-_KINDS = (HistoryKind.PUBLISHED, HistoryKind.ROUTED, HistoryKind.ARRIVED, *_LISTS.values())
+_KINDS = (HistoryKind.ACCEPTED, HistoryKind.ARRIVED, HistoryKind.ARRIVED_FROM, *_LISTS.values())
 
 
 class Evidence:
@@ -54,15 +54,15 @@ class Evidence:
 
     def passage(self, row: dict[str, object], run: int = 0) -> None:
         """A row of `passages`, and the run that wrote it; 0 where that is not known."""
-        came_from = row["arrived_from"]
-        assert isinstance(came_from, int)
-        if came_from != ADDENDUM and run:
+        arrived_from = row["arrived_from"]
+        assert isinstance(arrived_from, int)
+        if arrived_from != ADDENDUM and run:
             self._handled.add(run)
-        if came_from == HERE:
-            self.surely(HistoryKind.PUBLISHED, 0)
-        elif came_from != ADDENDUM:
-            self.surely(HistoryKind.ROUTED, 0)
-            self.surely(HistoryKind.ARRIVED, came_from)
+        if arrived_from == HERE:
+            self.surely(HistoryKind.ACCEPTED, 0)
+        elif arrived_from != ADDENDUM:
+            self.surely(HistoryKind.ARRIVED, 0)
+            self.surely(HistoryKind.ARRIVED_FROM, arrived_from)
         for column, kind in _LISTS.items():
             self._listed(kind, unpack(row[column]))  # type: ignore[arg-type]
 
@@ -70,36 +70,36 @@ class Evidence:
         """A row of `journeys`, as far as it is about this broker."""
         self._told_whole = True
         if self.broker == self.identity.broker:
-            self.surely(HistoryKind.PUBLISHED, 0)
+            self.surely(HistoryKind.ACCEPTED, 0)
         for sender, receiver in _pairs(row["path"]):
             if sender == self.broker:
                 self.surely(HistoryKind.RELAYED, receiver)
             if receiver == self.broker:
-                self.surely(HistoryKind.ROUTED, 0)
-                self.surely(HistoryKind.ARRIVED, sender)
+                self.surely(HistoryKind.ARRIVED, 0)
+                self.surely(HistoryKind.ARRIVED_FROM, sender)
         for column, kind in (
-            ("deliveries", HistoryKind.DELIVERED),
+            ("delivered", HistoryKind.DELIVERED),
             ("acknowledged", HistoryKind.ACKNOWLEDGED),
             ("refused", HistoryKind.REFUSED),
         ):
-            self._listed(kind, (subscriber for broker, subscriber in _pairs(row[column]) if broker == self.broker))
+            self._listed(kind, (subscription for broker, subscription in _pairs(row[column]) if broker == self.broker))
 
     def told(self, found: Findings, run: int) -> None:
         """What an exact recorder knows that was told again what a run left in its journal."""
         kinds = {
-            HistoryKind.ARRIVED: found.arrived_from,
-            HistoryKind.RELAYED: found.next_hops,
+            HistoryKind.ARRIVED_FROM: found.arrived_from,
+            HistoryKind.RELAYED: found.relayed_to,
             HistoryKind.DELIVERED: found.delivered,
             HistoryKind.ACKNOWLEDGED: found.acknowledged,
             HistoryKind.REFUSED: found.refused,
             HistoryKind.QUEUED: found.queued,
-            HistoryKind.PUBLISHED: (found.published,) if found.published else (),
-            HistoryKind.ROUTED: (found.routed,) if found.routed else (),
+            HistoryKind.ACCEPTED: (found.accepted,) if found.accepted else (),
+            HistoryKind.ARRIVED: (found.arrived,) if found.arrived else (),
         }
         for kind, hits in kinds.items():
             for hit in hits:
                 self.add(kind, hit)
-        if found.published or found.routed:
+        if found.accepted or found.arrived:
             self._handled.add(run)
         self.drops += found.dropped
         self.probes += found.probes
@@ -148,9 +148,9 @@ class Evidence:
             self.gaps.append(Gap(0, retained_since, DELETED))
         return Findings(
             self.broker,
-            self._one(HistoryKind.PUBLISHED),
-            self._one(HistoryKind.ROUTED),
-            self._all(HistoryKind.ARRIVED),
+            self._one(HistoryKind.ACCEPTED),
+            self._one(HistoryKind.ARRIVED),
+            self._all(HistoryKind.ARRIVED_FROM),
             self._all(HistoryKind.RELAYED),
             self._all(HistoryKind.DELIVERED),
             self._all(HistoryKind.ACKNOWLEDGED),

@@ -2,7 +2,7 @@
 
 Parquet guards its pages with checksums, but not their headers; the size and the checksums of the footer, of each row
 group and of the whole are in the manifest, and what is read is compared with them first. A file that is cut off,
-damaged, of another table or of a later version is refused, so that no answer is made from it.
+damaged, of another table or of another version is refused, so that no answer is made from it.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class TrailFile(VerifiedFile):
 
     Raises:
         TrailDamageError: it is damaged, of another table or of another broker, or not below the trail.
-        TrailVersionError: it is of a later version.
+        TrailVersionError: it is of another version.
     """
 
     def __init__(self, root: Path, entry: FileEntry, broker: int, reads: Reads) -> None:
@@ -191,7 +191,7 @@ class TrailFile(VerifiedFile):
         # Python converts some thousand digits at most.
         if not version.isdigit() or len(version) > len(str(2**64)):
             raise TrailDamageError(self.path, "not a file of a trail")
-        if int(version) > VERSION:
+        if int(version) != VERSION:
             raise TrailVersionError(self.path, f"of version {int(version)}; this Postroad reads {VERSION}")
         table, owner = self.said.get(TABLE_KEY, b""), self.said.get(BROKER_KEY, b"")
         if table != entry.table.encode():

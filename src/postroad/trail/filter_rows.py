@@ -41,14 +41,14 @@ def matching_filters(rows: Any, identity: MessageId) -> tuple[list[FilterSegment
 
 
 def ask_filters(
-    filters: Sequence[FilterSegment], identity: MessageId, neighbours: Sequence[int], subscribers: Sequence[int]
+    filters: Sequence[FilterSegment], identity: MessageId, neighbours: Sequence[int], subscriptions: Sequence[int]
 ) -> tuple[FilterEvidence, int]:
     """What filters say, and how many of them are of a kind that this Postroad cannot ask."""
     try:
-        return evidence_of(filters, identity, neighbours, subscribers), 0
+        return evidence_of(filters, identity, neighbours, subscriptions), 0
     except FilterError:
         good = [one for one in filters if _can_be_asked(one, identity)]
-        return evidence_of(good, identity, neighbours, subscribers), len(filters) - len(good)
+        return evidence_of(good, identity, neighbours, subscriptions), len(filters) - len(good)
 
 
 def _can_be_asked(one: FilterSegment, identity: MessageId) -> bool:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from postroad.trail.files import FileEntry
 
-__all__ = ["CHECKPOINT_EVERY", "Ledger"]
+__all__ = ["CHECKPOINT_EVERY", "Ledger", "refuse_other_version"]
 
 # A reader of one id reads all changes since the last checkpoint, and a checkpoint rewrites the parts of the days that
 # changed: 500 kB at the end of a day with a commit a minute and 20 origins. With 8 both costs stay small: up to 8 files
@@ -77,10 +77,10 @@ class Ledger:
 
         Raises:
             TrailWriteError: the disk does not take it.
-            TrailError: a later Postroad wrote here.
+            TrailError: what is here has another format.
         """
         state = self.pin()
-        _refuse_later(state)
+        refuse_other_version(state)
         reached = 0 if is_over else max((run.through for run in state.runs), default=0)
         holes: tuple[Hole, ...] = (Hole(now, reached + 1, SET_BACK),) if reached - now > SET_BACK_MS else ()
         if earlier is not None and earlier.through >= state.retained_since and not _begun(state.runs, earlier):
@@ -149,10 +149,10 @@ class Ledger:
 
         Raises:
             TrailWriteError: the disk does not take it; nothing changed.
-            TrailError: a later Postroad wrote here.
+            TrailError: what is here has another format.
         """
         state = self.pin()
-        _refuse_later(state)
+        refuse_other_version(state)
         missing = _first_missing(self.folder, state.checkpoint, max(state.number, self._reached))
         known = next((one for one in state.runs if (one.number, one.since) == (run.number, run.since)), None)
         if known is not None and (not missing or missing > state.number):
@@ -239,7 +239,7 @@ class Ledger:
             TrailWriteError: the disk does not take it; nothing changed.
         """
         state = self.pin()
-        _refuse_later(state)
+        refuse_other_version(state)
         base = state.checkpoint
         parts = {part.day: part for part in (base.parts if base else ())}
         holes = list(state.holes)
@@ -284,9 +284,17 @@ class Ledger:
         return tuple(doomed for doomed in [*earlier, *new] if (self.root / doomed.path).exists())
 
 
-def _refuse_later(state: Pinned) -> None:
-    if state.later_version:
-        raise TrailError(f"{state.folder} has manifests of a later Postroad; run that one, or choose another directory")
+def refuse_other_version(state: Pinned) -> None:
+    """Write nothing where a Postroad of another format did.
+
+    Raises:
+        TrailError: one did.
+    """
+    if state.other_version:
+        raise TrailError(
+            f"{state.folder} has manifests of another format; run the Postroad that wrote them, or choose another "
+            "directory"
+        )
 
 
 def _holds(runs: Iterable[Run], run: Run) -> bool:

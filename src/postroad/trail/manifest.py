@@ -42,7 +42,7 @@ __all__ = [
     "numbers",
 ]
 
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2
 CHANGE = ".json"
 CHECKPOINT = ".checkpoint.json"
 _DIGITS = 12
@@ -180,13 +180,13 @@ def decoded(data: bytes, kind: type[Kind], path: Path, broker: int) -> Kind:
     """Read a manifest file of a broker.
 
     Raises:
-        TrailDamageError: it is damaged, of a later version, or names what is not below the broker's own tables.
+        TrailDamageError: it is damaged, of another version, or names what is not below the broker's own tables.
     """
     line, _, rest = data.partition(b"\n")
     words = line.split(b" ")
     if len(words) != 3 or words[0] != _MAGIC or not (words[1].isdigit() and len(words[1]) <= _MOST_DIGITS):
         raise TrailDamageError(path, "not a manifest")
-    if int(words[1]) > MANIFEST_VERSION:
+    if int(words[1]) != MANIFEST_VERSION:
         raise TrailVersionError(path, f"of version {int(words[1])}; this Postroad reads {MANIFEST_VERSION}")
     body = rest.removesuffix(b"\n")
     if b"%08x" % zlib.crc32(body) != words[2]:

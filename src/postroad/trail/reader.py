@@ -1,7 +1,7 @@
 """`Trail`: questions about one id, or one time, to a trail directory; milliseconds each, however large the trail is.
 
 Only files and row groups that the manifest says may have the answer are opened. What is damaged, cut off, foreign or of
-a later version is named in `warnings` and left out, and the findings say that the record is not complete there.
+another version is named in `warnings` and left out, and the findings say that the record is not complete there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from postroad.messages import MessageId
 from postroad.tracking import Drop, ExactRecorder, Findings, Gap, Presence, Reconstruction
-from postroad.tracking.answers import Answer, Subscriber
+from postroad.tracking.answers import Answer, NamedSubscription
 from postroad.tracking.journey_documents import Told, told
 from postroad.tracking.surroundings import Surroundings
 from postroad.trail.backlog import GIVEN_UP
@@ -164,7 +164,7 @@ class Trail:
         for row, _ in self._rows("records", broker, identity, evidence):
             evidence.surely(row["kind"], row["subject"])
         for row, _ in self._rows("shed", broker, identity, evidence):
-            evidence.drops.append(Drop(row["subscriber"], row["link"], row["reason"], row["at"]))
+            evidence.drops.append(Drop(row["subscription"], row["link"], row["reason"], row["at"]))
         neighbours = {*self.neighbours(broker, *window, evidence.gaps)}
         for part in parts:
             told = part.recorder.findings(identity, part.through)
@@ -251,7 +251,7 @@ class Trail:
             damaged += bad
         if filters:
             evidence.gaps += self._standing_gaps(evidence.broker, since, until)
-            attached = self.subscribers(evidence.broker, since, until, evidence.gaps)
+            attached = self.subscriptions(evidence.broker, since, until, evidence.gaps)
             said, strange = ask_filters(filters, evidence.identity, neighbours, attached)
             evidence.take(said)
             damaged += strange
@@ -264,7 +264,7 @@ class Trail:
         if not pinned.holes:
             return []
         repeated: set[int] = set()
-        for table, kind in (("attachments", "begins"), ("links", "up")):
+        for table, kind in (("subscriptions", "begins"), ("links", "up")):
             rows = self._since_standing(table, broker, since, until, ["at", kind], None)
             repeated |= {row["at"] for row in rows if row[kind] == STANDING}
         return [
@@ -283,11 +283,11 @@ class Trail:
         """The findings of one broker, with the names behind the numbers in them."""
         findings = self.findings(broker, identity, tolerance, skew)
         numbers = {hit.number for hits in (findings.delivered, findings.queued) for hit in hits}
-        numbers |= {drop.subscriber for drop in findings.dropped if drop.subscriber}
-        written = self.named_subscribers(broker, numbers, identity.time - skew, identity.time + tolerance + skew)
+        numbers |= {drop.subscription for drop in findings.dropped if drop.subscription}
+        written = self.named_subscriptions(broker, numbers, identity.time - skew, identity.time + tolerance + skew)
         known = {one.number: one for one in written}
         publisher = None
-        if broker == identity.broker and findings.published is not None:
+        if broker == identity.broker and findings.accepted is not None:
             publisher = self.publisher(broker, identity.publisher)
         for part in self._journals.get(broker, ()):
             chronicle = part.recorder.chronicle
@@ -301,7 +301,7 @@ class Trail:
         identity: MessageId,
         tolerance: int = DEFAULT_TOLERANCE_MS,
         skew: int = DEFAULT_SKEW_MS,
-        exploration: Exploration = "next-hops",
+        exploration: Exploration = "relayed",
     ) -> Told:
         """Where a message went, asking broker by broker from its origin.
 
@@ -332,10 +332,10 @@ class Trail:
         ]
         return list(Presence.of(changes).between(since, until))
 
-    def subscribers(self, broker: int, since: int, until: int, gaps: list[Gap] | None = None) -> list[int]:
+    def subscriptions(self, broker: int, since: int, until: int, gaps: list[Gap] | None = None) -> list[int]:
         """Who was subscribed at a broker at any time from `since` to `until`; `gaps` takes what could not be read."""
-        rows = self._since_standing("attachments", broker, since, until, ["subscriber", "at", "begins"], gaps)
-        changes = ((row["subscriber"], row["at"], row["begins"]) for row in rows)
+        rows = self._since_standing("subscriptions", broker, since, until, ["subscription", "at", "begins"], gaps)
+        changes = ((row["subscription"], row["at"], row["begins"]) for row in rows)
         return list(Presence.of(changes).between(since, until))
 
     def _since_standing(
@@ -391,20 +391,22 @@ class Trail:
                 return str(row["name"])
         return None
 
-    def named_subscribers(self, broker: int, numbers: Iterable[int], since: int, until: int) -> tuple[Subscriber, ...]:
+    def named_subscriptions(
+        self, broker: int, numbers: Iterable[int], since: int, until: int
+    ) -> tuple[NamedSubscription, ...]:
         """Who stands behind subscription numbers of a time, as far as the record says."""
-        names = table_named("attachments").schema.names
+        names = table_named("subscriptions").schema.names
         missing = set(numbers)
         if not missing:
             return ()
-        rows = self._since_standing("attachments", broker, since, until, names, None, ("subscriber", missing))
-        found = {row["subscriber"]: _subscriber(row) for row in rows if row["begins"]}
+        rows = self._since_standing("subscriptions", broker, since, until, names, None, ("subscription", missing))
+        found = {row["subscription"]: _subscription(row) for row in rows if row["begins"]}
         # Those of another run, or whose beginning could not be read then.
         for number in missing - found.keys():
-            entries = self.pinned(broker).numbered("attachments", number, self.reads)
-            for row in self._all_rows(entries, broker, names, only=("subscriber", {number})):
+            entries = self.pinned(broker).numbered("subscriptions", number, self.reads)
+            for row in self._all_rows(entries, broker, names, only=("subscription", {number})):
                 if row["begins"]:
-                    found[number] = _subscriber(row)
+                    found[number] = _subscription(row)
                     break
         return tuple(found[number] for number in sorted(found))
 
@@ -493,5 +495,5 @@ def file_range(groups: Iterable[Any]) -> tuple[int, int]:
     return min(group.time_from for group in listed), max(group.time_to for group in listed)
 
 
-def _subscriber(row: dict[str, Any]) -> Subscriber:
-    return Subscriber(row["subscriber"], row["principal"], row["topic"], row["selector"])
+def _subscription(row: dict[str, Any]) -> NamedSubscription:
+    return NamedSubscription(row["subscription"], row["principal"], row["topic"], row["selector"])

@@ -165,7 +165,7 @@ def sweep_leftovers(root: str | Path, broker: int, run: int) -> int:
     if all(one.closed for one in earlier):
         return 0
     entries, unread = state.all_entries()
-    if unread or state.warnings or state.later_version:
+    if unread or state.warnings or state.other_version:
         return 0
     live = {entry.path for entry in entries}
     live |= {one.path for one in (state.checkpoint.doomed if state.checkpoint else ())}

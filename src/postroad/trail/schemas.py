@@ -25,7 +25,7 @@ __all__ = [
     "table_named",
 ]
 
-VERSION = 1
+VERSION = 2
 VERSION_KEY = b"postroad.version"
 TABLE_KEY = b"postroad.table"
 BROKER_KEY = b"postroad.broker"
@@ -74,9 +74,7 @@ _ID = [("origin", _WIDE), ("time", _WIDE), ("publisher", _WIDE), ("counter", _SH
 _ID_ORDER = ("origin", "time", "publisher", "counter")
 
 # Columns that may be null: packed lists of no numbers, and what a filter does not have.
-_NULLABLE = frozenset(
-    ["next_hops", "subscribers", "acknowledged", "refused", "queued", "path", "deliveries", "singles", "keys"]
-)
+_NULLABLE = frozenset(["relayed_to", "delivered", "acknowledged", "refused", "queued", "path", "singles", "keys"])
 
 
 def _schema(*columns: tuple[str, Any]) -> Any:
@@ -89,8 +87,8 @@ _ALL = (
         _schema(
             *_ID,
             ("arrived_from", _WIDE),
-            ("next_hops", _BYTES),
-            ("subscribers", _BYTES),
+            ("relayed_to", _BYTES),
+            ("delivered", _BYTES),
             ("acknowledged", _BYTES),
             ("refused", _BYTES),
             ("queued", _BYTES),
@@ -135,7 +133,7 @@ _ALL = (
         _schema(
             *_ID,
             ("path", _BYTES),
-            ("deliveries", _BYTES),
+            ("delivered", _BYTES),
             ("acknowledged", _BYTES),
             ("refused", _BYTES),
             ("complete", _SHORT),
@@ -148,7 +146,7 @@ _ALL = (
     ),
     Table(
         "shed",
-        _schema(*_ID, ("subscriber", _WIDE), ("link", _WIDE), ("reason", _TEXT), ("at", _WIDE)),
+        _schema(*_ID, ("subscription", _WIDE), ("link", _WIDE), ("reason", _TEXT), ("at", _WIDE)),
         time="time",
         origin="origin",
         number="",
@@ -156,9 +154,9 @@ _ALL = (
         delta=("time", "at"),
     ),
     Table(
-        "attachments",
+        "subscriptions",
         _schema(
-            ("subscriber", _WIDE),
+            ("subscription", _WIDE),
             ("at", _WIDE),
             ("begins", _SHORT),
             ("principal", _TEXT),
@@ -167,9 +165,9 @@ _ALL = (
         ),
         time="at",
         origin="",
-        number="subscriber",
+        number="subscription",
         sort=("at",),
-        delta=("at", "subscriber"),
+        delta=("at", "subscription"),
     ),
     Table(
         "links",
@@ -241,7 +239,7 @@ SCHEMAS: dict[str, Any] = {table.name: table.schema for table in _ALL}
 # Tables whose files differ wherever the traffic does. Files of links or names may be the same in two trails.
 MESSAGE_TABLES = frozenset({"passages", "filters", "records", "journeys", "shed"})
 # Tables in which a row counts until another takes it back.
-STANDING_TABLES = ("attachments", "links")
+STANDING_TABLES = ("subscriptions", "links")
 
 
 def table_named(name: str) -> Table:

@@ -41,7 +41,7 @@ class Pinned(NamedTuple):
         holes: times for which the record is not complete, with those that damage made.
         retained_since: id times before this are deleted.
         warnings: what was damaged, by name.
-        later_version: a later Postroad wrote some of the manifests.
+        other_version: a Postroad of another format wrote some of the manifests.
         opened: parts that were read from, by path.
     """
 
@@ -54,7 +54,7 @@ class Pinned(NamedTuple):
     holes: tuple[Hole, ...]
     retained_since: int
     warnings: list[str]
-    later_version: bool
+    other_version: bool
     opened: dict[str, VerifiedFile]
 
     def removed(self) -> set[str]:
@@ -174,8 +174,8 @@ def pin(root: Path, broker: int, reads: Reads | None = None) -> Pinned:
     if len(changes) in broken:
         holes.append(_hole_before(runs, []))
     warnings = [str(trouble) for trouble in chain.troubles]
-    later = any(isinstance(trouble, TrailVersionError) for trouble in chain.troubles)
-    return Pinned(broker, folder, head, checkpoint, tuple(changes), runs, tuple(holes), retained, warnings, later, {})
+    other = any(isinstance(trouble, TrailVersionError) for trouble in chain.troubles)
+    return Pinned(broker, folder, head, checkpoint, tuple(changes), runs, tuple(holes), retained, warnings, other, {})
 
 
 def _numbers(root: Path, folder: Path, troubles: list[TrailDamageError]) -> tuple[list[int], list[int]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.tracking import Attachments, LinkChanges
+from postroad.tracking import LinkChanges, SubscriptionChanges
 from postroad.trail.columns import DAY_MS
 from postroad.trail.coverage import GONE, SET_BACK, Hole
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STANDING", "Standing", "standing_holes"]
 
-# `Attachments.begins` and `LinkChanges.up`: it began earlier and goes on.
+# `SubscriptionChanges.begins` and `LinkChanges.up`: it began earlier and goes on.
 STANDING = 2
 
 
@@ -33,7 +33,7 @@ class Standing:
     def __init__(self, now: int) -> None:
         self._day = now // DAY_MS
         self._through = now
-        self._subscribers: dict[int, tuple[str, str, str]] = {}
+        self._subscriptions: dict[int, tuple[str, str, str]] = {}
         self._links: dict[int, int] = {}
 
     def repeat(self) -> None:
@@ -42,9 +42,9 @@ class Standing:
 
     def follow(self, segments: Iterable[Segment], through: int) -> list[Segment]:
         """Take note of changes, and answer what to write beside them where a day began."""
-        changes: list[tuple[int, int, Attachments | LinkChanges, int]] = []
+        changes: list[tuple[int, int, SubscriptionChanges | LinkChanges, int]] = []
         for order, segment in enumerate(segments):
-            if isinstance(segment, Attachments | LinkChanges):
+            if isinstance(segment, SubscriptionChanges | LinkChanges):
                 changes += [(int(at), order, segment, row) for row, at in enumerate(segment.at)]
         changes.sort(key=lambda change: (change[0], change[1], change[3]))
         extra: list[Segment] = []
@@ -64,13 +64,13 @@ class Standing:
             extra += self.repeated(self._day * DAY_MS)
         return extra
 
-    def _apply(self, segment: Attachments | LinkChanges, row: int) -> None:
-        if isinstance(segment, Attachments):
-            subscriber = int(segment.subscriber[row])
+    def _apply(self, segment: SubscriptionChanges | LinkChanges, row: int) -> None:
+        if isinstance(segment, SubscriptionChanges):
+            subscription = int(segment.subscription[row])
             if segment.begins[row]:
-                self._subscribers[subscriber] = (segment.principal[row], segment.topic[row], segment.selector[row])
+                self._subscriptions[subscription] = (segment.principal[row], segment.topic[row], segment.selector[row])
             else:
-                self._subscribers.pop(subscriber, None)
+                self._subscriptions.pop(subscription, None)
         elif segment.up[row]:
             self._links[int(segment.neighbour[row])] = int(segment.cost[row])
         else:
@@ -79,12 +79,12 @@ class Standing:
     def repeated(self, at: int) -> list[Segment]:
         """What stands, as rows of a time."""
         found: list[Segment] = []
-        if self._subscribers:
-            count = len(self._subscribers)
-            principals, topics, selectors = (list(column) for column in zip(*self._subscribers.values(), strict=True))
+        if self._subscriptions:
+            count = len(self._subscriptions)
+            principals, topics, selectors = (list(column) for column in zip(*self._subscriptions.values(), strict=True))
             found.append(
-                Attachments(
-                    np.fromiter(self._subscribers, np.int64, count),
+                SubscriptionChanges(
+                    np.fromiter(self._subscriptions, np.int64, count),
                     np.full(count, at, np.int64),
                     np.full(count, STANDING, np.int32),
                     principals,

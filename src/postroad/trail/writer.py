@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from postroad.tracking import Attachments, LinkChanges, Names
+from postroad.tracking import LinkChanges, Names, SubscriptionChanges
 from postroad.trail.columns import by_date, tabulate
 from postroad.trail.coverage import FOREVER, Hole, Run
 from postroad.trail.errors import TrailError, TrailWriteError
 from postroad.trail.files import FileEntry, write_file
-from postroad.trail.ledger import Ledger
+from postroad.trail.ledger import Ledger, refuse_other_version
 from postroad.trail.paths import delete_below
 from postroad.trail.retention import sweep
 from postroad.trail.standing_rows import Standing
@@ -45,7 +45,7 @@ class Prepared(NamedTuple):
     through: int
     tables: tuple[tuple[str, int, Any], ...]
     size: int
-    changes: tuple[Attachments | LinkChanges, ...] = ()
+    changes: tuple[SubscriptionChanges | LinkChanges, ...] = ()
 
 
 class TrailWriter:
@@ -71,7 +71,7 @@ class TrailWriter:
 
         Raises:
             TrailWriteError: the directory does not take it.
-            TrailError: a later Postroad wrote there.
+            TrailError: what is there has another format.
         """
         self.root = Path(root)
         self.broker = broker
@@ -100,12 +100,11 @@ class TrailWriter:
         What is written extends the coverage of that run. A new run is begun as ever afterwards.
 
         Raises:
-            TrailError: a later Postroad wrote there.
+            TrailError: a Postroad of another format wrote there.
         """
         ledger = Ledger(Path(root), broker)
         state = ledger.pin()
-        if state.later_version:
-            raise TrailError(f"{ledger.folder} has manifests of a later Postroad; run that one")
+        refuse_other_version(state)
         writer = cls.__new__(cls)
         writer.root, writer.broker, writer.ledger, writer.run = Path(root), broker, ledger, run
         # Names that the run itself has not used. What an attempt that crashed has left under them is replaced.
@@ -120,7 +119,7 @@ class TrailWriter:
         if through < self._prepared:
             raise TrailError(f"the record stands at {self._prepared} and cannot go back to {through}")
         given = list(segments)
-        changes = tuple(one for one in given if isinstance(one, Attachments | LinkChanges))
+        changes = tuple(one for one in given if isinstance(one, SubscriptionChanges | LinkChanges))
         self._remember([one for one in given if isinstance(one, Names)])
         given += self._standing.follow(given, through)
         tables = _tables(given)
@@ -151,7 +150,7 @@ class TrailWriter:
 
         Raises:
             TrailWriteError: the disk does not take it; call again.
-            TrailError: a later Postroad wrote what is there now.
+            TrailError: what is there now has another format.
         """
         there = self.ledger.is_intact(self.run, self.ledger.last)
         if not there:

@@ -37,13 +37,13 @@ def filters_of(passages: Passages, broker: int, scale: Scale, opened: int, seale
     home = passages.origin == broker
     came = np.flatnonzero(~home)
     histories = [
-        (HistoryKind.PUBLISHED, rows[home], hashes[home]),
-        (HistoryKind.ROUTED, came, hashes[came]),
-        (HistoryKind.ARRIVED, came, _derived(hashes[came], passages.arrived_from[came])),
-        (HistoryKind.RELAYED_SET, *_in_sets(hashes, passages.next_hops))
-        if scale.forwarding == "sets"
-        else (HistoryKind.RELAYED, *_listed(hashes, passages.next_hops)),
-        (HistoryKind.DELIVERED, *_listed(hashes, passages.subscribers)),
+        (HistoryKind.ACCEPTED, rows[home], hashes[home]),
+        (HistoryKind.ARRIVED, came, hashes[came]),
+        (HistoryKind.ARRIVED_FROM, came, _derived(hashes[came], passages.arrived_from[came])),
+        (HistoryKind.RELAYED_SET, *_in_sets(hashes, passages.relayed_to))
+        if scale.relay_keys == "sets"
+        else (HistoryKind.RELAYED, *_listed(hashes, passages.relayed_to)),
+        (HistoryKind.DELIVERED, *_listed(hashes, passages.delivered)),
         (HistoryKind.ACKNOWLEDGED, *_listed(hashes, passages.acknowledged)),
     ]
     for kind, row, keys in histories:

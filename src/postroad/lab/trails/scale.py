@@ -9,7 +9,7 @@ from postroad.errors import PostroadError
 __all__ = ["RECORDERS", "Faults", "Scale"]
 
 RECORDERS = ("exact", "sealed", "bloom")
-FORWARDING = ("keys", "sets")
+RELAY_KEYS = ("each", "sets")
 
 # 2026-01-01, midnight UTC: a trail made twice from one seed is the same, so its hour cannot be that of the clock.
 DEFAULT_START = 1_767_225_600_000
@@ -24,8 +24,8 @@ class Faults:
 
     Attributes:
         lost: handed to a link, and never seen at its other end.
-        shed: dropped at the queue of one of their subscribers.
-        acknowledging: share of the subscribers that acknowledge what they get.
+        shed: dropped at the queue of one of their subscriptions.
+        acknowledging: share of the subscriptions that acknowledge what they get.
         gaps: brokers whose record has a hole of one seal interval.
     """
 
@@ -55,13 +55,13 @@ class Scale:
         seed: the same seed and settings give the same trail.
         recorder: what the brokers keep: one of `RECORDERS`.
         publishers: at each broker.
-        subscribers: at each broker.
-        interests: distinct sets of subscribers that a message can have.
+        subscriptions: at each broker.
+        interests: distinct sets of subscriptions that a message can have.
         start: Unix ms of the first id.
         seconds: over which the messages are spread.
         seal_seconds: how often each broker seals and commits; a small number makes many small files.
         faults: what goes wrong.
-        forwarding: whether filters have a key for each neighbour that a message was handed to, or one for all.
+        relay_keys: whether filters have a key for each neighbour that a message was relayed to, or one for all.
         aliases: whether each message bears a foreign id too (`alias_of`).
     """
 
@@ -70,21 +70,21 @@ class Scale:
     seed: int = 1
     recorder: str = "exact"
     publishers: int = 200
-    subscribers: int = 25
+    subscriptions: int = 25
     interests: int = 10_000
     start: int = DEFAULT_START
     seconds: int = 3_600
     seal_seconds: int = 60
     faults: Faults = Faults()
-    forwarding: str = "keys"
+    relay_keys: str = "each"
     aliases: bool = False
 
     def __post_init__(self) -> None:
-        if self.forwarding not in FORWARDING:
-            raise PostroadError(f"keys of what was handed on are one of {FORWARDING}, not {self.forwarding!r}")
+        if self.relay_keys not in RELAY_KEYS:
+            raise PostroadError(f"keys of what was relayed are one of {RELAY_KEYS}, not {self.relay_keys!r}")
         if self.recorder not in RECORDERS:
             raise PostroadError(f"there is no recorder {self.recorder!r} to imitate; choose one of {RECORDERS}")
-        for name in ("brokers", "messages", "publishers", "subscribers", "interests", "seconds", "seal_seconds"):
+        for name in ("brokers", "messages", "publishers", "subscriptions", "interests", "seconds", "seal_seconds"):
             if getattr(self, name) < 1:
                 raise PostroadError(f"the number of {name} is 1 or more, not {getattr(self, name)}")
         if self.brokers > MAX_BROKERS:

@@ -1,7 +1,7 @@
 """The network that a generated trail tells of: its links, the tree of ways from each broker, and who wants what.
 
-Interests are sets of subscribers. A few brokers near each other in number share an interest, so that a message visits
-about five of twenty brokers and reaches about four subscribers; one interest in twenty is nobody's.
+Interests are sets of subscriptions. A few brokers near each other in number share an interest, so that a message visits
+about five of twenty brokers and reaches about four subscriptions; one interest in twenty is nobody's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Terrain:
         parents: int64[origin, broker]: where a message from `origin` comes to `broker` from; 0 at the origin itself.
         below: bool[origin, broker, other]: `other` is `broker`, or lies behind it on the ways from `origin`.
         wanted: bool[interest, broker]: someone there has the interest.
-        recipients: int64, the subscriber numbers of all interests, by interest, broker and number.
+        recipients: int64, the subscription numbers of all interests, by interest, broker and number.
         starts: int64[interest, broker + 1]: recipients[starts[i, b]:starts[i, b + 1]] are those of i at broker b.
     """
 
@@ -93,7 +93,7 @@ def _interests(scale: Scale, random: np.random.Generator) -> tuple[Bits, Ints, I
     count, size = scale.interests, scale.brokers + 1
     somebody = random.random(count) >= _NOBODY
     brokers = np.minimum(1 + random.poisson(_MEAN_BROKERS - 1, count), scale.brokers)
-    most = scale.brokers * scale.subscribers
+    most = scale.brokers * scale.subscriptions
     people = np.minimum(np.maximum(brokers, 1 + random.poisson(_MEAN_RECIPIENTS - 1, count)), most)
     interest = np.repeat(np.arange(count), np.where(somebody, people, 0))
     first = np.cumsum(np.where(somebody, people, 0)) - np.where(somebody, people, 0)
@@ -102,9 +102,9 @@ def _interests(scale: Scale, random: np.random.Generator) -> tuple[Bits, Ints, I
     place = np.where(turn < brokers[interest], turn, random.integers(0, brokers[interest]))
     home = random.integers(1, scale.brokers + 1, (count, int(brokers.max())))
     broker = home[interest, place]
-    subscriber = random.integers(1, scale.subscribers + 1, len(interest))
-    order = np.unique((interest * size + broker) * (scale.subscribers + 1) + subscriber)
-    cell, recipients = np.divmod(order, scale.subscribers + 1)
+    subscription = random.integers(1, scale.subscriptions + 1, len(interest))
+    order = np.unique((interest * size + broker) * (scale.subscriptions + 1) + subscription)
+    cell, recipients = np.divmod(order, scale.subscriptions + 1)
     # The first recipient of each (interest, broker); one place more for the end of the last broker.
     bounds = np.searchsorted(cell, np.arange(count * size + 1))
     starts = np.concatenate([bounds[:-1].reshape(count, size), bounds[size::size, None]], axis=1)

@@ -39,8 +39,8 @@ class Slice(NamedTuple):
         meant: bool[message, broker]: on the way to somebody who wants it.
         visited: bool[message, broker]: it got there.
         lost: the broker it was handed to and never reached; 0 mostly.
-        shed_at: the broker where a subscriber's queue was full; 0 mostly.
-        shed_from: that subscriber.
+        shed_at: the broker where a subscription's queue was full; 0 mostly.
+        shed_from: that subscription.
     """
 
     part: int
@@ -70,9 +70,9 @@ class TrailTraffic:
         random = np.random.default_rng([scale.seed, 2])
         weights = np.array([float(np.subtract(*scale.span(part)[::-1])) for part in range(scale.slices)])
         self._counts = random.multinomial(scale.messages, weights / weights.sum())
-        number = np.arange(scale.subscribers + 1)
-        # The subscribers with the lowest numbers at each broker acknowledge.
-        self.acknowledges: Bits = (number > 0) & (number <= round(scale.faults.acknowledging * scale.subscribers))
+        number = np.arange(scale.subscriptions + 1)
+        # The subscriptions with the lowest numbers at each broker acknowledge.
+        self.acknowledges: Bits = (number > 0) & (number <= round(scale.faults.acknowledging * scale.subscriptions))
         self._gaps = _gaps(scale, random)
 
     def is_gap(self, broker: int, part: int) -> bool:
@@ -110,21 +110,21 @@ class TrailTraffic:
         """What the exact record of one broker says of a slice."""
         rows = np.flatnonzero(messages.visited[:, broker])
         origin = messages.origin[rows]
-        subscribers = self.delivered(messages, rows, broker)
+        subscriptions = self.delivered(messages, rows, broker)
         return Passages(
             origin,
             messages.time[rows],
             messages.publisher[rows],
             messages.counter[rows].astype(np.int32),
             self.terrain.parents[origin, broker],
-            self.next_hops(messages, rows, broker),
-            subscribers,
-            _selected(subscribers, self.acknowledges[subscribers.numbers]),
+            self.relayed_to(messages, rows, broker),
+            subscriptions,
+            _selected(subscriptions, self.acknowledges[subscriptions.numbers]),
             refused=_nothing(len(rows)),
             queued=_nothing(len(rows)),
         )
 
-    def next_hops(self, messages: Slice, rows: Ints, broker: int) -> Lists:
+    def relayed_to(self, messages: Slice, rows: Ints, broker: int) -> Lists:
         """The neighbours that a broker handed each of the rows to."""
         around = np.array(sorted(self.terrain.graph.neighbours(broker)), np.int64)
         parents = self.terrain.parents[messages.origin[rows]]
@@ -132,7 +132,7 @@ class TrailTraffic:
         return Lists(_offsets(handed.sum(axis=1)), around[np.nonzero(handed)[1]])
 
     def delivered(self, messages: Slice, rows: Ints, broker: int) -> Lists:
-        """The subscribers of a broker that got each of the rows."""
+        """The subscriptions of a broker that got each of the rows."""
         land = self.terrain
         interest = messages.interest[rows]
         starts = land.starts[interest, broker]

@@ -34,7 +34,7 @@ TRUTH_SCHEMA = pa.schema(
         ("publisher", pa.int64()),
         ("counter", pa.int32()),
         ("path", _PAIRS),  # hops that happened, each as from << 32 | to, ascending
-        ("deliveries", _PAIRS),  # each as broker << 32 | subscriber, ascending
+        ("deliveries", _PAIRS),  # each as broker << 32 | subscription, ascending
         ("lost", pa.int64()),  # the broker it was handed to and never reached; 0 for none
         ("shed_at", pa.int64()),
         ("shed_from", pa.int64()),

@@ -14,7 +14,7 @@ from postroad.lab.trails.histories import filters_of
 from postroad.lab.trails.traffic import TrailTraffic
 from postroad.lab.trails.truth import write_truth
 from postroad.messages import MessageId
-from postroad.tracking import Aliases, Attachments, LinkChanges, Names
+from postroad.tracking import Aliases, LinkChanges, Names, SubscriptionChanges
 from postroad.trail import TrailWriter
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Written(NamedTuple):
     Attributes:
         messages: published.
         passages: a message at a broker, each.
-        deliveries: a message handed to a subscriber, each.
+        deliveries: a message handed to a subscription, each.
         files: in the trail.
         bytes: in those files.
     """
@@ -123,7 +123,7 @@ class _Station:
         through = traffic.scale.span(messages.part)[1]
         passages = traffic.passages(messages, self._broker)
         self.counts[0] += len(passages.origin)
-        self.counts[1] += len(passages.subscribers.numbers)
+        self.counts[1] += len(passages.delivered.numbers)
         prepared = self.writer.prepare(_segments(traffic, messages, passages, self._broker), through)
         if traffic.is_gap(self._broker, messages.part):
             self.writer.drop(prepared, GAP_REASON)
@@ -169,7 +169,7 @@ def _beginning(traffic: TrailTraffic, broker: int, at: int) -> list[Segment]:
     scale, graph = traffic.scale, traffic.terrain.graph
     around = graph.neighbours(broker)
     neighbours = np.array(sorted(around), np.int64)
-    subscribers = np.arange(1, scale.subscribers + 1)
+    subscriptions = np.arange(1, scale.subscriptions + 1)
     publishers = np.arange(1, scale.publishers + 1)
     return [
         LinkChanges(
@@ -178,13 +178,13 @@ def _beginning(traffic: TrailTraffic, broker: int, at: int) -> list[Segment]:
             np.ones(len(neighbours), np.int32),
             np.array([around[int(number)] for number in neighbours], np.int32),
         ),
-        Attachments(
-            subscribers,
-            np.full(len(subscribers), at),
-            np.ones(len(subscribers), np.int32),
-            [f"subscriber-{broker}-{number}" for number in subscribers],
-            [TOPIC] * len(subscribers),
-            [""] * len(subscribers),
+        SubscriptionChanges(
+            subscriptions,
+            np.full(len(subscriptions), at),
+            np.ones(len(subscriptions), np.int32),
+            [f"subscriber-{broker}-{number}" for number in subscriptions],
+            [TOPIC] * len(subscriptions),
+            [""] * len(subscriptions),
         ),
         Names(
             ["publisher"] * len(publishers),

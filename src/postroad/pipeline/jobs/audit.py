@@ -2,7 +2,7 @@
 
 Accuracy: every filter is asked for keys it never got; the false answers are held against what its filling promises, and
 the filters that cover one time against Theorem 1. Reconciliation: every message of the exact record is judged and
-counted, by origin, link and subscriber. Where only filters are kept ids cannot be listed, but each filter knows how
+counted, by origin, link and subscription. Where only filters are kept ids cannot be listed, but each filter knows how
 many it got: what was handed to links and what came over them is compared by count. A list of ids (`ids`) is reconciled
 instead where one is given.
 """
@@ -81,7 +81,7 @@ def reconciliation(spark: SparkSession, sources: Sources, context: Context) -> D
     if journeys:
         rows = table(spark, sources, "journeys", journeys)
         parts.append(as_evidence(rows.select(*ID), ASKED))
-        parts.append(as_evidence(rows, JOURNEY, {"next_hops": "path", "subscribers": "deliveries"}))
+        parts.append(as_evidence(rows, JOURNEY, {"relayed_to": "path"}))
     reconciler = Reconciler(context)
 
     def count(batches: Iterable[Any]) -> Iterator[Any]:
@@ -122,17 +122,17 @@ def with_intervals(counts: DataFrame) -> DataFrame:
 
 
 def balance(filters: DataFrame) -> DataFrame:
-    """What filters hold by count: by broker and origin, entered, came, handed on, arrived and delivered."""
+    """What filters hold, by count, broker and origin: accepted, arrived, relayed, arrived from, delivered."""
     from pyspark.sql import functions as f
 
     def entries(kind: int) -> Any:
         return f.sum(f.when(f.col("kind") == kind, f.col("entries")).otherwise(0))
 
     return filters.groupBy("broker", "origin").agg(
-        entries(HistoryKind.PUBLISHED).alias("published"),
-        entries(HistoryKind.ROUTED).alias("routed"),
-        entries(HistoryKind.RELAYED).alias("relayed"),
+        entries(HistoryKind.ACCEPTED).alias("accepted"),
         entries(HistoryKind.ARRIVED).alias("arrived"),
+        entries(HistoryKind.RELAYED).alias("relayed"),
+        entries(HistoryKind.ARRIVED_FROM).alias("arrived_from"),
         entries(HistoryKind.DELIVERED).alias("delivered"),
     )
 
@@ -186,7 +186,7 @@ def _filters(run: JobRun[AuditOptions], filters: DataFrame) -> dict[str, Any]:
     run.write(balance(filters), "balance")
     sums = (
         run.spark.read.parquet(f"file://{(run.options.out / 'balance').resolve()}")
-        .agg(*(f.sum(name).alias(name) for name in ("published", "relayed", "arrived", "delivered")))
+        .agg(*(f.sum(name).alias(name) for name in ("relayed", "arrived_from")))
         .first()
     )
     assert sums is not None
@@ -198,7 +198,7 @@ def _filters(run: JobRun[AuditOptions], filters: DataFrame) -> dict[str, Any]:
         "histories_out_of_promise": int(row["out_of_promise"]),
         "largest_matching_set": int(row["largest_matching_set"]),
         "entries_relayed": int(sums["relayed"]),
-        "entries_arrived": int(sums["arrived"]),
+        "entries_arrived": int(sums["arrived_from"]),
     }
 
 

@@ -136,7 +136,9 @@ def _left(run: JobRun[CompactOptions], what: Erased, now: int) -> dict[str, Any]
     """Say what an erasure leaves, and until when."""
     for who in sorted(what.subscriptions):
         if is_still_here(run.sources, who):
-            run.alert(f"{who.subscriber} is still subscribed at broker {who.broker}, and recorded from now on as ever")
+            run.alert(
+                f"{who.subscription} is still subscribed at broker {who.broker}, and recorded from now on as ever"
+            )
     for name in sorted(what.kept):
         run.alert(f"other subscriptions of {name!r} stay, and its name with them; --principal erases all of them")
     journals = sorted(path.parent.name for path in run.sources.root.glob("journal/broker=*/*.journal"))
@@ -153,11 +155,11 @@ def _left(run: JobRun[CompactOptions], what: Erased, now: int) -> dict[str, Any]
 
 
 def is_still_here(sources: Sources, who: Erasure) -> bool:
-    """Whether a subscriber is subscribed, as far as the record goes."""
+    """Whether a subscription is subscribed, as far as the record goes."""
     if sources.pins[who.broker].runs[-1].closed:
         return False
-    stays = read_context(sources).subscribers[who.broker]
-    return bool((stays.number[stays.until == FOREVER] == who.subscriber).any())
+    stays = read_context(sources).subscriptions[who.broker]
+    return bool((stays.number[stays.until == FOREVER] == who.subscription).any())
 
 
 def _expired(run: JobRun[CompactOptions], now: int, age: int) -> dict[str, Any]:

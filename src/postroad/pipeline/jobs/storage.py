@@ -36,7 +36,7 @@ RECORDERS = {"passages": "exact", "journeys": "journeys", "filters": "filters", 
 _THREADS = 8
 # Days that one picture shows: more bars are no longer told apart.
 MAX_DAYS = 62
-_ENTERED = (HistoryKind.PUBLISHED, HistoryKind.ROUTED)
+_ENTERED = (HistoryKind.ACCEPTED, HistoryKind.ARRIVED)
 
 
 def bytes_of_files(spark: SparkSession, sources: Sources, tables: Iterable[str]) -> DataFrame:
@@ -68,10 +68,10 @@ def counted(rows: DataFrame, name: str) -> DataFrame:
     recorder = f.lit(RECORDERS[name])
     if name == "passages":
         first = f.when(f.col("arrived_from") >= 0, 1).otherwise(0)
-        messages, records = f.sum(first), f.sum(first + _listed("subscribers", 4))
+        messages, records = f.sum(first), f.sum(first + _listed("delivered", 4))
     elif name == "journeys":
         # A journey has one row at its origin; its hops are records of other brokers.
-        messages, records = f.count("*"), f.sum(1 + _listed("path", 8) + _listed("deliveries", 8))
+        messages, records = f.count("*"), f.sum(1 + _listed("path", 8) + _listed("delivered", 8))
     else:
         entries = f.col("entries") if name == "filters" else f.lit(1)
         messages = f.sum(f.when(f.col("kind").isin(*_ENTERED), entries).otherwise(0))

@@ -52,10 +52,10 @@ OUTSIDE_RANGE = "outside the range"
 
 # Tables of the exact record: what their rows are as evidence, and columns with other names there.
 _EXACT: dict[str, tuple[int, dict[str, str]]] = {
-    "journeys": (JOURNEY, {"next_hops": "path", "subscribers": "deliveries"}),
+    "journeys": (JOURNEY, {"relayed_to": "path"}),
     "passages": (PASSAGE, {}),
     "shed": (SHED, {}),
-    "records": (RECORD, {"link": "kind", "subscriber": "subject"}),
+    "records": (RECORD, {"link": "kind", "subscription": "subject"}),
 }
 # Spark decodes 4,096 rows at a time, which of filters of a megabyte is more than an executor has.
 MAX_BATCH_ROWS, MIN_BATCH_ROWS, BATCH_BYTES = 4_096, 16, 16 << 20
