@@ -289,7 +289,7 @@ class StompConversation:
                 return
             named = found.message_ids[first:last] if found.has_message_ids else None
             if self._accept(part, named) and found.asks_receipts:
-                self._receipts.messages(part, found.receipts[first:last], self._version, session)
+                self._receipts.messages(part, found.receipts[first:last], session)
         except (BrokerError, NumbersError) as error:
             # No defect: without a number of its own on disk, a publisher's ids could be another one's.
             log.error("publisher refused", extra={**self._who(), "reason": str(error)})
@@ -309,7 +309,7 @@ class StompConversation:
             batch = batch.take(np.arange(admission.end))
         session, resent = self._session, admission.resent > 0
         assert session is not None
-        self._receipts.messages(batch, receipts[: admission.end], self._version, session, resent)
+        self._receipts.messages(batch, receipts[: admission.end], session, resent)
         if refusal is not None:
             self._fail(f"SEND: {refusal}")
 

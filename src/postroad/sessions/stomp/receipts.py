@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.protocols import stomp
-from postroad.protocols.stomp.id_headers import MESSAGE_ID_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +21,9 @@ __all__ = ["Receipts"]
 
 # On a RECEIPT: "false" when the message was accepted while its record could not be written.
 UNTRACKED = {"tracked": "false"}
+_UNTRACKED_LINE = b"tracked:false"
+# What ends the header lines of a RECEIPT, and the frame.
+_END = b"\n\n\0"
 
 
 class Receipts:
@@ -48,9 +50,7 @@ class Receipts:
         if self._dispatcher.store is not None:
             self._mark = self._dispatcher.store.mark
 
-    def messages(
-        self, batch: Batch, receipts: Columns, version: Version, source: Session, resent: bool = False
-    ) -> None:
+    def messages(self, batch: Batch, receipts: Columns, source: Session, resent: bool = False) -> None:
         """Confirm the rows that ask for it: `receipts` says where in the buffer each row has the text, if it has.
 
         Some may be `resent`, and stored before.
@@ -59,16 +59,15 @@ class Receipts:
             return
         record = self._dispatcher.record
         waits = self._waits(source) or resent
-        if record is not None and record.trouble:
-            untracked = _untracked(batch, receipts, version)
-            self._when_stored(lambda: self._send(untracked), waits, source)
-            return
         confirmed = stomp.render_receipts(batch, np.ascontiguousarray(receipts), np.arange(len(batch)))
-        if not waits and (record is None or not record.waits):
+        if record is not None and record.trouble:
+            untracked = _untracked(confirmed.tobytes())
+            self._when_stored(lambda: self._send(untracked), waits, source)
+        elif not waits and (record is None or not record.waits):
             self._send(confirmed.data)
         else:
-            safe, unsafe = confirmed.tobytes(), _untracked(batch, receipts, version)
-            self._when_stored(lambda: self._when_recorded(safe, unsafe), waits, source)
+            safe = confirmed.tobytes()
+            self._when_stored(lambda: self._when_recorded(safe, lambda: _untracked(safe)), waits, source)
 
     def control(
         self, event: stomp.Event, receipt: bytes, headers: dict[str, str], version: Version, source: Session | None
@@ -76,7 +75,7 @@ class Receipts:
         """Confirm a frame that is not a message."""
         untracked = {**headers, **UNTRACKED} if isinstance(event, stomp.Commit) else headers
         safe, unsafe = (stomp.receipt_frame(receipt, version, each) for each in (headers, untracked))
-        self._when_stored(lambda: self._when_recorded(safe, unsafe), self._waits(source), source)
+        self._when_stored(lambda: self._when_recorded(safe, lambda: unsafe), self._waits(source), source)
 
     def after_all(self, action: Callable[[], None], source: Session | None) -> None:
         """Do something once every receipt that waits is given."""
@@ -117,20 +116,18 @@ class Receipts:
         else:
             store.when_safe(stored)
 
-    def _when_recorded(self, safe: bytes, unsafe: bytes) -> None:
+    def _when_recorded(self, safe: bytes, unsafe: Callable[[], bytes]) -> None:
         """Send a receipt once what it confirms is on record, or the other one if it will not be."""
         record = self._dispatcher.record
         if record is None or not record.waits:
             self._send(safe)
         else:
-            record.when_safe(lambda is_safe: self._send(safe if is_safe else unsafe))
+            record.when_safe(lambda is_safe: self._send(safe if is_safe else unsafe()))
 
 
-def _untracked(batch: Batch, receipts: Columns, version: Version) -> bytes:
-    """Receipts that say: what was accepted may be missing on record, because the record cannot be written now."""
-    frames = []
-    for row in np.flatnonzero(receipts[:, 0] >= 0).tolist():
-        receipt = batch.buffer[receipts[row, 0] : receipts[row, 1]].tobytes()
-        headers = {MESSAGE_ID_HEADER: str(batch.message(row).id), **UNTRACKED}
-        frames.append(stomp.receipt_frame(receipt, version, headers))
-    return b"".join(frames)
+def _untracked(receipts: bytes) -> bytes:
+    """The same receipts, saying that what was accepted may be missing on record, which cannot be written now.
+
+    No header line holds a line end, so an empty line and a NUL behind it end a frame, and nothing else does.
+    """
+    return receipts.replace(_END, b"\n" + _UNTRACKED_LINE + _END)
