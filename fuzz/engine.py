@@ -20,7 +20,7 @@ def _kernel_modules(package: Path) -> list[str]:
     """Modules that define kernels."""
     found = []
     for path in package.rglob("*.py"):
-        if "from postroad.kernels import" in path.read_text("utf-8") or path.name == "kernels.py":
+        if "from postroad.kernels" in path.read_text("utf-8") or path.parent.name == "kernels":
             parts = path.relative_to(package.parent).with_suffix("").parts
             found.append(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
     return found

@@ -31,15 +31,17 @@ def answer():
 def make_package(package: Path) -> None:
     """A package with the real kernels module, and a module that has a kernel."""
     (package / "trial").mkdir(parents=True)
-    for name in ("__init__.py", "kernels.py"):
-        shutil.copy(PACKAGE / name, package / name)
+    shutil.copy(PACKAGE / "__init__.py", package / "__init__.py")
+    shutil.copytree(PACKAGE / "kernels", package / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
     (package / "trial" / "__init__.py").touch()
     (package / "trial" / "caller.py").write_text(CALLER)
 
 
-def ask(root: Path, home: Path | None = None) -> int:
-    command = "from postroad.trial.caller import ask; print(ask(0))"
-    run = subprocess.run(
+ASK = "from postroad.trial.caller import ask; print(ask(0))"
+
+
+def run(root: Path, command: str, home: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-c", command],
         # Python's own cache goes by the second and the size of a source, and this test is quicker than that.
         env={"PYTHONPATH": str(root), "HOME": str(home or root), "PATH": "", "PYTHONDONTWRITEBYTECODE": "1"},
@@ -48,11 +50,14 @@ def ask(root: Path, home: Path | None = None) -> int:
         timeout=120,
         check=True,
     )
-    return int(run.stdout)
+
+
+def ask(root: Path, home: Path | None = None) -> int:
+    return int(run(root, ASK, home).stdout)
 
 
 def compiled(root: Path) -> dict[Path, int]:
-    return {path: path.stat().st_mtime_ns for path in root.rglob("*.nbc")}
+    return {path: path.stat().st_mtime_ns for path in root.rglob("*@*/*")}
 
 
 def test_a_kernel_follows_a_change_in_a_piece_of_another_module(tmp_path: Path) -> None:
@@ -113,5 +118,58 @@ def test_folder_that_another_process_removes_meanwhile_does_no_harm(tmp_path: Pa
     folder = package / "__pycache__" / "kernels"
     folder.mkdir(parents=True)
     # It is listed, and gone when it is looked at.
-    (folder / "postroad.trial.caller-0123456789abcdef").symlink_to(tmp_path / "gone")
+    (folder / "postroad.trial.caller@0123456789abcdef").symlink_to(tmp_path / "gone")
     assert ask(tmp_path) == 46
+
+
+def test_process_that_finds_machine_code_does_not_load_the_compiler(tmp_path: Path) -> None:
+    package = tmp_path / "postroad"
+    make_package(package)
+    (package / "trial" / "piece.py").write_text(PIECE.format(answer=47))
+    loaded = f"{ASK}; import sys; print('numba' in sys.modules)"
+    first = run(tmp_path, loaded)
+    assert first.stdout.split() == ["47", "True"]
+    assert "compiling kernels for this machine, once" in first.stderr
+    second = run(tmp_path, loaded)
+    assert second.stdout.split() == ["47", "False"]
+    assert second.stderr == ""
+
+
+def test_machine_code_that_was_cut_off_is_compiled_again(tmp_path: Path) -> None:
+    package = tmp_path / "postroad"
+    make_package(package)
+    (package / "trial" / "piece.py").write_text(PIECE.format(answer=48))
+    assert ask(tmp_path) == 48
+    (kept,) = compiled(tmp_path)
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:-100])
+    assert ask(tmp_path) == 48
+    assert len(kept.read_bytes()) == len(whole)
+
+
+def test_compiler_and_machine_code_can_be_in_one_process(tmp_path: Path) -> None:
+    package = tmp_path / "postroad"
+    make_package(package)
+    (package / "trial" / "piece.py").write_text(PIECE.format(answer=49))
+    assert ask(tmp_path) == 49
+    both = (
+        "from postroad.trial.caller import ask; a = ask(0); import numba; "
+        "b = numba.njit(lambda n: n + 1)(a); print(a, b, ask(2))"
+    )
+    assert run(tmp_path, both).stdout.split() == ["49", "50", "51"]
+
+
+def test_several_processes_compile_all_kernels_that_are_missing(tmp_path: Path) -> None:
+    package = tmp_path / "postroad"
+    make_package(package)
+    (package / "trial" / "piece.py").write_text(PIECE.format(answer=50))
+    several = "".join(
+        f'\n@kernel("int64(int64)")\ndef ask_{n}(number):\n    return answer() + number + {n}\n' for n in range(1, 9)
+    )
+    (package / "trial" / "caller.py").write_text(CALLER + several)
+    everything = "from postroad.kernels import compile_everything; print(*compile_everything(processes=2))"
+    assert run(tmp_path, everything).stdout.split() == ["9", "9"]
+    assert len(compiled(tmp_path)) == 9
+    assert run(tmp_path, everything).stdout.split() == ["9", "0"]
+    check = "import sys; from postroad.trial.caller import ask_8; print(ask_8(0), 'numba' in sys.modules)"
+    assert run(tmp_path, check).stdout.split() == ["58", "False"]

@@ -22,6 +22,9 @@ MADE_BY_TOOLS = {
     "dist",
 }
 
+# Foundations that are folders of modules; the others are single modules.
+FOUNDATION_FOLDERS = {"kernels"}
+
 
 def files(suffix: str = "", under: Path = ROOT) -> list[Path]:
     """All files of the repository whose name ends with `suffix`, in order."""
@@ -47,15 +50,17 @@ def line_count(path: Path) -> int:
 
 def rooms() -> list[str]:
     """The rooms there are: the folders of the package that hold Python."""
-    return sorted(folder.name for folder in PACKAGE.iterdir() if folder.is_dir() and any(folder.glob("*.py")))
+    folders = {folder.name for folder in PACKAGE.iterdir() if folder.is_dir() and any(folder.glob("*.py"))}
+    return sorted(folders - FOUNDATION_FOLDERS)
 
 
 def foundations() -> list[str]:
     """The modules below all rooms."""
-    return sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
+    return sorted({path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__"} | FOUNDATION_FOLDERS)
 
 
 def offering() -> list[str]:
     """The modules that offer a public API: foundations, rooms, and the packages inside rooms."""
     packages = [path.parent.relative_to(PACKAGE).parts for path in files("__init__.py", PACKAGE)]
-    return sorted(".".join(["postroad", *parts]) for parts in [*packages, *((one,) for one in foundations())] if parts)
+    modules = [(one,) for one in foundations()]
+    return sorted({".".join(["postroad", *parts]) for parts in [*packages, *modules] if parts})

@@ -23,6 +23,7 @@ from postroad.cli.network_run import reload, status, stop, up
 from postroad.cli.publisher import publish
 from postroad.cli.subscriber import subscribe
 from postroad.cli.trace import trace
+from postroad.cli.warm import warm
 from postroad.errors import PostroadError
 
 __all__ = ["EXIT_REFUSED", "main"]
@@ -46,6 +47,7 @@ app.command()(publish)
 app.command()(subscribe)
 app.command()(match)
 app.command()(trace)
+app.command()(warm)
 app.add_typer(network, name="network")
 for command in (plan, keys, up, status, reload, stop):
     network.command()(command)

@@ -7,6 +7,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from postroad.kernels import compile_missing, load_all
 from postroad.server.extras import check_extras, loop_factory
 from postroad.server.logs import log_to_stderr
 from postroad.server.memory import keep_freed_memory, set_apart_what_stays
@@ -48,6 +49,9 @@ def run_broker(config: BrokerConfig, started: Callable[[Service], None] | None =
     """
     check_extras(config)
     log_to_stderr(config.log_level)
+    # Before the loop runs: a client would wait for it, and the first message is to be as quick as the millionth.
+    compile_missing()
+    load_all()
     tune_process()
     with asyncio.Runner(loop_factory=loop_factory(config)) as runner:
         return runner.run(_serve(config, started))

@@ -1,0 +1,186 @@
+"""Compiling what is missing: once, by several processes, and not in silence.
+
+Every kernel is compiled by itself, so the work can be shared. Helpers take module after module, the largest first:
+pieces that kernels of several modules use are then compiled in each helper.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from postroad.kernels import folders
+from postroad.kernels.functions import KERNELS
+from postroad.kernels.sources import kernel_modules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from postroad.kernels.functions import Kernel
+    from postroad.kernels.machine_code import Compiled
+
+    Progress = Callable[[int, int], None]
+
+__all__ = ["compile_everything", "compile_missing", "compile_one", "load_all", "missing_kernels"]
+
+# How often progress is told: often enough to see that it goes on, seldom enough for a log.
+PROGRESS_SECONDS = 5.0
+# How often the work of other processes is looked at.
+LOOK_SECONDS = 0.2
+# Fewer are compiled here: a process that loads the compiler costs as much as some kernels.
+WORTH_SHARING = 8
+
+_PROGRAM = "import sys; from postroad.kernels.compilation import compile_share; compile_share(sys.argv[1:])"
+_log = logging.getLogger("postroad.kernels")
+_announced: set[str] = set()
+
+
+def missing_kernels() -> list[Kernel]:
+    """The kernels of the imported modules that have no machine code for this machine yet."""
+    return [kernel for kernel in KERNELS if not kernel.is_loaded and kernel.kept() is None]
+
+
+def load_all() -> None:
+    """Load the kernels of the imported modules now, so that nobody waits for them later."""
+    for kernel in KERNELS:
+        kernel.load()
+
+
+def compile_one(kernel: Kernel) -> list[Compiled]:
+    """Compile a kernel and keep its machine code."""
+    from postroad.kernels.machine_code import packed
+    from postroad.kernels.targets import tags
+
+    _announce()
+    from postroad.kernels import compiler
+
+    parts = compiler.compiled(kernel)
+    with contextlib.suppress(OSError):  # A full disk costs time at the next start, not at this one.
+        folders.write(kernel.folder, kernel.file(tags()[0]), packed(parts))
+        folders.forget_older(kernel.function.__module__, kernel.folder)
+    return parts
+
+
+def compile_missing(progress: Progress | None = None, processes: int | None = None) -> int:
+    """Compile the kernels of the imported modules that are missing; returns how many those were.
+
+    Args:
+        progress: told how many of how many are done; by default the log is, every some seconds.
+        processes: how many compile; by default one for each processor.
+    """
+    if not missing_kernels():
+        return 0
+    with _alone():
+        missing = missing_kernels()
+        if not missing:
+            return 0
+        _announce()
+        report = progress or _Log()
+        report(0, len(missing))
+        count = processes or len(os.sched_getaffinity(0))
+        if count == 1 or len(missing) < WORTH_SHARING or not folders.is_lasting():
+            for done, kernel in enumerate(missing):
+                compile_one(kernel)
+                report(done + 1, len(missing))
+        else:
+            _share(missing, count, report)
+    return len(missing)
+
+
+def compile_everything(progress: Progress | None = None, processes: int | None = None) -> tuple[int, int]:
+    """Compile all kernels that are missing; returns how many there are, and how many were compiled."""
+    for module in kernel_modules():
+        import_module(module)
+    missing = compile_missing(progress, processes)
+    return len(KERNELS), missing
+
+
+class _Log:
+    """Tells the log of progress, not too often."""
+
+    def __init__(self) -> None:
+        self._told = time.monotonic()
+
+    def __call__(self, done: int, count: int) -> None:
+        now = time.monotonic()
+        if now - self._told > PROGRESS_SECONDS:
+            self._told = now
+            _log.warning("postroad: compiled %d of %d kernels", done, count)
+
+
+def _announce() -> None:
+    """Says once why this start takes long."""
+    if not _announced:
+        _announced.add("compiling")
+        _log.warning("postroad: compiling kernels for this machine, once; this takes about a minute")
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Only one process at a time compiles into a folder; others wait, and find what it has compiled."""
+    folder = folders.store_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            _log.warning("postroad: another process compiles the kernels; waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _share(missing: list[Kernel], processes: int, report: Progress) -> None:
+    """Let processes compile; what they leave is compiled here."""
+    modules = sorted({kernel.function.__module__ for kernel in missing}, key=lambda module: -_weight(missing, module))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    with tempfile.TemporaryDirectory(prefix="postroad-") as claims:
+        helpers = [
+            subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, claims, *modules],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+            for _ in range(min(processes, len(modules)))
+        ]
+        try:
+            while any(helper.poll() is None for helper in helpers):
+                time.sleep(LOOK_SECONDS)
+                report(sum(kernel.kept() is not None for kernel in missing), len(missing))
+        finally:
+            for helper in helpers:
+                helper.terminate()
+                helper.wait()
+    for kernel in missing:
+        if kernel.kept() is None:
+            compile_one(kernel)
+
+
+def _weight(kernels: Iterable[Kernel], module: str) -> int:
+    """A guess at what compiling a module takes: kernels with many arguments are the large ones."""
+    return sum(len("".join(kernel.signatures)) for kernel in kernels if kernel.function.__module__ == module)
+
+
+def compile_share(arguments: Iterable[str]) -> None:
+    """What a helper does: compile one module after the other that no other helper has claimed."""
+    claims, *modules = arguments
+    _announced.add("compiling")
+    for module in modules:
+        import_module(module)
+    for module in modules:
+        try:
+            Path(claims, module).touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        for kernel in KERNELS:
+            if kernel.function.__module__ == module and kernel.kept() is None:
+                compile_one(kernel)
