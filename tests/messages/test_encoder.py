@@ -190,7 +190,7 @@ def test_largest_values_survive() -> None:
         {"source": -1},
         {"source": 2**32},
         {"hop_limit": 256},
-        {"flags": 16},
+        {"flags": 32},
         {"priority": 256},
         {"expiry": 2**63},
         {"priority": 1.5},
@@ -229,7 +229,7 @@ def test_encoder_refuses_spans_over_the_limit(column: int, limit: int) -> None:
         encode_metadata(batch) if column == METADATA else encode_batch(batch)
 
 
-@pytest.mark.parametrize(("column", "value"), [(0, 2**32), (1, -1), (2, 16), (3, 256), (4, -1)])
+@pytest.mark.parametrize(("column", "value"), [(0, 2**32), (1, -1), (2, 32), (3, 256), (4, -1)])
 def test_envelope_writer_refuses_what_does_not_fit(column: int, value: int) -> None:
     batch = Batch.build([ROW, ROW])
     batch.envelopes[1, column] = value

@@ -25,7 +25,7 @@ OTHERS = [
     HELLO,
     encode_frame("STOMP", {"accept-version": "1.1", "host": "here", "heart-beat": "9,9"}),
     encode_frame("SEND", {"destination": "/topic/fuzz.a", "transaction": "t"}, b"later"),
-    encode_frame("SEND", {"destination": "/queue/elsewhere"}, b"x"),
+    encode_frame("SEND", {"destination": "/exchange/elsewhere"}, b"x"),
     encode_frame("SUBSCRIBE", {"id": "1", "destination": "/topic/fuzz.>", "selector": "price > 3 OR x IS NULL"}),
     encode_frame("SUBSCRIBE", {"id": "2", "destination": "/topic/fuzz.a", "ack": "client", "overflow": "push-back"}),
     encode_frame("SUBSCRIBE", {"id": "3", "destination": "/topic/fuzz.*", "overflow": "disconnect"}),

@@ -44,7 +44,7 @@ def test_every_setting_has_a_row_with_its_default() -> None:
     assert set(told) == set(BrokerConfig.__struct_fields__) - ELSEWHERE
     for name, default in told.items():
         value = getattr(config, name)
-        if name in ("limits", "frames", "tracking", "store"):
+        if name in ("limits", "frames", "tracking", "store", "queues"):
             continue
         assert default == ("none" if value is None else f"`{json.dumps(value)}`"), name
 

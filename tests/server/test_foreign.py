@@ -129,8 +129,8 @@ def test_stomp_py_acknowledges_refuses_and_uses_transactions(tmp_path: Path, ver
 def test_stomp_py_hears_why_it_is_refused(tmp_path: Path) -> None:
     def talk(broker: Service) -> None:
         connection, heard = opened(broker, "1.2")
-        connection.subscribe("/queue/a", id="1")
-        assert "destinations start with /topic/" in next_of(heard.errors).headers["message"]
+        connection.subscribe("/exchange/a", id="1")
+        assert "destinations start with /topic/ or /queue/" in next_of(heard.errors).headers["message"]
         assert heard.gone.wait(PATIENCE)
 
     with_stomp_py(tmp_path, talk)

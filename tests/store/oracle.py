@@ -13,11 +13,15 @@ import numpy as np
 
 from postroad.messages import Batch, Draft, MessageId
 from postroad.store import Log, SimulatedDisk, StoreSettings, StoreWriteError, carry_out, recover
+from postroad.store.places import RowSet, runs_of, subtract
 
 if TYPE_CHECKING:
     from postroad.store import Cursor, DiskCommit, Taken
 
 BROKER = 7
+
+# A message of a cursor, whether it counts as tried, how often it came back, and what is noted of it.
+Waiting = tuple[tuple[int, int], bool, int, bytes]
 
 
 def batch_of(publisher: int, first: int, count: int, size: int = 20) -> Batch:
@@ -41,6 +45,9 @@ class Expected:
         self.handed: set[tuple[int, int]] = set()
         self.settled: set[tuple[int, int]] = set()
         self.settled_for_sure: set[tuple[int, int]] = set()
+        self.tries: dict[tuple[int, int], int] = {}
+        self.tries_for_sure: dict[tuple[int, int], int] = {}
+        self.notes: dict[tuple[int, int], bytes] = {}
         self.is_sure = False
         self.ended = False
         self.ended_for_sure = False
@@ -66,6 +73,9 @@ class Owner:
         self.expected: dict[int, Expected] = {}
         self.next_cursor = 1
         self.sent: dict[int, int] = {}
+        self.order: dict[tuple[int, int], int] = {}
+        # Messages that went from one cursor to another since the last crash.
+        self.transfers: list[tuple[tuple[int, int], int, int]] = []
         self.now = 1_000
         self.crash_points = 0
         self._watch()
@@ -78,7 +88,8 @@ class Owner:
     def act(self) -> None:
         """One random thing."""
         self.now += self.random.randrange(20)
-        names = ["publish"] * 6 + ["take"] * 6 + ["commit"] * 4 + ["open", "leave", "end", "fail", "restart", "full"]
+        names = ["publish"] * 6 + ["take"] * 6 + ["commit"] * 4 + ["choose"] * 3
+        names += ["open", "leave", "end", "fail", "restart", "full"]
         getattr(self, self.random.choice(names))()
 
     def durable(self) -> list[Cursor]:
@@ -113,6 +124,7 @@ class Owner:
         if not matches:
             return
         position = self.log.append(batch, matches, self.now)
+        self.order.update({(publisher, first + row): len(self.order) for row in range(count)})
         for cursor, rows in matches:
             if cursor.durable:
                 expected = self.expected[cursor.number]
@@ -126,6 +138,58 @@ class Owner:
         cursor = self.random.choice(list(self.log.cursors.values()))
         for taken in self.pull(cursor, self.random.randrange(1, 12)):
             self.settle(cursor, taken)
+
+    def choose(self) -> None:
+        """Take some of the rows that wait, as consumers with selectors do; some are settled, some refused."""
+        if not self.durable():
+            return
+        cursor = self.random.choice(self.durable())
+        passed = RowSet()
+        for _ in range(self.random.randrange(1, 4)):
+            among = subtract(cursor.waiting.runs, passed.runs)
+            shown = self.log.peek(cursor, among, 5)
+            for read in self.log.take_reads():
+                self.log.loaded(read, self.disk.read(read.segment, read.start, read.length))
+            for taken in shown:
+                wanted = np.array([self.random.random() < 0.5 for _ in taken.places])
+                passed.add(runs_of(taken.places[~wanted]))
+                if wanted.any():
+                    self.log.take(cursor, taken.places[wanted])
+                    self.answer(cursor, taken._replace(places=taken.places[wanted], rows=taken.rows[wanted]))
+
+    def answer(self, cursor: Cursor, taken: Taken) -> None:
+        """Rows were handed out: they are settled, come back, or go to another cursor."""
+        expected = self.expected[cursor.number]
+        messages = messages_of(taken)
+        expected.handed.update(messages)
+        if self.random.random() < 0.4:
+            expected.settled.update(messages)
+            self.log.settle(cursor, taken.places)
+            return
+        self.log.retry(cursor, taken.places)
+        for message in messages:
+            expected.tries[message] = expected.tries.get(message, 0) + 1
+        assert cursor.tries_of(taken.places).tolist() == [expected.tries[message] for message in messages]
+        others = [each for each in self.durable() if each is not cursor]
+        if others and self.random.random() < 0.5:
+            self.transfer(cursor, taken, self.random.choice(others))
+        else:
+            self.log.give_back(cursor, taken.places)
+
+    def transfer(self, cursor: Cursor, taken: Taken, to: Cursor) -> None:
+        source, target = self.expected[cursor.number], self.expected[to.number]
+        messages = messages_of(taken)
+        new = np.array([each not in target.matched and each not in target.settled_for_sure for each in messages])
+        self.log.give_back(cursor, taken.places[~new])
+        note = self.random.choice([b"one", b"two"])
+        self.log.transfer(cursor, taken.places[new], to, note)
+        for message in [each for each, is_new in zip(messages, new, strict=True) if is_new]:
+            source.settled.add(message)
+            source.tries.pop(message)
+            target.matched.append(message)
+            target.position[message] = self.log.position
+            target.notes[message] = note
+            self.transfers.append((message, cursor.number, to.number))
 
     def settle(self, cursor: Cursor, taken: Taken) -> None:
         chosen = np.array([self.random.random() < 0.7 for _ in taken.places])
@@ -157,6 +221,7 @@ class Owner:
     def commit(self) -> None:
         settled = {number: set(each.settled) for number, each in self.expected.items()}
         ended = {number: each.ended for number, each in self.expected.items()}
+        tries = {number: dict(each.tries) for number, each in self.expected.items()}
         known = {each.number for each in self.durable()}
         commit = self.log.take_commit(self.now)
         if commit is None:
@@ -175,6 +240,7 @@ class Owner:
                 each.settled_for_sure |= settled.get(number, set())
                 each.ended_for_sure |= ended.get(number, False)
                 each.is_sure |= number in known
+                each.tries_for_sure = tries.get(number, {})
 
     def fail(self) -> None:
         """The disk fails for one commit."""
@@ -195,31 +261,37 @@ class Owner:
         self.disk = self.disk.crash(self.random, power=self.power)
         self.log = Log(self.settings, recover(self.disk.segments(), self.disk.read))
         left = self.contents(self.log)
+        self.transfers = []
         for number in list(self.expected):
             if number not in self.log.cursors:
                 del self.expected[number]
                 continue
             expected = self.expected[number]
-            kept = [message for message, _ in left[number]]
+            kept = [message for message, _, _, _ in left[number]]
             # What is here now is here for good, and what is gone was never sure.
             expected.matched = kept
             expected.ended = False
             expected.position = dict.fromkeys(kept, 0)
             expected.settled, expected.settled_for_sure = set(), expected.settled - set(kept)
+            expected.tries = {message: tries for message, _, tries, _ in left[number] if tries}
+            expected.tries_for_sure = dict(expected.tries)
             self.log.attach(self.log.cursors[number])
         self._watch()
 
     # --- what it knows -----------------------------------------------------------------------------------------------
 
-    def contents(self, log: Log) -> dict[int, list[tuple[tuple[int, int], bool]]]:
-        """The messages that wait for each durable cursor of a store, in order, and whether they count as tried."""
+    def contents(self, log: Log) -> dict[int, list[Waiting]]:
+        """The messages that wait for each durable cursor of a store, in order, and what is known of them."""
         found = {}
         for cursor in [each for each in log.cursors.values() if each.durable]:
             messages: list[Any] = []
             while taken := _pull_all(log, cursor, self.disk_of(log)):
                 for each in taken:
                     tried = each.tried if each.tried is not None else np.zeros(len(each.places), np.bool_)
-                    messages += zip(messages_of(each), tried.tolist(), strict=True)
+                    notes = dict.fromkeys(range(len(each.places)), b"")
+                    notes.update({at: text for text, rows in each.notes or () for at in rows.tolist()})
+                    tries = [0] * len(each.places) if each.tries is None else each.tries.tolist()
+                    messages += zip(messages_of(each), tried.tolist(), tries, notes.values(), strict=True)
             found[cursor.number] = messages
             log.detach(cursor)
         return found
@@ -257,9 +329,24 @@ class Owner:
                 assert number not in found
             if number in found:
                 self.check_cursor(expected, found[number])
+        self.check_transfers(found)
 
-    def check_cursor(self, expected: Expected, found: list[tuple[tuple[int, int], bool]]) -> None:
-        messages = [message for message, _ in found]
+    def check_transfers(self, found: dict[int, list[Waiting]]) -> None:
+        """A message that went from one cursor to another is with one of them."""
+        held = {number: {message for message, *_ in rows} for number, rows in found.items()}
+        for message, source, target in self.transfers:
+            expected = self.expected.get(target)
+            if expected is None or expected.ended or source not in held or target not in held:
+                continue
+            if message in expected.settled:
+                # Or it went on to a third cursor.
+                continue
+            both = [number for number in (source, target) if message in held[number]]
+            assert len(both) < 2, "a row that was transferred is with both cursors"
+            assert both or not self.is_promised or self.expected[source].position[message] > self.log.safe
+
+    def check_cursor(self, expected: Expected, found: list[Waiting]) -> None:
+        messages = [message for message, *_ in found]
         there = set(messages)
         assert len(there) == len(messages), "a row came back twice"
         sure = {each for each, position in expected.position.items() if position <= self.log.safe}
@@ -268,10 +355,12 @@ class Owner:
         assert not expected.settled_for_sure & there, "a settled row came back"
         assert there <= set(expected.matched), "a row came that never matched"
         # In the order in which they were stored; with that, in the order of each publisher.
-        order = {message: at for at, message in enumerate(expected.matched)}
-        places = [order[message] for message in messages]
+        places = [self.order[message] for message in messages]
         assert places == sorted(places)
-        for message, tried in found:
+        for message, tried, tries, note in found:
+            assert tries <= expected.tries.get(message, tries if message in expected.settled else 0)
+            assert tries >= expected.tries_for_sure.get(message, 0) or not self.is_promised, "a count is lost"
+            assert note == expected.notes.get(message, b"")
             assert tried or message not in expected.handed or not self.is_promised, (
                 "a row that was handed out is not marked"
             )

@@ -6,9 +6,12 @@ from postroad.broker.core import Broker
 from postroad.broker.errors import BrokerError
 from postroad.broker.given_ids import DEFAULT_SKEW_TOLERANCE_MS, AssigningPublisher, IdAdmission
 from postroad.broker.limits import Limits
+from postroad.broker.named_queues import ConsumerTerms, NamedQueue
 from postroad.broker.no_recorder import NoRecorder, Recorder
 from postroad.broker.numbers import PublisherNumbers, SubscriptionNumbers
 from postroad.broker.outbox import Delivery, Outbox, Sending
+from postroad.broker.queue_homes import queue_home
+from postroad.broker.redeliveries import QueueSettings
 from postroad.broker.relay import Relay, RelayStatistics
 from postroad.broker.replays import ReplayStart
 from postroad.broker.retentions import is_retention, retained_topic
@@ -24,13 +27,16 @@ __all__ = [
     "Broker",
     "BrokerError",
     "BrokerStatistics",
+    "ConsumerTerms",
     "Delivery",
     "IdAdmission",
     "Limits",
+    "NamedQueue",
     "NoRecorder",
     "Outbox",
     "OverflowPolicy",
     "PublisherNumbers",
+    "QueueSettings",
     "Recorder",
     "Relay",
     "RelayStatistics",
@@ -43,6 +49,7 @@ __all__ = [
     "make_strategy",
     "order_wait",
     "planned_strategy",
+    "queue_home",
     "retained_topic",
     "scheme_of",
 ]

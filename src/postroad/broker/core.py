@@ -17,10 +17,12 @@ from postroad.broker.errors import BrokerError
 from postroad.broker.given_ids import DEFAULT_SKEW_TOLERANCE_MS, AssigningPublishers, IdAdmission
 from postroad.broker.groups import Grouping, any_expires, unmatched
 from postroad.broker.limits import Limits
+from postroad.broker.named_queues import NamedQueues
 from postroad.broker.no_recorder import NoRecorder
 from postroad.broker.numbers import SubscriptionNumbers
 from postroad.broker.outbox import Outbox
 from postroad.broker.queues import Load
+from postroad.broker.redeliveries import QueueSettings, Redeliveries
 from postroad.broker.replays import Replays
 from postroad.broker.retentions import Retentions
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
@@ -36,7 +38,7 @@ from postroad.selectors import Selector, TopicPattern
 from postroad.tracking.reasons import DEFERRED, RESUMED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -70,7 +72,13 @@ class Broker:
 
     Attributes:
         waiting: what waits for all subscriptions together.
+        budgets: what its subscriptions use up of its limits.
+        index_secret: of its indexes.
         durables: the durable subscriptions; None without a store.
+        queues: the queues; None without a store.
+        queue_settings: how queues treat what comes back; to be set before the store is opened.
+        queue_home: the number of the broker that has a queue; None where there is only this one.
+        redeliveries: what came back, and waits for its time; None without a store.
         alias_attribute: the attribute that has a message's name in another system, to be recorded; none without.
     """
 
@@ -95,13 +103,19 @@ class Broker:
         self._policy = policy or AllowAll()
         self.recorder = recorder or NoRecorder()
         self.index = SubscriptionIndex(secret=index_secret)
-        self._budgets = Budgets(self.limits)
+        self.index_secret = index_secret
+        self.budgets = Budgets(self.limits)
         self._turns = Turns()
+        self._in_turns = in_turns
         self._turn_budget = self.limits.turn_ms * 1_000_000 if in_turns else NO_BUDGET
         self.relay: Relay | None = None
         self.durables: Durables | None = None
         self._retentions: Retentions | None = None
         self._replays: Replays | None = None
+        self.queues: NamedQueues | None = None
+        self.redeliveries: Redeliveries | None = None
+        self.queue_settings = QueueSettings()
+        self.queue_home: Callable[[str], int] | None = None
         self.alias_attribute: str | None = None
         self._grouping = Grouping()
         self._sessions: dict[int, Session] = {}
@@ -165,7 +179,10 @@ class Broker:
         if session.assigning is not None:
             self._assigning.left(session.assigning, for_good)
         for subscription in list(session.subscriptions.values()):
-            if subscription.durable is None:
+            if subscription.queue is not None:
+                assert self.queues is not None
+                self.queues.left(subscription, outbox, now)
+            elif subscription.durable is None:
                 self._end_subscription(subscription, "session closed", outbox, now)
             else:
                 assert self.durables is not None
@@ -197,7 +214,7 @@ class Broker:
         self.check_key(session, key)
         pattern = TopicPattern.parse(topic)
         allowed = self.allowed(session, topic, selector)
-        self._budgets.check_bytes(session, estimated_bytes(key, topic, allowed))
+        self.budgets.check_bytes(session, estimated_bytes(key, topic, allowed))
         history = None if replay is None else self.replays.terms(topic, replay)
         subscription = Subscription(self.take_subscription_number(), session, key, topic, ack_mode, policy)
         self.enter_index(subscription, allowed, pattern, now)
@@ -247,7 +264,7 @@ class Broker:
         """
         topic = subscription.topic
         size = estimated_bytes(subscription.key, topic, selector)
-        self._budgets.check_bytes(subscription.session, size)
+        self.budgets.check_bytes(subscription.session, size)
         self._add_to_index(subscription, selector, pattern, size)
         if subscription.slot >= len(self._by_slot):
             self._by_slot.extend([None] * (subscription.slot + 1 - len(self._by_slot)))
@@ -265,7 +282,7 @@ class Broker:
     def leave_index(self, subscription: Subscription, now: int) -> None:
         """From now on no message matches a subscription."""
         self.index.remove(subscription.number)
-        self._budgets.remove(subscription)
+        self.budgets.remove(subscription)
         self._by_slot[subscription.slot] = None
         if self.relay is not None:
             self.relay.unsubscribed(subscription.number)
@@ -274,9 +291,9 @@ class Broker:
     def move_to(self, subscription: Subscription, session: Session) -> None:
         """A subscription changes its session; what it costs counts for the new one."""
         size, work = subscription.bytes, subscription.work
-        self._budgets.remove(subscription)
+        self.budgets.remove(subscription)
         subscription.session = session
-        self._budgets.add(subscription, size, work)
+        self.budgets.add(subscription, size, work)
 
     def release_publishers(self, subscription: Subscription, outbox: Outbox) -> None:
         """Those who were paused for a subscription go on."""
@@ -286,19 +303,19 @@ class Broker:
         self, subscription: Subscription, selector: Selector | None, pattern: TopicPattern, size: int
     ) -> None:
         before = self.index.work
-        allowance = self._budgets.allowance(subscription.session)
+        allowance = self.budgets.allowance(subscription.session)
         try:
             subscription.slot = self.index.add(subscription.number, selector, pattern, allowance)
         except WorkError as error:
-            self._budgets.check_work(subscription.session, error.work - before)
+            self.budgets.check_work(subscription.session, error.work - before)
             raise
         work = self.index.work - before
         try:
-            self._budgets.check_work(subscription.session, work)
+            self.budgets.check_work(subscription.session, work)
         except BrokerError:
             self.index.remove(subscription.number)
             raise
-        self._budgets.add(subscription, size, work)
+        self.budgets.add(subscription, size, work)
 
     def unsubscribe(self, session: Session, key: str, now: int, deletes: bool = False) -> Outbox:
         """End a subscription; a durable one stays without its client, unless this `deletes` it.
@@ -310,7 +327,10 @@ class Broker:
         if subscription is None:
             raise BrokerError(f"this session has no subscription {key!r}")
         outbox = Outbox()
-        if subscription.durable is None:
+        if subscription.queue is not None:
+            assert self.queues is not None
+            self.queues.left(subscription, outbox, now)
+        elif subscription.durable is None:
             self._end_subscription(subscription, "unsubscribed", outbox, now)
         else:
             assert self.durables is not None
@@ -344,14 +364,24 @@ class Broker:
 
     # --- the way of a message ----------------------------------------------------------------------------------------
 
-    def receive(self, batch: Batch, source: Session, now: int) -> Outbox:
+    def receive(self, batch: Batch, source: Session, now: int, queued: bool = False) -> Outbox:
         """Take a batch from a local publisher: stamp ids, match, and deliver or enqueue.
 
-        The ids of the rows that the policy lets in are set when this returns; the others stay as they were.
+        The ids of the rows that the policy lets in are set when this returns; the others stay as they were. With
+        `queued`, some rows may be for queues.
+
+        Raises:
+            BrokerError: a queue cannot be made.
         """
         outbox = Outbox()
         if self.durables is not None and self.durables.refuses(batch, outbox):
             return outbox
+        if queued:
+            if self.queues is None:
+                raise BrokerError("this broker has no store, so it has no queues (setting store)")
+            queued = self.queues.admit(batch, source, outbox, now)
+            if outbox.unstorable:
+                return outbox
         allowed = self._policy.may_publish(source.principal, batch)
         if allowed is None:
             self._identify(batch, source, now)
@@ -368,7 +398,11 @@ class Broker:
             self._record_aliases(batch, self.alias_attribute, now)
         self._accepted += count
         source.accepted += count
-        self.take_up(Work(batch, source), outbox, now)
+        if queued:
+            assert self.queues is not None
+            batch = self.queues.enqueue(batch, source, outbox, now)
+        if len(batch):
+            self.take_up(Work(batch, source), outbox, now)
         return outbox
 
     def take_up(self, work: Work, outbox: Outbox, now: int) -> None:
@@ -438,12 +472,12 @@ class Broker:
         return done
 
     def receive_identified(
-        self, batch: Batch, source: Session, now: int, together: bool = False
+        self, batch: Batch, source: Session, now: int, together: bool = False, queued: bool = False
     ) -> tuple[Outbox, IdAdmission]:
         """Take a batch whose ids its publisher has given; `assigns_ids` came before.
 
         What it sends again is left out. A row that it may not send is refused with all that follow it; with `together`
-        all rows are.
+        all rows are. With `queued`, some rows may be for queues.
         """
         publisher = source.assigning
         if publisher is None:
@@ -457,7 +491,7 @@ class Broker:
             return Outbox(), admission
         whole = admission.end - admission.resent == len(batch)
         entering = batch if whole else batch.take(np.arange(admission.resent, admission.end))
-        outbox = self.receive(entering, source, now)
+        outbox = self.receive(entering, source, now, queued)
         if outbox.unstorable:
             return outbox, admission
         publisher.last = int(entering.ids[-1, 1])
@@ -479,7 +513,7 @@ class Broker:
         """
         expires, deliveries = any_expires(batch.envelopes), self._deliveries
         stored = deliveries.stored
-        repeated = stored.repeats(batch) if source is None and stored is not None and stored.recent else None
+        repeated = stored.repeats(batch) if source is None and stored is not None and len(stored.recent) else None
         for slot, rows in self._grouping.by_slot(offsets, slots, len(self._by_slot)):
             subscription = self._by_slot[slot]
             assert subscription is not None
@@ -560,6 +594,9 @@ class Broker:
         self._retentions = Retentions(self, stored)
         self._replays = Replays(stored, self._retentions, self.recorder, self.skew_tolerance_ms)
         problems = self._retentions.restore(now)
+        self.redeliveries = Redeliveries(self.queue_settings, store)
+        self.queues = self._deliveries.queues = NamedQueues(self, self._deliveries, self.redeliveries)
+        self.queues.restore(now)
         self.durables = Durables(self, stored)
         return problems + self.durables.restore(now)
 
@@ -596,6 +633,34 @@ class Broker:
         self._deliveries.proceed_stored(outbox, now)
         return outbox
 
+    def redeliver(self, now: int) -> Outbox:
+        """Hand out what came back, and whose time has come; `Redeliveries.due` says when that is."""
+        outbox = Outbox()
+        if self.redeliveries is not None and self.queues is not None:
+            for cursor, places in self.redeliveries.take_due(now).items():
+                self.queues.due(cursor, places, outbox, now)
+        return outbox
+
+    # --- queues ------------------------------------------------------------------------------------------------------
+
+    def check_home(self, queue: str) -> None:
+        """Refuse a queue that lives at another broker.
+
+        Raises:
+            BrokerError: it does; the error names that broker.
+        """
+        home = self.number if self.queue_home is None else self.queue_home(queue)
+        if home != self.number:
+            raise BrokerError(
+                f"the queue {queue!r} is at broker {home} of this network, and only there; connect to that broker"
+            )
+
+    def offer(self, subscription: Subscription, now: int) -> Outbox:
+        """Hand out what waits in the queue of a new consumer."""
+        outbox = Outbox()
+        self._deliveries.drain(subscription, self.limits.drain_messages, outbox, now)
+        return outbox
+
     def has_waiting(self, session: Session) -> bool:
         """Whether `drained` would have more to hand out."""
         return any(self._deliveries.drainable(subscription) for subscription in session.subscriptions.values())
@@ -617,8 +682,12 @@ class Broker:
                 if not session.paused:
                     outbox.resumes.append(number)
 
-    def acknowledge(self, session: Session, key: str, head: int, tail: int, positive: bool, now: int) -> Outbox:
+    def acknowledge(
+        self, session: Session, key: str, head: int, tail: int, positive: bool, now: int, requeues: bool = True
+    ) -> Outbox:
         """A client acknowledges a message (or refuses it); in mode `client`, all earlier ones with it.
+
+        Unless it `requeues`, nobody gets again what it refuses.
 
         Raises:
             BrokerError: no such subscription, or the message does not wait for an acknowledgement.
@@ -626,9 +695,14 @@ class Broker:
         subscription = session.subscriptions.get(key)
         if subscription is None:
             raise BrokerError(f"acknowledgement for subscription {key!r}, which this session does not have")
-        self._deliveries.acknowledge(subscription, head, tail, positive, now)
+        self._deliveries.acknowledge(subscription, head, tail, positive, now, requeues)
         outbox = Outbox()
-        if not session.congested:
+        if session.congested:
+            return outbox
+        if subscription.queue is not None and self._in_turns:
+            # When all acknowledgements of this read are counted.
+            self._turns.owe(session)
+        else:
             # The whole window: a client may wait for all of it before it acknowledges again.
             self._deliveries.drain(subscription, self.limits.unacknowledged, outbox, now)
         return outbox
@@ -677,7 +751,7 @@ class Broker:
             publishers_away_now=self._assigning.away,
             index_constraints_now=index.constraints,
             index_bytes_now=index.bytes,
-            subscription_bytes_now=self._budgets.bytes,
-            matching_work_now=self._budgets.work,
+            subscription_bytes_now=self.budgets.bytes,
+            matching_work_now=self.budgets.work,
             unfinished_messages_now=self._turns.messages,
         )

@@ -8,6 +8,7 @@ import numpy as np
 
 from postroad.broker.errors import BrokerError
 from postroad.broker.groups import any_expires
+from postroad.broker.marks import told_again
 from postroad.broker.outbox import Delivery
 from postroad.broker.sessions import AckMode, OverflowPolicy
 from postroad.broker.turns import MAX_WRITTEN_BYTES
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
 
     from postroad.broker.consignments import Consignment
     from postroad.broker.limits import Limits
+    from postroad.broker.named_queues import NamedQueues
     from postroad.broker.no_recorder import Recorder
     from postroad.broker.outbox import Outbox
     from postroad.broker.sessions import Session, Subscription
     from postroad.broker.stored import StoredQueues
     from postroad.broker.turns import Turns
     from postroad.messages import Batch
+    from postroad.store import Taken
 
 __all__ = ["Deliveries"]
 
@@ -46,6 +49,7 @@ class Deliveries:
     Attributes:
         overflowed: the subscriptions whose queues were full lately.
         stored: what subscriptions have in the store; None without a store.
+        queues: the queues; None without a store.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class Deliveries:
         self._turns = turns
         self.overflowed: set[Subscription] = set()
         self.stored: StoredQueues | None = None
+        self.queues: NamedQueues | None = None
         self.delivered = self.shed_full = self.shed_closed = self.shed_expired = 0
         self.acknowledged = self.refused = 0
 
@@ -93,6 +98,18 @@ class Deliveries:
         self._recorder.queued(batch, rows, subscription.number, now)
         if self._is_full(subscription):
             self._overflow(subscription, source, outbox, now)
+
+    def enqueue(self, holder: Subscription, batch: Batch, rows: NDArray[np.int64], now: int) -> None:
+        """Rows wait in a queue, which a subscription stands for."""
+        if any_expires(batch.envelopes):
+            rows = self.unexpired(holder, batch, rows, now)
+        if len(rows):
+            self._store(holder, batch, rows, now)
+
+    def owe(self, session: Session) -> None:
+        """A session gets more in a later turn, if there are turns."""
+        if self._turns is not None:
+            self._turns.owe(session)
 
     def _must_spool(self, subscription: Subscription) -> bool:
         """Whether what comes next has to wait on disk: behind what waits there, or because memory is used up."""
@@ -174,7 +191,7 @@ class Deliveries:
         expired = rows[late]
         subscription.expired += len(expired)
         self.shed_expired += len(expired)
-        self._recorder.shed(batch, expired, subscription.number, "expired", now)
+        self._recorder.shed(batch, expired, subscription.recorded, "expired", now)
         fresh: NDArray[np.int64] = rows[~late]
         return fresh
 
@@ -232,7 +249,7 @@ class Deliveries:
         outbox.deliveries.append(Delivery(subscription, batch, rows))
         subscription.delivered += len(rows)
         self.delivered += len(rows)
-        self._recorder.delivered(batch, rows, subscription.number, now)
+        self._recorder.delivered(batch, rows, subscription.recorded, now)
         if subscription.ack_mode is not AckMode.AUTO:
             heads, tails = batch.ids[rows, 0].tolist(), batch.ids[rows, 1].tolist()
             ids = (head << WORD_BITS | tail for head, tail in zip(heads, tails, strict=True))
@@ -254,6 +271,8 @@ class Deliveries:
 
     def drainable(self, subscription: Subscription) -> int:
         """How many of those that wait its acknowledgements let through."""
+        if subscription.queue is not None:
+            return int(self.queues is not None and self.queues.drainable(subscription))
         waiting = subscription.waiting.messages
         if not subscription.blocked:
             waiting += subscription.waiting.stored
@@ -263,6 +282,9 @@ class Deliveries:
 
     def drain(self, subscription: Subscription, most: int, outbox: Outbox, now: int) -> int:
         """Hand out what waited, up to so many; how many it was."""
+        if subscription.queue is not None:
+            assert self.queues is not None
+            return self.queues.offer(subscription, outbox, now)
         handed = 0
         # Expired messages do not count: with nothing handed out, no acknowledgement would come to ask for the rest.
         while (wanted := min(most - handed, self.drainable(subscription))) > 0:
@@ -315,6 +337,25 @@ class Deliveries:
                 stored.settle(subscription, done)
         return handed
 
+    def hand_queued(self, subscription: Subscription, taken: Taken, outbox: Outbox, now: int) -> NDArray[np.int64]:
+        """Deliver rows of a queue to a consumer; answers the places of those that it got, without expired ones."""
+        stored = self.stored
+        assert stored is not None
+        keeps = subscription.ack_mode is not AckMode.AUTO
+        places, rows, done = taken.places, taken.rows, taken.places[:0]
+        batch = told_again(taken)
+        # What was dead-lettered is kept for people to look at.
+        if not taken.notes and any_expires(batch.envelopes):
+            fresh = self.unexpired(subscription, batch, rows, now)
+            is_fresh = np.isin(rows, fresh)
+            done, rows, places = places[~is_fresh], fresh, places[is_fresh]
+        if len(rows):
+            self._deliver(subscription, batch, rows, outbox, now, places if keeps else None)
+        done = done if keeps else taken.places
+        if len(done):
+            stored.settle(subscription, done)
+        return places
+
     def proceed_stored(self, outbox: Outbox, now: int) -> None:
         """Something was written to the store, or read from it: whoever waited for that goes on."""
         stored = self.stored
@@ -322,7 +363,10 @@ class Deliveries:
         stored.proceed(now)
         for subscription in stored.take_unblocked():
             session = subscription.session
-            if not session.congested and self._sessions.get(session.number) is session:
+            if subscription.queue is not None:
+                assert self.queues is not None
+                self.queues.stored(subscription, outbox, now)
+            elif not session.congested and self._sessions.get(session.number) is session:
                 self.drain(subscription, self._limits.drain_messages, outbox, now)
                 if self.drainable(subscription) and self._turns is not None:
                     self._turns.owe(session)
@@ -363,8 +407,12 @@ class Deliveries:
             self.stored.ended(subscription, reason)
         self.release_publishers(subscription, outbox)
 
-    def acknowledge(self, subscription: Subscription, head: int, tail: int, positive: bool, now: int) -> None:
+    def acknowledge(
+        self, subscription: Subscription, head: int, tail: int, positive: bool, now: int, requeues: bool = True
+    ) -> None:
         """A client answers for a message; in mode `client`, for all earlier ones with it.
+
+        What it refuses of a queue comes again, or, unless it `requeues`, goes to the dead-letter queue.
 
         Raises:
             BrokerError: the message does not wait for an acknowledgement.
@@ -373,10 +421,18 @@ class Deliveries:
         if wanted not in subscription.unacknowledged:
             raise BrokerError("acknowledgement of a message that does not wait for one; each counts once")
         places = []
-        for done in self._settled(subscription, wanted):
+        settled = self._settled(subscription, wanted)
+        for done in settled:
             places.append(subscription.unacknowledged.pop(done))
             self._count_acknowledgement(subscription, done, positive, now)
-        if subscription.durable is not None:
+        if subscription.queue is not None:
+            assert self.queues is not None
+            if positive:
+                self.queues.settled(subscription.queue, places)
+            else:
+                rows = dict(zip(settled, places, strict=True))
+                self.queues.came_back(subscription.queue, rows, now, refused=True, for_good=not requeues)
+        elif subscription.durable is not None:
             assert self.stored is not None
             self.stored.settle(subscription, np.array(places))
 
@@ -398,7 +454,7 @@ class Deliveries:
             subscription.refused += 1
             self.refused += 1
         head, tail = divmod(message, 1 << WORD_BITS)
-        self._recorder.acknowledged(head, tail, subscription.number, positive, now)
+        self._recorder.acknowledged(head, tail, subscription.recorded, positive, now)
 
 
 def _may_not_wait(source: Session, subscription: Subscription) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from postroad.broker.errors import BrokerError
+from postroad.broker.named_queues import is_queue
 from postroad.broker.replays import ReplayTerms  # noqa: TC001 - msgspec reads the annotation
 from postroad.broker.retentions import is_retention
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
@@ -108,7 +109,7 @@ class Durables:
         """Take up what an earlier process has left; answers what could not be, in words."""
         problems = []
         for cursor in list(self._stored.log.cursors.values()):
-            if is_retention(cursor.terms):
+            if is_retention(cursor.terms) or is_queue(cursor.terms):
                 continue
             try:
                 terms = msgspec.msgpack.decode(cursor.terms, type=DurableTerms)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.kernels import kernel
-from postroad.messages.columns import EXPIRY
+from postroad.messages.columns import EXPIRY, FLAGS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Grouping", "any_expires", "unmatched"]
+__all__ = ["Grouping", "any_expires", "has_flag", "unmatched"]
 
 
 # numpy takes ten times as long for either question: a view, a temporary array and a reduction.
@@ -26,6 +26,15 @@ def any_expires(envelopes: NDArray[np.int64]) -> bool:
     for row in range(np.uint64(len(envelopes))):
         seen |= envelopes[row, EXPIRY]
     return bool(seen != 0)
+
+
+@kernel("boolean(int64[:, ::1], int64)", allocates=False)
+def has_flag(envelopes: NDArray[np.int64], flag: int) -> bool:
+    """Whether any message has a flag."""
+    seen = np.int64(0)
+    for row in range(np.uint64(len(envelopes))):
+        seen |= envelopes[row, FLAGS]
+    return bool(seen & flag != 0)
 
 
 @kernel("int64(int64[::1])", allocates=False)

@@ -13,17 +13,21 @@ from postroad.messages.limits import MAX_HEADER_BYTES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from postroad.store import Taken
+
     Rows = NDArray[np.int64]
 
-__all__ = ["LATE", "MAYBE_TWICE", "REDELIVERED", "have_room", "marked"]
+__all__ = ["LATE", "MAYBE_TWICE", "REDELIVERED", "have_room", "marked", "told_again"]
 
 # This broker may have delivered the message before: that would be so long ago that it does not remember.
 MAYBE_TWICE = b"postroad-duplicate:maybe\n"
 # This broker has handed out a later message of the same publisher before.
 LATE = b"postroad-order:late\n"
-# A durable subscription was, or may have been, sent the message before, and did not acknowledge it. The header that
-# ActiveMQ and RabbitMQ use.
+# A durable subscription or a consumer was, or may have been, sent the message before, and did not acknowledge it. The
+# header that ActiveMQ and RabbitMQ use.
 REDELIVERED = b"redelivered:true\n"
+# How often a message was handed out, with this time, where that is known: the name that JMS has for it.
+DELIVERY_COUNT = b"JMSXDeliveryCount:%d\n"
 
 
 def have_room(batch: Batch, rows: Rows, line: bytes) -> NDArray[np.bool_]:
@@ -34,14 +38,36 @@ def have_room(batch: Batch, rows: Rows, line: bytes) -> NDArray[np.bool_]:
 
 def marked(batch: Batch, rows: Rows, line: bytes) -> Batch:
     """The batch with one more header line in these rows, which have room, before all others: the first one counts."""
-    pieces, start = [batch.buffer], len(batch.buffer)
+    if not len(rows):
+        return batch
     spans = batch.spans.copy()
-    for row in rows.tolist():
-        first, end = spans[row, HEADERS : HEADERS + 2].tolist()
-        pieces += [np.frombuffer(line, np.uint8), batch.buffer[first:end]]
-        size = len(line) + end - first
-        spans[row, HEADERS : HEADERS + 2] = start, start + size
-        start += size
-    made = Batch(np.concatenate(pieces), spans, batch.ids, batch.envelopes)
+    first = batch.spans[rows, HEADERS].astype(np.int64)
+    sizes = batch.spans[rows, HEADERS + 1] - first
+    # Each row's line, then its own header lines, end to end behind all others.
+    totals = sizes + len(line)
+    ends = np.cumsum(totals)
+    starts = ends - totals
+    added = np.empty(int(ends[-1]), np.uint8)
+    added[(starts[:, None] + np.arange(len(line))).reshape(-1)] = np.tile(np.frombuffer(line, np.uint8), len(rows))
+    within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    added[np.repeat(starts + len(line), sizes) + within] = batch.buffer[np.repeat(first, sizes) + within]
+    base = len(batch.buffer)
+    spans[rows, HEADERS], spans[rows, HEADERS + 1] = base + starts, base + ends
+    made = Batch(np.concatenate([batch.buffer, added]), spans, batch.ids, batch.envelopes)
     made.run = batch.run
     return made
+
+
+def told_again(taken: Taken) -> Batch:
+    """The batch of stored rows, with what there is to say of those that come again, or from another queue."""
+    batch, rows = taken.batch, taken.rows
+    lines: list[tuple[bytes, Rows]] = []
+    if taken.tried is not None and taken.tried.any():
+        lines.append((REDELIVERED, rows[taken.tried]))
+    if taken.tries is not None:
+        counts = np.unique(taken.tries[taken.tries > 0]).tolist()
+        lines += [(DELIVERY_COUNT % (count + 1), rows[taken.tries == count]) for count in counts]
+    lines += [(text, rows[at]) for text, at in taken.notes or () if len(at)]
+    for line, chosen in lines:
+        batch = marked(batch, chosen[have_room(batch, chosen, line)], line)
+    return batch

@@ -14,6 +14,7 @@ import numpy as np
 from postroad.broker.advertisements import Advertisements
 from postroad.broker.budgets import NANOSECONDS
 from postroad.broker.consignments import Consignments
+from postroad.broker.groups import has_flag
 from postroad.broker.interests import Interests
 from postroad.broker.marks import LATE, MAYBE_TWICE, have_room, marked
 from postroad.broker.order import OrderStatistics, PublisherOrder
@@ -21,7 +22,7 @@ from postroad.broker.outbox import LinkRefusal, Outbox, Sending
 from postroad.broker.queues import copied_out
 from postroad.broker.turns import Work
 from postroad.broker.wants import Wants
-from postroad.messages.columns import FLAGS, OVERTAKING
+from postroad.messages.columns import FLAGS, OVERTAKING, QUEUED
 from postroad.routing.contract import Delta, InterestChange
 from postroad.routing.envelopes import overtaking
 from postroad.routing.frames import Interest, InterestDelta
@@ -180,12 +181,19 @@ class Relay:
         routed = self.strategy.relay(batch, destinations, link, now)
         self._duplicates += routed.duplicates
         self._core.recorder.arrived(batch, link, now)
-        if len(routed.local):
-            whole = len(routed.local) == len(routed.batch)
-            here = routed.batch if whole else routed.batch.take(routed.local)
+        local, doubtful = routed.local, routed.doubtful
+        if len(local) and has_flag(routed.batch.envelopes, QUEUED):
+            # Clients reach queues at their own broker alone: an honest neighbour sends nothing for them.
+            queued = local[routed.batch.envelopes[local, FLAGS] & QUEUED != 0]
+            self._core.recorder.dropped(routed.batch, queued, link, "queue not here", now)
+            local = np.setdiff1d(local, queued)
+            doubtful = None if doubtful is None else np.setdiff1d(doubtful, queued)
+        if len(local):
+            whole = len(local) == len(routed.batch)
+            here = routed.batch if whole else routed.batch.take(local)
             work = Work(here, None, link, consignment)
-            if routed.doubtful is not None:
-                doubtful = np.searchsorted(routed.local, routed.doubtful)
+            if doubtful is not None:
+                doubtful = np.searchsorted(local, doubtful)
                 here, mask = self._with_room_for_marks(here, doubtful, now)
                 work = Work(here, None, link, consignment, mask)
             if self._order is None:

@@ -14,6 +14,7 @@ from postroad.broker.queues import Load, WaitingQueue
 if TYPE_CHECKING:
     from postroad.broker.durables import DurableTerms
     from postroad.broker.given_ids import AssigningPublisher
+    from postroad.broker.named_queues import NamedQueue
     from postroad.messages import IdGenerator
     from postroad.store import Cursor
 
@@ -52,6 +53,8 @@ class Subscription:
             their place in the store, or -1 if they are not stored.
         cursor: what of it is in the store; None while nothing is.
         durable: under which name it outlives its session; None if it does not.
+        queue: the queue that it consumes, or stands for; None for a subscription to topics.
+        recorded: the number that the record knows it by: its own, or that of its queue.
         blocked: what comes next is not in memory, or not safe yet.
         stores: what matches waits in the store in any case.
         retains: it stands for a retained topic, and nobody gets what it stores.
@@ -73,6 +76,8 @@ class Subscription:
         "number",
         "policy",
         "pushes_back",
+        "queue",
+        "recorded",
         "refused",
         "replays",
         "retains",
@@ -105,6 +110,8 @@ class Subscription:
         self.unacknowledged: dict[int, int] = {}
         self.cursor: Cursor | None = None
         self.durable: DurableTerms | None = None
+        self.queue: NamedQueue | None = None
+        self.recorded = number
         self.blocked = False
         self.stores = self.retains = self.replays = False
         self.delivered = 0

@@ -7,13 +7,13 @@ written or read (`Broker.stored`), and it goes on.
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from postroad.broker.marks import REDELIVERED, have_room, marked
+from postroad.broker.marks import told_again
 from postroad.messages.columns import FLAGS, MAYBE_DUPLICATE
-from postroad.messages.id_columns import WORD_BITS
 from postroad.store import StoreFullError
 
 if TYPE_CHECKING:
@@ -36,6 +36,16 @@ RESERVE_BYTES = 32 * 1024 * 1024
 DISCARDED_PER_TURN = 20_000
 # What is shed of a subscription that is over its limit and may drop its oldest: not one by one.
 _SHED_SHARE = 8
+
+
+NO_IDS: NDArray[np.bytes_] = np.empty(0, "S16")
+
+
+def _as_text(ids: NDArray[np.uint64]) -> NDArray[np.bytes_]:
+    """Ids as one column that can be sorted: the 16 bytes of each."""
+    # A last byte of zero would be cut off, but both sides of a comparison alike, and no two ids become the same: all
+    # have 16 bytes.
+    return np.ascontiguousarray(ids.astype(">u8")).view("S16").reshape(-1)
 
 
 class TakenRows(NamedTuple):
@@ -88,7 +98,7 @@ class StoredQueues:
         blocked: subscriptions that wait for the store, by number.
         full: subscriptions that keep publishers waiting because of the store, by number.
         shed: rows that were given up, for whatever reason.
-        recent: ids (as 128-bit integers) that an earlier process has stored: neighbours may send them again.
+        recent: ids that an earlier process has stored, sorted: neighbours may send them again.
         repeated: how many such rows came again, and were left out.
         unretained: rows of retained topics that the store had no room for.
     """
@@ -99,15 +109,21 @@ class StoredQueues:
         self.blocked: dict[int, Subscription] = {}
         self.full: dict[int, Subscription] = {}
         self._storing: list[tuple[Subscription, NDArray[np.int64]]] = []
-        self._consigned: list[tuple[int, Consignment]] = []
+        self._consigned: deque[tuple[int, Consignment]] = deque()
         self._discards: list[Discard] = []
+        # How many of them there are of a cursor, by its number: asked for every row that goes out.
+        self._discarding: Counter[int] = Counter()
         self.shed = 0
-        self.recent: set[int] = set()
+        self.recent = NO_IDS
         self.repeated = self.unretained = 0
 
     def remember(self, ids: NDArray[np.uint64]) -> None:
         """An earlier process has stored these."""
-        self.recent = {head << WORD_BITS | tail for head, tail in ids.tolist()}
+        self.recent = np.unique(_as_text(ids))
+
+    def forget(self) -> None:
+        """Nobody sends again what an earlier process has stored."""
+        self.recent = NO_IDS
 
     def repeats(self, batch: Batch) -> NDArray[np.bool_] | None:
         """Which rows that came over a link an earlier process has stored; None for none.
@@ -117,8 +133,10 @@ class StoredQueues:
         again = np.flatnonzero(batch.envelopes[:, FLAGS] & MAYBE_DUPLICATE)
         if not len(again):
             return None
+        wanted = _as_text(batch.ids[again])
+        at = np.minimum(np.searchsorted(self.recent, wanted), len(self.recent) - 1)
         mask = np.zeros(len(batch), np.bool_)
-        mask[again] = [head << WORD_BITS | tail in self.recent for head, tail in batch.ids[again].tolist()]
+        mask[again] = self.recent[at] == wanted
         return mask if mask.any() else None
 
     # --- storing -----------------------------------------------------------------------------------------------------
@@ -184,7 +202,7 @@ class StoredQueues:
             # What is given up comes first, or rows that came later would be taken for it.
             self.block(subscription)
             return []
-        taken = [self._taken(each.batch, each.rows, each.places, each.tried) for each in self.log.pull(cursor, most)]
+        taken = [TakenRows(told_again(each), each.rows, each.places) for each in self.log.pull(cursor, most)]
         count = sum(len(each.places) for each in taken)
         subscription.waiting.stored -= count
         if count < most:
@@ -195,18 +213,6 @@ class StoredQueues:
             else:
                 self._close_if_empty(subscription)
         return taken
-
-    def _taken(
-        self,
-        batch: Batch,
-        rows: NDArray[np.int64],
-        places: NDArray[np.int64],
-        tried: NDArray[np.bool_] | None,
-    ) -> TakenRows:
-        if tried is not None:
-            again = rows[tried]
-            batch = marked(batch, again[have_room(batch, again, REDELIVERED)], REDELIVERED)
-        return TakenRows(batch, rows, places)
 
     def settle(self, subscription: Subscription, places: NDArray[np.int64]) -> None:
         """Rows of a subscription are done with."""
@@ -257,6 +263,7 @@ class StoredQueues:
     def discard(self, discard: Discard) -> None:
         """Give up rows; it takes as long as it takes to read them."""
         self._discards.append(discard)
+        self._discarding[discard.cursor.number] += 1
         self.log.wake()
 
     def shed_oldest(self, subscription: Subscription) -> None:
@@ -270,8 +277,10 @@ class StoredQueues:
         """Something was written or read: release what came over links, and discard what is to be discarded."""
         safe = self.log.safe
         while self._consigned and self._consigned[0][0] <= safe:
-            self._consigned.pop(0)[1].release()
-        self._discards = [each for each in self._discards if not self._discarded(each, now)]
+            self._consigned.popleft()[1].release()
+        if self._discards:
+            left = [each for each in self._discards if not self._discarded(each, now)]
+            self._discards, self._discarding = left, Counter(each.cursor.number for each in left)
 
     @property
     def discards(self) -> int:
@@ -280,7 +289,7 @@ class StoredQueues:
 
     def is_discarding(self, cursor: Cursor) -> bool:
         """Whether rows of a cursor are being given up."""
-        return any(each.cursor is cursor for each in self._discards)
+        return cursor.number in self._discarding
 
     def _discarded(self, discard: Discard, now: int) -> bool:
         """Give up what is in memory of it; answers whether it is done."""

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from postroad.broker import Limits
+from postroad.broker import Limits, QueueSettings
 from postroad.config.network import NetworkConfig  # noqa: TC001  # msgspec reads it at run time
 from postroad.config.tracking import TrackingConfig
 from postroad.errors import PostroadError
@@ -86,6 +86,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         network: the other brokers; none without.
         tracking: the record of where messages went.
         store: how messages that have to wait are kept on disk.
+        queues: how queues treat messages that come back to them.
     """
 
     number: Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)] = 1
@@ -109,6 +110,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     network: NetworkConfig | None = None
     tracking: TrackingConfig = msgspec.field(default_factory=TrackingConfig)
     store: StoreSettings = msgspec.field(default_factory=StoreSettings)
+    queues: QueueSettings = msgspec.field(default_factory=QueueSettings)
 
 
 def read_config(path: Path) -> BrokerConfig:

@@ -89,6 +89,7 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         settings: what all brokers of the network agree on.
         station: this broker's place (`tree`, `cluster`).
         neighbours: the brokers that this one is linked with, or may come to be.
+        brokers: the numbers of all brokers, needed to tell which of them has a queue; those of `members` without.
     """
 
     name: str = "postroad"
@@ -105,6 +106,7 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     settings: Settings = Settings()
     station: Station = Station()
     neighbours: list[Neighbouring] = []
+    brokers: list[Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BROKER)]] = []
 
 
 def is_distant(config: NetworkConfig) -> str | None:

@@ -94,6 +94,7 @@ def broker_config(
         settings=plan.settings,
         station=station,
         neighbours=neighbours,
+        brokers=sorted(brokers),
     )
     return BrokerConfig(
         number=number, host=broker.host, port=broker.port, admin_port=admin_port, data=str(data), network=network

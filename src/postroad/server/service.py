@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from postroad.broker import Broker, PublisherNumbers, Relay, SubscriptionNumbers, make_strategy, order_wait, scheme_of
+from postroad.broker import (
+    Broker,
+    PublisherNumbers,
+    Relay,
+    SubscriptionNumbers,
+    make_strategy,
+    order_wait,
+    queue_home,
+    scheme_of,
+)
 from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
 from postroad.config import ConfigError, check_network, load_token, load_users
 from postroad.errors import PostroadError
@@ -117,6 +126,7 @@ class Service:
         self._dispatcher = Dispatcher(core, wall_clock, self.timer)
         # Who may not keep publishers waiting may not do so by what it stores either.
         store = config.store if config.push_back else msgspec.structs.replace(config.store, at_limit="drop-oldest")
+        core.queue_settings = config.queues
         folder = Path(config.data) / "store"
         self._storage = StoreDriver(folder, store, core, self._dispatcher.carry_out, wall_clock)
         self._dispatcher.store = self._storage
@@ -151,6 +161,8 @@ class Service:
     def _linked(self, core: Broker, network: NetworkConfig) -> Links:
         number = self.config.number
         check_network(network, number)
+        brokers = network.brokers or [member.number for member in network.members]
+        core.queue_home = lambda queue: queue_home(queue, brokers)
         keys = self._keys = link_keys(network, number)
 
         strategy = make_strategy(

@@ -67,6 +67,7 @@ class StoreDriver:
         self._is_due = False
         self._retry: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._redelivery: asyncio.TimerHandle | None = None
         self._failing_since: float | None = None
         self._looking: asyncio.Task[None] | None = None
         self._told = 0
@@ -103,7 +104,7 @@ class StoreDriver:
         self.log.on_work = None
         if self._looking is not None:
             self._looking.cancel()
-        for handle in (self._retry, self._timer):
+        for handle in (self._retry, self._timer, self._redelivery):
             if handle is not None:
                 handle.cancel()
         done = await is_done(asyncio.ensure_future(self._finish(self.log)), STOP_SECONDS)
@@ -197,6 +198,7 @@ class StoreDriver:
             self._set_timer(store)
         if self._core.store is not None and self._core.store.discards:
             self._proceed()
+        self._set_redelivery()
 
     def _have_written(self, commit: DiskCommit, done: asyncio.Future[None]) -> None:
         store = self.log
@@ -287,6 +289,20 @@ class StoreDriver:
         except Exception:
             log.exception("internal error", extra={"where": "store"})
 
+    def _set_redelivery(self) -> None:
+        """Wake when the time of messages that came back has come."""
+        due = None if self._core.redeliveries is None else self._core.redeliveries.due()
+        if due is not None and self._redelivery is None:
+            self._redelivery = self._loop.call_later(max(0, due - self._clock()) / 1_000, self._redeliver)
+
+    def _redeliver(self) -> None:
+        self._redelivery = None
+        try:
+            self._carry_out(self._core.redeliver(self._clock()))
+        except Exception:
+            log.exception("internal error", extra={"where": "store"})
+        self._set_redelivery()
+
     async def _look(self) -> None:
         forget_at = self._loop.time() + RESENT_SECONDS
         while True:
@@ -295,7 +311,7 @@ class StoreDriver:
                 self._core.durables.expire(self._clock())
                 self._core.retentions.trim(self._clock())
             if self._core.store is not None and self._loop.time() > forget_at:
-                self._core.store.recent = set()
+                self._core.store.forget()
 
 
 def _tell(action: Callable[[str], None], reason: str) -> None:

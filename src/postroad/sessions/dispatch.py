@@ -121,16 +121,19 @@ class Dispatcher:
             self._turn_is_due = True
             self.soon(self._take_turn)
 
-    def publish(self, batch: Batch, source: Session, aliases: Iterable[tuple[int, str]] = ()) -> Outbox:
+    def publish(
+        self, batch: Batch, source: Session, aliases: Iterable[tuple[int, str]] = (), queued: bool = False
+    ) -> Outbox:
         """Take a batch from a client: the core gives the ids.
 
         Args:
             batch: what the client sent.
             source: its session in the core.
             aliases: rows, and what the client calls them.
+            queued: whether some rows may be for queues.
         """
         now = self.clock()
-        outbox = self.core.receive(batch, source, now)
+        outbox = self.core.receive(batch, source, now, queued)
         if self.record is not None:
             self.core.note_aliases(batch, aliases, now)
         self.carry_out(outbox)
@@ -138,9 +141,11 @@ class Dispatcher:
             self.timing.count(batch, outbox)
         return outbox
 
-    def publish_identified(self, batch: Batch, source: Session, together: bool = False) -> tuple[Outbox, IdAdmission]:
+    def publish_identified(
+        self, batch: Batch, source: Session, together: bool = False, queued: bool = False
+    ) -> tuple[Outbox, IdAdmission]:
         """Take a batch from a client that gives ids itself; with `together`, all of it or nothing."""
-        outbox, admission = self.core.receive_identified(batch, source, self.clock(), together)
+        outbox, admission = self.core.receive_identified(batch, source, self.clock(), together, queued)
         self.carry_out(outbox)
         if self.timing is not None:
             self.timing.count(batch, outbox)

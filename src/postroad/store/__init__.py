@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from postroad.store.cursors import NO_CEILING, Cursor, Taken
+from postroad.store.cursors import MAX_TRIES, NO_CEILING, Cursor, Taken
 from postroad.store.disk import Disk, DiskCommit, Read, carry_out
 from postroad.store.errors import DamageError, StoreError, StoreFullError, StoreWriteError
 from postroad.store.files import FileDisk
 from postroad.store.history import HistoryRows, next_rows
 from postroad.store.log import Log
-from postroad.store.places import runs_of
+from postroad.store.places import NO_RUNS, RowSet, Runs, first_places, intersect, runs_of, subtract
 from postroad.store.recovery import Recovered, RecoveredCursor, recover
 from postroad.store.settings import RetainedTopic, StoreSettings
 from postroad.store.simulated import PowerFailure, SimulatedDisk
 from postroad.store.statistics import StoreStatistics
 
 __all__ = [
+    "MAX_TRIES",
     "NO_CEILING",
+    "NO_RUNS",
     "Cursor",
     "DamageError",
     "Disk",
@@ -28,6 +30,8 @@ __all__ = [
     "Recovered",
     "RecoveredCursor",
     "RetainedTopic",
+    "RowSet",
+    "Runs",
     "SimulatedDisk",
     "StoreError",
     "StoreFullError",
@@ -36,7 +40,10 @@ __all__ = [
     "StoreWriteError",
     "Taken",
     "carry_out",
+    "first_places",
+    "intersect",
     "next_rows",
     "recover",
     "runs_of",
+    "subtract",
 ]

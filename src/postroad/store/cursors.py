@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from postroad.store.places import NO_RUNS, RowSet
+import numpy as np
+
+from postroad.store.places import NO_RUNS, RowSet, Runs, intersect
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
     from postroad.messages import Batch
-    from postroad.store.places import Runs
 
-__all__ = ["NO_CEILING", "Cursor", "Taken"]
+__all__ = ["MAX_TRIES", "NO_CEILING", "Cursor", "Taken"]
 
 # Beyond all places.
 NO_CEILING = 2**63 - 1
+# Further tries of a row are not counted: each number is a set of its own. Whoever gives rows up does so before.
+MAX_TRIES = 100
 
 
 class Taken(NamedTuple):
@@ -28,6 +32,8 @@ class Taken(NamedTuple):
         rows: which rows of the batch.
         tried: which of them were, or may have been, handed out before; None for none.
         stored: when they were stored, in ms.
+        tries: how often each of them came back for sure (`Log.retry`); None for never.
+        notes: what is noted of them (`Log.transfer`), with the rows of `places` it is noted of; None for nothing.
     """
 
     places: NDArray[np.int64]
@@ -35,6 +41,8 @@ class Taken(NamedTuple):
     rows: NDArray[np.int64]
     tried: NDArray[np.bool_] | None
     stored: int
+    tries: NDArray[np.int64] | None = None
+    notes: list[tuple[bytes, NDArray[np.int64]]] | None = None
 
 
 class Cursor:
@@ -51,6 +59,8 @@ class Cursor:
         waiting: rows that are to be handed out.
         in_flight: rows that were handed out and are neither settled nor given back.
         tried: rows that were, or may have been, handed out before; a superset, cleaned when rows go out again.
+        tries: at k, the rows that came back more than k times for sure; each is a part of the one before.
+        notes: texts, each with the rows that it is noted of.
         bytes: about how much it waits for or has in flight: rows count with the mean size of their record.
         ceiling: only rows below this place are handed out: rows that were stored before may still join it below.
     """
@@ -62,14 +72,23 @@ class Cursor:
         "ceiling",
         "durable",
         "in_flight",
+        "notes",
         "number",
         "terms",
         "tried",
+        "tries",
         "waiting",
     )
 
     def __init__(
-        self, number: int, terms: bytes, durable: bool, waiting: Runs = NO_RUNS, tried: Runs = NO_RUNS
+        self,
+        number: int,
+        terms: bytes,
+        durable: bool,
+        waiting: Runs = NO_RUNS,
+        tried: Runs = NO_RUNS,
+        tries: Sequence[Runs] = (),
+        notes: Mapping[bytes, Runs] | None = None,
     ) -> None:
         self.number = number
         self.terms = terms
@@ -79,6 +98,8 @@ class Cursor:
         self.waiting = RowSet(waiting)
         self.in_flight = RowSet()
         self.tried = RowSet(tried)
+        self.tries = [RowSet(runs) for runs in tries]
+        self.notes = {text: RowSet(runs) for text, runs in (notes or {}).items()}
         self.bytes = 0
         self.ceiling = NO_CEILING
 
@@ -86,3 +107,46 @@ class Cursor:
     def rows(self) -> int:
         """How many rows it waits for or has in flight."""
         return self.waiting.count + self.in_flight.count
+
+    def count_try(self, runs: Runs) -> list[Runs]:
+        """Rows came back once more; answers, for each number of tries, which of them came back more often than that."""
+        raised = [runs]
+        for rows in self.tries[: MAX_TRIES - 1]:
+            again = intersect(runs, rows.runs)
+            if not len(again.starts):
+                break
+            raised.append(again)
+        for level, more in enumerate(raised):
+            if level == len(self.tries):
+                self.tries.append(RowSet())
+            self.tries[level].add(more)
+        return raised
+
+    def tries_of(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How often each of the rows came back for sure."""
+        count = np.zeros(len(places), np.int64)
+        for rows in self.tries:
+            came = rows.runs.contains(places)
+            if not came.any():
+                break
+            count += came
+        return count
+
+    def notes_of(self, places: NDArray[np.int64]) -> list[tuple[bytes, NDArray[np.int64]]]:
+        """What is noted of the rows, each with the indices of those it is noted of."""
+        found = ((text, np.flatnonzero(rows.runs.contains(places))) for text, rows in self.notes.items())
+        return [(text, at) for text, at in found if len(at)]
+
+    def forget(self, runs: Runs) -> None:
+        """Rows are no longer its business: neither is what became of them."""
+        if self.tried.count:
+            self.tried.remove(runs)
+        if self.tries:
+            for rows in self.tries:
+                rows.remove(runs)
+            while self.tries and not self.tries[-1].count:
+                self.tries.pop()
+        if self.notes:
+            for rows in self.notes.values():
+                rows.remove(runs)
+            self.notes = {text: rows for text, rows in self.notes.items() if rows.count}

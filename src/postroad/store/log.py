@@ -15,7 +15,6 @@ How records get to the disk is the business of `writer`.
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,12 +32,26 @@ from postroad.store.payloads import (
     EncodedRows,
     Match,
     StoredRows,
+    Transfer,
     batch_payload,
     packed,
     place_of,
     settled_payload,
+    tried_payload,
 )
-from postroad.store.places import MAX_RECORD_ROWS, NO_RUNS, ROW_BITS, Runs, intersect, runs_of, unite
+from postroad.store.places import (
+    MAX_RECORD_ROWS,
+    NO_RUNS,
+    ROW_BITS,
+    RowSet,
+    Runs,
+    by_record,
+    first_places,
+    intersect,
+    runs_of,
+    subtract,
+    unite,
+)
 from postroad.store.records import HEADER_BYTES, Kind, payload_of
 from postroad.store.statistics import StoreStatistics
 from postroad.store.writer import LogWriter
@@ -113,7 +126,7 @@ class Log:
         self.told = list(recovered.told[:MAX_TOLD])
         self._catalog.load(recovered.records)
         for state in recovered.cursors:
-            cursor = Cursor(state.number, state.terms, True, state.live, state.tried)
+            cursor = Cursor(state.number, state.terms, True, state.live, state.tried, state.tries, state.notes)
             cursor.bytes = self._catalog.count(state.live, 1)
             self.cursors[cursor.number] = cursor
             self._durable.add(cursor.number)
@@ -140,15 +153,19 @@ class Log:
         # Nothing is handed out before a crash would be known to have happened after it.
         cursor.attached_at = self._writer.number - 1
 
-    def detach(self, cursor: Cursor) -> None:
-        """Nobody takes rows any more: what is in flight waits again, and counts as tried."""
+    def detach(self, cursor: Cursor, returns: bool = True) -> None:
+        """Nobody takes rows any more: what is in flight waits again, and counts as tried.
+
+        Without `returns` it stays in flight: its owner gives back what came back, in its own time.
+        """
         # First, or what is settled already would wait again.
         self._seal_settled()
-        returned = Runs(*(each.copy() for each in cursor.in_flight.runs))
         cursor.attached = False
-        cursor.tried.add(returned)
-        cursor.waiting.add(returned)
-        cursor.in_flight.clear()
+        if returns:
+            returned = Runs(*(each.copy() for each in cursor.in_flight.runs))
+            cursor.tried.add(returned)
+            cursor.waiting.add(returned)
+            cursor.in_flight.clear()
         self._note(CursorChange(cursor.number, cursor.terms, False, self._noted(cursor)), cursor)
 
     def end_cursor(self, cursor: Cursor) -> None:
@@ -274,31 +291,54 @@ class Log:
 
         What is not in memory is asked for (`take_reads`); nothing behind it is handed out before.
         """
-        reached = self.safe if cursor.durable else self._writer.number - 1
-        if cursor.durable and cursor.attached_at > reached:
-            return []
-        found = cursor.waiting.front(most, min((reached + 1) << ROW_BITS, cursor.ceiling))
-        if not len(found.starts):
-            return []
-        numbers = found.starts >> ROW_BITS
-        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+        found = cursor.waiting.front(most, self._below(cursor))
         taken: list[Taken] = []
         done = 0
-        for first, last in itertools.pairwise(bounds):
-            number = int(numbers[first])
+        for number, runs in by_record(found):
             stored = self._cache.get(number)
             if stored is None:
                 break
-            taken.append(
-                self._taken_rows(cursor, number, stored, Runs(found.starts[first:last], found.ends[first:last]))
-            )
-            done = last
+            taken.append(self._taken_rows(cursor, number, stored, runs))
+            done += len(runs.starts)
         if done:
             gone = Runs(found.starts[:done], found.ends[:done])
             cursor.waiting.drop_front(gone)
             cursor.in_flight.add(gone)
-        self._read_ahead(cursor)
+        if len(found.starts):
+            self._read_ahead(cursor.waiting.runs.starts)
         return taken
+
+    def _below(self, cursor: Cursor) -> int:
+        """A cursor hands out rows below this place."""
+        reached = self.safe if cursor.durable else self._writer.number - 1
+        if cursor.durable and cursor.attached_at > reached:
+            return 0
+        return min((reached + 1) << ROW_BITS, cursor.ceiling)
+
+    def peek(self, cursor: Cursor, among: Runs, most: int) -> list[Taken]:
+        """Show the first of some rows that wait for a cursor, up to so many: those that are safe, and in memory.
+
+        They stay where they are; whoever wants some of them takes these (`take`). What is not in memory is asked for.
+        """
+        found = first_places(among, most, self._below(cursor))
+        shown: list[Taken] = []
+        for number, runs in by_record(found):
+            stored = self._cache.get(number)
+            if stored is None:
+                break
+            shown.append(self._taken_rows(cursor, number, stored, runs))
+        if len(found.starts):
+            # The first one that is missing, or what comes next.
+            seen = int(shown[-1].places[-1]) if shown else -1
+            at = int(np.searchsorted(among.starts, seen, "right"))
+            self._read_ahead(among.starts[at:])
+        return shown
+
+    def take(self, cursor: Cursor, places: NDArray[np.int64]) -> None:
+        """Hand out rows that wait for a cursor, of those that `peek` has shown."""
+        runs = runs_of(places)
+        cursor.waiting.remove(runs)
+        cursor.in_flight.add(runs)
 
     def _taken_rows(self, cursor: Cursor, number: int, stored: StoredRows, runs: Runs) -> Taken:
         places = runs.places()
@@ -306,13 +346,15 @@ class Log:
         if cursor.tried.count:
             mask = cursor.tried.runs.contains(places)
             tried = mask if mask.any() else None
-        return Taken(places, stored.batch, stored.rows_at(places - (number << ROW_BITS)), tried, stored.stored)
+        rows = stored.rows_at(places - (number << ROW_BITS))
+        tries = cursor.tries_of(places) if cursor.tries else None
+        notes = cursor.notes_of(places) if cursor.notes else None
+        return Taken(places, stored.batch, rows, tried, stored.stored, tries, notes)
 
-    def _read_ahead(self, cursor: Cursor) -> None:
+    def _read_ahead(self, starts: NDArray[np.int64]) -> None:
         """Ask for what comes next: one record in any case, more as long as they leave room in memory for others."""
-        starts = cursor.waiting.runs.starts[:READ_AHEAD]
         room = self.settings.cache_bytes // _READ_AHEAD_SHARE
-        for at, number in enumerate(dict.fromkeys((starts >> ROW_BITS).tolist())):
+        for at, number in enumerate(dict.fromkeys((starts[:READ_AHEAD] >> ROW_BITS).tolist())):
             entry = self._catalog.find(number)
             if entry is None or (at and entry.length > room):
                 break
@@ -340,6 +382,39 @@ class Log:
         cursor.in_flight.remove(runs)
         cursor.waiting.add(runs)
         cursor.tried.add(runs)
+
+    def retry(self, cursor: Cursor, places: NDArray[np.int64]) -> None:
+        """Rows that were handed out have come back: that is counted. They wait again when they are given back."""
+        runs = runs_of(np.sort(places))
+        cursor.tried.add(runs)
+        raised = cursor.count_try(runs)
+        if cursor.durable:
+            # A crash may lose a count; it costs no sync.
+            self._enqueue(Kind.TRIED, tried_payload(cursor.number, raised), False)
+
+    def transfer(self, cursor: Cursor, places: NDArray[np.int64], to: Cursor, note: bytes) -> None:
+        """Rows that one durable cursor has handed out wait for another one from now on; nothing is copied.
+
+        Args:
+            cursor: it is done with them.
+            places: the rows.
+            to: it has settled none of them before.
+            note: a text that goes with the rows (`Taken.notes`).
+        """
+        runs = intersect(runs_of(np.sort(places)), cursor.in_flight.runs)
+        if not len(runs.starts):
+            return
+        fresh = subtract(runs, unite(to.waiting.runs, to.in_flight.runs))
+        to.bytes += self._catalog.count(fresh, 1)
+        cursor.in_flight.remove(runs)
+        cursor.bytes -= self._catalog.count(runs, -1)
+        cursor.forget(runs)
+        to.waiting.add(fresh)
+        to.notes.setdefault(note, RowSet()).add(runs)
+        self.touches += 1
+        self._enqueue(
+            Kind.TRANSFERRED, msgspec.msgpack.encode(Transfer(cursor.number, to.number, packed(runs), note)), True
+        )
 
     # --- history -----------------------------------------------------------------------------------------------------
 
@@ -391,8 +466,7 @@ class Log:
             runs = intersect(runs, cursor.in_flight.runs)
             self._settled_rows += cursor.in_flight.remove(runs)
             cursor.bytes -= self._catalog.count(runs, -1)
-            if cursor.tried.count:
-                cursor.tried.remove(runs)
+            cursor.forget(runs)
             if cursor.durable and len(runs.starts):
                 told.append((number, runs))
         if told:
@@ -547,6 +621,8 @@ class Log:
                 each.attached,
                 packed(unite(each.waiting.runs, each.in_flight.runs)),
                 self._noted(each),
+                [packed(_first_runs(rows)) for rows in each.tries],
+                [(text, packed(rows.runs)) for text, rows in each.notes.items()],
             )
             for each in self.cursors.values()
             if each.durable
@@ -615,6 +691,12 @@ class Log:
             damaged_records=self._damaged,
             lost_rows=self._lost_rows,
         )
+
+
+def _first_runs(rows: RowSet) -> Runs:
+    """The runs of a set, no more than are kept of tried rows."""
+    starts, ends = rows.runs
+    return Runs(starts[:MAX_NOTED_RUNS], ends[:MAX_NOTED_RUNS])
 
 
 def _rows_of(matches: Sequence[tuple[Cursor, NDArray[np.int64]]], count: int) -> NDArray[np.int64] | None:

@@ -10,6 +10,7 @@ batch:   rows u32, matches u32, bytes of metadata u32, number it stands for (MOV
          metadata, encoded messages, end to end
 settled: cursor u32, runs u32, then starts i64 and sizes u32 of the runs; again until the end
 adopted: as settled: rows of earlier batches that wait for cursors too
+tried:   cursor u32, n u32, then as for settled: rows of the cursor that came back more than n times
 others:  MessagePack
 ```
 """
@@ -36,11 +37,21 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.int64]
 
-__all__ = ["CheckpointState", "CursorChange", "CursorState", "EncodedRows", "Match", "StoredRows", "settled_payload"]
+__all__ = [
+    "CheckpointState",
+    "CursorChange",
+    "CursorState",
+    "EncodedRows",
+    "Match",
+    "StoredRows",
+    "Transfer",
+    "settled_payload",
+]
 
 _BATCH = struct.Struct("<IIIQq")
 _MATCH = struct.Struct("<III")
 _SETTLED = struct.Struct("<II")
+_CURSOR = struct.Struct("<I")
 _ENVELOPE = 40
 # Spans, ids and envelopes of a row in a batch.
 _COLUMN_BYTES = 40 + 16 + 40
@@ -247,6 +258,38 @@ def settled_in(payload: memoryview) -> Iterator[tuple[int, Runs]]:
         raise DamageError(f"a record of settled rows does not hold what it says: {error}") from error
 
 
+def tried_payload(cursor: int, raised: Sequence[Runs]) -> bytes:
+    """Rows of a cursor that came back: at n, those that did more than n times."""
+    return _CURSOR.pack(cursor) + settled_payload(list(enumerate(raised)))
+
+
+def tried_in(payload: memoryview) -> tuple[int, list[tuple[int, Runs]]]:
+    """The cursor of a payload, and the rows that came back more than n times, for some n.
+
+    Raises:
+        DamageError: the bytes are not what `tried_payload` writes.
+    """
+    if len(payload) < _CURSOR.size:
+        raise DamageError("a record of tried rows is too short for its cursor")
+    return _CURSOR.unpack_from(payload, 0)[0], list(settled_in(payload[_CURSOR.size :]))
+
+
+class Transfer(msgspec.Struct, frozen=True, array_like=True):
+    """Rows that wait for another cursor from now on.
+
+    Attributes:
+        cursor: for which they waited so far.
+        to: for which they wait now.
+        rows: starts and ends of their runs.
+        note: a text that is kept beside them there.
+    """
+
+    cursor: int
+    to: int
+    rows: tuple[bytes, bytes]
+    note: bytes = b""
+
+
 class CursorChange(msgspec.Struct, frozen=True, array_like=True):
     """A cursor begins, changes or ends.
 
@@ -267,13 +310,20 @@ class CursorChange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CursorState(msgspec.Struct, frozen=True, array_like=True):
-    """A cursor in a checkpoint: `live` are the rows that it waits for or has handed out."""
+    """A cursor in a checkpoint.
+
+    Attributes:
+        live: the rows that it waits for or has handed out.
+        tries, notes: as `Cursor` has them.
+    """
 
     cursor: int
     terms: bytes
     attached: bool
     live: tuple[bytes, bytes]
     tried: tuple[bytes, bytes]
+    tries: list[tuple[bytes, bytes]] = []
+    notes: list[tuple[bytes, tuple[bytes, bytes]]] = []
 
 
 class CheckpointState(msgspec.Struct, frozen=True, array_like=True):

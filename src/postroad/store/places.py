@@ -9,6 +9,7 @@ A record has fewer rows than a row number can count (`MAX_RECORD_ROWS`), so a ru
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,11 +17,26 @@ import numpy as np
 from postroad.kernels import kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import ArrayLike, NDArray
 
     Places = NDArray[np.int64]
 
-__all__ = ["MAX_NUMBER", "MAX_RECORD_ROWS", "NO_RUNS", "ROW_BITS", "RowSet", "Runs", "runs_of"]
+__all__ = [
+    "MAX_NUMBER",
+    "MAX_RECORD_ROWS",
+    "NO_RUNS",
+    "ROW_BITS",
+    "RowSet",
+    "Runs",
+    "by_record",
+    "first_places",
+    "intersect",
+    "runs_of",
+    "subtract",
+    "unite",
+]
 
 ROW_BITS = 20
 # One less than would fit: the run that ends a record must not touch the run that begins the next one.
@@ -163,6 +179,28 @@ def _contiguous(runs: Runs) -> Runs:
     return Runs(np.ascontiguousarray(runs.starts), np.ascontiguousarray(runs.ends))
 
 
+def first_places(runs: Runs, most: int, below: int) -> Runs:
+    """The first places of runs, up to so many, that are below a place."""
+    starts, ends = runs
+    count = int(np.searchsorted(starts, below, "left"))
+    if not count or most <= 0:
+        return NO_RUNS
+    reached = np.cumsum(ends[:count] - starts[:count])
+    count = min(count, int(np.searchsorted(reached, most, "left")) + 1)
+    taken = Runs(starts[:count].copy(), np.minimum(ends[:count], below))
+    taken.ends[-1] -= max(0, taken.size - most)
+    return taken
+
+
+def by_record(runs: Runs) -> Iterator[tuple[int, Runs]]:
+    """The runs of each record, with its number."""
+    if len(runs.starts):
+        numbers = runs.starts >> ROW_BITS
+        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+        for first, last in itertools.pairwise(bounds):
+            yield int(numbers[first]), Runs(runs.starts[first:last], runs.ends[first:last])
+
+
 class RowSet:
     """A set of places that grows at its end and shrinks from its beginning, for little; elsewhere for its length.
 
@@ -216,15 +254,7 @@ class RowSet:
 
     def front(self, most: int, below: int) -> Runs:
         """The first places, up to so many, that are below a place; they stay."""
-        starts, ends = self.runs
-        count = int(np.searchsorted(starts, below, "left"))
-        if not count or most <= 0:
-            return NO_RUNS
-        reached = np.cumsum(ends[:count] - starts[:count])
-        count = min(count, int(np.searchsorted(reached, most, "left")) + 1)
-        taken = Runs(starts[:count].copy(), np.minimum(ends[:count], below))
-        taken.ends[-1] -= max(0, taken.size - most)
-        return taken
+        return first_places(self.runs, most, below)
 
     def drop_front(self, runs: Runs) -> None:
         """Remove what `front` has answered."""

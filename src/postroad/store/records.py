@@ -55,6 +55,8 @@ class Kind(IntEnum):
     CURSOR = 3  # a cursor begins, changes or ends
     CHECKPOINT = 4  # all cursors, and where the rows they wait for are
     MOVED = 5  # what is left of an earlier batch, copied out of a segment that is to go
+    TRIED = 6  # rows that came back to their cursors, and how often
+    TRANSFERRED = 7  # rows that wait for another cursor from now on
     ADOPTED = 8  # rows that were stored before wait for a cursor too, from now on
 
 

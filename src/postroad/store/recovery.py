@@ -17,14 +17,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
+from postroad.store.cursors import MAX_TRIES
 from postroad.store.errors import DamageError
 from postroad.store.payloads import (
     CheckpointState,
     CursorChange,
     StoredRows,
+    Transfer,
     place_of,
     settled_in,
     stored_ids,
+    tried_in,
     unpacked,
 )
 from postroad.store.places import (
@@ -63,12 +66,16 @@ class RecoveredCursor(NamedTuple):
     Attributes:
         live: rows that it waits for.
         tried: those of them that were, or may have been, handed out.
+        tries: at k, those that came back more than k times.
+        notes: texts, each with the rows that it is noted of.
     """
 
     number: int
     terms: bytes
     live: Runs
     tried: Runs
+    tries: list[Runs]
+    notes: dict[bytes, Runs]
 
 
 class Recovered(NamedTuple):
@@ -108,9 +115,32 @@ class _Cursor:
         self.tried = tried
         self.matched = [live]
         self.settled: list[Runs] = []
+        self.tries: list[list[Runs]] = []
+        self.notes: dict[bytes, list[Runs]] = {}
 
     def live(self) -> Runs:
         return subtract(_together(self.matched), _together(self.settled))
+
+    def count_tries(self, level: int, runs: Runs) -> None:
+        if level >= MAX_TRIES:
+            raise DamageError(f"rows that came back more than {level:,} times")
+        while len(self.tries) <= level:
+            self.tries.append([])
+        self.tries[level].append(runs)
+
+    def note(self, text: bytes, runs: Runs) -> None:
+        if text:
+            self.notes.setdefault(text, []).append(runs)
+
+    def recovered(self, number: int, kept: Runs) -> RecoveredCursor:
+        """The cursor with the rows that are there."""
+        tried = kept if self.attached else intersect(kept, self.tried)
+        tries = [intersect(kept, _together(parts)) for parts in self.tries]
+        while tries and not len(tries[-1].starts):
+            tries.pop()
+        notes = {text: intersect(kept, _together(parts)) for text, parts in self.notes.items()}
+        notes = {text: runs for text, runs in notes.items() if len(runs.starts)}
+        return RecoveredCursor(number, self.terms, kept, tried, tries, notes)
 
 
 def _together(parts: list[Runs]) -> Runs:
@@ -174,6 +204,13 @@ class _Replay:
             for number, runs in settled_in(payload) if record.number > self.through else ():
                 if number in self.cursors:
                     self.cursors[number].matched.append(runs)
+        elif record.kind is Kind.TRIED:
+            number, raised = tried_in(payload)
+            for level, runs in raised if number in self.cursors else ():
+                self.cursors[number].count_tries(level, runs)
+        elif record.kind is Kind.TRANSFERRED:
+            if record.number > self.through:
+                self._transfer(msgspec.msgpack.decode(payload, type=Transfer))
         else:
             self._rows(record, segment, StoredRows(payload))
         if record.kind is not Kind.CHECKPOINT:
@@ -204,13 +241,27 @@ class _Replay:
         cursor.terms, cursor.attached = change.terms, change.attached
         cursor.tried = unpacked(change.tried)
 
+    def _transfer(self, transfer: Transfer) -> None:
+        """One record for both cursors: a crash leaves the rows with the one or with the other."""
+        runs = unpacked(transfer.rows)
+        if transfer.cursor in self.cursors:
+            self.cursors[transfer.cursor].settled.append(runs)
+        if transfer.to in self.cursors:
+            self.cursors[transfer.to].matched.append(runs)
+            self.cursors[transfer.to].note(transfer.note, runs)
+
     def _restore(self, state: CheckpointState) -> None:
         """A checkpoint has all that came before it."""
         base = _columns(state.records)
-        self.cursors = {
-            each.cursor: _Cursor(each.terms, unpacked(each.live), each.attached, unpacked(each.tried))
-            for each in state.cursors
-        }
+        cursors = {}
+        for each in state.cursors:
+            cursor = _Cursor(each.terms, unpacked(each.live), each.attached, unpacked(each.tried))
+            for level, packed in enumerate(each.tries):
+                cursor.count_tries(level, unpacked(packed))
+            for text, packed in each.notes:
+                cursor.note(text, unpacked(packed))
+            cursors[each.cursor] = cursor
+        self.cursors = cursors
         self.base = base
         self.records = {}
         self.last = self.through = max(self.last, state.through)
@@ -341,8 +392,7 @@ def _recovered(
         confirmed = Runs(live.starts, np.minimum(live.ends, (replay.through + 1) << ROW_BITS))
         confirmed = Runs(*(each[confirmed.ends > confirmed.starts] for each in confirmed))
         lost += subtract(confirmed, there).size
-        tried = kept if cursor.attached else intersect(kept, cursor.tried)
-        cursors.append(RecoveredCursor(number, cursor.terms, kept, tried))
+        cursors.append(cursor.recovered(number, kept))
         wanted = unite(wanted, kept)
     needed = np.isin(records[0], wanted.starts >> ROW_BITS)
     if lost:

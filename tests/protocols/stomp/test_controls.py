@@ -64,9 +64,9 @@ def test_subscribe_defaults() -> None:
 def test_unsubscribe_by_id_and_in_1_0_by_destination() -> None:
     found = event("UNSUBSCRIBE\nid:1\n\n")
     assert isinstance(found, Unsubscribe)
-    assert (found.id, found.topic) == ("1", None)
+    assert (found.id, found.destination) == ("1", None)
     found = event("UNSUBSCRIBE\ndestination:/topic/a\n\n", "1.0")
-    assert (found.id, found.topic) == (None, "a")
+    assert (found.id, found.destination) == (None, "/topic/a")
 
 
 def test_ack_of_1_2_gives_back_message_and_subscription() -> None:
@@ -100,7 +100,7 @@ def test_disconnect() -> None:
     [
         ("SUBSCRIBE\ndestination:/topic/a\n\n", "1.1", "header id is missing"),
         ("SUBSCRIBE\nid:1\n\n", "1.2", "header destination is missing"),
-        ("SUBSCRIBE\nid:1\ndestination:/queue/a\n\n", "1.2", "start with /topic/"),
+        ("SUBSCRIBE\nid:1\ndestination:/exchange/a\n\n", "1.2", "start with /topic/"),
         ("SUBSCRIBE\nid:1\ndestination:/topic/\n\n", "1.2", "start with /topic/"),
         ("SUBSCRIBE\nid:1\ndestination:/topic/a\nack:maybe\n\n", "1.2", "client-individual"),
         ("UNSUBSCRIBE\n\n", "1.0", "header destination is missing"),

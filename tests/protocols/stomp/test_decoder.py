@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from postroad.messages import check_batch
+from postroad.messages.columns import FLAGS, QUEUED
 from postroad.protocols.stomp import (
     Connect,
+    FrameReader,
     ProtocolError,
     State,
     StompDecoder,
@@ -12,6 +14,7 @@ from postroad.protocols.stomp import (
     TransactionSend,
     Version,
     decode_frames,
+    render_messages,
 )
 from tests.protocols.stomp.outcomes import connected, outcome
 
@@ -69,7 +72,7 @@ def test_decoder_keeps_a_send_of_a_transaction_until_it_is_committed() -> None:
 
 def test_decoder_is_closed_by_a_fault_and_keeps_the_rows_before_it() -> None:
     decoder = connected()
-    received = decoder.receive(b"SEND\ndestination:/topic/a\n\n\0SEND\nreceipt:9\ndestination:/queue/a\n\n\0")
+    received = decoder.receive(b"SEND\ndestination:/topic/a\n\n\0SEND\nreceipt:9\ndestination:/exchange/a\n\n\0")
     assert received.batch is not None
     assert len(received.batch) == 1
     (event,) = received.events
@@ -166,3 +169,20 @@ def test_rows_with_one_destination_share_its_topic_and_others_do_not() -> None:
     check_batch(received.batch)
     assert [message.topic for message in received.batch] == topics
     assert received.batch.spans[0, :2].tolist() == received.batch.spans[1, :2].tolist()
+
+
+def test_rows_for_queues_are_marked_and_rendered_as_such() -> None:
+    decoder = connected()
+    plain = decoder.receive(b"SEND\ndestination:/topic/a\n\nx\0")
+    assert not plain.has_queues
+    frames = b"".join(b"SEND\ndestination:/%s/a\n\nx\0" % kind for kind in (b"queue", b"queue", b"topic", b"queue"))
+    received = decoder.receive(frames)
+    assert received.has_queues
+    batch = received.batch
+    assert batch is not None
+    assert [message.topic for message in batch] == ["a"] * 4
+    assert (batch.envelopes[:, FLAGS] & QUEUED).tolist() == [QUEUED, QUEUED, 0, QUEUED]
+    for version in Version:
+        rendered = FrameReader(version).receive(render_messages(batch, [0, 1, 2, 3], version, b"MESSAGE\n").tobytes())
+        told = [frame.headers["destination"] for frame in rendered]
+        assert told == ["/queue/a", "/queue/a", "/topic/a", "/queue/a"]

@@ -140,7 +140,7 @@ def test_headers_of_a_message_frame_do_not_travel() -> None:
         (b"MESSAGE\n\n\0", "no command"),
         (b"\0", "no command"),
         (b"SEND\n\n\0", "needs a destination"),
-        (b"SEND\ndestination:/queue/a\n\n\0", "start with /topic/"),
+        (b"SEND\ndestination:/exchange/a\n\n\0", "start with /topic/"),
         (b"SEND\ndestination:/top\n\n\0", "start with /topic/"),
         (b"SEND\ndestination:/topic/\n\n\0", "empty level"),
         (b"SEND\ndestination:/topic/a..b\n\n\0", "empty level"),

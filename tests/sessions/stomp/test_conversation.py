@@ -210,7 +210,8 @@ def test_an_expired_message_is_not_delivered() -> None:
 @pytest.mark.parametrize(
     ("headers", "reason"),
     [
-        ({"id": "s", "destination": "/queue/a"}, "destinations start with /topic/"),
+        ({"id": "s", "destination": "/exchange/a"}, "destinations start with /topic/ or /queue/"),
+        ({"id": "s", "destination": "/queue/a"}, "has no store, so it has no queues"),
         ({"destination": "/topic/a"}, "the header id is missing"),
         ({"id": "s", "destination": "/topic/a..b"}, "a..b"),
         ({"id": "s", "destination": "/topic/a", "selector": "price >"}, "price >"),

@@ -54,6 +54,8 @@ OWN_HEADERS = (
 FIRST_KEPT = OWN_PRIORITY
 
 DESTINATION_PREFIX = b"/topic/"
+# As long as that of topics, so that kernels need to know only where it differs.
+QUEUE_PREFIX = b"/queue/"
 
 # How header lines are read before a version is agreed on: CONNECT frames have no escapes in any version. Below 1.0, so
 # that "from 1.1 on" remains one comparison.
@@ -78,9 +80,10 @@ SETTINGS = 7
 #   NAMED       the rows that bear a message-id
 #   LAST        where in the data the destination of the last row stands
 #   LAST_END    its end; 0 when there is none, or it must not be used
+#   QUEUES      the rows whose destination is a queue
 AT, FILLED, ROWS, CONTROLS, LINE_ENDS, FAULT, START, REACHED, NEEDED, AWAITED, RECEIPTS = range(11)
-NAMED, LAST, LAST_END = range(11, 14)
-STATE = 14
+NAMED, LAST, LAST_END, QUEUES = range(11, 15)
+STATE = 15
 NOTHING = -1
 
 # Slots of the frame being read. From `FOUND` on: (start, end) of the value of each own header, -1 without.

@@ -32,7 +32,7 @@ __all__ = ["Refused", "event_of", "receipt_of"]
 
 ACK_MODES = ("auto", "client", "client-individual")
 
-_PREFIX = c.DESTINATION_PREFIX.decode()
+_PREFIX, _QUEUE_PREFIX = c.DESTINATION_PREFIX.decode(), c.QUEUE_PREFIX.decode()
 _HEART_BEAT = re.compile(r"\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*")
 
 
@@ -137,13 +137,15 @@ def _heart_beat(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def _topic(destination: str) -> str:
-    if not destination.startswith(_PREFIX) or destination == _PREFIX:
-        raise Refused(
-            f"the destination {destination!r:.80} is not served here; destinations start with {_PREFIX}, "
-            f"such as {_PREFIX}news.sport or {_PREFIX}news.*"
-        )
-    return destination.removeprefix(_PREFIX)
+def _named_in(destination: str) -> tuple[str, bool]:
+    """The topic or queue of a destination, and whether it is a queue."""
+    for prefix in (_PREFIX, _QUEUE_PREFIX):
+        if destination.startswith(prefix) and destination != prefix:
+            return destination.removeprefix(prefix), prefix == _QUEUE_PREFIX
+    raise Refused(
+        f"the destination {destination!r:.80} is not served here; destinations start with {_PREFIX} or "
+        f"{_QUEUE_PREFIX}, such as {_PREFIX}news.sport or {_PREFIX}news.*"
+    )
 
 
 def _subscribe(headers: dict[str, str], row: int, receipt: bytes | None, version: Version) -> Subscribe:
@@ -151,23 +153,26 @@ def _subscribe(headers: dict[str, str], row: int, receipt: bytes | None, version
     ack = headers.get("ack", "auto")
     if ack not in ACK_MODES:
         raise Refused(f"the header ack is {ack!r:.80}; it can be {', '.join(ACK_MODES)}")
+    topic, is_queue = _named_in(_needed(headers, "destination"))
     return Subscribe(
         row=row,
         receipt=receipt,
         id=headers.get("id") if version is Version.V1_0 else _needed(headers, "id"),
-        topic=_topic(_needed(headers, "destination")),
+        topic=topic,
         ack=ack,
         selector=headers.get("selector"),
         headers=headers,
+        queue=is_queue,
     )
 
 
 def _unsubscribe(headers: dict[str, str], row: int, receipt: bytes | None, version: Version) -> Unsubscribe:
-    topic = None
+    destination = None
     if version is Version.V1_0 and "id" not in headers:
-        topic = _topic(_needed(headers, "destination"))
-    name = None if topic is not None else _needed(headers, "id")
-    return Unsubscribe(row=row, receipt=receipt, id=name, topic=topic, headers=headers)
+        destination = _needed(headers, "destination")
+        _named_in(destination)
+    name = None if destination is not None else _needed(headers, "id")
+    return Unsubscribe(row=row, receipt=receipt, id=name, destination=destination, headers=headers)
 
 
 def _acknowledgement(
@@ -185,12 +190,23 @@ def _acknowledgement(
         raise Refused(str(error)) from None
     if version is Version.V1_1:
         subscription = _needed(headers, "subscription")
-    kind = Ack if command == c.ACK else Nack
-    return kind(
+    transaction = headers.get("transaction")
+    if command == c.ACK:
+        return Ack(
+            row=row,
+            receipt=receipt,
+            message_id=message_id,
+            number=number,
+            subscription=subscription,
+            transaction=transaction,
+        )
+    return Nack(
         row=row,
         receipt=receipt,
         message_id=message_id,
         number=number,
         subscription=subscription,
-        transaction=headers.get("transaction"),
+        transaction=transaction,
+        # The header of RabbitMQ.
+        requeues=headers.get("requeue", "true") != "false",
     )

@@ -66,9 +66,10 @@ class Received:
         line_ends: line ends between frames; each is a heart-beat.
         asks_receipts: whether any row may ask for a receipt; if not, there is no need to look.
         has_message_ids: the same for `message-id` headers.
+        has_queues: the same for rows whose destination is a queue; their envelopes say so.
     """
 
-    __slots__ = ("_extras", "asks_receipts", "batch", "events", "has_message_ids", "line_ends")
+    __slots__ = ("_extras", "asks_receipts", "batch", "events", "has_message_ids", "has_queues", "line_ends")
 
     def __init__(
         self,
@@ -78,8 +79,10 @@ class Received:
         line_ends: int,
         asks_receipts: bool = False,
         has_message_ids: bool = False,
+        has_queues: bool = False,
     ) -> None:
         self.batch = batch
+        self.has_queues = has_queues
         self.asks_receipts = asks_receipts
         self.has_message_ids = has_message_ids
         # At least as many lines as the batch has rows. Most clients never ask for what is in it, and cutting arrays is
@@ -249,11 +252,11 @@ class StompDecoder:
                 rows = self._scan_through(array, rows, size, events)
         else:
             rows = self._scan_through(array, rows, size, events)
-        at, filled, count, _, line_ends, _, _, _, needed, awaited, receipts, named, _, _ = state.tolist()
+        at, filled, count, _, line_ends, _, _, _, needed, awaited, receipts, named, _, _, queues = state.tolist()
         if self.state is not State.CLOSED and at < len(array):
             self._rest = bytearray(array[at:])
             self._needed, self._awaited = needed, awaited
-        return Received(rows.batch(count, filled), rows.extras, events, line_ends, receipts > 0, named > 0)
+        return Received(rows.batch(count, filled), rows.extras, events, line_ends, receipts > 0, named > 0, queues > 0)
 
     def _scan_through(self, array: Bytes, rows: _Rows, size: int, events: list[Event]) -> _Rows:
         """Scan an array to its end or to a fault; the rows, which are others from CONNECT on.

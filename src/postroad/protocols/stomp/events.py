@@ -63,7 +63,9 @@ class Subscribe(_Frame):
 
     Attributes:
         id: the client's name for the subscription; None in 1.0 only, where it may be left out.
-        topic: the topic or pattern, what follows `/topic/` in the destination; not checked further.
+        topic: the topic or pattern, what follows `/topic/` in the destination, or the name of a queue; not checked
+            further.
+        queue: whether it is a queue.
         ack: "auto", "client" or "client-individual".
         selector: the text of the selector; None without. Not checked here.
         headers: all headers, the first of each name.
@@ -74,19 +76,20 @@ class Subscribe(_Frame):
     ack: str
     selector: str | None
     headers: dict[str, str]
+    queue: bool = False
 
     @property
     def destination(self) -> str:
         """The destination as the client named it."""
-        return f"/topic/{self.topic}"
+        return f"/queue/{self.topic}" if self.queue else f"/topic/{self.topic}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsubscribe(_Frame):
-    """A client wants no more; in 1.0 it may name the topic instead of the subscription's id."""
+    """A client wants no more; in 1.0 it may name the destination instead of the subscription's id."""
 
     id: str | None
-    topic: str | None
+    destination: str | None
     headers: dict[str, str]
 
 
@@ -114,7 +117,9 @@ class Ack(_Acknowledgement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nack(_Acknowledgement):
-    """A client has not consumed a message."""
+    """A client has not consumed a message; unless it `requeues`, nobody is to get it again."""
+
+    requeues: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,8 @@ _TEXTS = {
     BODY_NO_NUL: "no NUL follows where content-length says the body ends; count bytes, not characters",
     BODY_UNEXPECTED: "only SEND has a body; this frame must not have one",
     NO_DESTINATION: "SEND needs a destination header, such as destination:/topic/news.sport",
-    BAD_DESTINATION: "this destination is not served here; destinations start with /topic/, such as /topic/news.sport",
+    BAD_DESTINATION: "this destination is not served here; destinations start with /topic/ or /queue/, such as "
+    "/topic/news.sport",
     NOT_UTF8: "a header line is not UTF-8",
     STORED_LONG: f"the header lines have more than {MAX_STORED_HEADER_BYTES:,} bytes when escaped as in STOMP 1.2 "
     "(limit MAX_HEADER_BYTES)",

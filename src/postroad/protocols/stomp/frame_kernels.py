@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.kernels import Int, copy_bytes, device, inlined, kernel, put_word
-from postroad.messages.columns import ATTRIBUTES, BODY, BUFFER, HEADERS, TOPIC
+from postroad.messages.columns import ATTRIBUTES, BODY, BUFFER, FLAGS, HEADERS, QUEUED, TOPIC
 from postroad.messages.fields import ID_TEXT_BYTES, span_at
 from postroad.protocols.stomp.ack_header import ACK_TEXT_BYTES
 from postroad.protocols.stomp.versions import Version
 
 if TYPE_CHECKING:
-    from postroad.messages.columns import Bytes, Ids, Spans
+    from postroad.messages.columns import Bytes, Envelopes, Ids, Spans
     from postroad.protocols.stomp.columns import Columns, Numbers
 
 _NEWLINE, _RETURN, _COLON, _BACKSLASH, _BLANK, _DASH = ord("\n"), ord("\r"), ord(":"), ord("\\"), ord(" "), ord("-")
@@ -27,6 +27,8 @@ def _literal(text: bytes) -> Bytes:
 
 _ID = _literal(b"message-id:")
 _DESTINATION = _literal(b"\ndestination:/topic/")
+# As long as that of topics: what is measured holds for both.
+_QUEUE_DESTINATION = _literal(b"\ndestination:/queue/")
 _LENGTH = _literal(b"\ncontent-length:")
 _ACK = _literal(b"ack:")
 _RECEIPT = _literal(b"RECEIPT\nreceipt-id:")
@@ -169,7 +171,7 @@ def measure_common(spans: Spans, rows: Numbers) -> tuple[Int, Int]:
 
 
 @kernel(
-    f"int64({BUFFER}, int32[:, ::1], uint64[:, ::1], int64[::1], int64, {BUFFER}, int64[:, ::1], "
+    f"int64({BUFFER}, int32[:, ::1], uint64[:, ::1], int64[:, ::1], int64[::1], int64, {BUFFER}, int64[:, ::1], "
     f"{BUFFER}, int64, uint8[::1], int64[:, ::1])",
     allocates=False,
 )
@@ -177,6 +179,7 @@ def put_common(
     buffer: Bytes,
     spans: Spans,
     ids: Ids,
+    envelopes: Envelopes,
     rows: Numbers,
     version: Int,
     blocks: Bytes,
@@ -190,13 +193,15 @@ def put_common(
 
     `block_spans` has a line for each of the rows, or none at all; where it starts at 0 or more, the header lines are
     those of `blocks`. The places of rows that are not named become -1; `places` may be empty. A prefix and a number
-    that is not negative make it the whole MESSAGE of one subscription.
+    that is not negative make it the whole MESSAGE of one subscription. `ids` and `envelopes` have a line for each line
+    of `spans`, where the rows are (`measure_common`).
     """
     for row in range(len(places)):
         places[row, 0], places[row, 1] = -1, -1
     at: Int = np.int64(0)
     last: Int = np.int64(-1)
     last_end, same, same_end = last, at, at
+    last_kind: Int = np.int64(0)
     for place in range(len(rows)):
         row, begin = rows[place], at
         at = _put(prefix, out, at)
@@ -204,12 +209,14 @@ def put_common(
             at = _put_ack_end(number, out, _put_id(ids, row, out, _put(_ACK, out, at)))
         at = _put_id(ids, row, out, _put(_ID, out, at))
         topic, topic_end = span_at(spans, row, TOPIC)
-        if topic == last and topic_end == last_end:
+        kind = envelopes[row, FLAGS] & QUEUED
+        if topic == last and topic_end == last_end and kind == last_kind:
             # Rows that share a topic share these lines.
             at = copy_bytes(out, same, same_end, out, at)
         else:
-            last, last_end, same = topic, topic_end, at
-            at = _put_topic(buffer, topic, topic_end, version, out, _put(_DESTINATION, out, at))
+            last, last_end, last_kind, same = topic, topic_end, kind, at
+            at = _put(_QUEUE_DESTINATION, out, at) if kind else _put(_DESTINATION, out, at)
+            at = _put_topic(buffer, topic, topic_end, version, out, at)
             at = same_end = _put(_LENGTH, out, at)
         body, body_end = span_at(spans, row, BODY)
         at = _put_decimal(body_end - body, out, at)

@@ -130,7 +130,18 @@ def _put(batch: Batch, rows: Numbers, version: Version, prefix: bytes, number: i
     out = np.empty(total + len(blocks) + _own_bytes(prefix, number) * len(rows), dtype=np.uint8)
     head = np.frombuffer(prefix, dtype=np.uint8)
     filled = put_common(
-        batch.buffer, batch.spans, batch.ids, rows, int(version), blocks, block_spans, head, number, out, places
+        batch.buffer,
+        batch.spans,
+        batch.ids,
+        batch.envelopes,
+        rows,
+        int(version),
+        blocks,
+        block_spans,
+        head,
+        number,
+        out,
+        places,
     )
     return out[:filled]
 

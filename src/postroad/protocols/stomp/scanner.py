@@ -25,9 +25,11 @@ from postroad.messages.columns import (
     BODY,
     BUFFER,
     EXPIRY,
+    FLAGS,
     HEADERS,
     HOP_LIMIT,
     PRIORITY,
+    QUEUED,
     SPAN_COLUMNS,
     TOPIC,
 )
@@ -70,6 +72,9 @@ for _command, _name in enumerate(c.COMMANDS):
 # The line that nearly all frames begin with, as the low bytes of a word.
 _SEND_LINE, _SEND_MASK = np.uint64(int.from_bytes(b"SEND\n", "little")), np.uint64(0xFFFFFFFFFF)
 _PREFIX = np.frombuffer(c.DESTINATION_PREFIX, dtype=np.uint8).copy()
+_QUEUE_PREFIX = np.frombuffer(c.QUEUE_PREFIX, dtype=np.uint8).copy()
+# The byte by which the two differ.
+_KIND_AT, _QUEUE_KIND = 1, c.QUEUE_PREFIX[1]
 
 
 @inlined
@@ -294,8 +299,9 @@ def _put_topic(data: Bytes, frame: Numbers, mode: Int, out: Bytes, at: Int) -> t
         return faults.NO_DESTINATION, at
     if end - start < len(_PREFIX):
         return faults.BAD_DESTINATION, at
+    prefix = _QUEUE_PREFIX if data[start + _KIND_AT] == _QUEUE_KIND else _PREFIX
     for step in range(len(_PREFIX)):
-        if data[start + step] != _PREFIX[step]:
+        if data[start + step] != prefix[step]:
             return faults.BAD_DESTINATION, at
     start += len(_PREFIX)
     behind = unescape_into(data, start, end, out, at) if mode >= _V1_1 else copy_bytes(data, start, end, out, at)
@@ -343,6 +349,9 @@ def _put_envelope(data: Bytes, frame: Numbers, envelopes: Envelopes, row: Int) -
     for column in range(envelopes.shape[1]):
         envelopes[row, column] = 0
     envelopes[row, HOP_LIMIT] = DEFAULT_HOP_LIMIT
+    # The destination was read by now: it has one of the two prefixes.
+    if data[frame[c.FOUND] + _KIND_AT] == _QUEUE_KIND:
+        envelopes[row, FLAGS] = QUEUED
     start, end = frame[c.FOUND + 2 * c.OWN_PRIORITY], frame[c.FOUND + 2 * c.OWN_PRIORITY + 1]
     priority = _number(data, start, end) if end - start == 1 else -1
     envelopes[row, PRIORITY] = priority if priority >= 0 else DEFAULT_PRIORITY
@@ -383,6 +392,7 @@ def _put_row(
     state[c.ROWS] = row + 1
     state[c.RECEIPTS] += extras[row, c.RECEIPT] >= 0
     state[c.NAMED] += extras[row, c.MESSAGE_ID] >= 0
+    state[c.QUEUES] += envelopes[row, FLAGS] == QUEUED
     return faults.FINE
 
 

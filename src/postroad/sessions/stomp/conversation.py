@@ -24,6 +24,7 @@ from postroad.sessions.contract import LoginVerdict
 from postroad.sessions.stomp.durable import CLIENT_ID_HEADER, deletes_durable, durable_name
 from postroad.sessions.stomp.heart_beats import HeartBeats
 from postroad.sessions.stomp.ids import CORRECTION_MS, TOKEN_BYTES, asks_for_ids, claimed_publisher, id_terms, no_id
+from postroad.sessions.stomp.queue_headers import consumer_terms
 from postroad.sessions.stomp.receipts import Receipts
 from postroad.sessions.stomp.renderers import RENDERERS, StompRenderer
 from postroad.sessions.stomp.replay import replay_start
@@ -284,24 +285,25 @@ class StompConversation:
         assert session is not None
         part = batch if last - first == len(batch) else batch.take(np.arange(first, last))
         try:
+            queued = found.has_queues
             if session.assigning is not None:
-                self._publish_identified(part, found.receipts[first:last], found.message_ids[first:last])
+                self._publish_identified(part, found.receipts[first:last], found.message_ids[first:last], queued)
                 return
             named = found.message_ids[first:last] if found.has_message_ids else None
-            if self._accept(part, named) and found.asks_receipts:
+            if self._accept(part, named, queued) and found.asks_receipts:
                 self._receipts.messages(part, found.receipts[first:last], session)
         except (BrokerError, NumbersError) as error:
             # No defect: without a number of its own on disk, a publisher's ids could be another one's.
             log.error("publisher refused", extra={**self._who(), "reason": str(error)})
             self._fail(f"SEND: {error}")
 
-    def _publish_identified(self, batch: Batch, receipts: Columns, message_ids: Columns) -> None:
+    def _publish_identified(self, batch: Batch, receipts: Columns, message_ids: Columns, queued: bool) -> None:
         """Publish what has its ids already, up to the first message whose id is not one or may not be."""
         count = stomp.read_ids(batch, message_ids)
         refusal = None if count == len(batch) else no_id(stomp.given_id_text(batch, message_ids, count))
         if refusal is not None:
             batch = batch.take(np.arange(count))
-        admission = self._accept_identified(batch)
+        admission = self._accept_identified(batch, queued=queued)
         if admission is None:
             return
         if admission.end < len(batch):
@@ -313,11 +315,11 @@ class StompConversation:
         if refusal is not None:
             self._fail(f"SEND: {refusal}")
 
-    def _accept_identified(self, batch: Batch, together: bool = False) -> IdAdmission | None:
+    def _accept_identified(self, batch: Batch, together: bool = False, queued: bool = False) -> IdAdmission | None:
         """What became of a batch with given ids; None when the client may not publish, and is told so."""
         session = self._session
         assert session is not None
-        outbox, admission = self._dispatcher.publish_identified(batch, session, together)
+        outbox, admission = self._dispatcher.publish_identified(batch, session, together, queued)
         if admission.first_skewed is not None:
             self._correct(admission.first_skewed, self._dispatcher.clock())
         return admission if self._may_publish(session, outbox) else None
@@ -330,12 +332,12 @@ class StompConversation:
             headers = {SERVER_TIME_HEADER: str(now), MESSAGE_ID_HEADER: str(skewed)}
             self._send(stomp.receipt_frame(CLOCK_RECEIPT.encode(), self._version, headers))
 
-    def _accept(self, batch: Batch, message_ids: Columns | None) -> bool:
+    def _accept(self, batch: Batch, message_ids: Columns | None, queued: bool = False) -> bool:
         session = self._session
         assert session is not None
         # The broker gives the ids: what the sender calls its messages are other names of them.
         aliases = [] if message_ids is None else stomp.foreign_ids(batch, message_ids, self._version)
-        return self._may_publish(session, self._dispatcher.publish(batch, session, aliases))
+        return self._may_publish(session, self._dispatcher.publish(batch, session, aliases, queued))
 
     def _may_publish(self, session: Session, outbox: Outbox) -> bool:
         if outbox.unstorable:
@@ -481,9 +483,13 @@ class StompConversation:
         assert self._session is not None
         self._check_searched(event)
         key = event.id if event.id is not None else event.destination
-        name = durable_name(event.headers, self._client_id, event.id)
+        name = None if event.queue else durable_name(event.headers, self._client_id, event.id)
         replay = replay_start(event.headers)
-        if name is None:
+        if event.queue:
+            if replay is not None:
+                raise BrokerError("a queue has no past: from and after are for topics")
+            subscription = self._consume(event, key)
+        elif name is None:
             subscription = self._dispatcher.core.subscribe(
                 self._session,
                 key,
@@ -505,6 +511,17 @@ class StompConversation:
         if replay is not None:
             # Its turns begin.
             self._dispatcher.carry_out(Outbox())
+        if event.queue:
+            # From now on its messages can be rendered.
+            self._dispatcher.carry_out(self._dispatcher.core.offer(subscription, self._dispatcher.clock()))
+
+    def _consume(self, event: stomp.Subscribe, key: str) -> Subscription:
+        assert self._session is not None
+        queues = self._dispatcher.core.queues
+        if queues is None:
+            raise BrokerError("this broker has no store, so it has no queues (setting store)")
+        asked = consumer_terms(event.headers, event.selector, event.ack)
+        return queues.subscribe(self._session, key, event.topic, asked, self._dispatcher.clock())
 
     def _subscribe_durably(
         self, event: stomp.Subscribe, key: str, name: tuple[str, str], replay: ReplayStart | None
@@ -542,7 +559,7 @@ class StompConversation:
 
     def _unsubscribe(self, event: stomp.Unsubscribe) -> None:
         assert self._session is not None
-        key = event.id if event.id is not None else f"/topic/{event.topic}"
+        key = event.id if event.id is not None else event.destination or ""
         subscription = self._session.subscriptions.get(key)
         deletes = deletes_durable(event.headers)
         core, now = self._dispatcher.core, self._dispatcher.clock()
@@ -559,8 +576,9 @@ class StompConversation:
         key = self._acknowledged_key(event)
         head, tail = event.message_id.head, event.message_id.tail
         positive = isinstance(event, stomp.Ack)
+        requeues = isinstance(event, stomp.Ack) or event.requeues
         core, now = self._dispatcher.core, self._dispatcher.clock()
-        self._dispatcher.carry_out(core.acknowledge(self._session, key, head, tail, positive, now))
+        self._dispatcher.carry_out(core.acknowledge(self._session, key, head, tail, positive, now, requeues))
 
     def _acknowledged_key(self, event: stomp.Ack | stomp.Nack) -> str:
         if event.number is not None:
@@ -591,11 +609,11 @@ class StompConversation:
     def _accept_committed(self, found: stomp.Received, batch: Batch) -> bool:
         assert self._session is not None
         if self._session.assigning is None:
-            return self._accept(batch, found.message_ids)
+            return self._accept(batch, found.message_ids, found.has_queues)
         count = stomp.read_ids(batch, found.message_ids)
         if count < len(batch):
             raise BrokerError(f"COMMIT: {no_id(stomp.given_id_text(batch, found.message_ids, count))}")
-        admission = self._accept_identified(batch, together=True)
+        admission = self._accept_identified(batch, together=True, queued=found.has_queues)
         if admission is not None and admission.refusal is not None:
             raise BrokerError(f"COMMIT: {admission.refusal}")
         return admission is not None

@@ -1,0 +1,219 @@
+"""The consumers of one queue: who may get which rows, and how much each of them takes now. No I/O, nothing stored.
+
+Rows that wait are shown in order. A consumer takes those that its selector wants, as many as it has room for; where
+several want the same rows, each gets a fair share, one piece of the batch each. Consumers with the same selector form a
+*profile*; which rows a profile does not want is remembered, because neither changes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from postroad.broker.sessions import AckMode
+from postroad.store import NO_RUNS, RowSet, intersect, runs_of, subtract
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from postroad.broker.sessions import Subscription
+    from postroad.store import Cursor, Runs, Taken
+
+    Rows = NDArray[np.int64]
+
+__all__ = ["MAX_PROFILES", "Consumer", "ConsumerProfile", "Consumers", "fair_shares"]
+
+# Different selectors of the consumers of one queue: rows are sorted by which of them want them, one bit each.
+MAX_PROFILES = 60
+# A consumer that acknowledges nothing has room for so many at once; others have their turn in between.
+AUTO_ROOM = 1_000
+
+
+class ConsumerProfile:
+    """Consumers of a queue with the same selector.
+
+    Attributes:
+        selector: its text; empty for all messages.
+        slot: by which the index reports it; -1 without a selector.
+        passed: rows that it does not want.
+        members: how many consumers there are.
+    """
+
+    __slots__ = ("members", "passed", "selector", "slot")
+
+    def __init__(self, selector: str, slot: int = -1) -> None:
+        self.selector = selector
+        self.slot = slot
+        self.passed = RowSet()
+        self.members = 0
+
+
+class Consumer:
+    """One consumer of a queue.
+
+    Args:
+        subscription: whose messages these are.
+        profile: what it wants.
+        prefetch: how many messages it may have that it has not acknowledged.
+        exclusive: while it is there, nobody else gets anything.
+    """
+
+    __slots__ = ("exclusive", "prefetch", "profile", "subscription")
+
+    def __init__(self, subscription: Subscription, profile: ConsumerProfile, prefetch: int, exclusive: bool) -> None:
+        self.subscription = subscription
+        self.profile = profile
+        self.prefetch = prefetch
+        self.exclusive = exclusive
+
+    @property
+    def number(self) -> int:
+        """The number of its subscription."""
+        return self.subscription.number
+
+    @property
+    def room(self) -> int:
+        """How many messages it takes now."""
+        subscription = self.subscription
+        if subscription.session.congested:
+            return 0
+        if subscription.ack_mode is AckMode.AUTO:
+            return AUTO_ROOM
+        return max(0, self.prefetch - len(subscription.unacknowledged))
+
+
+class Share(NamedTuple):
+    """What a consumer gets of rows that were shown: `at` are indices into them, in order."""
+
+    consumer: Consumer
+    at: Rows
+
+
+def fair_shares(rooms: Sequence[int], count: int) -> list[int]:
+    """Divide so many rows: everybody gets the same, or as much as fits; what one cannot take goes to the others."""
+    shares = [0] * len(rooms)
+    left = min(count, sum(rooms))
+    while left:
+        open_ = [at for at, room in enumerate(rooms) if shares[at] < room]
+        # What does not divide goes to those whose turn it is first, in the last round.
+        each = max(1, left // len(open_))
+        for at in open_:
+            given = min(rooms[at] - shares[at], each, left)
+            shares[at] += given
+            left -= given
+    return shares
+
+
+class Consumers:
+    """The consumers of one queue.
+
+    Attributes:
+        profiles: by selector.
+    """
+
+    def __init__(self) -> None:
+        self._consumers: dict[int, Consumer] = {}
+        self.profiles: dict[str, ConsumerProfile] = {}
+        self._turn = 0
+
+    def __len__(self) -> int:
+        return len(self._consumers)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._consumers
+
+    def listed(self) -> list[Consumer]:
+        """All of them, in the order in which they came."""
+        return list(self._consumers.values())
+
+    def add(self, consumer: Consumer) -> None:
+        """One more."""
+        self._consumers[consumer.number] = consumer
+        self.profiles[consumer.profile.selector] = consumer.profile
+        consumer.profile.members += 1
+
+    def remove(self, number: int) -> ConsumerProfile | None:
+        """One is gone; answers its profile if it was the last one with it."""
+        profile = self._consumers.pop(number).profile
+        profile.members -= 1
+        if profile.members:
+            return None
+        del self.profiles[profile.selector]
+        return profile
+
+    def open(self) -> list[Consumer]:
+        """Those that take something now; of exclusive ones, only the one that came first."""
+        consumers = self.listed()
+        exclusive = next((each for each in consumers if each.exclusive), None)
+        if exclusive is not None:
+            return [exclusive] if exclusive.room else []
+        found = [each for each in consumers if each.room]
+        if len(found) > 1:
+            turn = self._turn % len(found)
+            found = found[turn:] + found[:turn]
+        return found
+
+    def wanted(self, cursor: Cursor, consumers: Sequence[Consumer], without: Runs = NO_RUNS) -> Runs:
+        """The waiting rows that one of the consumers may want."""
+        waiting = subtract(cursor.waiting.runs, without)
+        profiles = _profiles(consumers)
+        passed = profiles[0].passed.runs
+        for profile in profiles[1:]:
+            if not len(passed.starts):
+                break
+            passed = intersect(passed, profile.passed.runs)
+        return subtract(waiting, passed)
+
+    def assign(
+        self,
+        shown: Taken,
+        matched: dict[str, NDArray[np.bool_]],
+        consumers: Sequence[Consumer],
+        free: NDArray[np.bool_],
+    ) -> list[Share]:
+        """Divide the rows that were shown among consumers that have room.
+
+        Args:
+            shown: the rows.
+            matched: which of them the profiles with a selector want.
+            consumers: those that have room, in the order in which it is their turn.
+            free: which rows may go to anybody; the others are in a group.
+        """
+        profiles = _profiles(consumers)
+        codes = np.zeros(len(shown.places), np.int64)
+        for bit, profile in enumerate(profiles):
+            wants = matched.get(profile.selector)
+            codes |= np.int64(1 << bit) if wants is None else wants.astype(np.int64) << bit
+        codes[~free] = 0
+        rooms = {each.number: each.room for each in consumers}
+        given: dict[int, list[Rows]] = {}
+        for code in np.unique(codes[codes != 0]).tolist():
+            rows = np.flatnonzero(codes == code)
+            wanting = [each for each in consumers if code >> profiles.index(each.profile) & 1 and rooms[each.number]]
+            start = 0
+            shares = fair_shares([rooms[each.number] for each in wanting], len(rows)) if wanting else []
+            for consumer, size in zip(wanting, shares, strict=True):
+                if size:
+                    given.setdefault(consumer.number, []).append(rows[start : start + size])
+                    rooms[consumer.number] -= size
+                    start += size
+        self._turn += 1
+        found = [Share(self._consumers[number], np.concatenate(parts)) for number, parts in given.items()]
+        return [Share(consumer, np.sort(at)) for consumer, at in found]
+
+    def note_passed(self, shown: Taken, matched: dict[str, NDArray[np.bool_]], cursor: Cursor) -> None:
+        """Remember which rows profiles do not want; what is settled by now is forgotten."""
+        for selector, wants in matched.items():
+            passed = self.profiles[selector].passed
+            if not wants.all():
+                passed.add(runs_of(shown.places[~wants]))
+            if passed.count > 2 * cursor.rows + len(shown.places):
+                self.profiles[selector].passed = RowSet(intersect(passed.runs, cursor.waiting.runs))
+
+
+def _profiles(consumers: Sequence[Consumer]) -> list[ConsumerProfile]:
+    """The profiles of consumers, each once, in order."""
+    return list({id(each.profile): each.profile for each in consumers}.values())

@@ -1,0 +1,42 @@
+"""How clients of other brokers spell what a consumer of a queue asks for in SUBSCRIBE.
+
+| header | of | meaning |
+| --- | --- | --- |
+| `prefetch-count: N` | RabbitMQ | at most N messages that it has not acknowledged; 0 for as many as it may |
+| `activemq.prefetchSize: N` | ActiveMQ | the same |
+| `exclusive: true`, `activemq.exclusive: true` | ActiveMQ | nobody else gets anything while it is there |
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from postroad.broker import AckMode, BrokerError, ConsumerTerms
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["consumer_terms"]
+
+PREFETCH = ("prefetch-count", "activemq.prefetchSize")
+EXCLUSIVE = ("exclusive", "activemq.exclusive")
+_COUNT = re.compile(r"[0-9]{1,9}")
+
+
+def consumer_terms(headers: Mapping[str, str], selector: str | None, ack: str) -> ConsumerTerms:
+    """What a SUBSCRIBE to a queue asks for.
+
+    Raises:
+        BrokerError: a number is not one.
+    """
+    prefetch = None
+    for header in PREFETCH:
+        text = headers.get(header)
+        if text is not None:
+            if _COUNT.fullmatch(text) is None:
+                raise BrokerError(f"the header {header} is {text!r:.80}; it is a number of messages, such as 100")
+            prefetch = int(text)
+            break
+    exclusive = any(headers.get(header) == "true" for header in EXCLUSIVE)
+    return ConsumerTerms(selector or "", AckMode(ack), prefetch, exclusive)

@@ -1,0 +1,33 @@
+"""Queues without sockets: a random crowd against a slow twin, and the pieces they are made of."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroad.broker.consumers import fair_shares
+from tests.broker.queue_oracle import Crowd
+
+SEEDS = range(300) if os.environ.get("POSTROAD_THOROUGH") else range(12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_queue_does_what_its_slow_twin_does(seed: int) -> None:
+    crowd = Crowd(seed)
+    for _ in range(120):
+        crowd.act()
+    crowd.end()
+    assert crowd.delivered > 20
+
+
+@given(st.lists(st.integers(0, 20), max_size=6), st.integers(0, 60))
+def test_shares_are_as_even_as_the_rooms_let_them_be(rooms: list[int], count: int) -> None:
+    shares = fair_shares(rooms, count)
+    assert sum(shares) == min(count, sum(rooms))
+    assert all(share <= room for share, room in zip(shares, rooms, strict=True))
+    # Who has room left has got no less than anybody else, but for what does not divide.
+    for share, room in zip(shares, rooms, strict=True):
+        assert share == room or share >= max(shares) - 1

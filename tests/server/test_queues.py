@@ -1,0 +1,133 @@
+"""Queues over sockets: each message goes to one consumer, and is there until one has acknowledged it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from postroad.broker import QueueSettings, queue_home
+from postroad.config import NetworkConfig
+from tests.server.queue_scene import answer, consumer, messages, produce, texts
+from tests.server.scene import Client, run, service
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOON = QueueSettings(redelivery_ms=1, max_deliveries=3)
+
+
+@pytest.mark.parametrize("ack", ["auto", "client", "client-individual"])
+def test_messages_wait_for_a_consumer_and_go_to_one_only(tmp_path: Path, ack: str) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            await produce(broker.port, "a", "b")
+            first = await consumer(broker.port, ack=ack)
+            frames = await messages(first, 2)
+            assert texts(frames) == ["a", "b"]
+            assert frames[0].headers["destination"] == "/queue/work"
+            assert "redelivered" not in frames[0].headers
+            if ack == "client":
+                await answer(first, "ACK", frames[1])
+            if ack == "client-individual":
+                for frame in frames:
+                    await answer(first, "ACK", frame)
+            second = await consumer(broker.port, ack=ack)
+            await first.close()
+            await produce(broker.port, "c")
+            assert texts(await messages(second, 1)) == ["c"]
+            await second.close()
+        async with service(tmp_path) as broker:
+            await produce(broker.port, "d")
+            third = await consumer(broker.port)
+            assert texts(await messages(third, 1 if ack == "auto" else 2))[-1] == "d"
+            await third.close()
+
+    run(talk, patience=60)
+
+
+def test_consumers_share_what_comes_and_topics_see_none_of_it(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            reader = await Client.connect(broker.port)
+            await reader.subscribe("1", ">")
+            consumers = [await consumer(broker.port, **{"prefetch-count": "2"}) for _ in range(2)]
+            await produce(broker.port, *"abcdef")
+            found = [await messages(each, 2) for each in consumers]
+            assert sorted(texts(found[0]) + texts(found[1])) == list("abcd")
+            for frame in found[0]:
+                consumers[0].send("ACK", id=frame.headers["ack"])
+            assert texts(await messages(consumers[0], 2)) == ["e", "f"]
+            reader.publish("x", b"a topic")
+            assert (await reader.frame()).body == b"a topic"
+            for each in (reader, *consumers):
+                await each.close()
+
+    run(talk)
+
+
+def test_refused_message_comes_again_counted_and_then_goes_to_the_dead_letter_queue(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, queues=SOON) as broker:
+            client = await consumer(broker.port)
+            await produce(broker.port, "poison", "fine")
+            frames = await messages(client, 2)
+            await answer(client, "ACK", frames[1])
+            for count in (2, 3):
+                client.send("NACK", id=frames[0].headers["ack"])
+                frames = await messages(client, 1)
+                assert frames[0].headers["redelivered"] == "true"
+                assert frames[0].headers["JMSXDeliveryCount"] == str(count)
+            await answer(client, "NACK", frames[0])
+            dead = await consumer(broker.port, "DLQ.work")
+            (frame,) = await messages(dead, 1)
+            assert frame.body == b"poison"
+            assert frame.headers["dead-letter-queue"] == "work"
+            assert frame.headers["dead-letter-reason"] == "refused, delivery 3"
+            await answer(dead, "NACK", frame)
+            await dead.close()
+            await client.close()
+        async with service(tmp_path, queues=SOON) as broker:
+            dead = await consumer(broker.port, "DLQ.work")
+            (frame,) = await messages(dead, 1)
+            assert (frame.body, frame.headers["dead-letter-queue"]) == (b"poison", "work")
+            await dead.close()
+
+    run(talk, patience=60)
+
+
+def test_message_of_a_lost_consumer_goes_to_another_at_once(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            first = await consumer(broker.port)
+            await produce(broker.port, "a", "b")
+            assert texts(await messages(first, 2)) == ["a", "b"]
+            second = await consumer(broker.port)
+            first.writer.transport.abort()
+            frames = await messages(second, 2)
+            assert texts(frames) == ["a", "b"]
+            assert [frame.headers["JMSXDeliveryCount"] for frame in frames] == ["2", "2"]
+            await second.close()
+            await first.close()
+
+    run(talk)
+
+
+def test_queue_of_a_network_is_at_one_broker_and_others_say_which(tmp_path: Path) -> None:
+    async def talk() -> None:
+        homes = {name: queue_home(name, [1, 2]) for name in ("a", "b", "c", "d", "e")}
+        here = next(name for name, home in homes.items() if home == 1)
+        away = next(name for name, home in homes.items() if home == 2)
+        async with service(tmp_path, network=NetworkConfig(brokers=[1, 2])) as broker:
+            await produce(broker.port, "x", queue=here)
+            client = await consumer(broker.port, here)
+            assert texts(await messages(client, 1)) == ["x"]
+            for command in ("SEND", "SUBSCRIBE"):
+                other = await Client.connect(broker.port)
+                other.send(command, id="1", destination=f"/queue/{away}")
+                error = await other.frame()
+                assert (error.command, "is at broker 2" in error.headers["message"]) == ("ERROR", True), error
+                await other.close()
+            await client.close()
+
+    run(talk)
