@@ -18,7 +18,7 @@ import numpy as np
 
 from postroad.kernels import Float, Int, Truth, inlined, kernel
 from postroad.matching.bundles import Chunks, Reading, Store
-from postroad.matching.collection import collect_row, collect_topic
+from postroad.matching.collection import collect_row
 from postroad.matching.columns import (
     ACCESS,
     ATTRIBUTE,
@@ -362,7 +362,7 @@ def scan(
     row = progress[ROW]
     # The topic of the row before, how many constraints it reaches (they stay in front in `pending`), and where the
     # results of that row begin. No offset is negative, so the first row of a call is like none before it.
-    last_start, last_end, by_topic, first = np.int64(-1), np.int64(-1), np.int64(0), total
+    last_start, last_end, by_topic, first = np.int64(-1), np.int64(-1), np.int64(-1), total
     # What this call costs is kept in a register; hard[0, 1] has what earlier calls cost, and rare costly steps.
     work = np.int64(0)
     while row < spans.shape[0]:
@@ -374,10 +374,7 @@ def scan(
         else:
             if not repeated:
                 put_text(secret, reading, store, buffer, TOPIC_ATTRIBUTE, IS_TEXT, start, end)
-                by_topic = collect_topic(secret, store, reading, buffer, scratch_text, stamp)
-                if by_topic < 0:
-                    status = PENDING_FULL
-                    break
+                by_topic = np.int64(-1)
                 work += READ_BYTE_COST * (end - start)
                 last_start, last_end = start, end
             if named:
@@ -386,7 +383,7 @@ def scan(
             if found < 0:
                 status = SCRATCH_FULL
                 break
-            reached = collect_row(secret, store, reading, by_topic, found, buffer, scratch_text, stamp)
+            reached, by_topic = collect_row(secret, store, reading, by_topic, found, buffer, scratch_text, stamp)
             if reached < 0:
                 status = PENDING_FULL
                 break

@@ -149,45 +149,38 @@ def collect_attribute(
     return count
 
 
-@device
-def collect_topic(
-    secret: np.uint64,
-    store: Store,
-    reading: Reading,
-    buffer: NDArray[np.uint8],
-    scratch: NDArray[np.uint8],
-    stamp: Int,
-) -> Int:
-    """Collect the constraints that the topic reaches, and those that every row reaches; their number, or -1 when
-    `pending` is too small.
-    """
-    count = collect(store, reading, np.int64(0), store.counters[ALWAYS_CONSTRAINT])
-    count = collect_attribute(secret, store, reading, count, TOPIC_ATTRIBUTE, buffer, scratch, stamp)
-    shapes = store.counters[TOPIC_SHAPES]
-    if count >= 0 and shapes > 0:
-        start, end = reading.values[TOPIC_ATTRIBUTE, START], reading.values[TOPIC_ATTRIBUTE, END]
-        count = collect_topics(secret, store, shapes, reading, count, buffer, start, end)
-        reading.hard[0, 1] += SHAPE_COST * shapes
-    return count
-
-
 @inlined
 def collect_row(
     secret: np.uint64,
     store: Store,
     reading: Reading,
-    count: Int,
+    by_topic: Int,
     present_count: Int,
     buffer: NDArray[np.uint8],
     scratch: NDArray[np.uint8],
     stamp: Int,
-) -> Int:
-    """Collect the constraints that the row's values reach behind the `count` that its topic does; the new count, or -1
-    when `pending` is too small.
+) -> tuple[Int, Int]:
+    """Collect the constraints that the row's values reach; how many, and how many of them its topic reaches.
+
+    Those of the topic come first, with those that every row reaches. A row with the topic of the row before gives their
+    number as `by_topic`, and they stay; others give -1. Both are -1 when `pending` is too small.
     """
-    for place in range(present_count):
-        attribute = np.int64(reading.present[place])
+    # One loop over the topic and the attributes: what it does is inlined, and would be twice as large otherwise; called
+    # as a function, with all arrays as arguments, it would cost more than it does.
+    count, place = by_topic, np.int64(0)
+    if by_topic < 0:
+        count, place = collect(store, reading, np.int64(0), store.counters[ALWAYS_CONSTRAINT]), np.int64(-1)
+    while place < present_count:
+        attribute = np.int64(TOPIC_ATTRIBUTE) if place < 0 else np.int64(reading.present[place])
         count = collect_attribute(secret, store, reading, count, attribute, buffer, scratch, stamp)
+        if place < 0 and count >= 0:
+            shapes = store.counters[TOPIC_SHAPES]
+            if shapes > 0:
+                start, end = reading.values[TOPIC_ATTRIBUTE, START], reading.values[TOPIC_ATTRIBUTE, END]
+                count = collect_topics(secret, store, shapes, reading, count, buffer, start, end)
+                reading.hard[0, 1] += SHAPE_COST * shapes
+            by_topic = count
         if count < 0:
-            break
-    return count
+            return np.int64(-1), np.int64(-1)
+        place += 1
+    return count, by_topic

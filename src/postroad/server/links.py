@@ -245,8 +245,8 @@ class Links:
             connection.write(data)
         if heard.opened:
             self._opened(conversation, heard)
-        for frame in heard.frames:
-            self._take(conversation, frame)
+        for part in link.group_frames(heard.frames):
+            self._take(conversation, part)
         if conversation.neighbour is not None:
             self._let_go(_peer(conversation))
         self._settle()
@@ -274,33 +274,36 @@ class Links:
             self.carry(self._relay.link_up(number, self._known[number].cost, now))
         self._reroute(number, heard.returned)
 
-    def _take(self, conversation: link.LinkConversation, frame: link.Data | link.Control) -> None:
+    def _take(self, conversation: link.LinkConversation, part: link.Control | list[link.Data]) -> None:
         number = _peer(conversation)
-        now = self._clock()
         try:
-            if isinstance(frame, link.Control) and frame.kind == QUESTION:
-                if self.on_question is not None:
-                    self.on_question(frame.payload, number)
-                return
-            if isinstance(frame, link.Control):
-                self.carry(self._relay.control(decode_frame(frame.payload), number, now))
+            if not isinstance(part, link.Control):
+                self._take_messages(number, part)
+            elif part.kind != QUESTION:
+                self.carry(self._relay.control(decode_frame(part.payload), number, self._clock()))
                 self._work_on()
-                return
-            batch, destinations = frame.batch, Destinations(frame.sets, frame.lines)
-            if self._origins is not None:
-                batch, destinations, left_out = self._origins.believed(batch, destinations, number)
-                if left_out:
-                    self._admission.refused(number, f"{left_out} messages of brokers that this network does not list")
-            receiver = self._neighbours[number].receiver
-            consignment = None
-            if receiver.custody:
-                consignment = self._relay.consignments.take(number, receiver.epoch, frame.number)
-            outbox = self._relay.receive(batch, destinations, number, now, consignment)
-            self.carry(outbox)
-            if self.timing is not None:
-                self.timing.count(batch, outbox, relayed=True)
+            elif self.on_question is not None:
+                self.on_question(part.payload, number)
         except PostroadError as error:
             self._refuse(number, str(error))
+
+    def _take_messages(self, number: int, frames: list[link.Data]) -> None:
+        whole = link.join_frames(frames)
+        batch, destinations = whole.batch, Destinations(whole.sets, whole.lines)
+        if self._origins is not None:
+            batch, destinations, left_out = self._origins.believed(batch, destinations, number)
+            if left_out:
+                self._admission.refused(number, f"{left_out} messages of brokers that this network does not list")
+        receiver = self._neighbours[number].receiver
+        consignment = None
+        if receiver.custody:
+            consignments = self._relay.consignments
+            taken = [consignments.take(number, receiver.epoch, frame.number) for frame in frames]
+            consignment = taken[0] if len(taken) == 1 else consignments.joined(taken)
+        outbox = self._relay.receive(batch, destinations, number, self._clock(), consignment)
+        self.carry(outbox)
+        if self.timing is not None:
+            self.timing.count(batch, outbox, relayed=True)
 
     def _refuse(self, number: int, reason: str) -> None:
         """A neighbour sent what no honest one would: close the link, and keep it closed for a while."""

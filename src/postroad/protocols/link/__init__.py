@@ -22,6 +22,7 @@ from postroad.protocols.link.frames import (
     encode_welcome,
 )
 from postroad.protocols.link.handshake import Handshake, Identity, LinkStanding
+from postroad.protocols.link.joined_frames import group_frames, join_frames
 from postroad.protocols.link.pulse import Pulse, redial_delay
 from postroad.protocols.link.receiver import LinkReceiver, ReceiverStatistics
 from postroad.protocols.link.sender import Attached, LinkSender, Room, SenderLimits, SenderStatistics, Sent
@@ -61,5 +62,7 @@ __all__ = [
     "encode_hello",
     "encode_progress",
     "encode_welcome",
+    "group_frames",
+    "join_frames",
     "redial_delay",
 ]
