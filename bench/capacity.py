@@ -6,8 +6,9 @@ saturation and fitted; the model then predicts what saturated brokers carry on t
 Waits: what reads and messages cost is fitted to loads of 0.2, 0.4, 0.6 and 0.8. Then messages leave at random times
 (Poisson): from one publisher, one by one and in bursts; from many publishers; through a line of three brokers. For one
 publisher 0.5, 0.7 and 0.9 are shares of what batches of any size could carry, for many of what reads of one message
-could. How much later than at a hundredth of the load they arrive is the wait, with the longer service of larger
-batches; the model predicts the same. Brokers run on one processor, the generator on another: three brokers that share a
+could. The wait is what they take beyond their own service and the time that passes besides (sockets, waking up), with
+the longer service of larger batches; the model predicts the same. What passes besides is fitted to the same loads as
+the costs, as one number. Brokers run on one processor, the generator on another: three brokers that share a
 processor are modelled as one server with the sum of their costs.
 """
 
@@ -74,8 +75,6 @@ UTILISATIONS = (0.5, 0.7, 0.9)
 LEAST_QUIET = 0.2
 # Loads that costs are taken from; none of those that are predicted.
 CALIBRATED = (0.2, 0.4, 0.6, 0.8)
-# Load at which nothing waits.
-UNLOADED = 0.01
 # Sizes of reads whose cost is measured.
 READS = (1, 4, 16, 64, 256)
 _READY = re.compile(r'"stomp": "stomp://[^:"]+:(\d+)"')
@@ -189,7 +188,7 @@ KINDS = (
 
 
 class Load(NamedTuple):
-    """One open-loop run and what was predicted for it, in seconds beyond the unloaded time.
+    """One open-loop run and what was predicted for it, in seconds beyond what a message takes that meets no other.
 
     Attributes:
         kind: of load.
@@ -213,6 +212,20 @@ class Load(NamedTuple):
     quiet: float
 
 
+class Calibrated(NamedTuple):
+    """What the loads between those that are predicted gave.
+
+    Attributes:
+        costs: of reads and messages.
+        each: what a message costs by the paper's form.
+        besides: seconds that a message takes beyond wait and service.
+    """
+
+    costs: ReadCosts
+    each: float
+    besides: float
+
+
 def predicted_by_batches(costs: ReadCosts, rate: float, kind: Kind) -> tuple[float, float]:
     """Mean and 99 % quantile of the excess; a burst of fixed size is one customer with the work of all."""
     server = BatchServer(rate / kind.burst, costs.fixed, kind.burst * costs.marginal, kind.publishers)
@@ -230,11 +243,12 @@ def predicted_by_messages(each: float, rate: float, burst: int) -> tuple[float, 
         return None
 
 
-def measure_reads(line: OpenLoop, servers: Sequence[Server], kind: Kind, settings: Settings) -> tuple[ReadCosts, float]:
-    """What reads and messages cost all brokers together; and what a message costs by the paper's form.
+def measure_reads(line: OpenLoop, servers: Sequence[Server], kind: Kind, settings: Settings) -> Calibrated:
+    """What reads and messages cost all brokers together.
 
     Reads one at a time give a first guess. They come to a broker that sleeps and whose caches are cold, so that they
-    cost more than under load: the costs that count come from loads between those that are predicted.
+    cost more than under load: the costs that count come from loads between those that are predicted. So does the time
+    that passes beside the service: a broker that has nothing to do takes longer to wake up than one under load.
     """
     first = []
     line.bursts(max(READS), settings.read_seconds / 4)
@@ -243,16 +257,27 @@ def measure_reads(line: OpenLoop, servers: Sequence[Server], kind: Kind, setting
         done = line.bursts(size, settings.read_seconds)
         first.append((done, done * size, _processor_seconds(servers) - before))
     costs = fit_reads(*np.array(first, np.float64).T)
-    rows = []
-    for number, utilisation in enumerate(CALIBRATED):
+    rows, means = [], []
+    rates = [utilisation * _most(costs, kind) for utilisation in CALIBRATED]
+    for number, rate in enumerate(rates):
         before = _processor_seconds(servers)
-        times = arrival_times(utilisation * _most(costs, kind), settings.wait_seconds / 2, 1, 100 + number)
+        times = arrival_times(rate, settings.wait_seconds / 2, 1, 100 + number)
         passed = line.run(times)
         rows.append((passed.batches, len(times), _processor_seconds(servers) - before))
+        means.append(float(_undisturbed(passed)[0].mean()))
     reads, messages, seconds = np.array(rows, np.float64).T
     # Least squares of relative errors, as for all fits here.
     shares = messages / seconds
-    return fit_reads(reads, messages, seconds), float(shares.sum() / (shares**2).sum())
+    costs = fit_reads(reads, messages, seconds)
+    one_by_one = kind._replace(burst=1)
+    alone = costs.fixed + costs.marginal
+    besides = [
+        mean - alone - predicted_by_batches(costs, rate, one_by_one)[0]
+        for mean, rate in zip(means, rates, strict=True)
+        # Another load than was meant, now that the costs are known better; the model has no answer beyond 1.
+        if rate < _most(costs, kind)
+    ]
+    return Calibrated(costs, float(shares.sum() / (shares**2).sum()), median(besides) if besides else 0.0)
 
 
 def _most(costs: ReadCosts, kind: Kind) -> float:
@@ -272,20 +297,20 @@ def measure_waits(kind: Kind, servers: Sequence[Server], settings: Settings) -> 
 
     with OpenLoop(servers[0].port, servers[-1].port, kind.copies, kind.publishers, waited) as line:
         line.settle()
-        costs, each = measure_reads(line, servers, kind, settings)
+        costs, each, besides = measure_reads(line, servers, kind, settings)
         print(
             f"{kind.name}: a read takes {1e6 * costs.fixed:.0f} us and {1e6 * costs.marginal:.2f} us for each message; "
-            f"by the paper's form {1e6 * each:.1f} us for each message"
+            f"by the paper's form {1e6 * each:.1f} us for each message; {1e6 * besides:.0f} us pass besides"
         )
         most = _most(costs, kind)
-        rest, _ = _undisturbed(line.run(arrival_times(UNLOADED * most, settings.wait_seconds, kind.burst, 1)))
+        rest = besides + costs.fixed + kind.burst * costs.marginal
         found = []
         for number, utilisation in enumerate(UTILISATIONS):
             rate = utilisation * most
             passed = line.run(arrival_times(rate, settings.wait_seconds, kind.burst, 10 + number))
             seconds, quiet = _undisturbed(passed)
-            mean = float(seconds.mean() - rest.mean())
-            p99 = float(np.quantile(seconds, 0.99) - np.median(rest))
+            mean = float(seconds.mean()) - rest
+            p99 = float(np.quantile(seconds, 0.99)) - rest
             ours = predicted_by_batches(costs, rate, kind)
             linear = predicted_by_messages(each, rate, kind.burst)
             found.append(Load(kind.name, utilisation, mean, p99, ours, linear, float(passed.late.mean()), quiet))
