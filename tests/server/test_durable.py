@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from postroad.broker import QueueSettings
 from postroad.store import StoreSettings
 from tests.server.durable_scene import (
     SPELLINGS,
@@ -347,5 +348,49 @@ def test_login_has_no_more_durable_subscriptions_than_its_share(
             bob = await Client.connect(broker.port, **{"client-id": "c", "login": "bob"})
             await subscribe(bob)
             await bob.close()
+
+    run(talk)
+
+
+def test_message_that_a_durable_subscription_refuses_comes_again_and_then_is_a_dead_letter(tmp_path: Path) -> None:
+    async def talk() -> None:
+        settings = QueueSettings(max_deliveries=2, redelivery_ms=1)
+        async with service(tmp_path, queues=settings) as broker:
+            client = await connect(broker.port)
+            await subscribe(client, ack="client-individual")
+            await publish(broker.port, 1, 2)
+            first, second = await take(client, 2, acknowledge=False)
+            client.send("ACK", id=second.headers["ack"])
+            client.send("NACK", id=first.headers["ack"])
+            (again,) = await take(client, 1, acknowledge=False)
+            assert (bodies([again]), redelivered([again])) == ([1], [True])
+            assert again.headers["JMSXDeliveryCount"] == "2"
+            await said(client, "NACK", id=again.headers["ack"])
+            assert broker.statistics().dead_lettered == 1
+            reader = await Client.connect(broker.port)
+            reader.send("SUBSCRIBE", id="1", destination="/queue/DLQ.cellar/orders")
+            dead = await reader.frame()
+            assert (dead.body, dead.headers["dead-letter-subscription"]) == (b"1", "cellar/orders")
+            for each in (client, reader):
+                await each.close()
+        async with service(tmp_path, queues=settings) as broker:
+            assert broker.statistics().stored_messages_now == 0
+
+    run(talk, patience=60)
+
+
+def test_refused_message_waits_no_longer_when_its_client_has_left(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, queues=QueueSettings(redelivery_ms=60_000)) as broker:
+            client = await connect(broker.port)
+            await subscribe(client, ack="client-individual")
+            await publish(broker.port, 1)
+            (frame,) = await take(client, 1, acknowledge=False)
+            await said(client, "NACK", id=frame.headers["ack"])
+            await said(client, "UNSUBSCRIBE", id="orders")
+            await subscribe(client, ack="client-individual")
+            frames = await take(client, 1)
+            assert (bodies(frames), redelivered(frames)) == ([1], [True])
+            await client.close()
 
     run(talk)

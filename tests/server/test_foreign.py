@@ -12,6 +12,7 @@ import stomp
 import stompman
 from stomp.adapter.ws import WSStompConnection
 
+from postroad.broker import QueueSettings
 from tests.server.people import users_file
 from tests.server.scene import PATIENCE, run, service, until
 
@@ -124,6 +125,28 @@ def test_stomp_py_acknowledges_refuses_and_uses_transactions(tmp_path: Path, ver
         assert (counts.accepted, counts.acknowledged, counts.refused) == (3, 1, 1)
 
     with_stomp_py(tmp_path, talk)
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.2"])
+def test_stomp_py_shares_a_queue_and_gets_again_what_it_refused(tmp_path: Path, version: str) -> None:
+    def talk(broker: Service) -> None:
+        workers = [opened(broker, version) for _ in range(2)]
+        for connection, _ in workers:
+            connection.subscribe("/queue/a", id="1", ack="client-individual", headers={"activemq.prefetchSize": "1"})
+        connection, heard = workers[0]
+        for body in ("one", "two"):
+            connection.send("/queue/a", body, receipt=body)
+            assert next_of(heard.receipts).headers["receipt-id"] == body
+        found = [next_of(each.messages) for _, each in workers]
+        assert sorted(message.body for message in found) == ["one", "two"]
+        name = found[0].headers["ack" if version == "1.2" else "message-id"]
+        connection.nack(name) if version == "1.2" else connection.nack(name, "1")
+        again = next_of(heard.messages)
+        assert (again.body, again.headers["redelivered"]) == (found[0].body, "true")
+        for each in workers:
+            closed(*each)
+
+    with_stomp_py(tmp_path, talk, queues=QueueSettings(redelivery_ms=1))
 
 
 def test_stomp_py_hears_why_it_is_refused(tmp_path: Path) -> None:

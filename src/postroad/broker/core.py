@@ -597,7 +597,7 @@ class Broker:
         self.redeliveries = Redeliveries(self.queue_settings, store)
         self.queues = self._deliveries.queues = NamedQueues(self, self._deliveries, self.redeliveries)
         self.queues.restore(now)
-        self.durables = Durables(self, stored)
+        self.durables = self._deliveries.durables = Durables(self, stored)
         return problems + self.durables.restore(now)
 
     @property
@@ -636,9 +636,13 @@ class Broker:
     def redeliver(self, now: int) -> Outbox:
         """Hand out what came back, and whose time has come; `Redeliveries.due` says when that is."""
         outbox = Outbox()
-        if self.redeliveries is not None and self.queues is not None:
-            for cursor, places in self.redeliveries.take_due(now).items():
-                self.queues.due(cursor, places, outbox, now)
+        if self.redeliveries is None or self.queues is None or self.durables is None:
+            return outbox
+        for cursor, places in self.redeliveries.take_due(now).items():
+            if not self.queues.due(cursor, places, outbox, now):
+                subscription = self.durables.due(cursor)
+                if subscription is not None:
+                    self._deliveries.drain(subscription, self.limits.drain_messages, outbox, now)
         return outbox
 
     # --- queues ------------------------------------------------------------------------------------------------------
@@ -724,6 +728,7 @@ class Broker:
         subscriptions = [each for session in self._sessions.values() for each in session.subscriptions.values()]
         durable = [] if self.durables is None else self.durables.listed()
         away = [each for each in durable if not each.session.number]
+        queues = [] if self.queues is None else self.queues.listed()
         index = self.index.statistics()
         return BrokerStatistics(
             sessions_now=len(self._sessions),
@@ -734,6 +739,9 @@ class Broker:
             replays_now=0 if self._replays is None else len(self._replays),
             durable_now=len(durable),
             durable_away_now=len(away),
+            queues_now=len(queues),
+            consumers_now=sum(len(each.consumers) for each in queues),
+            queued_messages_now=sum(each.holder.waiting.stored for each in queues),
             waiting_bytes_now=sum(each.waiting.bytes for each in subscriptions),
             unacknowledged_now=sum(len(each.unacknowledged) for each in subscriptions),
             paused_publishers_now=sum(session.paused for session in self._sessions.values()),
@@ -746,6 +754,8 @@ class Broker:
             shed_stored=0 if self.store is None else self.store.shed,
             acknowledged=self._deliveries.acknowledged,
             refused=self._deliveries.refused,
+            redelivered=0 if self.redeliveries is None else self.redeliveries.count,
+            dead_lettered=0 if self.queues is None else self.queues.dead_lettered,
             ids_skewed=self._ids_skewed,
             resent=self._resent,
             publishers_away_now=self._assigning.away,

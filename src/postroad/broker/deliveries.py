@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.broker.consignments import Consignment
+    from postroad.broker.durables import Durables
     from postroad.broker.limits import Limits
     from postroad.broker.named_queues import NamedQueues
     from postroad.broker.no_recorder import Recorder
@@ -50,6 +51,7 @@ class Deliveries:
         overflowed: the subscriptions whose queues were full lately.
         stored: what subscriptions have in the store; None without a store.
         queues: the queues; None without a store.
+        durables: the durable subscriptions; None without a store.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Deliveries:
         self.overflowed: set[Subscription] = set()
         self.stored: StoredQueues | None = None
         self.queues: NamedQueues | None = None
+        self.durables: Durables | None = None
         self.delivered = self.shed_full = self.shed_closed = self.shed_expired = 0
         self.acknowledged = self.refused = 0
 
@@ -412,7 +415,8 @@ class Deliveries:
     ) -> None:
         """A client answers for a message; in mode `client`, for all earlier ones with it.
 
-        What it refuses of a queue comes again, or, unless it `requeues`, goes to the dead-letter queue.
+        What it refuses of a queue or a durable subscription comes again, or, unless it `requeues`, goes to the
+        dead-letter queue.
 
         Raises:
             BrokerError: the message does not wait for an acknowledgement.
@@ -432,6 +436,9 @@ class Deliveries:
             else:
                 rows = dict(zip(settled, places, strict=True))
                 self.queues.came_back(subscription.queue, rows, now, refused=True, for_good=not requeues)
+        elif subscription.durable is not None and not positive:
+            assert self.durables is not None
+            self.durables.refused(subscription, dict(zip(settled, places, strict=True)), now, not requeues)
         elif subscription.durable is not None:
             assert self.stored is not None
             self.stored.settle(subscription, np.array(places))

@@ -9,21 +9,26 @@ Rule 4: with another topic or selector it is the same subscription: what had mat
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from postroad.broker.errors import BrokerError
-from postroad.broker.named_queues import is_queue
+from postroad.broker.named_queues import given_up_because, is_queue
 from postroad.broker.replays import ReplayTerms  # noqa: TC001 - msgspec reads the annotation
 from postroad.broker.retentions import is_retention
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.stored import Discard
 from postroad.errors import PostroadError
 from postroad.matching import NO_BUDGET
-from postroad.selectors import Selector, TopicPattern
+from postroad.messages.headers import escape
+from postroad.selectors import Selector, TopicPattern, check_topic
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from postroad.broker.core import Broker
     from postroad.broker.outbox import Outbox
     from postroad.broker.replays import ReplayStart
@@ -79,6 +84,8 @@ class Durables:
         self._core = core
         self._stored = stored
         self._named: dict[tuple[str, str], Subscription] = {}
+        # Those that have refused something, by the number of their cursor.
+        self._refusing: dict[int, Subscription] = {}
 
     def __len__(self) -> int:
         return len(self._named)
@@ -278,8 +285,51 @@ class Durables:
         self._core.move_to(subscription, session)
         subscription.key = terms.name
         subscription.unacknowledged = {}
+        self._recall(subscription)
         self._stored.log.detach(cursor)
         subscription.waiting.stored = self._stored.log.unread(cursor)
+
+    def refused(self, subscription: Subscription, rows: Mapping[int, int], now: int, for_good: bool) -> None:
+        """A client refuses messages: they come again after a while, and after so many times no more.
+
+        Args:
+            subscription: whose they are.
+            rows: their ids, as 128-bit integers, with their places.
+            now: the time in ms.
+            for_good: it does not want them again.
+        """
+        terms, cursor, queues = subscription.durable, subscription.cursor, self._core.queues
+        assert terms is not None
+        assert cursor is not None
+        assert queues is not None
+        places = np.array(list(rows.values()), np.int64)
+        _, exhausted = queues.redeliveries.came_back(cursor, places, now, refused=True, for_good=for_good)
+        gone = set(exhausted.tolist())
+        if gone:
+            reason = given_up_because(queues.settings.max_deliveries, refused=True, for_good=for_good)
+            who = escape(f"{terms.client}/{terms.name}")
+            note = f"dead-letter-subscription:{who}\ndead-letter-reason:{reason}\n".encode()
+            lost = {each: place for each, place in rows.items() if place in gone}
+            queues.give_up(cursor, _dead_letter_name(terms, cursor.number), lost, reason, note, now)
+        self._refusing[cursor.number] = subscription
+        subscription.waiting.stored = self._stored.log.unread(cursor)
+
+    def due(self, cursor: int) -> Subscription | None:
+        """The time of refused messages has come; answers the subscription that can be given them now, if it can."""
+        subscription = self._refusing.get(cursor)
+        if subscription is None or subscription.cursor is None:
+            return None
+        subscription.waiting.stored = self._stored.log.unread(subscription.cursor)
+        return None if subscription.session.congested else subscription
+
+    def _recall(self, subscription: Subscription) -> None:
+        """What was refused waits no longer for its time."""
+        cursor = subscription.cursor
+        assert cursor is not None
+        if self._refusing.pop(cursor.number, None) is not None:
+            assert self._core.redeliveries is not None
+            self._core.redeliveries.recall(cursor)
+            subscription.waiting.stored = self._stored.log.unread(cursor)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -320,6 +370,7 @@ class Durables:
     def purge(self, subscription: Subscription, reason: str) -> int:
         """Give up all that waits for it; answers how many messages that is. What was sent stays with its client."""
         self._core.replays.ended(subscription)
+        self._recall(subscription)
         cursor = subscription.cursor
         assert cursor is not None
         left = self._stored.log.unread(cursor)
@@ -337,6 +388,19 @@ class Durables:
             if late and not self._stored.is_discarding(cursor):
                 discard = Discard(cursor, subscription.number, late, "too old", ends=False, owner=subscription)
                 self._stored.discard(discard)
+
+
+def _dead_letter_name(terms: DurableTerms, number: int) -> str:
+    """The name of the queue for what a subscription refuses, behind the prefix of the settings.
+
+    Its own name, where that can be the name of a queue and no other subscription can have the same.
+    """
+    name = f"{terms.client}/{terms.name}"
+    if name.count("/") == 1 and len(name.encode()) <= MAX_NAME_BYTES // 2:
+        with contextlib.suppress(PostroadError):
+            check_topic(name)
+            return name
+    return f"subscription-{number}"
 
 
 def _check_name(client: str, name: str) -> None:

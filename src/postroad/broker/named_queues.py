@@ -26,6 +26,7 @@ from postroad.errors import PostroadError
 from postroad.matching import SubscriptionIndex, WorkError
 from postroad.messages import Batch
 from postroad.messages.columns import ENVELOPE_COLUMNS, FLAGS, QUEUED, SPAN_COLUMNS, TOPIC
+from postroad.messages.headers import escape
 from postroad.messages.id_columns import WORD_BITS
 from postroad.selectors import Selector, TopicPattern, check_topic
 from postroad.store import intersect
@@ -198,7 +199,7 @@ class NamedQueues:
             # Dead letters stay where their queue is.
             prefix = self.settings.dead_letter
             self._core.check_home(name.removeprefix(prefix) if self._is_dead_letter(name) else name)
-        if len(name.encode()) > MAX_NAME_BYTES:
+        if not at_home and len(name.encode()) > MAX_NAME_BYTES:
             raise BrokerError(f"the name of a queue has at most {MAX_NAME_BYTES} bytes")
         if len(self._named) >= MAX_QUEUES:
             raise BrokerError(
@@ -246,6 +247,16 @@ class NamedQueues:
         del self._by_cursor[queue.cursor.number]
         self._stored.discard(Discard(queue.cursor, queue.cursor.number, left, reason, ends=True))
         return left
+
+    def expire(self, now: int) -> None:
+        """Give up what has waited longer than it may."""
+        age = self._log.settings.max_age_seconds
+        for queue in self._named.values() if age else ():
+            late = self._log.older_than(queue.cursor, now - 1_000 * age)
+            if late and not self._stored.is_discarding(queue.cursor):
+                self._stored.discard(
+                    Discard(queue.cursor, queue.cursor.number, late, "too old", ends=False, owner=queue.holder)
+                )
 
     def _recall(self, queue: NamedQueue) -> None:
         due = self.redeliveries.recall(queue.cursor)
@@ -571,13 +582,15 @@ class NamedQueues:
             self._give_up(queue, {each: place for each, place in rows.items() if place in gone}, reason, now)
         queue.idle = False
 
-    def due(self, cursor: int, places: Rows, outbox: Outbox, now: int) -> None:
-        """The time of rows that came back has come."""
+    def due(self, cursor: int, places: Rows, outbox: Outbox, now: int) -> bool:
+        """The time of rows that came back has come; answers whether they are a queue's."""
         queue = self._by_cursor.get(cursor)
-        if queue is not None:
-            if queue.groups is not None:
-                queue.groups.due(places)
-            self._offer(queue, outbox, now)
+        if queue is None:
+            return False
+        if queue.groups is not None:
+            queue.groups.due(places)
+        self._offer(queue, outbox, now)
+        return True
 
     def _is_dead_letter(self, name: str) -> bool:
         prefix = self.settings.dead_letter
@@ -590,7 +603,7 @@ class NamedQueues:
             # There is no place behind this one: they stay.
             self.redeliveries.again(queue.cursor, places, now)
             return
-        note = f"dead-letter-queue:{_header(queue.name)}\ndead-letter-reason:{reason}\n".encode()
+        note = f"dead-letter-queue:{escape(queue.name)}\ndead-letter-reason:{reason}\n".encode()
         self.give_up(queue.cursor, queue.name, rows, reason, note, now)
         queue.dead_lettered += len(rows)
 
@@ -642,11 +655,6 @@ def given_up_because(deliveries: int, refused: bool, for_good: bool) -> str:
     if for_good:
         return "refused for good (requeue:false)"
     return f"{'refused' if refused else 'not acknowledged by a consumer that is gone'}, delivery {deliveries}"
-
-
-def _header(text: str) -> str:
-    """A text as the value of a header line, as STOMP 1.2 escapes it."""
-    return text.replace("\\", "\\\\").replace(":", "\\c")
 
 
 def _ids_alone(rows: Mapping[int, int]) -> Batch:

@@ -17,6 +17,9 @@ class BrokerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     stored_messages_now: int
     durable_now: int
     durable_away_now: int
+    queues_now: int
+    consumers_now: int
+    queued_messages_now: int
     retained_messages_now: int
     replays_now: int
     unacknowledged_now: int
@@ -30,6 +33,8 @@ class BrokerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     shed_stored: int
     acknowledged: int
     refused: int
+    redelivered: int
+    dead_lettered: int
     ids_skewed: int
     resent: int
     publishers_away_now: int

@@ -13,6 +13,7 @@ import typer
 from postroad import __version__
 from postroad.cli import archives, pipelines
 from postroad.cli import capacity as capacity_commands
+from postroad.cli import queues as queues_commands
 from postroad.cli import subscriptions as subscriptions_commands
 from postroad.cli import users as users_commands
 from postroad.cli.brokers import broker
@@ -68,6 +69,12 @@ subscriptions.command(name="list")(subscriptions_commands.list_subscriptions)
 subscriptions.command()(subscriptions_commands.show)
 subscriptions.command()(subscriptions_commands.purge)
 subscriptions.command()(subscriptions_commands.delete)
+queues = typer.Typer(help="Queues of a running broker.", no_args_is_help=True)
+app.add_typer(queues, name="queues")
+queues.command(name="list")(queues_commands.list_queues)
+queues.command()(queues_commands.show)
+queues.command()(queues_commands.purge)
+queues.command()(queues_commands.delete)
 archive = typer.Typer(help="Messages that a broker retains.", no_args_is_help=True)
 app.add_typer(archive, name="archive")
 archive.command()(archives.export)
@@ -93,6 +100,11 @@ def _users() -> None:
 @subscriptions.callback()
 def _subscriptions() -> None:
     """Durable subscriptions of a running broker."""
+
+
+@queues.callback()
+def _queues() -> None:
+    """Queues of a running broker."""
 
 
 @archive.callback()

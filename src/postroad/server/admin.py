@@ -12,6 +12,7 @@ from postroad.messages import MessageId
 from postroad.server.durable_admin import DURABLE, DurableAdmin
 from postroad.server.extras import has
 from postroad.server.http import JSON, Endpoint, HttpResponse, Request, json_response, text_response
+from postroad.server.queue_admin import QUEUES, QueueAdmin
 from postroad.server.status import without_people
 from postroad.sessions import Audit
 from postroad.tracking import Exploration
@@ -51,6 +52,7 @@ class Admin:
         token: what a request has to show to see who is connected and where messages went; None shows it to all.
         audit: what is told of refusals.
         durable: answers about durable subscriptions; None where there are none.
+        queues: answers about queues; None where there are none.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Admin:
         token: str | None = None,
         audit: Audit | None = None,
         durable: DurableAdmin | None = None,
+        queues: QueueAdmin | None = None,
     ) -> None:
         self._status = status
         self._is_ready = is_ready
@@ -71,7 +74,7 @@ class Admin:
         self._aliased = aliased
         self._token = token
         self._audit = audit or Audit()
-        self._durable = durable
+        self._stored: dict[str, DurableAdmin | QueueAdmin | None] = {DURABLE: durable, QUEUES: queues}
         self._endpoint = Endpoint(
             self._page,
             MOST_REQUESTS,
@@ -86,10 +89,12 @@ class Admin:
 
     def _page(self, request: Request) -> HttpResponse | Awaitable[HttpResponse]:
         path = request.path
-        if path == DURABLE or path.startswith(f"{DURABLE}/"):
-            return self._durable_page(request)
+        for prefix, pages in self._stored.items():
+            if path == prefix or path.startswith(f"{prefix}/"):
+                return self._stored_page(request, pages)
         if request.method != "GET":
-            return text_response(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} is for {DURABLE}/CLIENT/NAME")
+            text = f"{request.method} is for {DURABLE}/CLIENT/NAME and {QUEUES}/NAME"
+            return text_response(HTTPStatus.METHOD_NOT_ALLOWED, text)
         if path == "/health":
             troubles = self._troubles()
             return text_response(HTTPStatus.OK, "\n".join(["degraded", *troubles]) if troubles else "ok")
@@ -108,15 +113,15 @@ class Admin:
             return self._traced(path.removeprefix(TRACE), request.query.get("explore", ""))
         if path.startswith(ALIASES):
             return self._ids(unquote(path.removeprefix(ALIASES)))
-        text = f"there are /health, /ready, /status, /metrics, /trace/ID, /aliases/ALIAS and {DURABLE}"
+        text = f"there are /health, /ready, /status, /metrics, /trace/ID, /aliases/ALIAS, {DURABLE} and {QUEUES}"
         return text_response(HTTPStatus.NOT_FOUND, text)
 
-    def _durable_page(self, request: Request) -> HttpResponse:
+    def _stored_page(self, request: Request, pages: DurableAdmin | QueueAdmin | None) -> HttpResponse:
         if not self._may_see_people(request):
             return text_response(HTTPStatus.UNAUTHORIZED, NEEDS_TOKEN)
-        if self._durable is None:
+        if pages is None:
             return text_response(HTTPStatus.NOT_IMPLEMENTED, "this broker has no store")
-        return self._durable.page(request)
+        return pages.page(request)
 
     def _may_see_people(self, request: Request) -> bool:
         """Whether a request shows the token, if one is asked for; a wrong one is told to the audit."""

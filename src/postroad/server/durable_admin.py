@@ -49,6 +49,12 @@ class DurableStatus(msgspec.Struct, frozen=True, kw_only=True):
     expired: int
 
 
+def given_up_by(request: Request, purges: bool) -> str:
+    """Why messages are given up, for the record: who asked for it, and for what."""
+    by = "".join(each for each in request.query.get("by", "") if each.isprintable())[:MAX_BY_CHARACTERS]
+    return f"{'purged' if purges else 'deleted'} by {by or 'the admin endpoint'}"
+
+
 class DurableAdmin:
     """Answers requests about durable subscriptions.
 
@@ -84,8 +90,7 @@ class DurableAdmin:
     def _given_up(self, subscription: Subscription, request: Request, purges: bool) -> HttpResponse:
         durables, outbox = self._core.durables, Outbox()
         assert durables is not None
-        by = "".join(each for each in request.query.get("by", "") if each.isprintable())[:MAX_BY_CHARACTERS]
-        reason = f"{'purged' if purges else 'deleted'} by {by or 'the admin endpoint'}"
+        reason = given_up_by(request, purges)
         if purges:
             count = durables.purge(subscription, reason)
         else:

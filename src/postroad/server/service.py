@@ -36,6 +36,7 @@ from postroad.server.link_listener import BACKLOG as LINK_BACKLOG
 from postroad.server.link_listener import LinkListener
 from postroad.server.links import Links
 from postroad.server.listeners import CLIENT_LISTENERS
+from postroad.server.queue_admin import QueueAdmin
 from postroad.server.queue_watch import QueueWatch
 from postroad.server.reservation import Reservation, ReservationError
 from postroad.server.status import status
@@ -151,6 +152,7 @@ class Service:
             token=None if config.admin_token_file is None else load_token(Path(config.admin_token_file)),
             audit=self.audit,
             durable=DurableAdmin(core, self._dispatcher.carry_out, wall_clock),
+            queues=QueueAdmin(core, self._dispatcher.carry_out, wall_clock),
         )
         self._watch = QueueWatch(core, self)
         self._watching: asyncio.Task[None] | None = None

@@ -309,6 +309,8 @@ class StoreDriver:
             await asyncio.sleep(LOOK_SECONDS)
             if self._core.durables is not None:
                 self._core.durables.expire(self._clock())
+            if self._core.queues is not None:
+                self._core.queues.expire(self._clock())
                 self._core.retentions.trim(self._clock())
             if self._core.store is not None and self._loop.time() > forget_at:
                 self._core.store.forget()
