@@ -24,6 +24,7 @@ and the broker says a new one. Who finds that a change is missing asks the neigh
 
 from __future__ import annotations
 
+import math
 import zlib
 from typing import TYPE_CHECKING
 
@@ -102,6 +103,7 @@ class LinkState:
         self._seals = seals
         self._verified: Record | None = None
         self._named_links = 0
+        self._forget_after: float = math.inf  # no record that is held grows too old before this time
         self._own = self._sealed(LinkRecord(number, now, 0, 0, ()))
         self._issued = now
         self._interests[number] = SaidInterest(self._sealed(Interest(number, now, 0, b"")))
@@ -329,6 +331,7 @@ class LinkState:
         held = self._records.get(record.broker)
         self._named_links += len(record.neighbours) - (0 if held is None else len(held.record.neighbours))
         self._records[record.broker] = HeldLinks(record, now - record.age)
+        self._forget_after = min(self._forget_after, now - record.age + self._lifetime)
         changed = held is None or held.record.neighbours != record.neighbours
         if changed:
             self._changed()
@@ -376,12 +379,17 @@ class LinkState:
         return Reaction([(link, Digest((self._line(broker),), partial=True))])
 
     def _forget(self, now: int) -> Reaction:
+        # Ticks come often, and a thousand records are much to look at each time.
+        if now <= self._forget_after:
+            return NOTHING
         old = [broker for broker, held in self._records.items() if now - held.born > self._lifetime]
         interests: list[tuple[int, bytes | Delta | None]] = []
         for broker in old:
             self._named_links -= len(self._records.pop(broker).record.neighbours)
             if self._interests.pop(broker, None) is not None:
                 interests.append((broker, None))
+        born = (held.born for held in self._records.values())
+        self._forget_after = min(born, default=math.inf) + self._lifetime
         if old:
             self._changed()
         return Reaction(interests=interests, retry=bool(old))

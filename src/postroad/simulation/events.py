@@ -9,24 +9,40 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Timeline"]
+__all__ = ["MICROSECONDS", "Timeline"]
+
+# Microseconds in a millisecond: cores count milliseconds, while processors and links take microseconds.
+MICROSECONDS = 1_000
 
 
 class Timeline:
-    """Runs actions in the order of their times; actions of one time in the order they were planned."""
+    """Runs actions in the order of their times; actions of one time in the order they were planned.
 
-    def __init__(self, now: int = 0) -> None:
-        self.now = now
+    Attributes:
+        now: the time in microseconds.
+        done: how many actions have run.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.done = 0
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
         self._serial = count()
 
+    @property
+    def now_ms(self) -> int:
+        """The time in whole milliseconds, as cores are told it."""
+        return self.now // MICROSECONDS
+
     def at(self, time: int, action: Callable[[], None]) -> None:
-        """Plan an action, for now at the earliest."""
+        """Plan an action for a time in microseconds, for now at the earliest."""
         heapq.heappush(self._waiting, (max(time, self.now), next(self._serial), action))
 
     def run_until(self, time: int) -> None:
-        """Let everything happen that is due up to a time, which is then now."""
-        while self._waiting and self._waiting[0][0] <= time:
-            self.now, _, action = heapq.heappop(self._waiting)
+        """Let everything happen that is due up to a time in microseconds, which is then now."""
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= time:
+            self.now, _, action = heapq.heappop(waiting)
+            self.done += 1
             action()
         self.now = max(self.now, time)

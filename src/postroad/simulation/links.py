@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from postroad.simulation.events import MICROSECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
@@ -53,12 +55,14 @@ class Direction:
         messages: rows carried so far.
         bytes: bytes carried so far, control frames included, lost ones too.
         control_bytes: those of control frames.
+        control_frames: how many those were.
         lost: frames that were lost and sent again.
+        busy: microseconds for which the link was sending, so far; 0 where bandwidth has no bound.
     """
 
-    def __init__(self, timeline: Timeline, delay: int, quality: LinkQuality, random: Random) -> None:
+    def __init__(self, timeline: Timeline, delay_ms: int, quality: LinkQuality, random: Random) -> None:
         self._timeline = timeline
-        self._delay = delay
+        self._delay = delay_ms * MICROSECONDS
         self._quality = quality
         self._random = random
         self._free_at = 0
@@ -71,7 +75,14 @@ class Direction:
         self.messages = 0
         self.bytes = 0
         self.control_bytes = 0
+        self.control_frames = 0
         self.lost = 0
+        self.busy = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that were sent and are not confirmed yet."""
+        return self._held_bytes
 
     @property
     def unconfirmed(self) -> list[Sending]:
@@ -115,14 +126,17 @@ class Direction:
 
     def carry(self, size: int, arrive: Callable[[], None]) -> None:
         """Carry so many bytes, behind those before them."""
-        rate = self._quality.bytes_per_ms
+        rate, loss = self._quality.bytes_per_ms, self._quality.loss
         self._free_at = max(self._timeline.now, self._free_at)
-        while self._random.random() < self._quality.loss:
+        while loss and self._random.random() < loss:
             self.lost += 1
             self.bytes += size
             self._free_at += 2 * _RESEND_ROUND_TRIPS * self._delay
         self.bytes += size
-        self._free_at += size // rate if rate else 0
+        if rate:
+            sending = size * MICROSECONDS // rate
+            self.busy += sending
+            self._free_at += sending
         self._later(self._free_at + self._delay, arrive)
 
     def confirm(self, number: int, let_go: Callable[[Sending], None]) -> None:

@@ -1,4 +1,9 @@
-"""Many brokers in one process, in virtual time: the same cores and strategies that run live."""
+"""Many brokers in one process, in virtual time: the same cores and strategies that run live.
+
+A broker's processor does one thing after the other and takes the time that `ServiceTimes` gives: what comes meanwhile
+waits in its sockets. Without service times everything takes no time at all. Links take their own time (`links.py`).
+Everything that happens follows from the arguments and the seed: two runs are equal to the byte.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,9 @@ from postroad.broker.queues import copied_out
 from postroad.errors import PostroadError
 from postroad.messages import Batch
 from postroad.routing.frames import decode_frame, encode_frame
-from postroad.simulation.events import Timeline
+from postroad.simulation.agreement import learn, said_of_itself
+from postroad.simulation.events import MICROSECONDS, Timeline
+from postroad.simulation.host import Host, Task
 from postroad.simulation.links import Direction, LinkQuality
 from postroad.topology import DEFAULT_COST
 
@@ -26,6 +33,8 @@ if TYPE_CHECKING:
     from postroad.messages import Draft, MessageId, Untyped
     from postroad.routing.contract import Strategy
     from postroad.routing.frames import Frame
+    from postroad.simulation.host import Observer
+    from postroad.simulation.service import ServiceTimes
     from postroad.topology import Graph
 
     # Makes a broker's strategy: its number, the time, and which brokers want a row.
@@ -38,14 +47,6 @@ TICK_MS = 50
 # What a data frame costs beside its messages: the envelope of each, and a little for the frame.
 ROW_BYTES = 48
 _FRAME_BYTES = 48
-
-
-class _Freeze:
-    """A broker that does nothing: what came since then, and the neighbours that gave it up."""
-
-    def __init__(self) -> None:
-        self.waiting: list[Callable[[], None]] = []
-        self.lost: list[int] = []
 
 
 class SimulatedNetwork:
@@ -62,11 +63,17 @@ class SimulatedNetwork:
         scheme: how brokers encode what they want; None when they say it exactly.
         order_wait_ms: how long messages wait for earlier ones of their publisher after ways have changed; 0 for not at
             all.
+        service: how long brokers work on what comes; None for no time at all.
+        observer: is told of messages accepted and delivered, instead of `delivered` and `headers`.
+        silent: the brokers begin without a word to each other, until `agree` tells all of them everything at once. For
+            large networks under `drp`, whose first agreement costs more than most experiments.
 
     Attributes:
         delivered: subscription name -> the ids it was handed, in order.
         headers: subscription name -> (id, header lines) of those among them that have header lines.
         paused: brokers whose publisher has to wait.
+        events: what brokers have handled: messages accepted, arrived, relayed and delivered, each at one broker, and
+            control frames that arrived.
     """
 
     def __init__(
@@ -81,29 +88,33 @@ class SimulatedNetwork:
         recorder: Callable[[int], Recorder] | None = None,
         scheme: Scheme | None = None,
         order_wait_ms: int = 0,
+        service: ServiceTimes | None = None,
+        observer: Observer | None = None,
+        silent: bool = False,
     ) -> None:
         self.timeline = Timeline()
         self.graph = graph
         self.delivered: dict[str, list[MessageId]] = defaultdict(list)
         self.headers: dict[str, list[tuple[MessageId, dict[str, Untyped]]]] = defaultdict(list)
         self.paused: set[int] = set()
+        self.events = 0
         self._strategy = strategy
         self._custody = custody
         self._limits = limits
         self._scheme = scheme
         self._order_wait = order_wait_ms
         self._recorder = recorder
+        self._service = service
+        self._observer = observer
         self._starts: dict[int, int] = defaultdict(int)
-        self._cores: dict[int, Broker] = {}
-        self._relays: dict[int, Relay] = {}
-        self._sessions: dict[int, Session] = {}
+        self._hosts: dict[int, Host] = {}
         self._directions: dict[tuple[int, int], Direction] = {}
         self._wanted: dict[int, set[int]] = defaultdict(set)
-        self._frozen: dict[int, _Freeze] = {}
         self._random = random
         self._quality = quality or LinkQuality()
-        self._outboxes: deque[tuple[int, Outbox]] = deque()
+        self._outboxes: deque[tuple[Host, Outbox]] = deque()
         self._carrying = False
+        self._silent = silent
         for one, other in graph.links:
             self._lay(one, other)
         for number in graph.brokers:
@@ -112,15 +123,24 @@ class SimulatedNetwork:
     @property
     def now(self) -> int:
         """The virtual time in ms."""
-        return self.timeline.now
+        return self.timeline.now_ms
+
+    @property
+    def running(self) -> list[int]:
+        """The brokers that run, in the order in which they started."""
+        return list(self._hosts)
 
     def core(self, broker: int) -> Broker:
         """The core of a broker that runs."""
-        return self._cores[broker]
+        return self._hosts[broker].core
 
     def relay(self, broker: int) -> Relay:
         """The relay of a broker that runs."""
-        return self._relays[broker]
+        return self._hosts[broker].relay
+
+    def host(self, broker: int) -> Host:
+        """A broker that runs, with its processor."""
+        return self._hosts[broker]
 
     def link(self, one: int, other: int) -> Direction:
         """What one broker sends another."""
@@ -132,63 +152,103 @@ class SimulatedNetwork:
 
     # --- clients ---------------------------------------------------------------------------------------------------
 
-    def subscribe(self, broker: int, name: str, topic: str, selector: str = "") -> Subscription:
+    def attach(self, broker: int) -> Session:
+        """A further client of a broker."""
+        return self._hosts[broker].core.attached("")
+
+    def subscribe(
+        self, broker: int, name: str, topic: str, selector: str = "", session: Session | None = None
+    ) -> Subscription:
         """A subscriber at a broker; what it gets stands in `delivered[name]`."""
-        session = self._sessions[broker]
-        return self._cores[broker].subscribe(
-            session, name, topic, selector, AckMode.AUTO, OverflowPolicy.DROP_OLDEST, self.now
+        host = self._hosts[broker]
+        return host.core.subscribe(
+            session or host.session, name, topic, selector, AckMode.AUTO, OverflowPolicy.DROP_OLDEST, self.now
         )
 
-    def unsubscribe(self, broker: int, name: str) -> None:
+    def unsubscribe(self, broker: int, name: str, session: Session | None = None) -> None:
         """A subscriber leaves."""
-        self._carry_out(broker, self._cores[broker].unsubscribe(self._sessions[broker], name, self.now))
+        host = self._hosts[broker]
+        self._carry_out(host, host.core.unsubscribe(session or host.session, name, self.now))
 
     def publish(self, broker: int, drafts: Iterable[Draft | tuple[object, ...]]) -> list[MessageId]:
         """Publish at a broker, now; answers the ids. A publisher that is `paused` should wait."""
-        return self.publish_as(self._sessions[broker], broker, drafts)
+        return self.publish_as(self._hosts[broker].session, broker, drafts)
 
     def publish_as(
         self, session: Session, broker: int, drafts: Iterable[Draft | tuple[object, ...]]
     ) -> list[MessageId]:
         """Publish from another session than the broker's usual one."""
         batch = Batch.build(drafts)
-        self._carry_out(broker, self._cores[broker].receive(batch, session, self.now))
+        host = self._hosts[broker]
+        self.events += len(batch)
+        self._carry_out(host, host.core.receive(batch, session, self.now))
         return [message.id for message in batch]
+
+    def offer(self, broker: int, batch: Batch, client: int = 0) -> None:
+        """A client writes messages to its socket, now. The broker reads them when its processor and its links let it.
+
+        What is offered to a broker that does not run is lost, as is what it had not read when it crashed.
+        """
+        host = self._hosts.get(broker)
+        if host is None:
+            return
+        offered = self.timeline.now
+
+        def accept() -> Outbox:
+            outbox = host.core.receive(batch, host.session, self.now)
+            self.events += len(batch)
+            if self._observer is not None:
+                self._observer.accepted(broker, client, batch, offered)
+            return outbox
+
+        self._give(host, Task(accept, self._costs(host, batch), pausable=True))
 
     def drained(self, broker: int) -> None:
         """The subscribers at a broker, told `congested`, read again: all that waits is handed out."""
-        core, session = self._cores[broker], self._sessions[broker]
-        self._carry_out(broker, core.drained(session, self.now))
-        while core.has_waiting(session):
-            self._carry_out(broker, core.drained(session, self.now))
+        host = self._hosts[broker]
+        self._carry_out(host, host.core.drained(host.session, self.now))
+        while host.core.has_waiting(host.session):
+            self._carry_out(host, host.core.drained(host.session, self.now))
 
     # --- what happens to the network -------------------------------------------------------------------------------
 
     def run(self, milliseconds: int) -> None:
         """Let time pass."""
-        self.timeline.run_until(self.now + milliseconds)
+        self.timeline.run_until(self.timeline.now + milliseconds * MICROSECONDS)
 
     def start(self, broker: int) -> None:
         """A broker starts, with no memory of what was before, and its links to running neighbours come up."""
-        if broker in self._cores:
+        if broker in self._hosts:
             raise PostroadError(f"broker {broker} is running")
         run, self._starts[broker] = self._starts[broker], self._starts[broker] + 1
         recorder = None if self._recorder is None else self._recorder(broker)
         numbers = PublisherNumbers(lambda: 1 + run * BLOCK)
         subscriptions = SubscriptionNumbers(lambda: 1 + run * SUBSCRIPTION_BLOCK)
         core = Broker(broker, numbers, self._limits, recorder=recorder, subscription_numbers=subscriptions)
-        self._relays[broker] = Relay(core, self._strategy(broker, self.now), self._scheme, self._order_wait)
-        self._cores[broker] = core
-        self._sessions[broker] = core.attached("")
-        self._tick(broker, core)
+        relay = Relay(core, self._strategy(broker, self.now), self._scheme, self._order_wait)
+        host = self._hosts[broker] = Host(core, relay)
+        self._tick(host)
         for neighbour in self._neighbours(broker):
-            if neighbour in self._cores:
+            if neighbour in self._hosts:
                 self.join(broker, neighbour)
+
+    def agree(self) -> None:
+        """Every broker learns at once what all others say of their links and subscribers; links carry nothing for it.
+
+        Only where strategies spread link state; the others have nothing to agree on.
+        """
+        self._silent = True
+        for host in self._hosts.values():
+            if host.relay.strategy.link_state is not None:
+                self._carry_out(host, host.relay.tick(self.now))
+        said = {broker: said_of_itself(host, self.now) for broker, host in self._hosts.items()}
+        for host in self._hosts.values():
+            learn(host, said, self.now, self._carry_out)
+        self._silent = False
 
     def crash(self, broker: int) -> None:
         """A broker is gone at once, with its clients and all it held."""
-        del self._cores[broker], self._relays[broker], self._sessions[broker]
-        self._frozen.pop(broker, None)
+        del self._hosts[broker]
         self.paused.discard(broker)
         for neighbour in self._neighbours(broker):
             self._directions[broker, neighbour].cut()
@@ -200,28 +260,31 @@ class SimulatedNetwork:
 
         What arrives before that waits in its sockets, and it will read that when it goes on.
         """
-        frozen = self._frozen[broker] = _Freeze()
+        host = self._hosts[broker]
+        frozen = host.frozen = []
 
         def notice() -> None:
-            if self._frozen.get(broker) is not frozen:
+            if host.frozen is not frozen or self._hosts.get(broker) is not host:
                 return
             for neighbour in self._neighbours(broker):
-                if neighbour in self._cores and self._directions[neighbour, broker].up:
-                    frozen.lost.append(neighbour)
+                if neighbour in self._hosts and self._directions[neighbour, broker].up:
+                    host.given_up_by.append(neighbour)
                     self._lose(neighbour, broker)
 
-        self.timeline.at(self.now + silence_ms, notice)
+        self.timeline.at(self.timeline.now + silence_ms * MICROSECONDS, notice)
 
     def thaw(self, broker: int) -> None:
         """A broker that was frozen goes on: its lost links are made again, and it reads what waited for it."""
-        frozen = self._frozen.pop(broker)
-        for neighbour in frozen.lost:
+        host = self._hosts[broker]
+        waited, host.frozen = host.frozen or [], None
+        lost, host.given_up_by = host.given_up_by, []
+        for neighbour in lost:
             self._lose(broker, neighbour)
-        for neighbour in frozen.lost:
-            if neighbour in self._cores:
+        for neighbour in lost:
+            if neighbour in self._hosts:
                 self.join(broker, neighbour)
-        for arrive in frozen.waiting:
-            arrive()
+        for task in waited:
+            self._give(host, task)
 
     def join(self, one: int, other: int) -> None:
         """The link between two running brokers comes up."""
@@ -229,7 +292,8 @@ class SimulatedNetwork:
             self._directions[here, there].raise_()
         for here, there in ((one, other), (other, one)):
             cost = self.graph.neighbours(here).get(there, DEFAULT_COST)
-            self._carry_out(here, self._relays[here].link_up(there, cost, self.now))
+            host = self._hosts[here]
+            self._carry_out(host, host.relay.link_up(there, cost, self.now))
 
     def cut(self, one: int, other: int) -> None:
         """The link between two brokers is gone; both notice."""
@@ -254,11 +318,12 @@ class SimulatedNetwork:
             self._lay(here, there)
 
         def come_up() -> None:
-            wanted = there in self._wanted[here] and {here, there} <= self._cores.keys()
+            wanted = there in self._wanted[here] and {here, there} <= self._hosts.keys()
             if wanted and not self._directions[here, there].up:
                 self.join(here, there)
 
-        self.timeline.at(self.now + self._random.randint(*self._quality.delay_ms), come_up)
+        delay = self._random.randint(*self._quality.delay_ms)
+        self.timeline.at(self.timeline.now + delay * MICROSECONDS, come_up)
 
     def _disconnect(self, here: int, there: int) -> None:
         if there in self._wanted[here]:
@@ -269,35 +334,84 @@ class SimulatedNetwork:
 
     def _lose(self, here: int, there: int) -> None:
         unconfirmed = self._directions[here, there].cut()
-        relay = self._relays[here]
-        self._carry_out(here, relay.link_down(there, self.now))
+        host = self._hosts[here]
+        self._carry_out(host, host.relay.link_down(there, self.now))
         for sending in unconfirmed:
-            self._return(here, sending)
+            self._return(host, sending)
         self._look_for_room(here, there)
 
-    def _return(self, here: int, sending: Sending) -> None:
-        relay = self._relays[here]
+    def _return(self, host: Host, sending: Sending) -> None:
         consignment, link = sending.consignment, sending.link
-        self._carry_out(here, relay.returned(sending.batch, sending.destinations, self.now, consignment, link))
+        self._carry_out(host, host.relay.returned(sending.batch, sending.destinations, self.now, consignment, link))
 
-    def _tick(self, broker: int, core: Broker) -> None:
-        if self._cores.get(broker) is not core:
+    def _tick(self, host: Host) -> None:
+        if self._hosts.get(host.core.number) is not host:
             return
-        if broker not in self._frozen:
-            self._carry_out(broker, self._relays[broker].tick(self.now))
-            self._work(broker)
-        self.timeline.at(self.now + TICK_MS, lambda: self._tick(broker, core))
+        if host.frozen is None:
+            self._carry_out(host, host.relay.tick(self.now))
+            self._work(host)
+        self.timeline.at(self.timeline.now + TICK_MS * MICROSECONDS, lambda: self._tick(host))
 
-    def _work(self, broker: int) -> None:
-        relay = self._relays[broker]
-        while relay.working:
-            self._carry_out(broker, relay.work(self.now))
+    def _work(self, host: Host) -> None:
+        while host.relay.working:
+            self._carry_out(host, host.relay.work(self.now))
+
+    # --- the processor ---------------------------------------------------------------------------------------------
+
+    def _costs(self, host: Host, batch: Batch) -> Callable[[Outbox], int]:
+        service = self._service
+        if service is None:
+            return _nothing
+        return lambda outbox: service.batch_us(len(batch), batch.buffer.nbytes, len(host.core.index), outbox)
+
+    def _give(self, host: Host, task: Task) -> None:
+        """Something has come to a broker: it reads it, now or when it can."""
+        if self._hosts.get(host.core.number) is not host:
+            return
+        if host.frozen is not None:
+            host.frozen.append(task)
+            return
+        host.tasks.append(task)
+        self._serve(host)
+
+    def _serve(self, host: Host) -> None:
+        """Take up the next task; what follows from it happens when it is done."""
+        while host.tasks and not host.busy:
+            task = host.tasks.popleft()
+            if task.pausable and host.paused:
+                host.offered.append(task)
+            elif self._service is None:
+                self._carry_out(host, task.run())
+            else:
+                self._begin(host, task)
+
+    def _begin(self, host: Host, task: Task) -> None:
+        outbox = task.run()
+        cost = task.cost(outbox)
+        host.busy = True
+        host.busy_us += cost
+
+        def done() -> None:
+            if self._hosts.get(host.core.number) is not host:
+                return
+            host.busy = False
+            self._carry_out(host, outbox)
+            self._serve(host)
+
+        self.timeline.at(self.timeline.now + cost, done)
+
+    def _resume(self, host: Host) -> None:
+        """Publishers go on: what they offered meanwhile comes first."""
+        waiting, host.offered = host.offered, deque()
+        host.tasks.extendleft(reversed(waiting))
+        if host.frozen is None:
+            self._serve(host)
 
     # --- carrying out ----------------------------------------------------------------------------------------------
 
-    def _carry_out(self, broker: int, outbox: Outbox) -> None:
+    def _carry_out(self, host: Host, outbox: Outbox) -> None:
         """Do what a core says; what follows from that, such as a full link, is done after it, as a live broker does."""
-        self._outboxes.append((broker, outbox))
+        self._outboxes.append((host, outbox))
         if self._carrying:
             return
         self._carrying = True
@@ -307,56 +421,73 @@ class SimulatedNetwork:
         finally:
             self._carrying = False
 
-    def _carry_out_one(self, broker: int, outbox: Outbox) -> None:
-        for delivery in outbox.deliveries:
-            key = delivery.subscription.key
-            messages = [delivery.batch.message(row) for row in delivery.rows.tolist()]
-            self.delivered[key] += [message.id for message in messages]
-            self.headers[key] += [(message.id, message.headers) for message in messages if message.headers]
+    def _carry_out_one(self, host: Host, outbox: Outbox) -> None:
+        broker = host.core.number
+        if outbox.deliveries:
+            self._deliver(broker, outbox)
         for link, frame in outbox.frames:
             self._send_frame(broker, link, frame)
         for sending in outbox.parcels:
-            self._send(broker, sending)
+            self._send(host, sending)
         for number in outbox.connects:
             self._connect(broker, number)
         for number in outbox.disconnects:
             self._disconnect(broker, number)
-        usual = self._sessions[broker].number
-        if usual in outbox.pauses:
+        if host.session.number in outbox.pauses:
+            host.paused = True
             self.paused.add(broker)
-        if usual in outbox.resumes:
+        if host.session.number in outbox.resumes:
+            host.paused = False
             self.paused.discard(broker)
-        self._settle(broker)
+            # Not now: a task may pause publishers again, which is noticed when its outbox is carried out.
+            self.timeline.at(self.timeline.now, lambda: self._resume(host))
+        self._settle(host)
+
+    def _deliver(self, broker: int, outbox: Outbox) -> None:
+        for delivery in outbox.deliveries:
+            self.events += len(delivery.rows)
+            if self._observer is not None:
+                self._observer.delivered(
+                    broker, delivery.subscription, delivery.batch, delivery.rows, self.timeline.now
+                )
+                continue
+            key = delivery.subscription.key
+            messages = [delivery.batch.message(row) for row in delivery.rows.tolist()]
+            self.delivered[key] += [message.id for message in messages]
+            self.headers[key] += [(message.id, message.headers) for message in messages if message.headers]
 
     def _send_frame(self, here: int, there: int, frame: Frame) -> None:
         direction = self._directions[here, there]
-        if not direction.up:
+        if not direction.up or self._silent:
             return
         data = encode_frame(frame)
         direction.control_bytes += len(data)
+        direction.control_frames += 1
 
         def arrive() -> None:
-            self._carry_out(there, self._relays[there].control(decode_frame(data), here, self.now))
-            self._work(there)
+            host = self._hosts[there]
 
-        direction.carry(len(data), lambda: self._arrive(there, arrive))
+            def learn() -> Outbox:
+                self.events += 1
+                outbox = host.relay.control(decode_frame(data), here, self.now)
+                self._work(host)
+                return outbox
 
-    def _arrive(self, there: int, arrive: Callable[[], None]) -> None:
-        """Something has come to a broker: it reads it, now or when it can."""
-        frozen = self._frozen.get(there)
-        if frozen is None:
-            arrive()
-        else:
-            frozen.waiting.append(arrive)
+            self._give(host, Task(learn, self._control_cost))
 
-    def _send(self, here: int, sending: Sending) -> None:
-        there, relay = sending.link, self._relays[here]
+        direction.carry(len(data), arrive)
+
+    def _control_cost(self, _: Outbox) -> int:
+        return 0 if self._service is None else self._service.control_us
+
+    def _send(self, host: Host, sending: Sending) -> None:
+        here, there, relay = host.core.number, sending.link, host.relay
         direction = self._directions[here, there]
         # Over a real link only bytes travel: nothing of the sender's memory may be shared.
         batch = copied_out(sending.batch, sending.rows)
         carried = sending._replace(batch=batch, rows=np.arange(len(batch), dtype=np.int64))
         if not direction.up:
-            self._return(here, carried)
+            self._return(host, carried)
             return
         size = batch.buffer.nbytes + ROW_BYTES * len(batch) + sending.destinations.sets.nbytes + _FRAME_BYTES
         number = direction.hold(carried, size)
@@ -364,26 +495,34 @@ class SimulatedNetwork:
         relay.sent(carried, len(batch) * taken, int(taken), self.now)
         if sending.publisher and direction.crowded:
             direction.pauses = True
-            self._carry_out(here, relay.link_full(there, sending.publisher))
+            self._carry_out(host, relay.link_full(there, sending.publisher))
         if number is None:
             return
+        self.events += len(batch)
         direction.messages += len(batch)
         life = direction.life
 
         def arrive() -> None:
-            receiver = self._relays[there]
-            consignment = receiver.consignments.take(here, life, number) if self._custody else None
-            outbox = receiver.receive(batch, sending.destinations, here, self.now, consignment)
-            if consignment is None and direction.life == life:
-                direction.confirm(number, lambda sent: self._let_go(here, sent))
-            self._carry_out(there, outbox)
+            receiver = self._hosts[there]
 
-        direction.carry(size, lambda: self._arrive(there, arrive))
+            def receive() -> Outbox:
+                self.events += len(batch)
+                consignment = receiver.relay.consignments.take(here, life, number) if self._custody else None
+                outbox = receiver.relay.receive(batch, sending.destinations, here, self.now, consignment)
+                if consignment is None and direction.life == life:
+                    direction.confirm(number, lambda sent: self._let_go(here, sent))
+                return outbox
 
-    def _settle(self, broker: int) -> None:
+            self._give(receiver, Task(receive, self._costs(receiver, batch)))
+
+        direction.carry(size, arrive)
+
+    def _settle(self, host: Host) -> None:
         """Tell neighbours that what they entrusted to a broker is done with."""
-        relay = self._relays.get(broker)
-        for consignment in [] if relay is None else relay.consignments.take_settled():
+        broker = host.core.number
+        if self._hosts.get(broker) is not host:
+            return
+        for consignment in host.relay.consignments.take_settled():
             sender = consignment.link
             direction = self._directions[sender, broker]
             if direction.life == consignment.epoch:
@@ -392,12 +531,18 @@ class SimulatedNetwork:
     def _let_go(self, here: int, sending: Sending) -> None:
         """The other end has confirmed a parcel."""
         if sending.consignment is not None:
-            self._relays[here].settled([sending.consignment])
-            self._settle(here)
+            host = self._hosts[here]
+            host.relay.settled([sending.consignment])
+            self._settle(host)
         self._look_for_room(here, sending.link)
 
     def _look_for_room(self, here: int, there: int) -> None:
         direction = self._directions[here, there]
         if direction.pauses and direction.relaxed:
             direction.pauses = False
-            self._carry_out(here, self._relays[here].link_free(there))
+            host = self._hosts[here]
+            self._carry_out(host, host.relay.link_free(there))
+
+
+def _nothing(_: Outbox) -> int:
+    return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +19,7 @@ from postroad.testing.wires import Wiring
 from postroad.topology import HIERARCHICAL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from postroad.client import Client, Subscription
@@ -41,9 +42,11 @@ class RealNetwork:
     Args:
         plan: the network; its hosts and ports are not used, free ones are.
         data: a directory for what survives the restart of a broker.
+        watch: called for each message that a subscriber gets, with its name and the id.
     """
 
-    def __init__(self, plan: Plan, data: Path) -> None:
+    def __init__(self, plan: Plan, data: Path, watch: Callable[[str, MessageId], None] | None = None) -> None:
+        self._watch = watch
         self._plan = plan
         self._graph = plan.graph()
         self._data = data
@@ -120,7 +123,8 @@ class RealNetwork:
         subscription = client.subscribe(topic, where)
         await subscription.start()
         got = self._delivered.setdefault(name, [])
-        self._subscribers[name] = _Subscriber(broker, client, subscription, got)
+        watch = None if self._watch is None else partial(self._watch, name)
+        self._subscribers[name] = _Subscriber(broker, client, subscription, got, watch)
         return name
 
     async def unsubscribe(self, name: str) -> None:
@@ -234,9 +238,17 @@ class RealNetwork:
 class _Subscriber:
     """One client with one subscription, and what it got."""
 
-    def __init__(self, broker: int, client: Client, subscription: Subscription, got: list[MessageId]) -> None:
+    def __init__(
+        self,
+        broker: int,
+        client: Client,
+        subscription: Subscription,
+        got: list[MessageId],
+        watch: Callable[[MessageId], None] | None,
+    ) -> None:
         self.broker = broker
         self._client = client
+        self._watch = watch
         self._task = asyncio.create_task(self._collect(subscription, got))
 
     async def _collect(self, subscription: Subscription, got: list[MessageId]) -> None:
@@ -244,7 +256,9 @@ class _Subscriber:
         with contextlib.suppress(PostroadError):
             async for message in subscription:
                 # One by one: the test looks at the list meanwhile.
-                got.append(message.id)  # noqa: PERF401
+                got.append(message.id)
+                if self._watch is not None:
+                    self._watch(message.id)
 
     async def close(self) -> None:
         self._task.cancel()

@@ -1,0 +1,47 @@
+"""How long a simulated processor works on what comes to a broker: the capacity model, read off an outbox."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from postroad.capacity import BatchCosts
+
+if TYPE_CHECKING:
+    from postroad.broker import Outbox
+
+__all__ = ["ServiceTimes"]
+
+_MICROSECONDS_PER_SECOND = 1_000_000
+
+
+class ServiceTimes(NamedTuple):
+    """What a broker's processor takes for each kind of work.
+
+    Attributes:
+        costs: of batches of messages, as `postroad capacity calibrate` and `fit` find them.
+        control_us: microseconds for a control frame of a neighbour.
+        subscribe_us: microseconds for a SUBSCRIBE of a client.
+    """
+
+    costs: BatchCosts = BatchCosts()
+    control_us: int = 0
+    subscribe_us: int = 0
+
+    def batch_us(self, messages: int, size: int, subscriptions: int, outbox: Outbox) -> int:
+        """Microseconds for a batch, given what the core made of it.
+
+        Args:
+            messages: how many came.
+            size: their bytes.
+            subscriptions: resident at the broker.
+            outbox: what has to be written because of them.
+        """
+        costs = self.costs
+        copies = sum(len(delivery.rows) for delivery in outbox.deliveries)
+        copies += sum(len(sending.rows) for sending in outbox.parcels)
+        written = len(outbox.deliveries) + len(outbox.parcels)
+        matched = costs.match * subscriptions + costs.lookup * math.log2(1 + subscriptions)
+        seconds = costs.batch + costs.write * written + messages * (costs.receive + matched) + costs.send * copies
+        seconds += costs.byte * size + costs.sent_byte * size * copies / max(messages, 1)
+        return round(seconds * _MICROSECONDS_PER_SECOND)
