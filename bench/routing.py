@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bench.routing_core import HIERARCHIES, SHAPES, tree_edges
+from bench.routing_core import tree_edges
 from postroad.lab.bdrp import BdrpWorkload, Messages, matches
+from postroad.lab.shapes import HIERARCHIES, SHAPES
 from postroad.messages import Batch, Draft
 from postroad.messages.encoder import encode_batch
 from postroad.simulation.network import ROW_BYTES

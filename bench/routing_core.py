@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.stopwatch import Side, best_of
+from postroad.lab.shapes import HIERARCHIES, SHAPES
 from postroad.messages import Batch, Draft, MessageId
 from postroad.routing import (
     Cluster,
@@ -32,12 +33,14 @@ from postroad.routing import (
     partition,
 )
 from postroad.routing.sets import bits_of
-from postroad.topology import Graph, cluster, line, power_law, routes, square_with_diagonal, tree
+from postroad.topology import routes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
+
+    from postroad.topology import Graph
 
     Interest = NDArray[np.bool_]  # [topics, brokers]
 
@@ -47,20 +50,6 @@ BATCH = 50
 SEED = 7
 # Brokers -> the share of them that wants a message: 3.23 of 8 and 17.0 of 42 as calibrated; the same below 8.
 SHARES = {1: 0.404, 2: 0.404, 4: 0.404, 8: 3.23 / 8, 42: 17.0 / 42}
-SHAPES: dict[int, Graph] = {
-    1: line(1),
-    2: line(2),
-    4: square_with_diagonal(),
-    8: power_law(8, 4),
-    42: power_law(42, 4),
-}
-HIERARCHIES = {
-    1: (tree(1), cluster(1, 0, 0, 0)),
-    2: (tree(2), cluster(2, 0, 0, 0)),
-    4: (tree(4, 2), cluster(1, 1, 1, 1)),
-    8: (tree(8, 2), cluster(2, 1, 1, 1)),
-    42: (tree(42, 4), cluster(2, 2, 3, 2)),
-}
 ROWS = (1, 16, 256, 4_096)
 ROUNDS = 7
 SECONDS = 0.02

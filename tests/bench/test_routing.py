@@ -6,9 +6,10 @@ import asyncio
 
 import numpy as np
 import pytest
-from bench.routing_core import SHAPES, tree_edges
+from bench.routing_core import tree_edges
 
 from bench import routing
+from postroad.lab.shapes import SHAPES
 from postroad.messages import MessageId
 from postroad.selectors import Selector
 from postroad.topology import line

@@ -64,8 +64,8 @@ OLD_WORDS: dict[str, dict[str, str]] = {
     "station": dict.fromkeys(
         ("broker", "config", "lab", "routing", "server", "topology"), "a broker's place in a hierarchy"
     ),
-    "subscriber": dict.fromkeys(("capacity", "testing"), "a client, or the paper's word for one"),
-    "subscribers": dict.fromkeys(("capacity", "testing"), "clients, or the paper's word for them"),
+    "subscriber": dict.fromkeys(("capacity", "lab", "testing"), "a client, or the paper's word for one"),
+    "subscribers": dict.fromkeys(("capacity", "cli", "lab", "testing"), "clients, or the paper's word for them"),
 }
 
 

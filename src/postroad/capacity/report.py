@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from postroad.capacity.plan import Demand, Option
     from postroad.capacity.regression import CostFit
 
-__all__ = ["figures_report", "fit_report", "plan_report"]
+__all__ = ["figures_report", "fit_report", "html_table", "new_axes", "page", "plan_report", "svg_text"]
 
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -42,11 +42,11 @@ def fit_report(fits: Sequence[CostFit], supported: CostFit, samples: BatchSample
         [fit.form.name, f"{100 * fit.relative_error:.1f} %", f"{100 * fit.predicted_error:.1f} %", f"{fit.batches:,}"]
         for fit in fits
     ]
-    return _page(
+    return page(
         "Costs of batches",
         f"<p>The data support the form <b>{html.escape(supported.form.name)}</b>.</p>"
-        + _table(["form", "error of fitted batches", "error of unseen batches", "batches"], forms, None)
-        + _table(heads, rows, None)
+        + html_table(["form", "error of fitted batches", "error of unseen batches", "batches"], forms, None)
+        + html_table(heads, rows, None)
         + _residuals(supported, samples),
     )
 
@@ -75,15 +75,15 @@ def plan_report(demand: Demand, costs: BatchCosts, found: Sequence[Option], chos
         f"<p>{demand.rate:,.0f} messages/s of {demand.size:,.0f} bytes, {demand.subscriptions:,.0f} subscriptions, "
         f"{demand.copies:g} copies of a message, 99 % within {1e3 * demand.p99:g} ms.</p>"
     )
-    table = _table(heads, rows, found.index(chosen))
-    return _page("Capacity plan", asked + table + _waits(demand, costs, chosen))
+    table = html_table(heads, rows, found.index(chosen))
+    return page("Capacity plan", asked + table + _waits(demand, costs, chosen))
 
 
 def figures_report(figures: Sequence[Figure]) -> str:
     """Figures of the paper, drawn from the formulas, each with what the paper says differently."""
     parts = []
     for figure in figures:
-        drawn, axes = _axes(figure.across, figure.up)
+        drawn, axes = new_axes(figure.across, figure.up)
         for curve in figure.curves:
             axes.plot(curve.across, curve.up, label=curve.name, linewidth=1.2)
         if "x" in figure.logarithmic:
@@ -91,14 +91,14 @@ def figures_report(figures: Sequence[Figure]) -> str:
         if "y" in figure.logarithmic:
             axes.set_yscale("log")
         axes.legend(fontsize="x-small", ncols=2)
-        parts.append(f"<h2>Figure {figure.number}: {html.escape(figure.title)}</h2>{_svg(drawn)}")
+        parts.append(f"<h2>Figure {figure.number}: {html.escape(figure.title)}</h2>{svg_text(drawn)}")
         if figure.remark:
             parts.append(f"<p>{html.escape(figure.remark)}</p>")
     said = (
         "<p>The figures of Menth and Henjes (waiting times of FioranoMQ 7.5), drawn from the formulas with their"
         " printing errors corrected.</p>"
     )
-    return _page("The paper's figures", said + "".join(parts))
+    return page("The paper's figures", said + "".join(parts))
 
 
 def _waits(demand: Demand, costs: BatchCosts, chosen: Option) -> str:
@@ -110,29 +110,30 @@ def _waits(demand: Demand, costs: BatchCosts, chosen: Option) -> str:
         evaluate(demand._replace(rate=share * limit), costs, chosen.placement, chosen.brokers, Storage())
         for share in shares
     ]
-    figure, axes = _axes("messages/s", "ms until handed to the sockets")
+    figure, axes = new_axes("messages/s", "ms until handed to the sockets")
     axes.plot(shares * limit, [1e3 * point.p50 for point in points], label="50 %")
     axes.plot(shares * limit, [1e3 * point.p99 for point in points], label="99 %")
     axes.axvline(demand.rate, color="gray", linestyle=":", label="asked for")
     axes.axhline(1e3 * demand.p99, color="gray", linestyle="--", label="promise")
     axes.set_yscale("log")
     axes.legend()
-    return "<h2>Waits by rate</h2>" + _svg(figure)
+    return "<h2>Waits by rate</h2>" + svg_text(figure)
 
 
 def _residuals(fit: CostFit, samples: BatchSamples) -> str:
     predicted = fit.costs().seconds(samples)
     # A picture of more points than this shows nothing more.
     step = max(1, len(predicted) // 5_000)
-    figure, axes = _axes("seconds by the model", "measured over modelled")
+    figure, axes = new_axes("seconds by the model", "measured over modelled")
     axes.plot(predicted[::step], (samples.seconds / np.maximum(predicted, 1e-12))[::step], ".", markersize=2)
     axes.axhline(1.0, color="gray")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    return "<h2>Residuals</h2>" + _svg(figure)
+    return "<h2>Residuals</h2>" + svg_text(figure)
 
 
-def _axes(across: str, up: str) -> tuple[Any, Any]:
+def new_axes(across: str, up: str) -> tuple[Any, Any]:
+    """An empty figure with labelled axes."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.5), layout="constrained")
@@ -143,21 +144,28 @@ def _axes(across: str, up: str) -> tuple[Any, Any]:
     return figure, axes
 
 
-def _svg(figure: Any) -> str:
+def svg_text(figure: Any) -> str:
+    """A figure as an SVG element; the same figure gives the same text."""
+    import matplotlib as mpl
+
     text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None})
+    # Names inside the SVG are drawn at random otherwise.
+    with mpl.rc_context({"svg.hashsalt": "postroad", "svg.fonttype": "none"}):
+        figure.savefig(text, format="svg", metadata={"Date": None})
     drawn = text.getvalue()
     return drawn[drawn.index("<svg") :]
 
 
-def _page(title: str, body: str) -> str:
+def page(title: str, body: str) -> str:
+    """A whole HTML page that needs nothing else."""
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
         f"<h1>{title}</h1>{body}</html>\n"
     )
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], chosen: int | None) -> str:
+def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], chosen: int | None) -> str:
+    """A table; the chosen row stands out."""
     lines = ["<table><tr>", *(f"<th>{html.escape(head)}</th>" for head in heads), "</tr>"]
     for place, row in enumerate(rows):
         cells = [f'<td class="{"number" if cell[:1].isdigit() else ""}">{html.escape(cell)}</td>' for cell in row]

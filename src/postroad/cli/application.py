@@ -13,6 +13,7 @@ import typer
 from postroad import __version__
 from postroad.cli import archives, pipelines
 from postroad.cli import capacity as capacity_commands
+from postroad.cli import experiments as lab_commands
 from postroad.cli import queues as queues_commands
 from postroad.cli import subscriptions as subscriptions_commands
 from postroad.cli import users as users_commands
@@ -81,6 +82,8 @@ archive.command()(archives.export)
 lab = typer.Typer(help="Experiments.", no_args_is_help=True)
 app.add_typer(lab, name="lab")
 lab.command()(trail)
+for lab_name, lab_command in lab_commands.COMMANDS.items():
+    lab.command(name=lab_name)(lab_command)
 pipeline = typer.Typer(help="Jobs over a whole trail, on Spark.", no_args_is_help=True)
 app.add_typer(pipeline, name="pipeline")
 for job in pipelines.COMMANDS:

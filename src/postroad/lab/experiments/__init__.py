@@ -1,0 +1,49 @@
+"""The experiments of the lab, by name."""
+
+from __future__ import annotations
+
+from postroad.lab.errors import LabError
+from postroad.lab.experiments.beyond import CrossoverExperiment, FailureExperiment, ThousandExperiment
+from postroad.lab.experiments.content import (
+    ComparativeExperiment,
+    ConstantRateExperiment,
+    ScaleExperiment,
+    SingleBrokerExperiment,
+)
+from postroad.lab.experiments.experiment import Experiment, Finding, Plot, PlottedLine, Results, RunRequest, Trial
+
+__all__ = [
+    "EXPERIMENTS",
+    "Experiment",
+    "Finding",
+    "Plot",
+    "PlottedLine",
+    "Results",
+    "RunRequest",
+    "Trial",
+    "experiment_named",
+]
+
+EXPERIMENTS: dict[str, Experiment] = {
+    one.name: one
+    for one in (
+        SingleBrokerExperiment(),
+        ComparativeExperiment(),
+        ConstantRateExperiment(),
+        ScaleExperiment(),
+        ThousandExperiment(),
+        FailureExperiment(),
+        CrossoverExperiment(),
+    )
+}
+
+
+def experiment_named(name: str) -> Experiment:
+    """The experiment of that name.
+
+    Raises:
+        LabError: there is none.
+    """
+    if name not in EXPERIMENTS:
+        raise LabError(f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}")
+    return EXPERIMENTS[name]

@@ -1,0 +1,342 @@
+"""Beyond the papers: all strategies on a thousand brokers, failures, and where link state costs more than it saves."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from postroad.lab.experiments.content import deliveries_table
+from postroad.lab.experiments.experiment import Experiment, Finding, Plot, PlottedLine, Results, RunRequest, Trial
+from postroad.lab.performance import Performance
+from postroad.lab.scenarios import DescribedScenario, FloodScenario
+from postroad.lab.scenarios.workload_file import DrawnValue, PublisherGroup, SubscriberGroup
+from postroad.lab.shapes import plan_for
+from postroad.lab.simulated_stage import play_simulated, simulated_network
+from postroad.simulation import LinkQuality
+from postroad.topology import HIERARCHICAL, STRATEGY_NAMES, Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from postroad.lab.raw_events import RawEvents
+    from postroad.simulation import SimulatedNetwork
+    from postroad.topology import Plan, StrategyName
+
+__all__ = ["CrossoverExperiment", "FailureExperiment", "ThousandExperiment"]
+
+WIDE = LinkQuality(delay_ms=(1, 10), bytes_per_ms=10_000)
+
+
+class ThousandExperiment(Experiment):
+    """All strategies on 1,000 brokers, by topic; a topic is wanted at about eight of them."""
+
+    name: ClassVar[str] = "thousand"
+    title: ClassVar[str] = "all strategies on 1,000 brokers"
+    source: ClassVar[str] = "beyond the papers; B-DRP says that it is meant for hundreds to thousands of routers"
+    scaled: ClassVar[str] = "messages (2,000 at scale 1)"
+    small: ClassVar[float] = 0.05
+
+    BROKERS = 1_000
+
+    def trials(self, request: RunRequest) -> list[Trial]:
+        found = []
+        for strategy in STRATEGY_NAMES:
+            scenario = FloodScenario(
+                brokers=self.BROKERS,
+                topics=self.BROKERS // 4,
+                subscriptions=2,
+                publications_each=2 * request.scale,
+                seconds=2.0,
+                seed=request.seed,
+            )
+            performance = Performance(
+                plan_for(strategy, self.BROKERS), scenario, WIDE, request.service, agreed=True, drain_seconds=5.0
+            )
+            parameters = {"strategy": strategy, "workload": scenario.settings()}
+            found.append(Trial(strategy, parameters, partial(play_simulated, performance)))
+        return found
+
+    def findings(self, results: Results) -> list[Finding]:
+        rows = {row["cell"]: row for row in results.rows("completeness")}
+        lost = {cell: row["missing"] for cell, row in rows.items()}
+        packets = {
+            cell: sum(row["messages"] for row in results.rows("link_use", cell)) / max(1, rows[cell]["accepted"])
+            for cell in rows
+        }
+        told = ", ".join(f"{cell} {count:,.1f}" for cell, count in packets.items())
+        least = min(packets, key=lambda cell: packets[cell], default="")
+        return [
+            Finding(
+                "the algorithm is meant for hundreds to thousands of routers",
+                "deliveries missing on 1,000 brokers: " + ", ".join(f"{cell} {count}" for cell, count in lost.items()),
+                not any(lost.values()),
+                "every strategy delivers everything; they differ in what that costs",
+            ),
+            Finding(
+                "destination sets make the delivery tree minimal",
+                f"links crossed per message: {told}",
+                least == "drp",
+                "drp takes shortest paths; a tree's paths go through fewer links but are longer, and a flood takes all",
+            ),
+        ]
+
+    def tables(self, results: Results) -> dict[str, list[dict[str, Any]]]:
+        return {"Deliveries and latency": deliveries_table(results)}
+
+
+class FailureExperiment(Experiment):
+    """Brokers and links are killed under load; those that die have no clients, so that every loss is the network's."""
+
+    name: ClassVar[str] = "failures"
+    title: ClassVar[str] = "kill k of 20 brokers, or k of their links, under load"
+    source: ClassVar[str] = "beyond the papers, which leave failures open"
+    scaled: ClassVar[str] = "seconds of publishing (60 at scale 1); failures after a third of them"
+    small: ClassVar[float] = 0.4
+
+    BROKERS, RATE = 20, 100.0
+    KILLS = (("brokers", 1), ("brokers", 3), ("links", 1), ("links", 3))
+
+    def trials(self, request: RunRequest) -> list[Trial]:
+        return [
+            self._trial(request, strategy, what, count) for strategy in STRATEGY_NAMES for what, count in self.KILLS
+        ]
+
+    def _trial(self, request: RunRequest, strategy: StrategyName, what: str, count: int) -> Trial:
+        plan = plan_for(strategy, self.BROKERS)
+        draw = random.Random(request.seed)
+        victims = _victims(plan, draw, count) if what == "brokers" else []
+        cut = draw.sample(sorted(plan.graph().links), count) if what == "links" else []
+        living = [broker for broker in plan.graph().brokers if broker not in victims]
+        seconds = 60 * request.scale
+        scenario = DescribedScenario(
+            self.BROKERS,
+            seconds,
+            request.seed,
+            {"topic": DrawnValue(low=0, high=19)},
+            (SubscriberGroup("topic.{topic}", 3 * len(living), brokers=living),),
+            (PublisherGroup("topic.{topic}", len(living), self.RATE / len(living), body=100, brokers=living),),
+        )
+        at = round(seconds * 1_000 / 3)
+
+        def fail(net: SimulatedNetwork) -> None:
+            for broker in victims:
+                net.crash(broker)
+            for link in cut:
+                if net.link(*link).up:
+                    net.cut(*link)
+
+        performance = Performance(
+            plan,
+            scenario,
+            WIDE,
+            request.service,
+            seed=request.seed,
+            drain_seconds=15.0,
+            gather_us=1_000,
+            happenings=((at, fail),),
+        )
+
+        def play(events: RawEvents, tell: Callable[[float], None]) -> None:
+            events.measure("failure at", at / 1_000, "s")
+            play_simulated(performance, events, tell)
+
+        parameters = {"strategy": strategy, "killed": victims, "cut": cut, "at_ms": at}
+        return Trial(f"{strategy}-{what}-{count}", parameters, play)
+
+    def findings(self, results: Results) -> list[Finding]:
+        return [self._finding(results, strategy) for strategy in STRATEGY_NAMES]
+
+    def _finding(self, results: Results, strategy: StrategyName) -> Finding:
+        rows = [row for row in self.tables(results)["Failures"] if row["cell"].startswith(f"{strategy}-")]
+        lost = sum(row["lost"] for row in rows)
+        twice = sum(row["twice"] for row in rows)
+        late = sum(row["out of order"] for row in rows)
+        slowest = max((row["seconds to recover"] for row in rows), default=float("nan"))
+        reasons = {
+            "drp": "a message in the memory of a broker that dies is gone under `relay`; `custody` would keep it",
+            "flood": "where several ways lead to a broker, one that breaks loses nothing",
+            "tree": "there is one way between two brokers; children of a dead parent attach elsewhere after a while",
+            "cluster": "as in a tree; the deputy of a controller takes over",
+        }
+        return Finding(
+            "not stated (the papers do not measure failures)",
+            f"{strategy}: {lost:,} deliveries lost, {twice} made twice, {late} out of order in {len(rows)} runs; "
+            f"complete again after {slowest:.1f} s at most",
+            None,
+            reasons[strategy],
+        )
+
+    def tables(self, results: Results) -> dict[str, list[dict[str, Any]]]:
+        found = []
+        for row in results.rows("completeness"):
+            cell = row["cell"]
+            failed = results.figure(cell, "failure at")
+            missing = [one["last_missing_at"] / 1e6 for one in results.rows("losses", cell)]
+            after = [one for one in results.rows("link_time", cell) if one["at"] / 1e6 >= failed]
+            found.append(
+                {
+                    "cell": cell,
+                    "wanted": row["wanted"],
+                    "lost": row["missing"],
+                    "twice": row["doubled"],
+                    "out of order": row["disordered"],
+                    "seconds to recover": round(max([0.0, *(at - failed for at in missing)]), 2),
+                    "control bytes after it": sum(one["control_bytes"] for one in after),
+                }
+            )
+        return {"Failures": found}
+
+
+def _victims(plan: Plan, draw: random.Random, count: int) -> list[int]:
+    """Brokers whose death leaves the others connected in the plan's graph, or in a hierarchy able to attach again."""
+    graph = plan.graph()
+    # The top of a hierarchy stays: its loss is the loss of the only way there is, for seconds, whatever else happens.
+    able = [broker.number for broker in plan.brokers if broker.parents or plan.strategy not in HIERARCHICAL]
+    while True:
+        chosen = sorted(draw.sample(able, count))
+        left = [broker for broker in graph.brokers if broker not in chosen]
+        links = {ends: cost for ends, cost in graph.links.items() if not set(ends) & set(chosen)}
+        if plan.strategy in HIERARCHICAL or Graph(left, links).is_connected:
+            return chosen
+
+
+class CrossoverExperiment(Experiment):
+    """What link state and advertisements cost against the size of the network, its churn and its traffic."""
+
+    name: ClassVar[str] = "crossover"
+    title: ClassVar[str] = "where drp stops paying: link state and advertisements against size, churn and traffic"
+    source: ClassVar[str] = "beyond the papers"
+    scaled: ClassVar[str] = "the largest network (160 brokers at scale 1), in steps of a factor of two"
+    small: ClassVar[float] = 0.5
+
+    SIZES = (10, 20, 40, 80, 160)
+    # Changes of subscriptions at one broker, per hour.
+    CHURN = (0, 60, 3_600)
+    SHARE = 0.1
+    MESSAGES = 100
+
+    def trials(self, request: RunRequest) -> list[Trial]:
+        return [
+            Trial(
+                f"{strategy}-{size}",
+                {"brokers": size, "strategy": strategy},
+                partial(self._play, request, strategy, size),
+            )
+            for size in self.SIZES
+            if size <= max(20, 160 * request.scale)
+            for strategy in ("drp", "flood", "tree")
+        ]
+
+    def _play(
+        self, request: RunRequest, strategy: StrategyName, size: int, events: RawEvents, tell: Callable[[float], None]
+    ) -> None:
+        topics = max(4, size)
+        scenario = FloodScenario(
+            size, topics, max(1, round(topics * self.SHARE)), self.MESSAGES, seconds=10.0, seed=request.seed
+        )
+        net = simulated_network(Performance(plan_for(strategy, size), scenario, WIDE, seed=request.seed))
+        draw = random.Random(request.seed)
+
+        def control() -> int:
+            return sum(way.control_bytes for way in net.links().values())
+
+        tell(0.2)
+        before = control()
+        net.run(60_000)
+        events.measure("bytes/s at rest", (control() - before) / 60, "bytes/s")
+        tell(0.6)
+        before = control()
+        for place in range(10):
+            net.subscribe(draw.choice(net.graph.brokers), f"churn-{place}", f"other.{place}", "price > 20")
+            net.run(1_000)
+        events.measure("bytes per subscription", (control() - before) / 10, "bytes")
+        events.measure("bytes per message", self._data(net, draw, topics), "bytes")
+        events.measure("brokers", size)
+        tell(1.0)
+
+    def _data(self, net: SimulatedNetwork, draw: random.Random, topics: int) -> float:
+        def data() -> int:
+            return sum(way.bytes - way.control_bytes for way in net.links().values())
+
+        before = data()
+        for _ in range(self.MESSAGES):
+            net.publish(draw.choice(net.graph.brokers), [(f"topic.{draw.randrange(topics)}", {}, {}, b"x" * 200)])
+            net.run(20)
+        net.run(2_000)
+        return (data() - before) / self.MESSAGES
+
+    def crossings(self, results: Results, against: str, churn: float) -> list[tuple[int, float]]:
+        """(brokers, messages per second in the whole network above which drp moves fewer bytes than another)."""
+        found = []
+        for size in self.SIZES:
+            drp, other = f"drp-{size}", f"{against}-{size}"
+            if not results.has(drp, other):
+                continue
+            saved = results.figure(other, "bytes per message") - results.figure(drp, "bytes per message")
+            changes = churn * size / 3_600
+            extra = results.figure(drp, "bytes/s at rest") - results.figure(other, "bytes/s at rest")
+            extra += changes * (
+                results.figure(drp, "bytes per subscription") - results.figure(other, "bytes per subscription")
+            )
+            found.append((size, max(extra, 1e-3) / saved if saved > 0 else float("inf")))
+        return found
+
+    def findings(self, results: Results) -> list[Finding]:
+        found = []
+        for against in ("flood", "tree"):
+            for churn in self.CHURN:
+                crossings = self.crossings(results, against, churn)
+                told = ", ".join(
+                    f"{size}: {'never' if rate == float('inf') else f'{rate:,.2f}/s'}" for size, rate in crossings
+                )
+                found.append(
+                    Finding(
+                        "not stated",
+                        f"drp moves fewer bytes than {against} from this many messages/s in the whole network on, with "
+                        f"{churn:,} changes of subscriptions an hour at each broker; by brokers: {told}",
+                        None,
+                        "link state is repeated to everybody every 30 s, and each change is told to everybody once",
+                    )
+                )
+        return found
+
+    def plots(self, results: Results) -> list[Plot]:
+        made = []
+        for against in ("flood", "tree"):
+            lines = []
+            for churn in self.CHURN:
+                points = [one for one in self.crossings(results, against, churn) if one[1] != float("inf")]
+                if points:
+                    lines.append(PlottedLine.of(f"{churn:,} changes an hour", points))
+            caption = (
+                f"Above a line drp moves fewer bytes over links than {against}, below it more. Messages have 200 bytes "
+                "and are wanted at a tenth of the brokers or so."
+            )
+            title = f"Where drp pays against {against}"
+            made.append(Plot(against, title, "brokers", "messages/s in all", lines, "xy", caption))
+        costs = [
+            PlottedLine.of(
+                f"{strategy}: {what}",
+                [
+                    (size, results.figure(f"{strategy}-{size}", what))
+                    for size in self.SIZES
+                    if results.has(f"{strategy}-{size}")
+                ],
+                dashed=what != "bytes per message",
+            )
+            for strategy in ("drp", "flood", "tree")
+            for what in ("bytes per message", "bytes per subscription")
+        ]
+        made.append(Plot("costs", "What things cost", "brokers", "bytes on all links", costs, "xy", ""))
+        return made
+
+    def tables(self, results: Results) -> dict[str, list[dict[str, Any]]]:
+        names = ("bytes/s at rest", "bytes per subscription", "bytes per message")
+        return {
+            "Costs": [
+                {"cell": cell, **{name: round(results.figure(cell, name)) for name in names}}
+                for cell in results.cells
+                if results.has(cell)
+            ]
+        }

@@ -1,0 +1,151 @@
+"""Runs experiments: trials one after the other, raw events to disk, summaries by Spark."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import contextmanager
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, NamedTuple
+
+from postroad.lab.errors import LabError
+from postroad.lab.experiments.experiment import Results, TimedTell
+from postroad.lab.run_folder import COMPLETE, RunFolder
+from postroad.lab.summary import summarise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from postroad.lab.experiments.experiment import Experiment, RunRequest
+
+__all__ = ["RunOutcome", "Watch", "read_results", "run_experiment", "run_folder"]
+
+
+class RunOutcome(NamedTuple):
+    """What a run came to.
+
+    Attributes:
+        folder: where it is.
+        state: complete or partial.
+        played: cells that were played now.
+        kept: cells that an earlier start of the run had played.
+    """
+
+    folder: RunFolder
+    state: str
+    played: list[str]
+    kept: list[str]
+
+
+class Watch(NamedTuple):
+    """Who is told what happens.
+
+    Attributes:
+        trial: a trial begins: its key, its number, and how many there are.
+        share: which share of it is done.
+        line: anything else.
+    """
+
+    trial: Callable[[str, int, int], None] = lambda key, number, count: None
+    share: Callable[[float], None] = lambda share: None
+    line: Callable[[str], None] = lambda text: None
+
+
+def run_folder(out: Path, experiment: Experiment, mode: str) -> RunFolder:
+    """Where the runs of an experiment are, below a directory for all."""
+    return RunFolder(out / f"{experiment.name}-{mode}")
+
+
+def run_experiment(
+    experiment: Experiment,
+    request: RunRequest,
+    out: Path,
+    watch: Watch | None = None,
+    *,
+    fresh: bool = False,
+    spark: SparkSession | None = None,
+) -> RunOutcome:
+    """Run an experiment, or go on with a run that was broken off, and summarise it.
+
+    Args:
+        experiment: which.
+        request: how.
+        out: the directory for runs.
+        watch: is told what happens.
+        fresh: throw an earlier run away.
+        spark: a session to use; by default one is started, and stopped afterwards.
+
+    Raises:
+        LabError: it cannot be run in this mode, the directory holds another run, or the disk is full.
+    """
+    watch = watch or Watch()
+    if request.mode not in experiment.modes:
+        modes = " or ".join(f"--{mode}" for mode in experiment.modes)
+        raise LabError(f"{experiment.name} runs {modes}, not --{request.mode}")
+    if not 0 < request.scale <= 1:
+        raise LabError(f"--scale is above 0 and at most 1, the paper's size; not {request.scale:g}")
+    trials = {trial.key: trial for trial in experiment.trials(request)}
+    folder = run_folder(out, experiment, request.mode)
+    asked = {"experiment": experiment.name, **request.settings()}
+    todo = folder.begin(
+        asked | {"trials": {key: one.parameters for key, one in trials.items()}}, list(trials), fresh=fresh
+    )
+    kept = [key for key in trials if key not in todo]
+    try:
+        with _terminable():
+            for number, key in enumerate(todo, start=1 + len(kept)):
+                watch.trial(key, number, len(trials))
+                with folder.cell(key) as events:
+                    trials[key].play(events, TimedTell(watch.share))
+    finally:
+        state = folder.finish()
+    _summarise(folder, watch, spark)
+    return RunOutcome(folder, state, todo, kept)
+
+
+def _summarise(folder: RunFolder, watch: Watch, spark: SparkSession | None) -> None:
+    from postroad.pipeline import session
+
+    watch.line("starting Spark")
+    own = session(name="postroad lab") if spark is None else None
+    try:
+        used = own or spark
+        assert used is not None
+        summarise(used, folder, watch.line)
+    finally:
+        if own is not None:
+            own.stop()
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Ends in order when it is told to: what was seen so far is kept, as after Ctrl-C."""
+    if current_thread() is not main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def read_results(folder: RunFolder) -> Results:
+    """The summaries of a run.
+
+    Raises:
+        LabError: there is no run, or it has not been summarised.
+    """
+    said = folder.read()
+    return Results(folder.summary, said["asked"], said["cells"])
+
+
+def is_complete(folder: RunFolder) -> bool:
+    """Whether a run is there, complete and summarised."""
+    return folder.exists and folder.state == COMPLETE and (folder.summary / "figures").is_dir()
