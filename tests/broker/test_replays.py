@@ -22,7 +22,16 @@ from postroad.broker import (
 from postroad.broker.numbers import SubscriptionNumbers
 from postroad.messages import Batch, MessageId
 from postroad.selectors import Selector, TopicPattern
-from postroad.store import Log, RetainedTopic, SimulatedDisk, StoreSettings, carry_out, next_rows, recover
+from postroad.store import (
+    Log,
+    RetainedTopic,
+    SimulatedDisk,
+    StoreSettings,
+    StoreWriteError,
+    carry_out,
+    next_rows,
+    recover,
+)
 
 if TYPE_CHECKING:
     from postroad.broker import Session, Subscription
@@ -39,6 +48,8 @@ class Scene:
         small = {"segment_bytes": 4_096, "cache_bytes": 6_000, **settings}
         self.settings = StoreSettings(retain=list(retain or (RETAINED,)), **small)  # type: ignore[arg-type]
         self.disk = SimulatedDisk()
+        # How often the disk fails.
+        self.failures = 0.0
         self.now = 1_000
         self.sent: list[Message] = []
         self._blocks, self._numbers = itertools.count(1, 1_000), itertools.count(1, 1_000)
@@ -68,7 +79,8 @@ class Scene:
         topics = [topic or self.random.choice(["a.x", "a.y", "b"]) for _ in range(count)]
         batch = Batch.build([(each, {"n": self.random.randrange(4)}, (), b"." * 40) for each in topics])
         outbox = self.core.receive(batch, self.writer, self.now)
-        self.sent += [batch.message(row) for row in range(count)]
+        if not outbox.unstorable:
+            self.sent += [batch.message(row) for row in range(count)]
         self.note(outbox)
 
     def note(self, outbox: Outbox) -> None:
@@ -81,8 +93,14 @@ class Scene:
         for read in self.log.take_reads():
             self.log.loaded(read, self.disk.read(read.segment, read.start, read.length))
         if self.random.random() < 0.7 and (commit := self.log.take_commit(self.now)) is not None:
-            carry_out(commit, self.disk)
-            self.log.committed(commit)
+            self.disk.failing = self.random.random() < self.failures
+            try:
+                carry_out(commit, self.disk)
+            except StoreWriteError as error:
+                self.log.failed(commit, str(error))
+            else:
+                self.log.committed(commit)
+            self.disk.failing = False
         if self.is_safe:
             self.safe_sent, self.settled_soon = len(self.sent), set(self.acknowledged)
         self.note(self.core.stored(self.now))
@@ -104,7 +122,7 @@ class Scene:
         """The machine fails between two steps: what was not confirmed may be there or not."""
         self.disk = self.disk.crash(self.random)
         self.settled = set(self.settled_soon)
-        self.got = {}
+        self.disk.failing, self.got = False, {}
         self.start()
         left = {each for each in self.retained() if each not in {one.id for one in self.sent[: self.safe_sent]}}
         unsure = [each for each in self.sent[self.safe_sent :] if each.id in left]
@@ -220,6 +238,7 @@ def test_durable_replay_survives_torn_writes_and_repeats_nothing_that_was_settle
     scene.settle()
     subscription, seen = scene.durable("n", ReplayStart()), set[MessageId]()
     scene.turn_until_safe()
+    scene.failures = scene.random.choice([0.0, 0.3])
     for _ in range(80):
         action = scene.random.randrange(12)
         if action < 3:
