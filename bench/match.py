@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
@@ -24,7 +24,7 @@ from postroad.selectors import Selector
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 # One of each kind of condition; some 8 % of the messages match.
 WHERE = "stock LIKE 'S1%' AND price < 0.25 AND volume BETWEEN 100 AND 900 AND exchange = 'ams'"
@@ -32,6 +32,7 @@ ROWS = 1_000
 # Batches that differ; the archive repeats them.
 BATCHES = 50
 FILES = 4
+BODY = 100
 
 
 def write_archive(folder: Path, messages: int, body: int) -> None:
@@ -52,13 +53,12 @@ def by_rows(rows: DataFrame) -> DataFrame:
 
     text = WHERE
 
-    @udf("boolean")  # type: ignore[untyped-decorator,unused-ignore]
-    def wanted(attributes: dict[str, str]) -> bool:
+    def wanted(attributes: Any) -> bool:
         if text not in _parsed:
             _parsed[text] = Selector.parse(text)
         return bool(_parsed[text].matches({name: Untyped(value) for name, value in attributes.items()}))
 
-    return rows.where(wanted("attributes")).select("id", "time", "topic")
+    return rows.where(udf(wanted, "boolean")("attributes")).select("id", "time", "topic")
 
 
 # One selector for each worker process, as somebody would write it who does not want to parse it for each row.
@@ -75,48 +75,51 @@ def timed(work: Callable[[], int], rounds: int) -> tuple[float, int]:
     return median(seconds[1:]), found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="scripts/bench match", description=__doc__)
-    parser.add_argument("--messages", type=int, default=400_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="100,000 messages, one round")
-    chosen = parser.parse_args()
-    messages, rounds = (100_000, 1) if chosen.quick else (chosen.messages, chosen.rounds)
+def measured(spark: SparkSession, messages: int, rounds: int) -> dict[str, float]:
+    """Seconds of each way, and how many messages each has found."""
     folder = Path(tempfile.mkdtemp(prefix="postroad-match-"))
-    spark = session("local[2]", name="bench match")
     try:
-        print(f"Python {platform.python_version()}, Spark {spark.version}, 2 cores; {messages:,} messages; {WHERE}")
-        write_archive(folder, messages, 100)
+        write_archive(folder, messages, BODY)
         rows = spark.read.parquet(f"file://{folder}")
-        bulk, found = timed(lambda: match_archive(rows, WHERE).count(), rounds)
-        slow, again = timed(lambda: by_rows(rows).count(), rounds)
-        scan, _ = timed(
-            lambda: (
-                rows.select("envelope", "encoded")
-                .mapInArrow(lambda batches: batches, rows.select("envelope", "encoded").schema)
-                .count()
-            ),
-            rounds,
-        )
+        pair = rows.select("envelope", "encoded")
+        index, found = timed(lambda: match_archive(rows, WHERE).count(), rounds)
+        one_by_one, again = timed(lambda: by_rows(rows).count(), rounds)
+        scan, _ = timed(lambda: pair.mapInArrow(lambda batches: batches, pair.schema).count(), rounds)
     finally:
-        spark.stop()
         shutil.rmtree(folder)
     if found != again:
         raise SystemExit(f"the index finds {found:,} and one by one {again:,}: the figures prove nothing")
-    print(f"{found:,} match; index {messages / bulk:,.0f}/s, per row {messages / slow:,.0f}/s, {slow / bulk:.1f} times")
-    print(f"handing the columns to Python and back, and no more: {messages / scan:,.0f}/s")
-    result = {"index_per_s": messages / bulk, "rows_per_s": messages / slow, "scan_per_s": messages / scan}
-    print(
-        json.dumps(
-            {
-                "bench": "match",
-                "messages": messages,
-                "matched": found,
-                "factor": round(slow / bulk, 2),
-                **{name: round(value) for name, value in result.items()},
-            }
-        )
-    )
+    return {"index": index, "rows": one_by_one, "scan": scan, "found": found}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="scripts/bench match", description=__doc__)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="200,000 messages, one round")
+    chosen = parser.parse_args()
+    messages, rounds = (200_000, 1) if chosen.quick else (chosen.messages, chosen.rounds)
+    spark = session("local[2]", name="bench match")
+    try:
+        print(f"Python {platform.python_version()}, Spark {spark.version}, 2 cores; {messages:,} messages; {WHERE}")
+        # What every run costs, however little there is.
+        least = measured(spark, FILES * ROWS, rounds)
+        whole = measured(spark, messages, rounds)
+    finally:
+        spark.stop()
+    each = {name: (whole[name] - least[name]) / messages * 1e6 for name in ("index", "rows", "scan")}
+    print(f"{whole['found']:,} match")
+    for name, text in (("index", "by the index"), ("rows", "row by row"), ("scan", "only to Python and back")):
+        print(f"{text:26}{whole[name]:8.2f} s in all, {least[name]:6.2f} s before the first; {each[name]:7.2f} us each")
+    result = {
+        "factor": whole["rows"] / whole["index"],
+        "factor_per_message": each["rows"] / each["index"],
+        "index_us": each["index"],
+        "rows_us": each["rows"],
+        "scan_us": each["scan"],
+    }
+    rounded = {name: round(value, 3) for name, value in result.items()}
+    print(json.dumps({"bench": "match", "messages": messages, "matched": whole["found"], **rounded}))
 
 
 if __name__ == "__main__":
