@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from postroad.archive.errors import ArchiveError
@@ -33,8 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ExportReport", "export_archive"]
 
-# Rows of a file: large enough for Spark, small enough that two tasks share a small archive.
-FILE_ROWS = 250_000
+# Rows of a file.
+FILE_ROWS = 1_000_000
+# Rows and bytes of a row group, the unit that readers take into memory.
+GROUP_ROWS, GROUP_BYTES = 65_536, 64 * 1024 * 1024
 # Beyond all places.
 _END = 2**62
 # Of records that are read; each is used once.
@@ -93,32 +96,54 @@ def export_archive(
 def _write(
     source: RetainedRows, folder: Path, topic: TopicPattern | None, since: int | None, until: int | None
 ) -> ExportReport:
-    report = ExportReport(0, 0, source.topics, 0)
-    writer, rows = None, 0
     chosen = _Choice(topic, since, until)
-    try:
+    with _Files(folder) as files:
         for batch in source.batches():
-            table = archive_table(batch.take(chosen.rows(batch)))
-            if not table.num_rows:
-                continue
-            if writer is None or rows >= FILE_ROWS:
-                if writer is not None:
-                    writer.close()
-                name = folder / f"part-{report.files:05d}.parquet"
-                writer, rows = pq.ParquetWriter(name, ARCHIVE_SCHEMA, compression="zstd"), 0
-                report.files += 1
-            writer.write_table(table)
-            rows += table.num_rows
-            report.messages += table.num_rows
-        if writer is None:
-            # An empty dataset has its columns all the same.
-            writer = pq.ParquetWriter(folder / "part-00000.parquet", ARCHIVE_SCHEMA, compression="zstd")
-            report.files = 1
-    finally:
-        if writer is not None:
-            writer.close()
-    report.gone = source.gone
-    return report
+            files.add(archive_table(batch.take(chosen.rows(batch))))
+    return ExportReport(files.rows, files.count, source.topics, source.gone)
+
+
+class _Files:
+    """Parquet files with row groups of a good size: records of the store are small."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._waiting: list[pa.Table] = []
+        self._writer: pq.ParquetWriter | None = None
+        self._in_file = 0
+        self.count = self.rows = 0
+
+    def __enter__(self) -> _Files:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._flush()
+        finally:
+            if self._writer is not None:
+                self._writer.close()
+
+    def add(self, table: pa.Table) -> None:
+        self._waiting.append(table)
+        waiting = sum(each.num_rows for each in self._waiting)
+        if waiting >= GROUP_ROWS or sum(each.nbytes for each in self._waiting) >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write a row group. The first one also if it is empty: an empty dataset has its columns all the same."""
+        table = pa.concat_tables([ARCHIVE_SCHEMA.empty_table(), *self._waiting])
+        self._waiting = []
+        if self._writer is None or self._in_file >= FILE_ROWS:
+            if self._writer is not None:
+                self._writer.close()
+            name = self._folder / f"part-{self.count:05d}.parquet"
+            self._writer, self._in_file = pq.ParquetWriter(name, ARCHIVE_SCHEMA, compression="zstd"), 0
+            self.count += 1
+        if table.num_rows:
+            self._writer.write_table(table, row_group_size=table.num_rows)
+        self._in_file += table.num_rows
+        self.rows += table.num_rows
 
 
 class _Choice:
