@@ -81,6 +81,24 @@ def test_subscriber_prints_what_publishers_send_and_ends_after_its_count(
     assert (subscriber.returncode, err) == (0, "")
 
 
+def test_queue_and_durable_subscription_keep_messages_for_the_next_program(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = ("--count", "1", "--quiet", "--server", server)
+    # It is acknowledged, and gone: the second program gets the second message.
+    for body in ("one", "two"):
+        here(monkeypatch, "publish", "/queue/work", body, "--receipt", "--server", server)
+        got = here(monkeypatch, "subscribe", "/queue/work", "--prefetch", "1", *ends)
+        assert (got.code, got.out) == (0, f"/queue/work {body}\n")
+    with started("subscribe", "kept", "--durable", "mine", "--server", server) as subscriber:
+        line(subscriber.stderr)
+        subscriber.send_signal(signal.SIGINT)
+        subscriber.communicate(timeout=SECONDS)
+    here(monkeypatch, "publish", "kept", "meanwhile", "--receipt", "--server", server)
+    got = here(monkeypatch, "subscribe", "kept", "--durable", "mine", *ends)
+    assert (got.code, got.out) == (0, "kept meanwhile\n")
+
+
 def test_subscriber_ends_quietly_by_ctrl_c_and_by_a_broken_pipe(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with started("subscribe", "a.*", "--server", server) as one, started("subscribe", "a.b", "--server", server) as two:
         for process in (one, two):

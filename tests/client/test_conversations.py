@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from postroad.broker import QueueSettings
 from postroad.client import ClientError, ReceivedMessage, connect
 from postroad.messages import Draft
 from tests.client.serving import address, broker, run, until
@@ -247,5 +248,36 @@ def test_queue_without_room_is_refused() -> None:
     async def talk() -> None:
         with pytest.raises(ClientError, match="1 message or more"):
             connect("stomp://127.0.0.1").subscribe("a", queue=0)
+
+    run(talk())
+
+
+def test_queue_hands_each_message_to_one_client_and_again_if_it_is_refused(tmp_path: Path) -> None:
+    async def talk() -> None:
+        settings = QueueSettings(redelivery_ms=1)
+        async with broker(tmp_path, queues=settings) as service, connect(address(service)) as client:
+            await client.publish("/queue/work", {"n": 1}, "one", receipt=True)
+            work = client.subscribe("/queue/work", where="n = 1", ack="client-individual", prefetch=5)
+            async with work as subscription:
+                message = await subscription.get()
+                assert (message.topic, message.text) == ("/queue/work", "one")
+                await client.nack(message)
+                again = await subscription.get()
+                assert (again.id, again.attributes["redelivered"]) == (message.id, "true")
+                await client.ack(again)
+
+    run(talk())
+
+
+def test_durable_subscription_keeps_what_comes_while_the_client_is_away(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with broker(tmp_path) as service, connect(address(service)) as client:
+            async with client.subscribe("a", durable="mine", ack="client"):
+                pass
+            await client.publish("a", {}, "meanwhile", receipt=True)
+            async with client.subscribe("a", durable="mine", ack="client") as subscription:
+                message = await subscription.get()
+                assert message.text == "meanwhile"
+                await client.ack(message)
 
     run(talk())

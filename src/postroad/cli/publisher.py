@@ -27,7 +27,9 @@ BEAT_SECONDS = 0.01
 
 
 def publish(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to publish, such as quotes.tokyo.")],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="Where to publish, such as quotes.tokyo or /queue/NAME.")
+    ],
     bodies: Annotated[list[str] | None, typer.Argument(metavar="BODY", help="One message each.")] = None,
     attribute: Attributes = None,
     stdin_lines: Annotated[bool, typer.Option("--stdin-lines", help="One message for each line of the input.")] = False,

@@ -38,12 +38,23 @@ class Overflow(StrEnum):
 
 
 def subscribe(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic, or a pattern such as quotes.> or *.close.")],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="A topic, a pattern such as quotes.> or *.close, or /queue/NAME.")
+    ],
     where: Annotated[str, typer.Option(help="A selector, such as: price > 20 AND stock = 'S1'.")] = "",
     count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
     ack: Annotated[
-        AckChoice, typer.Option(help="Acknowledge each message when it is printed, or all when sent.")
-    ] = AckChoice.AUTO,
+        AckChoice | None,
+        typer.Option(
+            help="Acknowledge each message when it is printed, or all when sent: auto, unless it is durable or a queue."
+        ),
+    ] = None,
+    durable: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Miss nothing between two subscriptions under this name.")
+    ] = None,
+    prefetch: Annotated[
+        int | None, typer.Option(min=1, help="Messages of a queue that may come ahead of acknowledgements.")
+    ] = None,
     overflow: Annotated[Overflow | None, typer.Option(help="What the broker does when this is too slow.")] = None,
     reconnect: Annotated[bool, typer.Option("--reconnect", help="Connect again when the connection is lost.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not say on stderr when messages can come.")] = False,
@@ -57,19 +68,28 @@ def subscribe(
     """Print messages as they come, one a line: topic, attributes, body. Ctrl-C ends it."""
     reach = Reach(server, login, passcode, ca, directory)
     point_out_doubts(where)
+    keeps = durable is not None or topic.startswith("/queue/")
+    mode = ack or (AckChoice.INDIVIDUAL if keeps else AckChoice.AUTO)
 
     async def listen() -> None:
         chosen = None if overflow is None else overflow.value
         async with (
             reach.client(reconnect=reconnect, publishes=False) as client,
-            client.subscribe(topic, where, ack=ack.value, overflow=chosen) as subscription,  # type: ignore[arg-type]
+            client.subscribe(
+                topic,
+                where,
+                ack=mode.value,
+                overflow=chosen,  # type: ignore[arg-type]
+                durable=durable,
+                prefetch=prefetch,
+            ) as subscription,
         ):
             if not quiet:
                 typer.echo(f"subscribed to {topic}{' where ' if where else ''}{where} at {client.server}", err=True)
             printed = 0
             async for message in subscription:
                 _print(message, subscription, as_json)
-                if ack is not AckChoice.AUTO:
+                if mode is not AckChoice.AUTO:
                     await client.ack(message)
                 printed += 1
                 if printed == count:

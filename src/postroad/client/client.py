@@ -235,22 +235,34 @@ class Client:
         ack: AckMode = "auto",
         overflow: Overflow | None = None,
         queue: int = DEFAULT_QUEUE,
+        durable: str | None = None,
+        prefetch: int | None = None,
     ) -> Subscription:
-        """Messages of a topic, or of all topics that match a pattern, one after the other.
+        """Messages of a topic, or of all topics that match a pattern, one after the other; or those of a queue.
 
         Args:
-            topic: a topic, or a pattern such as `quotes.>`.
+            topic: a topic, a pattern such as `quotes.>`, or a queue such as `/queue/orders`.
             where: a selector, such as `price > 20`; the broker sends only what it is true for.
             ack: `auto` counts a message as done when it is sent; `client` when it or a later one is acknowledged;
                 `client-individual` when it is.
             overflow: what the broker does when this client is too slow; the broker's own choice by default.
             queue: how many messages may wait here before the connection is not read any more.
+            durable: a name under which the subscription outlives this client: whoever subscribes under it again gets
+                what came meanwhile. A queue needs none.
+            prefetch: how many messages of a queue this client may have that it has not acknowledged.
 
         Raises:
-            ClientError: the topic has a blank or another character that nobody can see.
+            ClientError: the topic or the name has a blank or another character that nobody can see.
         """
         _check_visible("topic", topic)
-        return Subscription(self._wire, f"s{next(self._names)}", topic, where, ack, overflow, queue)
+        headers: list[tuple[str, str]] = []
+        if durable is not None:
+            _check_visible("name of a durable subscription", durable)
+            headers += [("durable", "true"), ("auto-delete", "false")]
+        if prefetch is not None:
+            headers.append(("prefetch-count", str(prefetch)))
+        name = f"s{next(self._names)}" if durable is None else durable
+        return Subscription(self._wire, name, topic, where, ack, overflow, queue, tuple(headers))
 
     async def unsubscribe(self, subscription: Subscription) -> None:
         """Want no more of a subscription. What has arrived can still be taken."""

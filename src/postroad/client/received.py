@@ -19,7 +19,7 @@ class ReceivedMessage:
     """A message from a subscription.
 
     Attributes:
-        topic: where it was published.
+        topic: where it was published; with `/queue/` before it where that is a queue.
         attributes: all it carries besides its body. STOMP's headers are text, so every value is.
         body: the content.
         message_id: the id as the server wrote it.

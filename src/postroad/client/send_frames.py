@@ -18,9 +18,18 @@ if TYPE_CHECKING:
 
     from postroad.messages import Draft, Value
 
-__all__ = ["OWN_HEADERS", "TOPIC_PREFIX", "header_text", "send_frame", "with_headers"]
+__all__ = [
+    "OWN_HEADERS",
+    "QUEUE_PREFIX",
+    "TOPIC_PREFIX",
+    "destination_of",
+    "header_text",
+    "send_frame",
+    "with_headers",
+]
 
 TOPIC_PREFIX = "/topic/"
+QUEUE_PREFIX = "/queue/"
 
 # What these say belongs to the protocol: as attributes they would not arrive, or mean something else.
 OWN_HEADERS = frozenset(
@@ -49,6 +58,11 @@ def header_text(name: str, value: Value) -> str:
     return repr(value)
 
 
+def destination_of(topic: str) -> str:
+    """The destination of a topic; of a queue, whose name is written with `/queue/` before it."""
+    return topic if topic.startswith(QUEUE_PREFIX) else TOPIC_PREFIX + topic
+
+
 def send_frame(draft: Draft, receipt: str | None = None, transaction: str | None = None) -> bytes:
     """A SEND frame of STOMP 1.2.
 
@@ -63,7 +77,7 @@ def send_frame(draft: Draft, receipt: str | None = None, transaction: str | None
     for field in _NOT_IN_STOMP:
         if getattr(draft, field):
             raise ClientError(f"STOMP has no way to send a message's {field}; leave it out")
-    own = [("destination", TOPIC_PREFIX + topic_bytes(draft.topic).decode())]
+    own = [("destination", destination_of(topic_bytes(draft.topic).decode()))]
     own += [(name, text) for name, text in (("receipt", receipt), ("transaction", transaction)) if text is not None]
     if body:
         own.append(("content-length", str(len(body))))

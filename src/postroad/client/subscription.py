@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from postroad.client.errors import ClientError
 from postroad.client.intake import Mailbox
-from postroad.client.send_frames import TOPIC_PREFIX
+from postroad.client.send_frames import destination_of
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Subscription:
 
     Attributes:
         id: its name on the connection.
-        topic: the pattern.
+        topic: the pattern, or `/queue/` and the name of a queue.
         where: the selector; empty for all messages.
         ack: how messages are acknowledged.
     """
@@ -45,6 +45,7 @@ class Subscription:
         ack: AckMode,
         overflow: Overflow | None,
         queue: int,
+        headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
         if queue < 1:
             raise ClientError(f"a subscription's queue holds 1 message or more, not {queue}")
@@ -55,6 +56,7 @@ class Subscription:
         self._wire = wire
         self._mailbox = Mailbox(name, queue, wire.intake)
         self._overflow = overflow
+        self._headers = headers
         self._started = False
 
     @property
@@ -71,7 +73,7 @@ class Subscription:
         if self._started:
             raise ClientError(f"subscription {self.id} has been started before; make another one")
         self._started = True
-        pairs = [("id", self.id), ("destination", TOPIC_PREFIX + self.topic), ("ack", self.ack)]
+        pairs = [("id", self.id), ("destination", destination_of(self.topic)), ("ack", self.ack), *self._headers]
         if self.where:
             pairs.append(("selector", self.where))
         if self._overflow is not None:
