@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from postroad.broker import Limits
+from postroad.client import http_request
 from postroad.config import TrackingConfig, broker_config, read_config
 from postroad.network.configuration import write_config
 from postroad.network.ports import free_ports
@@ -32,6 +33,8 @@ HEARTBEAT = Settings(heartbeat_ms=300, missed_heartbeats=4)
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 LOOK_SECONDS = 0.03
+# Of a page of the admin endpoint; a trace of a small network has some kilobytes.
+MOST_PAGE_BYTES = 16 << 20
 # As long as a second broker on the same directory may take to be refused.
 TWIN_SECONDS = 3.0
 # Small, so that a subscriber that does not read soon has a full queue.
@@ -226,14 +229,8 @@ class Fleet:
     async def get(self, broker: int, page: str, seconds: float = 10.0) -> tuple[int, bytes]:
         """A page of a broker's admin endpoint: its status and what it says."""
         async with asyncio.timeout(seconds):
-            reader, writer = await asyncio.open_connection("127.0.0.1", self._admin[broker])
-            try:
-                writer.write(f"GET {page} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-                answer = await reader.read()
-            finally:
-                writer.close()
-        head, _, body = answer.partition(b"\r\n\r\n")
-        return int(head.split(b" ", 2)[1]), body
+            reply = await http_request(f"http://127.0.0.1:{self._admin[broker]}{page}", MOST_PAGE_BYTES)
+        return reply.status, reply.body
 
     async def document(self, broker: int, page: str, seconds: float = 10.0) -> dict[str, Any]:
         """A page that is JSON."""

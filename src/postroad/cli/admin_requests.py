@@ -10,10 +10,14 @@ from postroad.errors import PostroadError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from postroad.client import HttpReply
+
 __all__ = ["NotThereError", "admin_request", "read_token"]
 
 # Longer than the broker at the other end gives its own questions.
 ASK_SECONDS = 65.0
+# A status lists up to 10,000 subscriptions with some 300 bytes each.
+MOST_BYTES = 16 << 20
 
 
 class NotThereError(PostroadError):
@@ -41,22 +45,26 @@ def admin_request(base: str, path: str, token: str = "", method: str = "GET") ->
         NotThereError: there is no such page.
         PostroadError: nobody answers, or the request is refused.
     """
-    import http.client
-    import json
-    import urllib.error
-    import urllib.request
+    import asyncio
+
+    import msgspec
+
+    from postroad.client import HttpError, http_request
 
     headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    async def ask() -> HttpReply:
+        async with asyncio.timeout(ASK_SECONDS):
+            return await http_request(base + path, MOST_BYTES, method, headers)
+
     try:
-        request = urllib.request.Request(base + path, headers=headers, method=method)
-        with urllib.request.urlopen(request, timeout=ASK_SECONDS) as answer:
-            document: dict[str, Any] = json.load(answer)
-    except urllib.error.HTTPError as error:
-        kind = NotThereError if error.code == HTTPStatus.NOT_FOUND else PostroadError
-        raise kind(f"{base}: {error.read().decode(errors='replace').strip()}") from None
+        reply = asyncio.run(ask())
+        if reply.status != HTTPStatus.OK:
+            kind = NotThereError if reply.status == HTTPStatus.NOT_FOUND else PostroadError
+            raise kind(f"{base}: {reply.body.decode(errors='replace').strip()}")
+        return msgspec.json.decode(reply.body, type=dict[str, Any])
     # Whatever listens at the address may say anything.
-    except (OSError, ValueError, http.client.HTTPException) as error:
+    except (OSError, HttpError, ValueError) as error:
         raise PostroadError(
             f"{base}: no answer ({error}); give the admin address of a running broker, such as 127.0.0.1:8161"
         ) from None
-    return document

@@ -6,7 +6,8 @@ from postroad.client.address import DEFAULT_SERVER
 from postroad.client.backoff import Reconnect
 from postroad.client.client import Client, IdsBy, connect
 from postroad.client.clock import ClientClock
-from postroad.client.errors import ClientError, ConnectionLost
+from postroad.client.errors import ClientError, ConnectionLost, HttpError
+from postroad.client.http_request import HttpReply, http_request
 from postroad.client.received import ReceivedMessage
 from postroad.client.subscription import AckMode, Overflow, Subscription
 from postroad.client.transaction import Transaction
@@ -18,6 +19,8 @@ __all__ = [
     "ClientClock",
     "ClientError",
     "ConnectionLost",
+    "HttpError",
+    "HttpReply",
     "IdsBy",
     "Overflow",
     "ReceivedMessage",
@@ -25,4 +28,5 @@ __all__ = [
     "Subscription",
     "Transaction",
     "connect",
+    "http_request",
 ]

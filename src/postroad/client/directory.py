@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
 from postroad.client.address import Address, parse_address
-from postroad.client.errors import ClientError, ConnectionLost
+from postroad.client.errors import ClientError, ConnectionLost, HttpError
+from postroad.client.http_request import DEFAULT_PORTS, http_request
 
 if TYPE_CHECKING:
     import ssl
 
 __all__ = ["DirectoryOfServers", "OneServer", "Servers"]
 
-DEFAULT_PORTS = {"http": 80, "https": 443}
 # A hundred addresses of a few dozen bytes each.
 MOST_BYTES = 64 * 1024
 
@@ -77,17 +77,19 @@ class DirectoryOfServers:
             raise ClientError(f"directory {url!r}: {error}; write it like http://127.0.0.1:8160") from None
         if parts.scheme not in DEFAULT_PORTS or not parts.hostname or parts.path or parts.query or parts.username:
             raise ClientError(f"directory {url!r}: write it like http://127.0.0.1:8160")
-        self._parts: SplitResult = parts
         self._needs_tls = tls is not None or parts.scheme == "https"
 
     async def addresses(self) -> list[Address]:
         """Ask for some servers that live; each client is given others first."""
         try:
-            # In a thread: the library that speaks HTTP waits. It ends by itself when the timeout has passed.
-            body = await asyncio.to_thread(self._ask)
-            named = msgspec.json.decode(body, type=_Answer).brokers
-        except (OSError, HTTPException) as error:
-            raise ConnectionLost(f"directory {self._url}: cannot be asked ({error})") from error
+            async with asyncio.timeout(self._timeout):
+                reply = await http_request(f"{self._url}/brokers", MOST_BYTES, tls=self._tls)
+        except (OSError, HttpError) as error:
+            raise ConnectionLost(f"directory {self._url}: cannot be asked ({error or 'no answer'})") from error
+        if reply.status != HTTPStatus.OK:
+            raise ConnectionLost(f"directory {self._url}: cannot be asked (it answered {reply.status} {reply.reason})")
+        try:
+            named = msgspec.json.decode(reply.body, type=_Answer).brokers
         except msgspec.MsgspecError:
             raise ClientError(f"directory {self._url}: the answer to GET /brokers is no list of brokers") from None
         if not named:
@@ -102,23 +104,6 @@ class DirectoryOfServers:
                 "TLS; give the brokers certificates, or connect without a TLS context to an http directory"
             )
         return secure
-
-    def _ask(self) -> bytes:
-        host, port = self._parts.hostname or "", self._parts.port or DEFAULT_PORTS[self._parts.scheme]
-        connection = (
-            HTTPSConnection(host, port, timeout=self._timeout, context=self._tls)
-            if self._parts.scheme == "https"
-            else HTTPConnection(host, port, timeout=self._timeout)
-        )
-        try:
-            connection.request("GET", "/brokers")
-            answer = connection.getresponse()
-            body = answer.read(MOST_BYTES)
-        finally:
-            connection.close()
-        if answer.status != 200:
-            raise HTTPException(f"it answered {answer.status} {answer.reason}")
-        return body
 
     def __str__(self) -> str:
         return self._url

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroad.errors import PostroadError
 
-__all__ = ["ClientError", "ConnectionLost"]
+__all__ = ["ClientError", "ConnectionLost", "HttpError"]
 
 
 class ClientError(PostroadError):
@@ -17,6 +17,10 @@ class ClientError(PostroadError):
     def __init__(self, text: str, details: str = "") -> None:
         super().__init__(text)
         self.details = details
+
+
+class HttpError(ClientError):
+    """Whoever answers at an address of HTTP does not speak it, or says too much."""
 
 
 class ConnectionLost(ClientError):

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from postroad.client import HttpError, http_request
+
 __all__ = ["BrokerReport", "ask"]
 
 # A broker that is busy answers between two batches; one that does not in this time counts as hung.
@@ -69,15 +71,8 @@ async def ask(port: int) -> BrokerReport | None:
     """The report of the broker whose admin endpoint is at this port; None when it does not answer."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            try:
-                writer.write(b"GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-                size = int(head.partition("content-length:")[2].partition("\r\n")[0])
-                body = await reader.readexactly(min(size, MOST_BYTES))
-            finally:
-                writer.close()
-        return msgspec.json.decode(body, type=BrokerReport)
+            reply = await http_request(f"http://127.0.0.1:{port}/status", MOST_BYTES)
+        return msgspec.json.decode(reply.body, type=BrokerReport)
     # Another program may have got the port, and say anything.
-    except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
+    except (OSError, HttpError, ValueError):
         return None
