@@ -265,7 +265,7 @@ def test_a_neighbour_whose_host_is_no_name_is_dialled_again_and_again(tmp_path: 
         async with scene.service(tmp_path, network=network) as broker:
             assert broker.links is not None
             await asyncio.sleep(0.2)
-            (dialling,) = broker.links._dialling.values()
+            (dialling,) = broker.links._dialler._tasks.values()
             assert not dialling.done()
 
     run(talk)

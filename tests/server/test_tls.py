@@ -133,7 +133,7 @@ def test_a_neighbour_that_does_not_finish_its_tls_handshake_is_dialled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     papers = Papers(tmp_path)
-    monkeypatch.setattr("postroad.server.links.TLS_SECONDS", 0.2)
+    monkeypatch.setattr("postroad.server.dialler.TLS_SECONDS", 0.2)
     dialled: list[asyncio.StreamWriter] = []
 
     async def talk() -> None:
@@ -142,6 +142,8 @@ def test_a_neighbour_that_does_not_finish_its_tls_handshake_is_dialled_again(
             network = NetworkConfig(tls=papers.for_links(), neighbours=[Neighbouring(number=2, port=port)])
             async with service(tmp_path, network=network):
                 await until(lambda: len(dialled) == 2)
+            ports = {writer.get_extra_info("peername")[1] for writer in dialled}
+            assert len(ports) == 2, "each time over a connection of its own"
             for writer in dialled:
                 writer.close()
 

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from postroad.errors import PostroadError
 from postroad.protocols import link
-from postroad.protocols.link import limits as link_limits
 from postroad.routing.frames import decode_frame, encode_frame
 from postroad.routing.origins import Origins
 from postroad.routing.sets import Destinations
 from postroad.server.admission import LinkAdmission
 from postroad.server.counts import LinkStatistics
-from postroad.server.link_connection import MAX_UNREAD_BYTES, TLS_SECONDS, LinkConnection
+from postroad.server.dialler import Dialler
+from postroad.server.link_connection import MAX_UNREAD_BYTES, LinkConnection
 from postroad.server.strangers import Strangers
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from postroad.broker import Outbox, Relay, Sending
     from postroad.broker.consignments import Consignment
-    from postroad.config import Neighbouring, NetworkConfig
+    from postroad.config import NetworkConfig
     from postroad.security import BrokerKeys
     from postroad.server.counts import QuarantineStatus
     from postroad.server.link_listener import Accepted
@@ -50,8 +49,6 @@ GIVE_UP_BEATS = 1
 STOP_MS = 1_000
 # How often links are looked after: about as often as the other end wants to hear how far its frames got.
 TICK_SECONDS = 0.025
-# How long a connection to a neighbour may take to be made, TLS included.
-DIAL_SECONDS = 2 * link_limits.HANDSHAKE_TIMEOUT_MS / 1_000
 # The kinds of control frames: of routing, and questions about messages.
 ROUTING = 1
 QUESTION = 2
@@ -93,7 +90,6 @@ class Links:
         self._config = config
         self._carry_out = carry_out
         self._clock = clock
-        self._tls = None if tls is None else tls.dialling
         self.certificate = b"" if tls is None else tls.certificate
         self._epoch = clock()
         secret = config.secret
@@ -113,7 +109,8 @@ class Links:
         self._connections: dict[link.LinkConversation, LinkConnection] = {}
         self._lost_at: dict[int, int] = {}
         self._up: set[int] = set()
-        self._dialling: dict[int, asyncio.Task[None]] = {}
+        dialling = None if tls is None else tls.dialling
+        self._dialler = Dialler(lambda other: LinkConnection(self, dialled=other), self._is_to_be_dialled, dialling)
         self._ticker: asyncio.Task[None] | None = None
         self.on_question: Callable[[bytes, int], None] | None = None
         self.timing: BatchTimer | None = None
@@ -133,15 +130,16 @@ class Links:
         """Dial the neighbours with higher numbers; the others dial here."""
         for neighbour in self._config.neighbours:
             if neighbour.number > self.number and not neighbour.standby:
-                self._dial(neighbour)
+                self._dialler.dial(neighbour)
         self._ticker = asyncio.create_task(self._tick_for_ever())
 
     async def stop(self) -> None:
         """Let neighbours take what is kept for them, for a moment, and say goodbye to every one."""
         await self._emptied()
         self.stopping = True
-        for task in (*self._dialling.values(), *([] if self._ticker is None else [self._ticker])):
-            task.cancel()
+        self._dialler.stop()
+        if self._ticker is not None:
+            self._ticker.cancel()
         self.carry(self._relay.leave(self._clock()))
         for conversation, connection in list(self._connections.items()):
             connection.write(conversation.bye(link.Reason.CLOSING, "this broker is stopping"))
@@ -156,53 +154,27 @@ class Links:
             while number in self._up and sender.statistics().held_frames and self.timer() < until:  # noqa: ASYNC110
                 await asyncio.sleep(TICK_SECONDS)
 
-    def _dial(self, neighbour: Neighbouring) -> None:
-        if neighbour.number not in self._dialling and not self.stopping:
-            self._dialling[neighbour.number] = asyncio.create_task(self._keep_dialling(neighbour))
+    def _is_to_be_dialled(self, number: int) -> bool:
+        return self._current(number) is None and not self._admission.barred(number)
 
     def _connect(self, number: int) -> None:
         """Keep a link that only failures call for. The plan's own links are kept anyway, by one of their ends."""
         neighbour = self._known.get(number)
         if neighbour is None:
             log.warning("no address", extra={"neighbour": number})
-        elif neighbour.standby:
-            self._dial(neighbour)
+        elif neighbour.standby and not self.stopping:
+            self._dialler.dial(neighbour)
 
     def _disconnect(self, number: int) -> None:
         """Give up a link that failures called for."""
         neighbour = self._known.get(number)
         if neighbour is None or not neighbour.standby:
             return
-        if (task := self._dialling.pop(number, None)) is not None:
-            task.cancel()
+        self._dialler.give_up(number)
         if (conversation := self._current(number)) is not None:
             bye = conversation.bye(link.Reason.CLOSING, "this link is not needed any more")
             self._connections[conversation].write(bye)
             self._end(conversation)
-
-    async def _keep_dialling(self, neighbour: Neighbouring) -> None:
-        attempt = 0
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                # When the other end has dialled meanwhile, a second connection would only replace that one.
-                number = neighbour.number
-                if self._current(number) is None and not self._admission.barred(number):
-                    async with asyncio.timeout(DIAL_SECONDS):
-                        _, connection = await loop.create_connection(
-                            lambda: LinkConnection(self, dialled=neighbour.number),
-                            neighbour.host,
-                            neighbour.port,
-                            ssl=self._tls,
-                            ssl_handshake_timeout=None if self._tls is None else TLS_SECONDS,
-                        )
-                    attempt = 0 if await connection.gone.wait() and connection.was_open else attempt + 1
-            except Exception as error:
-                # Also a host that is no name, or a defect: this link would never come up without the next attempt.
-                if attempt == 0:
-                    log.info("neighbour not there", extra={"neighbour": neighbour.number, "reason": str(error)})
-                attempt += 1
-            await asyncio.sleep(link.redial_delay(attempt, random.random()) / 1_000)
 
     # --- connections -----------------------------------------------------------------------------------------------
 
