@@ -19,6 +19,7 @@ Theory of operation:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,7 @@ DEFAULT_PATIENCE_MS = 2_000
 _BROKERS = 128
 
 
-class Hierarchical:
+class Hierarchical(ABC):
     """One broker in a tree or a cluster. The two differ in `_carries`, `_rows_for` and what a lost parent means."""
 
     def __init__(
@@ -94,13 +95,13 @@ class Hierarchical:
 
     # What the tree and the cluster decide for themselves.
 
+    @abstractmethod
     def _carries(self, link: int, pattern: str) -> bool:
         """Whether a pattern is to be known at the other end of a link."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _rows_for(self, batch: Batch, arrival: int) -> dict[int, Integers]:
         """Link -> rows that go there, among the attached and the absent links; 0 for a parent there should be."""
-        raise NotImplementedError
 
     def _parent_lost(self, now: int) -> Reaction:
         """There is no parent any more."""

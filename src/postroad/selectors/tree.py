@@ -45,7 +45,11 @@ OR, AND, NOT, CONDITION, SUM, PRODUCT, SIGN, ATOM = range(8)
 
 
 class Node:
-    """A part of a selector. Two nodes are equal when their canonical texts are."""
+    """A part of a selector. Two nodes are equal when their canonical texts are.
+
+    Every kind of node has `value`, `truth` and `text` of its own. This is not an abstract base class: the metaclass of
+    those makes `isinstance`, which the compiler of selectors calls for every node, several times as slow.
+    """
 
     __slots__ = ()
 
@@ -54,9 +58,11 @@ class Node:
     is_condition: ClassVar[bool] = True
 
     def value(self, attributes: Attributes) -> Value | None:
+        """The value for a message with these attributes; None for unknown."""
         raise NotImplementedError
 
     def truth(self, attributes: Attributes) -> bool | None:
+        """Whether it holds for a message with these attributes; None for unknown."""
         raise NotImplementedError
 
     def children(self) -> tuple[Node, ...]:
