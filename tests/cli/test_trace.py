@@ -13,7 +13,7 @@ from postroad.cli.trace import _show
 from postroad.config import TrackingConfig
 from postroad.messages import MessageId
 from postroad.tracking import Verdict
-from postroad.tracking.reasons import DETOURS, HELD
+from postroad.tracking.reasons import Detour
 from postroad.trail import TrailWriter
 from postroad.trail.coverage import FOREVER
 from tests.cli.programs import here
@@ -161,8 +161,8 @@ def test_detours_are_told_as_such_and_not_as_losses() -> None:
         told = a_journey(stops=[{**STOP, "dropped": [DROP | {"reason": reason}]}])
         return str(journey_tree(told).children[1].children[0].label)
 
-    assert all("not to" not in branches(reason) for reason in DETOURS)
-    assert "waits for a way" in branches(HELD)
+    assert all("not to" not in branches(reason) for reason in Detour)
+    assert "waits for a way" in branches(Detour.HELD)
     assert "not to other brokers: unreachable" in branches("unreachable")
 
 

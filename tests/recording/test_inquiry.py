@@ -192,6 +192,7 @@ def test_those_behind_silent_brokers_are_asked_while_these_may_still_answer(monk
         net.inquiries[5].received = heard  # type: ignore[method-assign]
         work = asyncio.create_task(net.inquiries[1].trace(net.truth.id))
         await last_is_asked.wait()
+        assert not work.done(), "2 and 4 may still answer"
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
 

@@ -69,6 +69,7 @@ def test_entries_that_no_receipt_waits_for_reach_the_disk_too(tmp_path: Path) ->
         keeper.start()
         journal.append(b"nobody waits")
         await until(lambda: list(replay(tmp_path, BROKER, [])) == [b"nobody waits"])
+        assert journal.statistics().lost_entries == 0
         await keeper.stop()
 
     run(talk)

@@ -28,7 +28,7 @@ from postroad.tracking import (
 )
 from postroad.tracking.journaled import Journaled
 from postroad.trail import Journal, Trail, TrailError, journal_folder
-from postroad.trail.coverage import SET_BACK
+from postroad.trail.coverage import GapReason
 from tests.server.scene import PATIENCE, run, until
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class Life:
         journal: bool = True,
         bytes_waiting: int = 1 << 20,
         fresh: Fresh = exact,
+        skew_ms: int = 1_500,
     ) -> None:
         self.now = now
         kept = Journal(root, BROKER) if journal else None
@@ -91,6 +92,7 @@ class Life:
             bytes_waiting,
             journal=kept,
             recover=None if kept is None else lambda: recover(root, BROKER, fresh),
+            skew_ms=skew_ms,
         )
 
     async def receives(self, count: int = ROWS) -> MessageId:
@@ -398,7 +400,7 @@ def test_what_enters_after_the_clock_was_set_back_is_written_in_time_and_never_d
         await life.tracking.stop()
         story = Trail(crashed).trace(open_yet).journey
         assert story.verdict is Verdict.NOT_RECORDED
-        assert SET_BACK in {gap.reason for _, gap in story.gaps}
+        assert GapReason.SET_BACK in {gap.reason for _, gap in story.gaps}
         if journal:
             await lived(crashed, life.now + MINUTE)
             assert has_on_record(crashed, open_yet)
@@ -419,5 +421,29 @@ def test_a_broker_that_starts_after_the_clock_was_set_back_denies_nothing(tmp_pa
         await life.tracking.stop()
         assert Trail(crashed).trace(message).journey.verdict is Verdict.NOT_RECORDED
         assert has_on_record(root, message)
+
+    run(talk)
+
+
+@pytest.mark.parametrize(("skew_ms", "reasons"), [(1_500, []), (60_000, [GapReason.CRASHED])])
+def test_a_running_broker_looks_as_far_around_an_id_as_its_clock_may_be_off(
+    tmp_path: Path, skew_ms: int, reasons: list[str]
+) -> None:
+    """An id of ten seconds after the start that followed a crash concerns the crash only if clocks differ as much."""
+    root, crashed = tmp_path / "trail", tmp_path / "crashed"
+
+    async def talk() -> None:
+        life = Life(root, NOON, journal=False)
+        await life.tracking.start()
+        await life.goes_on(MINUTE)
+        shutil.copytree(root, crashed)
+        await life.tracking.stop()
+        life = Life(crashed, NOON + HOUR, journal=False, skew_ms=skew_ms)
+        await life.tracking.start()
+        message = MessageId(PUBLISHER, BROKER, life.now + 10 * SECOND, 0)
+        await life.goes_on(MINUTE)
+        found = (await life.tracking.answer(message)).findings
+        await life.tracking.stop()
+        assert [gap.reason for gap in found.gaps] == reasons
 
     run(talk)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from postroad.trail import Trail, pin
-from postroad.trail.coverage import GONE, MOVED
+from postroad.trail.coverage import GapReason
 from tests.server.fleet import free_ports
 from tests.server.processes import BrokerProcess, PlainClient, forked_brokers, wait_until
 
@@ -139,7 +139,7 @@ def test_nothing_is_certain_of_messages_whose_record_was_taken_away(tmp_path: Pa
             journey = trail.trace(message).journey
             assert journey.verdict.value in VAGUE, (harm, journey)
             assert journey.lost == ()
-            assert any(gap.reason == GONE for _, gap in journey.gaps)
+            assert any(gap.reason == GapReason.GONE for _, gap in journey.gaps)
             assert pair.first.trace(message)["verdict"] in VAGUE
         # A commit that was under way names files that went with the old trail; the next run says so.
         assert all(warning.endswith("No such file or directory") for warning in trail.warnings), trail.warnings
@@ -192,4 +192,6 @@ def test_a_broker_whose_trail_was_moved_while_it_was_stopped_says_what_is_missin
     move(tmp_path / "trail")
     brokers.start(settings).wait_until_ready().end()
     state = pin(tmp_path / "trail", 1)
-    assert [(hole.since, hole.until, hole.reason) for hole in state.holes] == [(0, state.runs[0].since + 1, MOVED)]
+    assert [(hole.since, hole.until, hole.reason) for hole in state.holes] == [
+        (0, state.runs[0].since + 1, GapReason.MOVED)
+    ]

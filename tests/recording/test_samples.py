@@ -17,7 +17,7 @@ class Scene:
         self.seen: list[tuple[int, float, int]] = []
         core = Broker(1, PublisherNumbers(lambda: 0), Limits())
         recorder = ExactRecorder(1, 0)
-        recorder.timed = lambda cost, now: self.kept.append(cost)  # type: ignore[method-assign]
+        recorder.timed = lambda cost, now: self.kept.append(cost)
         self.sampler = Sampler(
             core, lambda: 5, recorder, lambda *seen: self.seen.append(seen), stopwatch=lambda: self.now
         )

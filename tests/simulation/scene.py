@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from postroad.broker import NoRecorder, make_strategy
 from postroad.topology import Graph, line, power_law, ring, square_with_diagonal, star
-from postroad.tracking.reasons import HELD, SENT_ON
+from postroad.tracking.reasons import Detour
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +49,7 @@ class Losses(NoRecorder):
         self.dropped(batch, rows, 0, reason, now)
 
     def dropped(self, batch: Batch, rows: Any, link: int, reason: str, now: int) -> None:
-        if reason in (HELD, SENT_ON):
+        if reason in (Detour.HELD, Detour.SENT_ON):
             return
         self.ids.update(batch.message(row).id for row in rows.tolist())
         self.reasons.add(reason)

@@ -25,7 +25,7 @@ from postroad.tracking import (
     merged,
 )
 from postroad.trail import Trail, TrailWriter
-from postroad.trail.coverage import NOT_YET_WRITTEN
+from postroad.trail.coverage import GapReason
 from tests.simulation.scene import SETTLED_MS, graphs, strategy
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Tracked:
 
     def _answer(self, trail: Trail, broker: int, message: MessageId) -> Findings:
         stored = trail.findings(broker, message)
-        known = tuple(gap for gap in stored.gaps if gap.reason != NOT_YET_WRITTEN)
+        known = tuple(gap for gap in stored.gaps if gap.reason != GapReason.NOT_YET_WRITTEN)
         return merged(self.witnesses[broker].findings(message, self.net.now), stored._replace(gaps=known))
 
 

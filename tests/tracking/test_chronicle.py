@@ -134,9 +134,11 @@ def test_presence_tells_who_was_there_between_two_times(steps: list[tuple[int, i
         changes.append((number, at, int(begins)))
     since, until = sorted((one, two))
     expected = set()
+    # In one millisecond, ends come first.
+    in_order = sorted(changes, key=lambda change: change[1:])
     for number in range(1, 5):
         begun: int | None = None
-        for other, time, begins in [*changes, (number, 10**9, 0)]:  # type: ignore[assignment]
+        for other, time, begins in [*in_order, (number, 10**9, 0)]:  # type: ignore[assignment]
             if other != number:
                 continue
             if begins and begun is None:
@@ -145,7 +147,15 @@ def test_presence_tells_who_was_there_between_two_times(steps: list[tuple[int, i
                 if begun <= until and time >= since:
                     expected.add(number)
                 begun = None
-    assert Presence.of(changes).between(since, until) == tuple(sorted(expected))
+    presence = Presence.of(changes)
+    assert presence.between(since, until) == presence.stays().between(since, until) == tuple(sorted(expected))
+
+
+def test_a_restart_ends_what_a_crashed_run_left_without_an_end() -> None:
+    changes = [(1, 10, 1), (2, 20, 1), (2, 30, 0), (3, 50, 1), (1, 60, 1)]
+    presence = Presence.of(changes, starts=[5, 50, 80])
+    for at, there in [(4, ()), (15, (1,)), (25, (1, 2)), (49, (1,)), (50, (3,)), (60, (1, 3)), (79, (1, 3)), (80, ())]:
+        assert presence.between(at, at) == presence.stays().between(at, at) == there, at
 
 
 def test_presence_forgets_what_ended_long_ago() -> None:

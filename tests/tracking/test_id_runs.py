@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import numpy as np
@@ -52,9 +52,9 @@ def batch_of(ids: NDArray[np.uint64], known: bool = False) -> Batch:
     return batch
 
 
-def recorder_of(name: str, **more: object) -> HistoryRecorder:
+def recorder_of(name: str, **more: Any) -> HistoryRecorder:
     chosen = {"shape": Shape(4096, 5, 50), "capacity": 50, "interval": 100, "linger": 0, "tolerance": 20, **more}
-    recorder = RECORDERS[name](HERE, HistorySettings(**chosen), START)  # type: ignore[arg-type]
+    recorder = RECORDERS[name](HERE, HistorySettings(**chosen), START)
     recorder.subscribed(SUBSCRIPTION, "ann", "t", "", START)
     return recorder
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.messages import Batch
-from postroad.tracking import ExactRecorder
+from postroad.tracking import ExactRecorder, Recorder
 from postroad.tracking import journaled as journaling
 from postroad.tracking.journaled import Journaled, JournalEntryError, retell, told_at
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 NUMBER = st.integers(1, 2**32 - 1)
 NOW = st.integers(0, 2**47)
 IDS = st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)), min_size=1, max_size=5)
+
+
+EVENTS = [name for name in vars(Recorder) if not name.startswith("_")]
 
 
 class Listener:
@@ -50,26 +53,7 @@ def batch_of(ids: list[tuple[int, int]]) -> Batch:
 
 @st.composite
 def calls(draw: st.DrawFn) -> tuple[str, tuple[Any, ...]]:
-    name = draw(
-        st.sampled_from(
-            [
-                "accepted",
-                "arrived",
-                "relayed",
-                "queued",
-                "delivered",
-                "acknowledged",
-                "shed",
-                "dropped",
-                "publishes",
-                "subscribed",
-                "unsubscribed",
-                "linked",
-                "unlinked",
-                "aliased",
-            ]
-        )
-    )
+    name = draw(st.sampled_from(EVENTS))
     text, number, now = draw(st.text(max_size=10)), draw(NUMBER), draw(NOW)
     ids = draw(IDS)
     batch, (head, tail) = batch_of(ids), ids[0]
@@ -88,6 +72,13 @@ def calls(draw: st.DrawFn) -> tuple[str, tuple[Any, ...]]:
         "aliased": (text, head, tail, now),
     }
     return name, arguments.get(name, (batch, rows, number, now))
+
+
+def test_every_event_has_numbers_of_its_own_in_journals() -> None:
+    numbers = [one for name in EVENTS for one in getattr(Recorder, name).event if one]
+    assert len(EVENTS) >= 14
+    assert sorted(numbers) == sorted(set(numbers))
+    assert not set(numbers) & set(journaling._Mark)
 
 
 @given(st.lists(calls(), max_size=10))

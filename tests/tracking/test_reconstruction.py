@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from postroad.messages import MessageId
 from postroad.topology import Graph, ring, waxman
 from postroad.tracking import Drop, Gap, Journey, Reconstruction, Verdict
-from postroad.tracking.reasons import HELD, SENT_ON
+from postroad.tracking.reasons import Detour
 from postroad.tracking.surroundings import Surroundings
 from tests.tracking.worlds import TIME, Truth, World
 
@@ -22,10 +23,10 @@ def line(length: int) -> Graph:
 
 
 def reconstructed(
-    world: World, truth: Truth, exploration: str = "relayed", silent: frozenset[int] = frozenset()
+    world: World, truth: Truth, exploration: Any = "relayed", silent: frozenset[int] = frozenset()
 ) -> Journey:
     topology = {broker: set(world.graph.neighbours(broker)) for broker in world.graph.brokers}
-    work = Reconstruction(truth.id, exploration, topology)  # type: ignore[arg-type]
+    work = Reconstruction(truth.id, exploration, topology)
     while asked := work.to_ask():
         for broker in asked:
             work.tell(broker, None if broker in silent else world.findings(broker, truth))
@@ -119,13 +120,13 @@ def test_a_message_that_went_another_way_after_a_link_gave_it_back_is_not_lost()
 
 def test_a_message_that_waits_for_a_way_is_not_said_to_match_nobody() -> None:
     world = World(line(2), Random(1))
-    world.drops[1] = (Drop(0, 0, HELD, TIME + 3),)
+    world.drops[1] = (Drop(0, 0, Detour.HELD, TIME + 3),)
     assert reconstructed(world, along(1)).verdict is Verdict.WAITING
     # One that went on in part still waits for the rest.
     assert reconstructed(world, along(1, 2, deliveries={(2, 20)})).verdict is Verdict.WAITING
-    world.drops[1] = (Drop(0, 0, HELD, TIME + 3), Drop(0, 0, SENT_ON, TIME + 9))
+    world.drops[1] = (Drop(0, 0, Detour.HELD, TIME + 3), Drop(0, 0, Detour.SENT_ON, TIME + 9))
     assert reconstructed(world, along(1, 2, deliveries={(2, 20)})).verdict is Verdict.DELIVERED
-    world.drops[1] = (Drop(0, 0, HELD, TIME + 3), Drop(0, 0, "unreachable", TIME + 9))
+    world.drops[1] = (Drop(0, 0, Detour.HELD, TIME + 3), Drop(0, 0, "unreachable", TIME + 9))
     assert reconstructed(world, along(1)).verdict is Verdict.DROPPED
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -54,9 +54,9 @@ def batch_of(identities: list[MessageId]) -> Batch:
     return batch
 
 
-def recorder_of(name: str, **changes: object) -> TrackingRecorder:
+def recorder_of(name: str, **changes: Any) -> TrackingRecorder:
     chosen = {"shape": SMALL, "capacity": 50, "interval": 100, "linger": 0, "tolerance": 20, "jitter": 10, **changes}
-    recorder: TrackingRecorder = RECORDERS[name](HERE, HistorySettings(**chosen), START)  # type: ignore[abstract, arg-type]
+    recorder: TrackingRecorder = RECORDERS[name](HERE, HistorySettings(**chosen), START)  # type: ignore[abstract]
     for subscription in SUBSCRIPTIONS:
         recorder.subscribed(subscription, "someone", "t", "", START)
     for neighbour in NEIGHBOURS:

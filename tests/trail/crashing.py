@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 from postroad.tracking import LinkChanges
 from postroad.trail import Journal, TrailWriter
@@ -34,7 +35,7 @@ def write_until_killed(root: Path, began: int, said: Path) -> None:
             at += STEP_MS
 
 
-def keep_journal(root: Path, began: int, out: object) -> None:
+def keep_journal(root: Path, began: int, out: Any) -> None:
     journal = Journal(root, BROKER)
     number = began
     while True:
@@ -42,7 +43,7 @@ def keep_journal(root: Path, began: int, out: object) -> None:
             journal.append(b"%d" % number)
             number += 1
         journal.sync()
-        print("durable", number - 1, file=out)  # type: ignore[call-overload]
+        print("durable", number - 1, file=out)
 
 
 def say(text: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.messages import MessageId
 from postroad.tracking import ADDENDUM, HERE, Drop, Reconstruction
-from postroad.tracking.reasons import HELD, RETURNED
+from postroad.tracking.reasons import Detour
 from postroad.trail.coverage import Run
 from postroad.trail.evidence import Evidence
 
@@ -189,7 +189,7 @@ class Network:
             self._enter(neighbour, station.number, again[0].since + 100)
         elif life.until > back:
             # There is no other way in a tree: given back, it waits, and is given up.
-            drops = (Drop(0, neighbour, RETURNED, back), Drop(0, 0, HELD, back))
+            drops = (Drop(0, neighbour, Detour.RETURNED, back), Drop(0, 0, Detour.HELD, back))
             station.act(Turn(back, ADDENDUM, dropped=drops))
             self.lost.add((station.number, neighbour))
             if life.until > back + 10_000:

@@ -10,7 +10,7 @@ import pytest
 from postroad.messages import MessageId
 from postroad.tracking import LinkChanges, Names, SubscriptionChanges, Verdict
 from postroad.trail import Trail, TrailWriter, pin
-from postroad.trail.coverage import GONE, MOVED
+from postroad.trail.coverage import GapReason
 from postroad.trail.manifest import change_name, manifest_folder
 from postroad.trail.manifest_fit import MISFIT
 from postroad.trail.snapshot import DAMAGED_MANIFEST
@@ -56,7 +56,7 @@ def test_a_writer_whose_trail_was_moved_begins_a_run_and_names_what_is_missing(t
     state = pin(tmp_path / "trail", 1)
     assert state.warnings == []
     assert [(run.since, run.through) for run in state.runs] == [(NOON + HOUR, NOON + 2 * HOUR)]
-    assert [(hole.since, hole.until, hole.reason) for hole in state.holes] == [(0, NOON + HOUR + 1, GONE)]
+    assert [(hole.since, hole.until, hole.reason) for hole in state.holes] == [(0, NOON + HOUR + 1, GapReason.GONE)]
     assert verdict(tmp_path / "trail", FIRST) is Verdict.NOT_RECORDED
     # Right after the break clocks may differ; later the record is as good as ever, with all names.
     late = MessageId(7, 1, NOON + HOUR + MINUTE, 9)
@@ -130,10 +130,10 @@ def test_a_trail_that_goes_while_a_commit_is_written_is_noticed_right_after(
     writer = begun(tmp_path / "trail")
     append = writer.ledger.append
 
-    def gone_before(*given: object, **more: object) -> object:
+    def gone_before(*given: Any, **more: Any) -> object:
         monkeypatch.setattr(writer.ledger, "append", append)
         shutil.rmtree(tmp_path / "trail" / "manifests")
-        return append(*given, **more)  # type: ignore[arg-type]
+        return append(*given, **more)
 
     monkeypatch.setattr(writer.ledger, "append", gone_before)
     go_on(writer)
@@ -247,7 +247,7 @@ def test_a_run_says_what_is_missing_where_the_trail_went_while_the_broker_was_st
     TrailWriter(tmp_path / "trail", 1, again, earlier=lives[-1]).close(again + HOUR)
     reached = NOON + 30 * MINUTE if kept else 0
     assert [(hole.since, hole.until, hole.reason) for hole in pin(tmp_path / "trail", 1).holes] == [
-        (reached, again + 1, MOVED)
+        (reached, again + 1, GapReason.MOVED)
     ]
     # By another broker's clock it may have entered before the broker started again, and be in the record that is gone.
     assert verdict(tmp_path / "trail", MessageId(7, 1, again + 3_000, 0)) is Verdict.NOT_RECORDED

@@ -14,7 +14,7 @@ import pytest
 
 from postroad.messages import MessageId
 from postroad.trail import Trail, pin, replay
-from postroad.trail.coverage import CRASHED, NOT_YET_WRITTEN
+from postroad.trail.coverage import GapReason
 from tests.trail.crashing import BROKER, STEP_MS
 from tests.trail.samples import NOON
 
@@ -80,7 +80,7 @@ def test_what_a_killed_writer_committed_is_there_and_what_it_did_not_is_not_clai
         beyond = trail.findings(BROKER, after, tolerance=0, skew=0)
         assert beyond.accepted is None
         latest = began == max(said)
-        assert [gap.reason for gap in beyond.gaps] == [NOT_YET_WRITTEN if latest else CRASHED]
+        assert [gap.reason for gap in beyond.gaps] == [GapReason.NOT_YET_WRITTEN if latest else GapReason.CRASHED]
     assert trail.warnings == []
     assert_journal_has_all(root, said)
 

@@ -9,7 +9,7 @@ import pytest
 
 from postroad.tracking import Aliases, LinkChanges
 from postroad.trail import Trail, TrailDamageError, TrailWriter, note_brokers, noted_brokers
-from postroad.trail.coverage import NOT_YET_WRITTEN
+from postroad.trail.coverage import GapReason
 from tests.trail.samples import HOUR, NOON, passages, short, wide
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def test_an_alias_is_certainly_unknown_only_where_every_record_is_whole(tmp_path
     shutil.rmtree(tmp_path / "less" / "manifests" / "broker=4")
     assert [reason.partition(":")[0] for reason in Trail(tmp_path / "less").may_hide()] == ["broker 4"]
     recorded(tmp_path, 5, closed=False)
-    assert Trail(tmp_path).may_hide() == [f"broker 5: {NOT_YET_WRITTEN}"]
+    assert Trail(tmp_path).may_hide() == [f"broker 5: {GapReason.NOT_YET_WRITTEN}"]
     (lost,) = (tmp_path / "aliases" / "broker=1").rglob("*.parquet")
     lost.unlink()
     trail = Trail(tmp_path)

@@ -26,7 +26,7 @@ from postroad.trail import (
     gaps_within,
     pin,
 )
-from postroad.trail.coverage import BEFORE_FIRST, CRASHED, FOREVER, NEVER_BEGUN, NOT_YET_WRITTEN, STOPPED
+from postroad.trail.coverage import FOREVER, GapReason
 from tests.trail.samples import NOON, passages
 
 if TYPE_CHECKING:
@@ -225,18 +225,18 @@ CLOSED, OPEN = Run(1, 100, 200, True), Run(2, 300, 400)
 @pytest.mark.parametrize(
     ("runs", "at", "reasons"),
     [
-        ([], 5, [NEVER_BEGUN]),
-        ([CLOSED], 50, [BEFORE_FIRST]),
+        ([], 5, [GapReason.NEVER_BEGUN]),
+        ([CLOSED], 50, [GapReason.BEFORE_FIRST]),
         ([CLOSED], 150, []),
         ([CLOSED], 195, []),  # what it saw before it was stopped is written
-        ([CLOSED], 205, [STOPPED]),
-        ([CLOSED, OPEN], 250, [STOPPED]),
-        ([CLOSED, OPEN], 299, [STOPPED]),
+        ([CLOSED], 205, [GapReason.STOPPED]),
+        ([CLOSED, OPEN], 250, [GapReason.STOPPED]),
+        ([CLOSED, OPEN], 299, [GapReason.STOPPED]),
         ([CLOSED, OPEN], 301, []),
         ([OPEN], 350, []),
-        ([OPEN], 395, [NOT_YET_WRITTEN]),  # it may have been seen a moment later
-        ([OPEN, Run(3, 450, 500)], 395, [CRASHED]),
-        ([OPEN, Run(3, 450, 500)], 455, [CRASHED]),  # clocks may differ
+        ([OPEN], 395, [GapReason.NOT_YET_WRITTEN]),  # it may have been seen a moment later
+        ([OPEN, Run(3, 450, 500)], 395, [GapReason.CRASHED]),
+        ([OPEN, Run(3, 450, 500)], 455, [GapReason.CRASHED]),  # clocks may differ
     ],
 )
 def test_gaps_around_a_time(runs: list[Run], at: int, reasons: list[str]) -> None:

@@ -30,7 +30,7 @@ from postroad.tracking import (
     Verdict,
 )
 from postroad.trail import DAY_MS, SCHEMAS, Trail, TrailError, TrailWriter, by_date, describe_file, tabulate, write_file
-from postroad.trail.coverage import NEVER_BEGUN
+from postroad.trail.coverage import GapReason
 from tests.trail.samples import HOUR, NOON, a_filter, everything, passages, short, wide
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def test_a_broker_without_a_part_in_the_trail_is_unanswered(tmp_path: Path) -> N
     a_network(tmp_path)
     trail = Trail(tmp_path)
     assert trail.trace(MessageId(7, 9, NOON, 0)).journey.verdict is Verdict.UNANSWERED
-    assert [gap.reason for gap in trail.findings(9, ID).gaps] == [NEVER_BEGUN]
+    assert [gap.reason for gap in trail.findings(9, ID).gaps] == [GapReason.NEVER_BEGUN]
 
 
 @pytest.mark.parametrize("exploration", ["relayed", "neighbours"])

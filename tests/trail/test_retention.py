@@ -10,7 +10,7 @@ import pytest
 from postroad.messages import MessageId
 from postroad.tracking import LinkChanges, Names, Verdict
 from postroad.trail import DAY_MS, SCHEMAS, Trail, TrailWriter, expire, pin, sweep, sweep_leftovers, write_file
-from postroad.trail.coverage import DELETED
+from postroad.trail.coverage import GapReason
 from postroad.trail.ledger import CHECKPOINT_EVERY, Ledger
 from tests.trail.samples import HOUR, NOON, passages, short, wide
 
@@ -76,7 +76,7 @@ def test_a_broker_that_keeps_less_than_others_makes_no_loss(tmp_path: Path, forg
     journey = Trail(tmp_path).trace(message).journey
     assert (journey.verdict, journey.lost) == (Verdict.RECORDED_IN_PART, ())
     assert [stop.broker for stop in journey.stops] == stops
-    assert [(broker, gap.reason) for broker, gap in journey.gaps] == [(forgetful, DELETED)]
+    assert [(broker, gap.reason) for broker, gap in journey.gaps] == [(forgetful, GapReason.DELETED)]
     kept = Trail(tmp_path).trace(MessageId(7, 1, NOON + 3 * DAY_MS, 0)).journey
     assert kept.verdict is Verdict.DELIVERED
 

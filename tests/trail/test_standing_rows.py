@@ -8,7 +8,7 @@ import pytest
 
 from postroad.tracking import Verdict
 from postroad.trail import DAY_MS, Trail, TrailWriter, expire
-from postroad.trail.coverage import CRASHED, GONE, NOT_YET_WRITTEN, SET_BACK, Hole, Run, gaps_around
+from postroad.trail.coverage import GapReason, Hole, Run, gaps_around
 from postroad.trail.manifest import change_name, manifest_folder
 from postroad.trail.standing_rows import standing_holes
 from tests.trail.samples import HOUR, NOON
@@ -67,8 +67,8 @@ def test_what_stands_is_unknown_until_it_is_repeated() -> None:
     assert ends() == [MIDNIGHT]
     assert ends(NOON - 1, NOON + HOUR, NOON + 2 * HOUR) == [NOON + HOUR]
     assert ends(again=(Run(9, NOON + 2 * HOUR, NOON + 3 * HOUR),)) == [NOON + 2 * HOUR]
-    assert standing_holes(runs, [Hole(NOON, NOON + MINUTE, SET_BACK)]) == []
-    gone = Hole(0, NOON + 1, GONE)
+    assert standing_holes(runs, [Hole(NOON, NOON + MINUTE, GapReason.SET_BACK)]) == []
+    gone = Hole(0, NOON + 1, GapReason.GONE)
     assert standing_holes([Run(4, NOON, NOON + HOUR)], [gone]) == [gone]
 
 
@@ -88,7 +88,7 @@ def test_a_message_that_waits_may_have_met_its_end_in_any_later_gap() -> None:
     for handled in ((1,), ()):
         assert reasons([closed], [], handled, waits=True) == set()
         assert reasons([closed], [hole], handled, waits=True) == {"damaged"}
-        assert reasons([crashed], [], handled, waits=True) == {NOT_YET_WRITTEN}
-        assert reasons([crashed, later], [], handled, waits=True) == {CRASHED}
+        assert reasons([crashed], [], handled, waits=True) == {GapReason.NOT_YET_WRITTEN}
+        assert reasons([crashed, later], [], handled, waits=True) == {GapReason.CRASHED}
         assert reasons([crashed, later], [hole], handled, waits=False) == set()
         assert reasons([closed], [Hole(NOON - HOUR, NOON, "damaged")], handled, waits=True) == set()

@@ -35,7 +35,7 @@ from postroad.messages import IdGenerator, attribute_texts
 from postroad.messages.columns import SOURCE
 from postroad.security import AllowAll, Refusal
 from postroad.selectors import Selector, TopicPattern
-from postroad.tracking.reasons import DEFERRED, RESUMED
+from postroad.tracking.reasons import Detour
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -412,7 +412,7 @@ class Broker:
         done = 0 if waits else self._advance(work, outbox, now)
         if done < len(work.batch):
             # On record at once: a crash before their turn would otherwise leave rows that came, and nobody wanted.
-            self.recorder.dropped(work.batch, np.arange(done, len(work.batch)), 0, DEFERRED, now)
+            self.recorder.dropped(work.batch, np.arange(done, len(work.batch)), 0, Detour.DEFERRED, now)
             self._turns.push(work, done)
             if work.source is not None:
                 if not work.source.paused:
@@ -444,7 +444,7 @@ class Broker:
         if work is None:
             return
         done = self._advance(work, outbox, now)
-        self.recorder.dropped(work.batch, np.arange(done), 0, RESUMED, now)
+        self.recorder.dropped(work.batch, np.arange(done), 0, Detour.RESUMED, now)
         if done < len(work.batch):
             self._turns.push(work, done, first=True)
             return

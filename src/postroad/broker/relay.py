@@ -27,7 +27,7 @@ from postroad.routing.contract import Delta, InterestChange
 from postroad.routing.envelopes import overtaking
 from postroad.routing.frames import Interest, InterestDelta
 from postroad.topology import LARGEST_BROKER
-from postroad.tracking.reasons import HELD, IN_ORDER, KEPT_FOR_ORDER, RETURNED, SENT_ON
+from postroad.tracking.reasons import Detour
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -235,7 +235,7 @@ class Relay:
         if len(passing) < len(here):
             waits = np.ones(len(here), np.bool_)
             waits[passing] = False
-            self._core.recorder.dropped(here, np.flatnonzero(waits), 0, KEPT_FOR_ORDER, now)
+            self._core.recorder.dropped(here, np.flatnonzero(waits), 0, Detour.KEPT_FOR_ORDER, now)
         if len(passing):
             ready = here if len(passing) == len(here) else here.take(passing)
             told_late = np.isin(passing, late) if len(late) else None
@@ -249,7 +249,7 @@ class Relay:
         if released is None:
             return
         consignment = self.consignments.joined(released.consignments) if released.consignments else None
-        self._core.recorder.dropped(released.batch, np.arange(len(released.batch)), 0, IN_ORDER, now)
+        self._core.recorder.dropped(released.batch, np.arange(len(released.batch)), 0, Detour.IN_ORDER, now)
         self._core.take_up(Work(released.batch, None, _IN_ORDER, consignment), outbox, now)
         if consignment is not None:
             consignment.release()
@@ -270,7 +270,7 @@ class Relay:
     ) -> Outbox:
         """A link is gone that had not confirmed (under custody: settled) these: send them another way, marked."""
         outbox = Outbox()
-        self._core.recorder.dropped(batch, np.arange(len(batch)), link, RETURNED, now)
+        self._core.recorder.dropped(batch, np.arange(len(batch)), link, Detour.RETURNED, now)
         self._ways_changed(now)
         routed = self.strategy.reroute(batch, destinations, now, returned=True)
         self._send(routed, outbox, now, _Origin(consignment=consignment, returned=True))
@@ -323,7 +323,7 @@ class Relay:
             self._core.recorder.dropped(routed.batch, lost, 0, "hop limit", now)
         if routed.held is not None:
             if not until:
-                self._core.recorder.dropped(routed.batch, routed.held.rows, 0, HELD, now)
+                self._core.recorder.dropped(routed.batch, routed.held.rows, 0, Detour.HELD, now)
             self._hold(routed.batch, routed.held, until or now + HELD_MS, origin.consignment)
             while self._held_messages > MAX_HELD or self._held_bytes > MAX_HELD_BYTES:
                 self._give_up(now)
@@ -450,7 +450,7 @@ class Relay:
             going = np.ones(len(routed.batch), np.bool_)
             if routed.held is not None:
                 going[routed.held.rows] = False
-            self._core.recorder.dropped(routed.batch, np.flatnonzero(going), 0, SENT_ON, now)
+            self._core.recorder.dropped(routed.batch, np.flatnonzero(going), 0, Detour.SENT_ON, now)
             self._send(routed, outbox, now, _Origin(consignment=held.consignment), held.until)
             if held.consignment is not None:
                 held.consignment.release()

@@ -23,6 +23,17 @@ _COLOURS = {
 # Verdicts that leave open where the message went: nothing is certain of it then.
 _OPEN = ("recorded in part", "not recorded", "unanswered")
 
+# Reasons that end nothing, by what they are called in the record (`tracking.reasons`).
+_DETOURS = {
+    "held": "[yellow]waits for a way to {where}[/] from {at} on",
+    "deferred": "[yellow]waits for its turn at this broker[/] from {at} on",
+    "kept for order": "[yellow]kept back for earlier messages of its publisher[/] from {at} on",
+    "in order": "[dim]kept back until {at}[/]",
+    "resumed": "[dim]had its turn at {at}[/]",
+    "sent on": "[dim]found a way to {where} at {at}[/]",
+    "returned": "[dim]relayed to {where}, which was gone; sent another way at {at}[/]",
+}
+
 Document = dict[str, Any]
 
 # Beyond every time that an id can have: a gap to here has not ended yet.
@@ -51,7 +62,7 @@ def journey_tree(journey: Document) -> Tree:
         _add_subscriptions(branches[stop["broker"]], stop)
     # A broker of an earlier version does not tell these.
     for hop in journey.get("open", ()):
-        text = f"[yellow]broker {hop['neighbour']}: handed to it, and whether it came is not known[/]"
+        text = f"[yellow]broker {hop['neighbour']}: relayed to it, and whether it arrived is not known[/]"
         branches[hop["broker"]].add(f"{text} ({_text(hop['reason'])}){_doubt(hop['doubt'])}")
     for hop in journey["lost"]:
         text = f"[red]broker {hop['neighbour']} never had it: lost after this hop[/]{_doubt(hop['doubt'])}"
@@ -125,20 +136,8 @@ def _drop(drop: Document) -> str:
     where = f"broker {drop['link']}" if drop["link"] else "other brokers"
     if drop["subscription"]:
         where = f"subscription {drop['subscription']}"
-    if drop["reason"] == "held":
-        return f"[yellow]waits for a way to {where}[/] from {instant(drop['at'])} on"
-    if drop["reason"] == "deferred":
-        return f"[yellow]waits for its turn at this broker[/] from {instant(drop['at'])} on"
-    if drop["reason"] == "kept for order":
-        return f"[yellow]kept back for earlier messages of its publisher[/] from {instant(drop['at'])} on"
-    if drop["reason"] == "in order":
-        return f"[dim]kept back until {instant(drop['at'])}[/]"
-    if drop["reason"] == "resumed":
-        return f"[dim]had its turn at {instant(drop['at'])}[/]"
-    if drop["reason"] == "sent on":
-        return f"[dim]found a way to {where} at {instant(drop['at'])}[/]"
-    if drop["reason"] == "returned":
-        return f"[dim]handed to {where}, which was gone; sent another way at {instant(drop['at'])}[/]"
+    if drop["reason"] in _DETOURS:
+        return _DETOURS[drop["reason"]].format(where=where, at=instant(drop["at"]))
     return f"[red]not to {where}: {_text(drop['reason'])}[/] at {instant(drop['at'])}"
 
 

@@ -52,8 +52,8 @@ class TrackingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             message is accepted, the id is recorded by itself, and the client is told the time.
         jitter_ms: how much later than at its entry a message may pass a broker, or be delivered, and still be in time.
             Beyond it the id is recorded by itself.
-        broker_skew_ms: how far the clocks of brokers may differ: who was subscribed or linked is looked up this much
-            around the time of an id.
+        broker_skew_ms: how far the clocks of brokers may differ: what the record says of an id is looked up this much
+            around its time.
         alias_attribute: the attribute, or header, that holds the name a message has in another system, such as
             "correlation-id"; none without.
     """

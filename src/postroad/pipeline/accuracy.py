@@ -5,7 +5,6 @@ A key that was never put in is as good as any other, so the hashes of made-up id
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,14 +12,15 @@ import pyarrow as pa
 
 from postroad.filters import FilterError
 from postroad.pipeline.probes import FILTER_COLUMNS, loaded
-from postroad.tracking import FilterSegment
 from postroad.tracking.filter_probe import without_superseded
-from postroad.trail import TrailDamageError, unpack_words
+from postroad.trail import TrailDamageError, filter_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
+
+    from postroad.tracking import FilterSegment
 
     Ints = NDArray[np.int64]
 
@@ -55,18 +55,16 @@ def accuracy_of(rows: Any, seed: int = 0) -> Any:
     damaged = overfull = false_hits = 0
     promised = 0.0
     for row in rows.select(list(FILTER_COLUMNS)).to_pylist():
-        row.pop("broker")
-        crc = row.pop("crc")
         try:
-            if zlib.crc32(row["data"]) != crc:
-                raise FilterError("the checksum is wrong")
-            segment = FilterSegment(**{**row, "singles": unpack_words(row["singles"])})
+            segment = filter_segment(row)
             made = loaded(segment)
         except (FilterError, TrailDamageError):
             damaged += 1
             continue
         # Keys by what the filter is: in whatever order filters come, the same ones are asked the same.
-        random = np.random.default_rng([seed, broker, kind, segment.origin, segment.subject, abs(segment.opened), crc])
+        random = np.random.default_rng(
+            [seed, broker, kind, segment.origin, segment.subject, abs(segment.opened), row["crc"]]
+        )
         keys = random.integers(0, 1 << 64, PROBES, dtype=np.uint64)
         false_hits += int(made.contains(keys).sum())
         promised += PROBES * made.rate

@@ -5,68 +5,27 @@ All of it is small against the messages. It is read once by the driver and trave
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, FOREVER, STANDING, standing_holes
+from postroad.tracking import Presence
+from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, STANDING, standing_holes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from postroad.pipeline.sources import SourceFile, Sources
+    from postroad.tracking import Stays
     from postroad.trail import Hole, Run
 
     Ints = NDArray[np.int64]
     Bits = NDArray[np.bool_]
 
-__all__ = ["Context", "Stays", "read_context"]
-
-
-class Stays(NamedTuple):
-    """The times between which numbered things were there: links of a broker, or its subscriptions.
-
-    Attributes:
-        number: of each stay.
-        since: when it began.
-        until: when it ended; `FOREVER` where it goes on.
-    """
-
-    number: Ints
-    since: Ints
-    until: Ints
-
-    @classmethod
-    def of(cls, changes: Iterable[tuple[int, int, int]], starts: Iterable[int] = ()) -> Stays:
-        """From (number, when, whether it begins) in order of time. A second beginning changes nothing.
-
-        At the `starts` of the broker nobody is there: a run that crashed told no end of those it had.
-        """
-        here: dict[int, int] = {}
-        ended: list[tuple[int, int, int]] = []
-        restarts = deque(sorted(starts))
-        for number, at, begins in changes:
-            while restarts and restarts[0] <= at:
-                ended += [(one, since, restarts[0] - 1) for one, since in here.items()]
-                here.clear()
-                restarts.popleft()
-            if begins:
-                here.setdefault(number, at)
-            elif number in here:
-                ended.append((number, here.pop(number), at))
-        last = min((restart - 1 for restart in restarts), default=FOREVER)
-        rows = np.array(ended + [(number, at, last) for number, at in here.items()], np.int64).reshape(-1, 3)
-        rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
-        return cls(rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].copy())
-
-    def between(self, since: int, until: int) -> tuple[int, ...]:
-        """Who was there at any time from `since` to `until`, ascending."""
-        here = (self.since <= until) & (self.until >= since)
-        return tuple(np.unique(self.number[here]).tolist())
+__all__ = ["Context", "read_context"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,13 +108,13 @@ def read_context(sources: Sources) -> Context:
         {broker: pinned.runs for broker, pinned in sources.pins.items()},
         holes,
         {broker: pinned.retained_since for broker, pinned in sources.pins.items()},
-        {broker: Stays.of(rows, starts[broker]) for broker, rows in links.items()},
-        {broker: Stays.of(rows, starts[broker]) for broker, rows in subscriptions.items()},
+        {broker: Presence.of(rows, starts[broker]).stays() for broker, rows in links.items()},
+        {broker: Presence.of(rows, starts[broker]).stays() for broker, rows in subscriptions.items()},
     )
 
 
 def _rows(sources: Sources, table: str, number: str, begins: str) -> dict[int, list[tuple[int, int, int]]]:
-    """(number, when, whether it begins) of each broker, in order of time."""
+    """(number, when, whether it begins) of each broker."""
     files: dict[int, list[SourceFile]] = {broker: [] for broker in sources.pins}
     for source in sources.of(table, always=True):
         files[source.broker].append(source)
@@ -167,5 +126,4 @@ def _changes(sources: Sources, files: Sequence[SourceFile], number: str, begins:
     for source in files:
         found = sources.read(source, [number, "at", begins])
         rows += zip(*(found.column(name).to_pylist() for name in (number, "at", begins)), strict=True)
-    # An end and a beginning in the same millisecond: the end is of what was there before.
-    return sorted(rows, key=lambda row: (row[1], row[2]))
+    return rows

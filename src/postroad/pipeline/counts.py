@@ -17,7 +17,7 @@ from postroad.capacity import ROUND_MS
 from postroad.filters import filled_rate
 from postroad.pipeline.tables import ID
 from postroad.tracking import HERE, HistoryKind, HistorySettings
-from postroad.tracking.reasons import RETURNED
+from postroad.tracking.reasons import Detour
 from postroad.trail import Reads, TrailFile, unpack_lists
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def _shed(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any]:
     rows = _rows(file, ["time", "subscription", "link", "reason"], earlier)
     time, subscription, link = (rows.column(name).to_numpy() for name in ("time", "subscription", "link"))
     # What did not fit a link was never handed to it.
-    at_queue, on_link = subscription > 0, (link > 0) & pc.equal(rows.column("reason"), RETURNED).to_numpy()
+    at_queue, on_link = subscription > 0, (link > 0) & pc.equal(rows.column("reason"), Detour.RETURNED.value).to_numpy()
     return [
         _summed("shed", np.full(int(at_queue.sum()), broker), np.zeros(int(at_queue.sum()), np.int64), time[at_queue]),
         # A link gave them back before the neighbour had them.

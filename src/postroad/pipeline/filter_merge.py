@@ -7,7 +7,6 @@ keys were kept, one is built anew. That nothing got lost is checked for every me
 
 from __future__ import annotations
 
-import zlib
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from postroad.filters import BloomFilter, FilterError, RibbonFilter
 from postroad.pipeline.errors import PipelineError
 from postroad.tracking import FilterSegment, HistorySettings
 from postroad.tracking.filter_probe import without_superseded
-from postroad.trail import TrailDamageError, tabulate, unpack_words
+from postroad.trail import TrailDamageError, filter_segment, tabulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,16 +30,10 @@ def merged_rows(rows: Any, path: str = "") -> Any:
     Raises:
         TrailDamageError: a filter is damaged: it must not get lost in a merger.
     """
-    segments = []
-    for row in rows.to_pylist():
-        if zlib.crc32(row["data"]) != row.pop("crc"):
-            raise TrailDamageError(path, "a filter in it is damaged")
-        row["singles"] = unpack_words(row["singles"])
-        row["keys"] = None if row["keys"] is None else unpack_words(row["keys"]).view(np.uint64)
-        segments.append(FilterSegment(**row))
     try:
+        segments = [filter_segment(row) for row in rows.to_pylist()]
         return tabulate(merged(segments))["filters"]
-    except FilterError as error:
+    except (FilterError, TrailDamageError) as error:
         raise TrailDamageError(path, f"a filter in it is damaged: {error}") from None
 
 

@@ -6,7 +6,6 @@ filters of each broker are asked whether it had the messages, and those of a bro
 
 from __future__ import annotations
 
-import zlib
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,14 +19,15 @@ from postroad.pipeline.findings import DAMAGED, HIT
 from postroad.pipeline.tables import ID
 from postroad.tracking import FilterSegment, HistoryKind
 from postroad.tracking.filter_probe import covers, evidence_of, without_superseded
-from postroad.trail import TrailDamageError, unpack_words
+from postroad.trail import TrailDamageError, filter_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from postroad.pipeline.context import Context, Stays
+    from postroad.pipeline.context import Context
+    from postroad.tracking import Stays
 
     Ints = NDArray[np.int64]
     Words = NDArray[np.uint64]
@@ -157,11 +157,9 @@ def _by_broker(filters: Any) -> Iterator[tuple[int, list[FilterSegment], list[tu
     found: dict[int, list[FilterSegment]] = defaultdict(list)
     damaged: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for row in filters.select(list(FILTER_COLUMNS)).to_pylist():
-        broker, crc = row.pop("broker"), row.pop("crc")
+        broker = row["broker"]
         try:
-            if zlib.crc32(row["data"]) != crc:
-                raise FilterError("the checksum is wrong")
-            segment = FilterSegment(**{**row, "singles": unpack_words(row["singles"])})
+            segment = filter_segment(row)
             loaded(segment)
             found[broker].append(segment)
         except (FilterError, TrailDamageError):

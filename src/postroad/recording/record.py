@@ -37,7 +37,7 @@ from postroad.trail import (
     sweep_leftovers,
 )
 from postroad.trail.backlog import GIVEN_UP
-from postroad.trail.coverage import GONE, NOT_YET_WRITTEN, ON_ITS_WAY
+from postroad.trail.coverage import GapReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +86,7 @@ class LiveRecord:
         recover: adds what a crash left in the journal to the trail.
         retention: days and bytes to keep at most, 0 for no bound; None keeps all.
         last_run: the file that names the run which this broker wrote last; None keeps none.
+        skew_ms: how far the time of an id may be from this broker's clock.
     """
 
     def __init__(
@@ -99,8 +100,10 @@ class LiveRecord:
         recover: Callable[[], int] | None = None,
         retention: tuple[int, int] | None = None,
         last_run: Path | None = None,
+        skew_ms: int = DEFAULT_SKEW_MS,
     ) -> None:
         self.recorder = recorder
+        self._skew_ms = skew_ms
         self._root = root
         self._broker = broker
         self._clock = clock
@@ -287,7 +290,7 @@ class LiveRecord:
             trail = Trail(self._root)
             found = trail.aliased(alias)
             # What this broker has not written yet was looked at.
-            mine = f"broker {self._broker}: {NOT_YET_WRITTEN}"
+            mine = f"broker {self._broker}: {GapReason.NOT_YET_WRITTEN}"
             return found, [] if found else [reason for reason in trail.may_hide() if reason != mine]
         except OSError as error:
             raise TrailError(f"{self._root} cannot be read: {error}") from error
@@ -299,7 +302,8 @@ class LiveRecord:
 
     def _answered(self, message: MessageId, lately: Answer, now: int, released_through: int) -> Answer:
         """What the recorder says together with what is written; on the thread that writes."""
-        since, until = message.time - DEFAULT_SKEW_MS, message.time + DEFAULT_TOLERANCE_MS + DEFAULT_SKEW_MS
+        skew = self._skew_ms
+        since, until = message.time - skew, message.time + DEFAULT_TOLERANCE_MS + skew
         holes = [Gap(hole.since, hole.until, hole.reason) for hole in self._backlog.holes]
         findings, publisher = lately.findings, lately.publisher
         named = {one.number: one for one in lately.subscriptions}
@@ -311,7 +315,7 @@ class LiveRecord:
             if run is not None and run.through < released_through:
                 holes.append(Gap(run.through, released_through + 1, GIVEN_UP))
             living = None if run is None else msgspec.structs.replace(run, through=max(now, run.through))
-            written = trail.findings(self._broker, message, living=living)
+            written = trail.findings(self._broker, message, skew=skew, living=living)
             findings = merged(findings, written)
             # A name is written long before the messages that it stands for.
             unknown = _subscriptions_in(findings) - named.keys()
@@ -322,7 +326,7 @@ class LiveRecord:
             holes.append(Gap(message.time, message.time + 1, f"the trail cannot be read: {error}"))
         told = {gap for gap in holes if gap.since < until and gap.until > since}
         for gap in findings.gaps:
-            told |= {gap} if gap.since < now else set(_to_come(gap, findings, message, now))
+            told |= {gap} if gap.since < now else set(_to_come(gap, findings, message, now + skew))
         known = tuple(named[number] for number in sorted(named))
         ends = tuple(gap for gap in findings.ends if gap.since < now)
         return Answer(findings._replace(gaps=tuple(sorted(told)), ends=ends), publisher, known)
@@ -335,7 +339,7 @@ class LiveRecord:
             for one in trail.pinned(self._broker).runs
         ):
             return []
-        return [Gap(0, run.through + 1, GONE)]
+        return [Gap(0, run.through + 1, GapReason.GONE)]
 
 
 def _subscriptions_in(findings: Findings) -> set[int]:
@@ -343,14 +347,17 @@ def _subscriptions_in(findings: Findings) -> set[int]:
     return numbers | {drop.subscription for drop in findings.dropped if drop.subscription}
 
 
-def _to_come(gap: Gap, findings: Findings, message: MessageId, now: int) -> list[Gap]:
-    """What the times after now may bring, given that the recorder was asked about all before."""
-    if message.time > now + DEFAULT_SKEW_MS:
+def _to_come(gap: Gap, findings: Findings, message: MessageId, latest: int) -> list[Gap]:
+    """What the times after now may bring, given that the recorder was asked about all before.
+
+    No id that was given so far has a time after `latest`.
+    """
+    if message.time > latest:
         # Nobody has this id yet, and somebody may be given it.
         return [gap]
     if message.broker == findings.broker or findings.arrived is not None:
         return []
-    return [gap._replace(reason=ON_ITS_WAY)]
+    return [gap._replace(reason=GapReason.ON_ITS_WAY)]
 
 
 def make_record(config: BrokerConfig, clock: Callable[[], int]) -> LiveRecord | None:
@@ -378,6 +385,8 @@ def make_record(config: BrokerConfig, clock: Callable[[], int]) -> LiveRecord | 
         recover=None if journal is None else lambda: recover(root, config.number, lambda now: _fresh(config, now)),
         retention=(settings.keep_days, settings.keep_bytes) if settings.keep_days or settings.keep_bytes else None,
         last_run=Path(config.data) / f"last-run-{config.number}.json",
+        # The clock of the broker or client that gave the id, against that of this broker.
+        skew_ms=settings.broker_skew_ms + settings.skew_tolerance_ms,
     )
 
 

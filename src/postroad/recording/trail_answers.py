@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroad.trail import Trail, TrailError
-from postroad.trail.coverage import NOT_ANSWERED, NOT_YET_WRITTEN
+from postroad.trail.coverage import GapReason
 
 if TYPE_CHECKING:
     from postroad.config import BrokerConfig
@@ -49,6 +49,9 @@ def _unanswered(answer: Answer) -> Answer:
     findings = answer.findings
 
     def said(gaps: tuple[Gap, ...]) -> tuple[Gap, ...]:
-        return tuple(gap._replace(reason=NOT_ANSWERED) if gap.reason == NOT_YET_WRITTEN else gap for gap in gaps)
+        return tuple(
+            gap._replace(reason=GapReason.NOT_ANSWERED) if gap.reason == GapReason.NOT_YET_WRITTEN else gap
+            for gap in gaps
+        )
 
     return answer._replace(findings=findings._replace(gaps=said(findings.gaps), ends=said(findings.ends)))

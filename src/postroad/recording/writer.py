@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from postroad.recording.disk import DiskThread, hanging, is_done
-from postroad.trail import SET_BACK, SET_BACK_MS
+from postroad.trail import SET_BACK_MS, GapReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -207,7 +207,7 @@ class RecordWriter:
         if given_up is not None:
             self._backlog.lose(given_up.through, given_up.at)
         for since, until in set_back:
-            self._backlog.lacks(since, until, SET_BACK)
+            self._backlog.lacks(since, until, GapReason.SET_BACK)
         done: list[Done] = []
         for job, told_until in jobs:
             try:

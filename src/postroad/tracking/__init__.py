@@ -15,7 +15,7 @@ from postroad.tracking.history import NUMBERED, HistoryName
 from postroad.tracking.journey_documents import Told, journey_document, told
 from postroad.tracking.latency import LATENCY_BUCKETS, LATENCY_GROWTH, LatencySketch, bucket_limits
 from postroad.tracking.log import LogRecorder
-from postroad.tracking.presence import Presence
+from postroad.tracking.presence import GOES_ON, Presence, Stays
 from postroad.tracking.reconstruction import Exploration, Journey, LostHop, OpenHop, PrunedHop, Reconstruction, Stop
 from postroad.tracking.sealed import SealedRecorder
 from postroad.tracking.segments import (
@@ -46,6 +46,7 @@ from postroad.tracking.verdicts import Verdict
 __all__ = [
     "ADDENDUM",
     "BATCHES_PER_SAMPLE",
+    "GOES_ON",
     "HERE",
     "LATENCY_BUCKETS",
     "LATENCY_GROWTH",
@@ -91,6 +92,7 @@ __all__ = [
     "Segment",
     "Shared",
     "Shed",
+    "Stays",
     "Stop",
     "SubscriptionChanges",
     "Timings",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from postroad.tracking.contract import Rows
     from postroad.tracking.segments import BatchCost, Segment
 
-__all__ = ["Chapter", "Chronicle"]
+__all__ = ["Chapter", "Chronicle", "ChronicledRecorder"]
 
 FORGOTTEN = "more subscriptions ended than the broker remembers until it has written them"
 # Python's objects of one line, as a rough measure for the memory budget: a tuple, its numbers, a short text.
@@ -298,3 +298,20 @@ class Chronicle:
         """Memory of the chapters that are open, or closed and not released."""
         lines = sum(chapter.lines for chapter in (self._open, *self._full, *self._closed.values()))
         return self._shed_bytes + _LINE_BYTES * lines
+
+
+class ChronicledRecorder:
+    """The base of all recorders: what they keep alike goes straight to the chronicle."""
+
+    def __init__(self, now: int) -> None:
+        self.chronicle = Chronicle(now)
+        # A new event of this kind is a method of the chronicle, and a line here; `contract.Recorder` declares it.
+        self.shed = self.chronicle.shed
+        self.dropped = self.chronicle.dropped
+        self.publishes = self.chronicle.publishes
+        self.subscribed = self.chronicle.subscribed
+        self.unsubscribed = self.chronicle.unsubscribed
+        self.linked = self.chronicle.linked
+        self.unlinked = self.chronicle.unlinked
+        self.aliased = self.chronicle.aliased
+        self.timed = self.chronicle.timed

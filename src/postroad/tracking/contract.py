@@ -1,7 +1,7 @@
 """The contracts of tracking: what a recorder is told, and what it hands over.
 
 The broker tells the truth as it happens: accepted when a batch has its ids, arrived and relayed at links, delivered
-when rows are handed to a socket, shed or dropped when they go no further. A recorder decides what to keep. What is
+when rows are written to a socket, shed or dropped when they go no further. A recorder decides what to keep. What is
 ready to be kept it hands over as *jobs*: taking them is cheap and belongs on the event loop; running one is heavy,
 needs nothing that the recorder still changes, and belongs on a thread.
 
@@ -15,7 +15,7 @@ for job in recorder.due(now):            # on the loop, some times a second
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,59 +30,109 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.int32] | NDArray[np.int64]
 
-__all__ = ["Job", "Recorder", "TrackingRecorder", "TrackingStatistics"]
+__all__ = ["Job", "Recorder", "TrackingRecorder", "TrackingStatistics", "event"]
+
+Method = TypeVar("Method", bound="Callable[..., None]")
+
+
+def event(number: int, negative: int = 0) -> Callable[[Method], Method]:
+    """Mark a method of `Recorder` as an event.
+
+    `journaled.py` reads from the method's parameters how a call of it is written down and told again.
+
+    Args:
+        number: names the event in journals, for ever.
+        negative: names it where the parameter `positive` is false.
+    """
+
+    def marked(method: Method) -> Method:
+        method.event = (number, negative)  # type: ignore[attr-defined]
+        return method
+
+    return marked
 
 
 class Recorder(Protocol):
     """What the broker reports. Calls come in the order things happened, each with the broker's own time in ms.
 
     A batch belongs to the broker: a recorder copies what it keeps of it before the call returns.
+
+    A new event is declared here, and kept in `chronicle.py` where all recorders keep it alike; journals and the
+    recorder that keeps nothing (which takes over these methods) need no change.
     """
 
+    @event(1)
     def accepted(self, batch: Batch, now: int) -> None:
         """The rows entered the network here, and have their ids."""
+        return
 
+    @event(2)
     def arrived(self, batch: Batch, link: int, now: int) -> None:
         """The rows came from a neighbour; after a fault perhaps not for the first time."""
+        return
 
+    @event(3)
     def relayed(self, batch: Batch, rows: Rows, link: int, now: int) -> None:
-        """The rows were handed to the link to a neighbour."""
+        """The rows were written to the link to a neighbour."""
+        return
 
+    @event(4)
     def queued(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
         """The rows matched a subscription that cannot take them yet: they wait in its queue."""
+        return
 
+    @event(5)
     def delivered(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
-        """The rows were handed to the socket of a subscription."""
+        """The rows were written to the socket of a subscription."""
+        return
 
+    @event(6, negative=7)
     def acknowledged(self, head: int, tail: int, subscription: int, positive: bool, now: int) -> None:
         """A subscription acknowledged one message (or refused it)."""
+        return
 
+    @event(8)
     def shed(self, batch: Batch, rows: Rows, subscription: int, reason: str, now: int) -> None:
         """The rows were dropped before they reached a subscription."""
+        return
 
+    @event(9)
     def dropped(self, batch: Batch, rows: Rows, link: int, reason: str, now: int) -> None:
         """The rows were dropped on their way to other brokers; `link` is 0 where no link was the cause.
 
         Some reasons end nothing (`tracking.reasons`): the rows went another way, or wait for one.
         """
+        return
 
+    @event(15)
     def aliased(self, alias: str, head: int, tail: int, now: int) -> None:
         """A message that entered here bears a foreign id."""
+        return
 
+    @event(10)
     def publishes(self, publisher: int, principal: str, now: int) -> None:
         """A session publishes under a new publisher number."""
+        return
 
+    @event(11)
     def subscribed(self, subscription: int, principal: str, topic: str, selector: str, now: int) -> None:
         """A subscription begins; its number is never used for another."""
+        return
 
+    @event(12)
     def unsubscribed(self, subscription: int, now: int) -> None:
         """A subscription ends."""
+        return
 
+    @event(13)
     def linked(self, link: int, cost: int, now: int) -> None:
         """A link to a neighbour works."""
+        return
 
+    @event(14)
     def unlinked(self, link: int, now: int) -> None:
         """A link to a neighbour is gone."""
+        return
 
 
 class Job(NamedTuple):
@@ -106,7 +156,7 @@ class TrackingStatistics(NamedTuple):
     """What a recorder holds and did.
 
     Attributes:
-        recorded: elementary records (publish, route, forward, deliver, ...) so far.
+        recorded: elementary records (accepted, arrived, relayed, delivered, ...) so far.
         open_histories: histories (or blocks) that take records now.
         open_entries: records in them.
         held_bytes: memory of all that is open, or handed over and not released.

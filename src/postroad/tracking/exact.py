@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from postroad.tracking.chronicle import Chronicle
+from postroad.tracking.chronicle import ChronicledRecorder
 from postroad.tracking.contract import Job, TrackingStatistics
 from postroad.tracking.exact_book import ACKNOWLEDGED, DELIVERED, QUEUED, REFUSED, RELAYED, Book
 from postroad.tracking.exact_runs import runs_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from postroad.messages import Batch, MessageId
     from postroad.tracking.chronicle import Chapter
     from postroad.tracking.contract import Rows
-    from postroad.tracking.segments import BatchCost, Segment
+    from postroad.tracking.segments import Segment
 
 __all__ = ["DEFAULT_BUDGET_BYTES", "DEFAULT_PERSIST_MS", "ExactRecorder"]
 
@@ -35,7 +35,7 @@ DEFAULT_PERSIST_MS = 60_000
 DEFAULT_BUDGET_BYTES = 64 << 20
 
 
-class ExactRecorder:
+class ExactRecorder(ChronicledRecorder):
     """Keeps every id, and answers without error. Costs about 20 bytes of memory per message until it is written."""
 
     def __init__(
@@ -53,10 +53,10 @@ class ExactRecorder:
             persist_ms: seal this long after a book was opened.
             budget_bytes: seal before that when the open book is larger.
         """
+        super().__init__(now)
         self.broker = broker
         self._persist_ms = persist_ms
         self._budget_bytes = budget_bytes
-        self.chronicle = Chronicle(now)
         self._spare: list[NDArray[np.uint64]] = []
         self._book = Book(now, self._spare)
         self._pending: dict[int, Book] = {}
@@ -91,44 +91,6 @@ class ExactRecorder:
     def acknowledged(self, head: int, tail: int, subscription: int, positive: bool, now: int) -> None:
         """A subscription answered for one message."""
         self._book.note(head, tail, ACKNOWLEDGED if positive else REFUSED, subscription)
-
-    # --- what every recorder keeps alike ---------------------------------------------------------------------------
-
-    def shed(self, batch: Batch, rows: Rows, subscription: int, reason: str, now: int) -> None:
-        """Rows that never reached a subscription."""
-        self.chronicle.shed(batch, rows, subscription, reason, now)
-
-    def dropped(self, batch: Batch, rows: Rows, link: int, reason: str, now: int) -> None:
-        """Rows that never reached other brokers."""
-        self.chronicle.dropped(batch, rows, link, reason, now)
-
-    def publishes(self, publisher: int, principal: str, now: int) -> None:
-        """A new publisher number."""
-        self.chronicle.publishes(publisher, principal, now)
-
-    def subscribed(self, subscription: int, principal: str, topic: str, selector: str, now: int) -> None:
-        """A subscription begins."""
-        self.chronicle.subscribed(subscription, principal, topic, selector, now)
-
-    def unsubscribed(self, subscription: int, now: int) -> None:
-        """A subscription ends."""
-        self.chronicle.unsubscribed(subscription, now)
-
-    def linked(self, link: int, cost: int, now: int) -> None:
-        """A link works."""
-        self.chronicle.linked(link, cost, now)
-
-    def unlinked(self, link: int, now: int) -> None:
-        """A link is gone."""
-        self.chronicle.unlinked(link, now)
-
-    def aliased(self, alias: str, head: int, tail: int, now: int) -> None:
-        """A foreign id."""
-        self.chronicle.aliased(alias, head, tail, now)
-
-    def timed(self, cost: BatchCost, now: int) -> None:
-        """What a batch cost."""
-        self.chronicle.timed(cost, now)
 
     # --- handing over ----------------------------------------------------------------------------------------------
 

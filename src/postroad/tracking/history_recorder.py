@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.tracking.chronicle import Chronicle
+from postroad.tracking.chronicle import ChronicledRecorder
 from postroad.tracking.contract import Job, TrackingStatistics
 from postroad.tracking.segments import HistoryKind
 
@@ -35,13 +35,13 @@ def _run_of(batch: Batch, rows: Rows) -> tuple[int, int] | None:
     return batch.run if len(rows) == len(batch.ids) else None
 
 
-class KeepingRecorder(ABC):
+class KeepingRecorder(ChronicledRecorder, ABC):
     """Turns what the broker reports into (kind, number, ids), and what is ready into jobs."""
 
     def __init__(self, broker: int, settings: HistorySettings, now: int) -> None:
+        super().__init__(now)
         self.broker = broker
         self.settings = settings
-        self.chronicle = Chronicle(now)
         self._every = np.arange(1024)
         self._acknowledgements: list[tuple[int, int, int, bool]] = []
         self._recorded = 0
@@ -49,16 +49,6 @@ class KeepingRecorder(ABC):
         self._pending = 0
         self._through = now - 1
         self._handed_over = now
-        # The chronicle's part of the contract, as it is.
-        self.shed = self.chronicle.shed
-        self.dropped = self.chronicle.dropped
-        self.publishes = self.chronicle.publishes
-        self.subscribed = self.chronicle.subscribed
-        self.unsubscribed = self.chronicle.unsubscribed
-        self.linked = self.chronicle.linked
-        self.unlinked = self.chronicle.unlinked
-        self.aliased = self.chronicle.aliased
-        self.timed = self.chronicle.timed
 
     def accepted(self, batch: Batch, now: int) -> None:
         """The rows entered the network here."""

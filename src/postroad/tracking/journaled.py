@@ -6,8 +6,9 @@ the entries say is what the calls say, no more: ids, numbers, times.
 
 from __future__ import annotations
 
+import inspect
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from postroad.errors import PostroadError
 from postroad.messages import Batch
 from postroad.topology.graph import LARGEST_COST
+from postroad.tracking.contract import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,9 +24,8 @@ if TYPE_CHECKING:
     from postroad.messages import MessageId
     from postroad.messages.columns import Ids
     from postroad.tracking.chronicle import Chronicle
-    from postroad.tracking.contract import Job, Rows, TrackingRecorder, TrackingStatistics
+    from postroad.tracking.contract import Job, TrackingRecorder, TrackingStatistics
     from postroad.tracking.findings import Findings
-    from postroad.tracking.segments import BatchCost
 
 __all__ = [
     "JournalEntryError",
@@ -47,27 +48,76 @@ class JournalEntryError(PostroadError):
     """An entry of a journal that says nothing."""
 
 
-class _Event(IntEnum):
-    ACCEPTED = 1
-    ARRIVED = 2
-    RELAYED = 3
-    QUEUED = 4
-    DELIVERED = 5
-    ACKNOWLEDGED = 6
-    REFUSED = 7
-    SHED = 8
-    DROPPED = 9
-    PUBLISHES = 10
-    SUBSCRIBED = 11
-    UNSUBSCRIBED = 12
-    LINKED = 13
-    UNLINKED = 14
-    ALIASED = 15
+class _Mark(IntEnum):
+    """Entries that are about the journal itself: numbers that no event has."""
+
     TURN_ENDED = 16
     SEGMENT_BEGUN = 17
 
 
-class Journaled:
+class _Form(NamedTuple):
+    """How an event of `Recorder` is written down.
+
+    An entry has the number of the event, the number that the call is about, its time, its ids, and its texts. What of
+    these a call has is what its parameters are named: `batch` and `rows`, or `head` and `tail`, are ids; `link`,
+    `subscription` or `publisher` is the number; all others but `now` and `positive` are texts.
+
+    Attributes:
+        name: of the method.
+        number: of the event.
+        negative: of the event where `positive` is false; 0 without that parameter.
+        places: parameter -> where it stands, in order.
+        about: where the number stands; None for none.
+        texts: where the texts stand.
+    """
+
+    name: str
+    number: int
+    negative: int
+    places: dict[str, int]
+    about: int | None
+    texts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, method: Callable[..., None]) -> _Form:
+        parameters = list(inspect.signature(method).parameters)[1:]
+        places = {parameter: place for place, parameter in enumerate(parameters)}
+        about = next((places[name] for name in _NUMBERS if name in places), None)
+        texts = tuple(place for name, place in places.items() if name not in _NO_TEXTS)
+        number, negative = method.event  # type: ignore[attr-defined]
+        return cls(method.__name__, number, negative, places, about, texts)
+
+    def ids(self, said: tuple[Any, ...]) -> Ids | None:
+        """The ids in the arguments of a call."""
+        if "rows" in self.places:
+            return cast("Ids", said[self.places["batch"]].ids[said[self.places["rows"]]])
+        if "batch" in self.places:
+            return cast("Ids", said[self.places["batch"]].ids)
+        if "head" in self.places:
+            return np.array([[said[self.places["head"]], said[self.places["tail"]]]], np.uint64)
+        return None
+
+    def arguments(self, event: int, ids: Ids, number: int, now: int, texts: list[str]) -> list[Any]:
+        """The arguments that an entry was made of."""
+        given: dict[str, Any] = {**dict.fromkeys(_NUMBERS, number), "now": now, "positive": event == self.number}
+        if "batch" in self.places:
+            given |= {"batch": _only_ids(ids), "rows": np.arange(len(ids), dtype=np.int64)}
+        if "head" in self.places:
+            given |= {"head": int(ids[0, 0]), "tail": int(ids[0, 1])}
+        names = list(self.places)
+        given |= {names[place]: text for place, text in zip(self.texts, texts, strict=True)}
+        if "cost" in given:
+            given["cost"] = _cost(given["cost"])
+        return [given[name] for name in names]
+
+
+_NUMBERS = ("link", "subscription", "publisher")
+_NO_TEXTS = frozenset({*_NUMBERS, "batch", "rows", "head", "tail", "positive", "now"})
+_FORMS = tuple(_Form.of(method) for method in vars(Recorder).values() if hasattr(method, "event"))
+_BY_EVENT = {number: form for form in _FORMS for number in (form.number, form.negative) if number}
+
+
+class Journaled(Recorder):
     """Tells a recorder everything, after an entry of it went to the journal.
 
     Args:
@@ -82,81 +132,22 @@ class Journaled:
         self.recorder = recorder
         self.position = 0
         self._append = append
+        # What a sampled batch cost, a crash may lose.
+        self.timed = recorder.timed
+        for form in _FORMS:
+            setattr(self, form.name, self._teller(form, getattr(recorder, form.name)))
 
-    def accepted(self, batch: Batch, now: int) -> None:
-        """The rows entered the network here, and have their ids."""
-        self._write(_Event.ACCEPTED, 0, now, batch.ids)
-        self.recorder.accepted(batch, now)
+    def _teller(self, form: _Form, tell: Callable[..., None]) -> Callable[..., None]:
+        """Writes an event down, and tells it."""
+        positive = form.places.get("positive")
 
-    def arrived(self, batch: Batch, link: int, now: int) -> None:
-        """The rows came from a neighbour."""
-        self._write(_Event.ARRIVED, link, now, batch.ids)
-        self.recorder.arrived(batch, link, now)
+        def told(*said: Any) -> None:
+            event = form.number if positive is None or said[positive] else form.negative
+            number = 0 if form.about is None else said[form.about]
+            self._write(event, number, said[-1], form.ids(said), [str(said[place]) for place in form.texts])
+            tell(*said)
 
-    def relayed(self, batch: Batch, rows: Rows, link: int, now: int) -> None:
-        """The rows were handed to the link to a neighbour."""
-        self._write(_Event.RELAYED, link, now, batch.ids[rows])
-        self.recorder.relayed(batch, rows, link, now)
-
-    def queued(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
-        """The rows wait in a queue."""
-        self._write(_Event.QUEUED, subscription, now, batch.ids[rows])
-        self.recorder.queued(batch, rows, subscription, now)
-
-    def delivered(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
-        """The rows were handed to the socket of a subscription."""
-        self._write(_Event.DELIVERED, subscription, now, batch.ids[rows])
-        self.recorder.delivered(batch, rows, subscription, now)
-
-    def acknowledged(self, head: int, tail: int, subscription: int, positive: bool, now: int) -> None:
-        """A subscription acknowledged one message (or refused it)."""
-        event = _Event.ACKNOWLEDGED if positive else _Event.REFUSED
-        self._write(event, subscription, now, np.array([[head, tail]], np.uint64))
-        self.recorder.acknowledged(head, tail, subscription, positive, now)
-
-    def shed(self, batch: Batch, rows: Rows, subscription: int, reason: str, now: int) -> None:
-        """The rows were dropped before they reached a subscription."""
-        self._write(_Event.SHED, subscription, now, batch.ids[rows], reason)
-        self.recorder.shed(batch, rows, subscription, reason, now)
-
-    def dropped(self, batch: Batch, rows: Rows, link: int, reason: str, now: int) -> None:
-        """The rows were dropped on their way to other brokers."""
-        self._write(_Event.DROPPED, link, now, batch.ids[rows], reason)
-        self.recorder.dropped(batch, rows, link, reason, now)
-
-    def publishes(self, publisher: int, principal: str, now: int) -> None:
-        """A session publishes under a new publisher number."""
-        self._write(_Event.PUBLISHES, publisher, now, None, principal)
-        self.recorder.publishes(publisher, principal, now)
-
-    def subscribed(self, subscription: int, principal: str, topic: str, selector: str, now: int) -> None:
-        """A subscription begins."""
-        self._write(_Event.SUBSCRIBED, subscription, now, None, principal, topic, selector)
-        self.recorder.subscribed(subscription, principal, topic, selector, now)
-
-    def unsubscribed(self, subscription: int, now: int) -> None:
-        """A subscription ends."""
-        self._write(_Event.UNSUBSCRIBED, subscription, now)
-        self.recorder.unsubscribed(subscription, now)
-
-    def linked(self, link: int, cost: int, now: int) -> None:
-        """A link to a neighbour works."""
-        self._write(_Event.LINKED, link, now, None, str(cost))
-        self.recorder.linked(link, cost, now)
-
-    def unlinked(self, link: int, now: int) -> None:
-        """A link to a neighbour is gone."""
-        self._write(_Event.UNLINKED, link, now)
-        self.recorder.unlinked(link, now)
-
-    def aliased(self, alias: str, head: int, tail: int, now: int) -> None:
-        """A message that entered here bears a foreign id."""
-        self._write(_Event.ALIASED, 0, now, np.array([[head, tail]], np.uint64), alias)
-        self.recorder.aliased(alias, head, tail, now)
-
-    def timed(self, cost: BatchCost, now: int) -> None:
-        """What a sampled batch cost; a crash may lose that."""
-        self.recorder.timed(cost, now)
+        return told
 
     @property
     def chronicle(self) -> Chronicle:
@@ -179,38 +170,38 @@ class Journaled:
         """What the recorder holds and did."""
         return self.recorder.statistics()
 
-    def _write(self, event: _Event, number: int, now: int, ids: Ids | None = None, *texts: str) -> None:
+    def _write(self, event: int, number: int, now: int, ids: Ids | None, texts: list[str]) -> None:
         head = _head(event, 0 if ids is None else len(ids), number, now)
         body = b"" if ids is None else np.ascontiguousarray(ids, "<u8").tobytes()
         tail = msgspec.msgpack.encode(texts) if texts else b""
         self.position = self._append(head + body + tail)
 
 
-def _head(event: _Event, count: int, number: int, now: int) -> bytes:
+def _head(event: int, count: int, number: int, now: int) -> bytes:
     return np.array([(event, count, number, now)], _HEAD).tobytes()
 
 
 def turn_entry(now: int) -> bytes:
     """The entry between two turns of the event loop: all that was told before `now` stands before it."""
-    return _head(_Event.TURN_ENDED, 0, 0, now)
+    return _head(_Mark.TURN_ENDED, 0, 0, now)
 
 
 def turn_end(entry: bytes) -> int | None:
     """The time of an entry between two turns; None for any other."""
-    return _time_of(entry, _Event.TURN_ENDED)
+    return _time_of(entry, _Mark.TURN_ENDED)
 
 
 def segment_entry(last: bytes) -> bytes:
     """The entry that a segment begins with: those before it end with the given one. Empty if that has no time."""
-    return b"" if len(last) < _HEAD.itemsize else _head(_Event.SEGMENT_BEGUN, 0, 0, told_at(last))
+    return b"" if len(last) < _HEAD.itemsize else _head(_Mark.SEGMENT_BEGUN, 0, 0, told_at(last))
 
 
 def segment_begun(entry: bytes) -> int | None:
     """The time of the last entry before a segment, by the one it begins with; None for any other."""
-    return _time_of(entry, _Event.SEGMENT_BEGUN)
+    return _time_of(entry, _Mark.SEGMENT_BEGUN)
 
 
-def _time_of(entry: bytes, kind: _Event) -> int | None:
+def _time_of(entry: bytes, kind: _Mark) -> int | None:
     if len(entry) != _HEAD.itemsize:
         return None
     event, _, _, now = np.frombuffer(entry, _HEAD, 1)[0].tolist()
@@ -229,7 +220,7 @@ def told_at(entry: bytes) -> int:
 
 
 def retell(entry: bytes, recorder: TrackingRecorder) -> int:
-    """Tell a recorder what an entry says; answers the time of the entry.
+    """Tell a recorder what an entry says; returns the time of the entry.
 
     Raises:
         JournalEntryError: it says nothing.
@@ -242,55 +233,22 @@ def retell(entry: bytes, recorder: TrackingRecorder) -> int:
     if not (0 <= number <= LARGEST_NUMBER and 0 <= now <= LARGEST_TIME):
         raise JournalEntryError(f"a journal entry of number {number} at {now} ms, which nothing has")
     ids = np.frombuffer(entry, "<u8", 2 * count, _HEAD.itemsize).reshape(count, 2).astype(np.uint64)
+    if event in (_Mark.TURN_ENDED, _Mark.SEGMENT_BEGUN):
+        return int(now)
     try:
         texts = msgspec.msgpack.decode(entry[end:], type=list[str]) if end < len(entry) else []
-        _retell(_Event(event), ids, number, now, texts, recorder)
-    except (ValueError, IndexError, msgspec.DecodeError) as error:
+        form = _BY_EVENT[event]
+        getattr(recorder, form.name)(*form.arguments(event, ids, number, now, texts))
+    except (LookupError, ValueError, msgspec.DecodeError) as error:
         raise JournalEntryError(f"a journal entry of kind {event} cannot be read: {error}") from error
     return int(now)
 
 
-def _retell(event: _Event, ids: Ids, number: int, now: int, texts: list[str], recorder: TrackingRecorder) -> None:
-    if event in (_Event.TURN_ENDED, _Event.SEGMENT_BEGUN):
-        return
-    if event in (_Event.ACKNOWLEDGED, _Event.REFUSED):
-        recorder.acknowledged(int(ids[0, 0]), int(ids[0, 1]), number, event is _Event.ACKNOWLEDGED, now)
-    elif event is _Event.PUBLISHES:
-        recorder.publishes(number, texts[0], now)
-    elif event is _Event.SUBSCRIBED:
-        recorder.subscribed(number, texts[0], texts[1], texts[2], now)
-    elif event is _Event.UNSUBSCRIBED:
-        recorder.unsubscribed(number, now)
-    elif event is _Event.LINKED:
-        cost = int(texts[0])
-        if not 0 <= cost <= LARGEST_COST:
-            raise ValueError(f"a link of cost {cost}")
-        recorder.linked(number, cost, now)
-    elif event is _Event.UNLINKED:
-        recorder.unlinked(number, now)
-    elif event is _Event.ALIASED:
-        recorder.aliased(texts[0], int(ids[0, 0]), int(ids[0, 1]), now)
-    else:
-        _retell_batch(event, ids, number, now, texts, recorder)
-
-
-def _retell_batch(event: _Event, ids: Ids, number: int, now: int, texts: list[str], recorder: TrackingRecorder) -> None:
-    batch = _only_ids(ids)
-    rows = np.arange(len(ids), dtype=np.int64)
-    if event is _Event.ACCEPTED:
-        recorder.accepted(batch, now)
-    elif event is _Event.ARRIVED:
-        recorder.arrived(batch, number, now)
-    elif event is _Event.RELAYED:
-        recorder.relayed(batch, rows, number, now)
-    elif event is _Event.QUEUED:
-        recorder.queued(batch, rows, number, now)
-    elif event is _Event.DELIVERED:
-        recorder.delivered(batch, rows, number, now)
-    elif event is _Event.SHED:
-        recorder.shed(batch, rows, number, texts[0], now)
-    else:
-        recorder.dropped(batch, rows, number, texts[0], now)
+def _cost(text: str) -> int:
+    cost = int(text)
+    if not 0 <= cost <= LARGEST_COST:
+        raise ValueError(f"a link of cost {cost}")
+    return cost
 
 
 def _only_ids(ids: Ids) -> Batch:

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["MAX_ENDED", "Presence"]
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+__all__ = ["GOES_ON", "MAX_ENDED", "Presence", "Stays"]
+
+# The end of a stay that has not ended: beyond every time that an id can have.
+GOES_ON = 2**48
 
 # Ended stays that a broker remembers, at about 100 bytes each: 10 MB. The trail has them all; here they only serve
 # questions about what is not in the trail yet. Beyond it the oldest are forgotten, and answers say so.
@@ -19,6 +28,25 @@ class _Stay(NamedTuple):
     number: int
     since: int
     until: int
+
+
+class Stays(NamedTuple):
+    """Who was there when, as columns sorted by number and beginning, for many questions at once.
+
+    Attributes:
+        number: of each stay.
+        since: when it began.
+        until: when it ended; `GOES_ON` where it has not.
+    """
+
+    number: Ints
+    since: Ints
+    until: Ints
+
+    def between(self, since: int, until: int) -> tuple[int, ...]:
+        """The numbers that were there at any time from `since` to `until`, both included, in ascending order."""
+        here = (self.since <= until) & (self.until >= since)
+        return tuple(np.unique(self.number[here]).tolist())
 
 
 class Presence:
@@ -35,11 +63,19 @@ class Presence:
         self._forgotten_until = -1
 
     @classmethod
-    def of(cls, changes: Iterable[tuple[int, int, int]]) -> Presence:
-        """From rows (number, at, begins) of a table, in order of time."""
+    def of(cls, changes: Iterable[tuple[int, int, int]], starts: Iterable[int] = ()) -> Presence:
+        """From rows (number, at, begins) of a table, and the times when the broker started.
+
+        Of an end and a beginning in the same millisecond the end comes first, so that nobody is missing who was there.
+        """
         presence = cls(most=None)
-        for number, at, begins in changes:
+        restarts = deque(sorted(starts))
+        for number, at, begins in sorted(changes, key=lambda change: change[1:]):
+            while restarts and restarts[0] <= at:
+                presence.restart(restarts.popleft())
             (presence.begin if begins else presence.end)(number, at)
+        for restart in restarts:
+            presence.restart(restart)
         return presence
 
     def begin(self, number: int, at: int) -> None:
@@ -53,6 +89,17 @@ class Presence:
             self._ended.append(_Stay(number, since, at))
             if self._most is not None and len(self._ended) > self._most:
                 self._forgotten_until = max(self._forgotten_until, self._ended.popleft().until)
+
+    def restart(self, at: int) -> None:
+        """The broker starts: nobody is there. A run that crashed told no end of those that it had."""
+        for number in list(self._here):
+            self.end(number, at - 1)
+
+    def stays(self) -> Stays:
+        """All that is remembered, as columns."""
+        rows = [*self._ended, *((number, since, GOES_ON) for number, since in self._here.items())]
+        table = np.array(rows, np.int64).reshape(-1, 3)
+        return Stays(*table[np.lexsort((table[:, 1], table[:, 0]))].T.copy())
 
     def between(self, since: int, until: int) -> tuple[int, ...]:
         """The numbers that were there at any time from `since` to `until`, both included, in ascending order."""

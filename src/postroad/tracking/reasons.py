@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,40 +10,38 @@ if TYPE_CHECKING:
 
     from postroad.tracking.findings import Drop
 
-__all__ = [
-    "DEFERRED",
-    "DETOURS",
-    "HELD",
-    "IN_ORDER",
-    "KEPT_FOR_ORDER",
-    "RESUMED",
-    "RETURNED",
-    "SENT_ON",
-    "is_held",
-]
+__all__ = ["DETOURS", "Detour", "is_held"]
 
-# A link gave it back, and it went another way.
-RETURNED = "returned"
-# There is no way now to a broker that it is for: it waits at this one.
-HELD = "held"
-# It waits here no longer: there was a way for it. What finds none is given up, which is recorded as such.
-SENT_ON = "sent on"
 
-# It was too much work for one turn of the event loop: it came, and what is done with it follows in a later turn.
-# Readers take what is on record of a message for the whole of it, unless it says that it waits.
-DEFERRED = "deferred"
-# It had its turn.
-RESUMED = "resumed"
+class Detour(StrEnum):
+    """Why a message did not go on at once. Other reasons say why it never will."""
 
-# It is kept back for earlier messages of its publisher, with `order = "publisher"`. A pair of its own: what leaves this
-# wait can be deferred in the same millisecond.
-KEPT_FOR_ORDER = "kept for order"
-# It is kept back no longer.
-IN_ORDER = "in order"
+    # A link gave it back, and it went another way.
+    RETURNED = "returned"
+    # There is no way now to a broker that it is for: it waits at this one.
+    HELD = "held"
+    # It waits here no longer: there was a way for it. What finds none is given up, which is recorded as such.
+    SENT_ON = "sent on"
+    # It was too much work for one turn of the event loop: it came, and what is done with it follows in a later turn.
+    # Readers take what is on record of a message for the whole of it, unless it says that it waits.
+    DEFERRED = "deferred"
+    # It had its turn.
+    RESUMED = "resumed"
+    # It is kept back for earlier messages of its publisher, with `order = "publisher"`. A pair of its own: what leaves
+    # this wait can be deferred in the same millisecond.
+    KEPT_FOR_ORDER = "kept for order"
+    # It is kept back no longer.
+    IN_ORDER = "in order"
 
-DETOURS = frozenset({RETURNED, HELD, SENT_ON, DEFERRED, RESUMED, KEPT_FOR_ORDER, IN_ORDER})
+
+# To look up texts of the record.
+DETOURS: frozenset[str] = frozenset(Detour)
 # What begins a wait at a broker, and what ends it.
-_WAITS = ((HELD, SENT_ON), (DEFERRED, RESUMED), (KEPT_FOR_ORDER, IN_ORDER))
+_WAITS = (
+    (Detour.HELD, Detour.SENT_ON),
+    (Detour.DEFERRED, Detour.RESUMED),
+    (Detour.KEPT_FOR_ORDER, Detour.IN_ORDER),
+)
 
 
 def is_held(drops: Iterable[Drop]) -> bool:

@@ -3,7 +3,7 @@
 from postroad.trail.backlog import Backlog, BacklogStatistics, Done
 from postroad.trail.batch_samples import batch_samples
 from postroad.trail.columns import DAY_MS, by_date, date_text, tabulate
-from postroad.trail.coverage import FOREVER, SET_BACK, SET_BACK_MS, Hole, Run, gaps_within
+from postroad.trail.coverage import FOREVER, SET_BACK_MS, GapReason, Hole, Run, gaps_within
 from postroad.trail.durable import replace_file
 from postroad.trail.errors import (
     TrailConflictError,
@@ -15,7 +15,7 @@ from postroad.trail.errors import (
 from postroad.trail.expected_brokers import note_brokers, noted_brokers
 from postroad.trail.file_reader import Reads, TrailFile, VerifiedFile
 from postroad.trail.files import FileEntry, Group, describe_file, file_path, origins_of, write_file
-from postroad.trail.filter_rows import ask_filters, matching_filters
+from postroad.trail.filter_rows import ask_filters, filter_segment, matching_filters
 from postroad.trail.journal import Journal, JournalStatistics, journal_folder, read_segments, replay
 from postroad.trail.ledger import Ledger
 from postroad.trail.manifest import manifest_brokers
@@ -38,7 +38,6 @@ __all__ = [
     "MISFIT",
     "NUMBER_BYTES",
     "SCHEMAS",
-    "SET_BACK",
     "SET_BACK_MS",
     "STANDING",
     "STANDING_TABLES",
@@ -49,6 +48,7 @@ __all__ = [
     "Done",
     "Expired",
     "FileEntry",
+    "GapReason",
     "Group",
     "Hole",
     "Journal",
@@ -76,6 +76,7 @@ __all__ = [
     "describe_file",
     "expire",
     "file_path",
+    "filter_segment",
     "gaps_within",
     "journal_folder",
     "manifest_brokers",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from postroad.trail.coverage import GONE
+from postroad.trail.coverage import GapReason
 from postroad.trail.errors import TrailError
 
 if TYPE_CHECKING:
@@ -241,7 +241,9 @@ class Backlog:
         if self._broken_at is not None and not self._broken_at <= now < self._broken_at + BREAK_TOLD_MS:
             self._broken_at = None
         self._pause_ms = 0
-        self.trouble = "" if self._broken_at is None else f"{writer.root}: {GONE}; the record begins anew there"
+        self.trouble = (
+            "" if self._broken_at is None else f"{writer.root}: {GapReason.GONE}; the record begins anew there"
+        )
 
     def _failed(self, reason: str, now: int) -> None:
         self._failures += 1

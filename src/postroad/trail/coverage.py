@@ -12,6 +12,7 @@ what happens to it in later turns can be missing: a delivery from a queue, a mes
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,22 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 __all__ = [
-    "BEFORE_FIRST",
-    "CRASHED",
-    "DELETED",
     "FOREVER",
-    "GONE",
-    "MOVED",
-    "NEVER_BEGUN",
-    "NOT_ANSWERED",
-    "NOT_YET_WRITTEN",
-    "NO_RECORD",
-    "ON_ITS_WAY",
     "RESENT_MS",
     "RUN_IN_NAME",
-    "SET_BACK",
     "SET_BACK_MS",
-    "STOPPED",
+    "GapReason",
     "Hole",
     "Run",
     "gaps_around",
@@ -46,19 +36,30 @@ __all__ = [
     "run_of_file",
 ]
 
-BEFORE_FIRST = "before the record begins"
-STOPPED = "the broker was stopped, or ran without a record"
-CRASHED = "the broker ended without writing its last records"
-# A reader of files cannot know whether the process still lives.
-NOT_YET_WRITTEN = "not written: the broker has it in memory, or ended without writing it"
-NOT_ANSWERED = "not written, and the broker does not answer"
-ON_ITS_WAY = "it may still be on its way to this broker"
-DELETED = "older than what is kept"
-SET_BACK = "the clock was set back, and this time came twice"
-NEVER_BEGUN = "there is no record of this broker"
-NO_RECORD = "others tell of it, and its record is not here"
-MOVED = "an earlier record of this broker is not here: the trail was moved or replaced while it was stopped"
-GONE = "the trail was moved, deleted or replaced while the broker wrote to it"
+
+class GapReason(StrEnum):
+    """Why the record of a broker is not complete for some time; the values are what people read.
+
+    Holes of a manifest and gaps of damaged files have reasons of their own besides, with the names of what is damaged.
+    """
+
+    BEFORE_FIRST = "before the record begins"
+    STOPPED = "the broker was stopped, or ran without a record"
+    CRASHED = "the broker ended without writing its last records"
+    # A reader of files cannot know whether the process still lives.
+    NOT_YET_WRITTEN = "not written: the broker has it in memory, or ended without writing it"
+    NOT_ANSWERED = "not written, and the broker does not answer"
+    ON_ITS_WAY = "it may still be on its way to this broker"
+    DELETED = "older than what is kept"
+    SET_BACK = "the clock was set back, and this time came twice"
+    NEVER_BEGUN = "there is no record of this broker"
+    NO_RECORD = "others tell of it, and its record is not here"
+    MOVED = "an earlier record of this broker is not here: the trail was moved or replaced while it was stopped"
+    GONE = "the trail was moved, deleted or replaced while the broker wrote to it"
+
+
+# What a run that did not end on purpose may have left unwritten.
+_CUT_OFF = (GapReason.CRASHED, GapReason.NOT_YET_WRITTEN)
 
 # A clock that is set back by less needs no mention: readers look for gaps farther around an id's time than this.
 SET_BACK_MS = 5_000
@@ -151,18 +152,18 @@ def gaps_around(
     if last < 0:
         return gaps, tuple(sorted(far))
     # A stop on purpose cuts nothing off: the message was handled before it or after it.
-    gaps = tuple(gap for gap in gaps if gap.reason != STOPPED)
+    gaps = tuple(gap for gap in gaps if gap.reason != GapReason.STOPPED)
     later = [run for run in ordered[last + 1 :] if run.since <= until + RESENT_MS]
     again = any(gaps_within(ordered, holes, run.since, run.since, run.since + RESENT_MS) for run in later)
-    behind = {gap for gap, place in _between(ordered) if place > last and gap.reason in (CRASHED, NOT_YET_WRITTEN)}
+    behind = {gap for gap, place in _between(ordered) if place > last and gap.reason in _CUT_OFF}
     ends = () if again else tuple(gap for gap in gaps if gap in behind)
     return tuple(gap for gap in gaps if gap not in ends), tuple(sorted({*ends, *far}))
 
 
 def _far(ordered: list[Run], holes: Iterable[Hole], since: int) -> set[Gap]:
     """Gaps that may hide the end of a message that waits from a time on, however much later they are."""
-    far = {gap for gap, _ in _between(ordered) if gap.reason in (CRASHED, NOT_YET_WRITTEN)}
-    far |= {Gap(hole.since, hole.until, hole.reason) for hole in holes if hole.reason != SET_BACK}
+    far = {gap for gap, _ in _between(ordered) if gap.reason in _CUT_OFF}
+    far |= {Gap(hole.since, hole.until, hole.reason) for hole in holes if hole.reason != GapReason.SET_BACK}
     return {gap for gap in far if gap.until > since}
 
 
@@ -173,22 +174,23 @@ def _in_order(runs: Iterable[Run]) -> list[Run]:
 def _between(ordered: list[Run]) -> list[tuple[Gap, int]]:
     """The gaps before, between and behind runs, each with the place of the run behind it."""
     gaps: list[tuple[Gap, int]] = []
-    ended, reason = 0, BEFORE_FIRST
+    ended, reason = 0, GapReason.BEFORE_FIRST
     for place, run in enumerate(ordered):
         if run.since > ended:
             gaps.append((Gap(ended, run.since, reason), place))
-        elif reason == CRASHED:
+        elif reason == GapReason.CRASHED:
             # The clock was set back meanwhile, a little: the times are covered, but not what was lost then.
             gaps.append((Gap(ended, ended + 1, reason), place))
         if run.through >= ended:
-            ended, reason = run.through, STOPPED if run.closed else CRASHED
-    last = NEVER_BEGUN if reason == BEFORE_FIRST else NOT_YET_WRITTEN if reason == CRASHED else STOPPED
+            ended, reason = run.through, GapReason.STOPPED if run.closed else GapReason.CRASHED
+    behind = {GapReason.BEFORE_FIRST: GapReason.NEVER_BEGUN, GapReason.CRASHED: GapReason.NOT_YET_WRITTEN}
+    last = behind.get(reason, GapReason.STOPPED)
     return [*gaps, (Gap(ended, FOREVER, last), len(ordered))]
 
 
 def _matters(gap: Gap, at: int, since: int, until: int) -> bool:
     if gap.until <= gap.since:
         return False
-    if gap.reason in (STOPPED, BEFORE_FIRST):
+    if gap.reason in (GapReason.STOPPED, GapReason.BEFORE_FIRST):
         return gap.since < at < gap.until
     return gap.since < until and gap.until > since

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from postroad.tracking import ADDENDUM, HERE, Drop, Findings, Gap, HistoryKind, Hit
-from postroad.trail.coverage import DELETED, gaps_around
+from postroad.trail.coverage import GapReason, gaps_around
 from postroad.trail.packed_lists import unpack
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Evidence:
 
     def _findings(self, retained_since: int, neighbours: tuple[int, ...]) -> Findings:
         if self.identity.time < retained_since and not self._told_whole:
-            self.gaps.append(Gap(0, retained_since, DELETED))
+            self.gaps.append(Gap(0, retained_since, GapReason.DELETED))
         return Findings(
             self.broker,
             self._one(HistoryKind.ACCEPTED),

@@ -1,9 +1,11 @@
-"""From rows of `filters` to what they say of an id, leaving out what is damaged."""
+"""Rows of `filters`: as segments, and what they say of an id. What is damaged is left out, and counted."""
 
 from __future__ import annotations
 
 import zlib
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from postroad.filters import FilterError
 from postroad.tracking import FilterSegment
@@ -16,7 +18,22 @@ if TYPE_CHECKING:
 
     from postroad.messages import MessageId
 
-__all__ = ["ask_filters", "matching_filters"]
+__all__ = ["ask_filters", "filter_segment", "matching_filters"]
+
+
+def filter_segment(row: dict[str, Any]) -> FilterSegment:
+    """The segment in a row of `filters`, read with or without the column `keys`.
+
+    Raises:
+        TrailDamageError: its bytes are not those that were written.
+    """
+    if zlib.crc32(row["data"]) != row["crc"]:
+        raise TrailDamageError("a filter", "the checksum is wrong: damaged")
+    fields = {name: row[name] for name in FilterSegment._fields if name in row}
+    fields["singles"] = unpack_words(row["singles"])
+    if row.get("keys") is not None:
+        fields["keys"] = unpack_words(row["keys"]).view(np.uint64)
+    return FilterSegment(**fields)
 
 
 def matching_filters(rows: Any, identity: MessageId) -> tuple[list[FilterSegment], int]:
@@ -26,18 +43,15 @@ def matching_filters(rows: Any, identity: MessageId) -> tuple[list[FilterSegment
     here = rows.column("origin").to_numpy() == identity.broker
     for row in rows.filter(here).to_pylist():
         try:
-            singles = unpack_words(row["singles"])
+            if _covers(row, identity.time):
+                found.append(filter_segment(row))
         except TrailDamageError:
             damaged += 1
-            continue
-        if not (row["time_from"] <= identity.time <= row["time_to"] or (singles == identity.time).any()):
-            continue
-        if zlib.crc32(row["data"]) != row.pop("crc"):
-            damaged += 1
-            continue
-        row["singles"] = singles
-        found.append(FilterSegment(**row))
     return found, damaged
+
+
+def _covers(row: dict[str, Any], time: int) -> bool:
+    return row["time_from"] <= time <= row["time_to"] or bool((unpack_words(row["singles"]) == time).any())
 
 
 def ask_filters(

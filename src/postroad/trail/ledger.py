@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from postroad.trail.columns import DAY_MS
-from postroad.trail.coverage import FOREVER, GONE, MOVED, SET_BACK, SET_BACK_MS, Hole, Run
+from postroad.trail.coverage import FOREVER, SET_BACK_MS, GapReason, Hole, Run
 from postroad.trail.durable import create_once
 from postroad.trail.errors import TrailConflictError, TrailDamageError, TrailError, TrailWriteError
 from postroad.trail.file_reader import Reads
@@ -82,9 +82,9 @@ class Ledger:
         state = self.pin()
         refuse_other_version(state)
         reached = 0 if is_over else max((run.through for run in state.runs), default=0)
-        holes: tuple[Hole, ...] = (Hole(now, reached + 1, SET_BACK),) if reached - now > SET_BACK_MS else ()
+        holes: tuple[Hole, ...] = (Hole(now, reached + 1, GapReason.SET_BACK),) if reached - now > SET_BACK_MS else ()
         if earlier is not None and earlier.through >= state.retained_since and not _begun(state.runs, earlier):
-            holes += (Hole(min(reached, now), now + 1, MOVED),)
+            holes += (Hole(min(reached, now), now + 1, GapReason.MOVED),)
         change = self._commit(lambda number: Change(number, now, run=Run(number, now, now), holes=holes))
         assert change.run is not None
         return change.run
@@ -160,7 +160,7 @@ class Ledger:
             since = known.through
         else:
             since = max((one.through for one in state.runs if one != known), default=0)
-        hole = Hole(min(since, begun), max(run.through, reached) + 1, GONE)
+        hole = Hole(min(since, begun), max(run.through, reached) + 1, GapReason.GONE)
 
         def make(number: int) -> Change:
             fresh = Run(number, run.through, run.through)

@@ -19,16 +19,7 @@ from postroad.tracking.journey_documents import Told, told
 from postroad.tracking.surroundings import Surroundings
 from postroad.trail.backlog import GIVEN_UP
 from postroad.trail.columns import DAY_MS
-from postroad.trail.coverage import (
-    CRASHED,
-    DELETED,
-    FOREVER,
-    NO_RECORD,
-    NOT_YET_WRITTEN,
-    gaps_within,
-    joined,
-    run_of_file,
-)
+from postroad.trail.coverage import FOREVER, GapReason, gaps_within, joined, run_of_file
 from postroad.trail.errors import TrailDamageError, TrailError
 from postroad.trail.evidence import Evidence
 from postroad.trail.expected_brokers import noted_brokers
@@ -142,7 +133,11 @@ class Trail:
         runs = self.pinned(broker).runs
         goes_on = [living for run in runs if living and (run.number, run.since) == (living.number, living.since)]
         found = self._findings(broker, identity, window, goes_on, ())
-        ends = {gap.reason for gap in (*found.gaps, *found.ends)} & {CRASHED, NOT_YET_WRITTEN, GIVEN_UP}
+        ends = {gap.reason for gap in (*found.gaps, *found.ends)} & {
+            GapReason.CRASHED,
+            GapReason.NOT_YET_WRITTEN,
+            GIVEN_UP,
+        }
         if ends and living is None and (parts := self._remainders(broker)):
             return self._findings(broker, identity, window, [part.extended for part in parts], parts)
         return found
@@ -326,17 +321,20 @@ class Trail:
 
     def neighbours(self, broker: int, since: int, until: int, gaps: list[Gap] | None = None) -> list[int]:
         """The links that a broker had at any time from `since` to `until`; `gaps` takes what could not be read."""
-        changes = [
-            (row["neighbour"], row["at"], row["up"])
-            for row in self._since_standing("links", broker, since, until, ["neighbour", "at", "up"], gaps)
-        ]
-        return list(Presence.of(changes).between(since, until))
+        return self._present("links", ("neighbour", "at", "up"), broker, since, until, gaps)
 
     def subscriptions(self, broker: int, since: int, until: int, gaps: list[Gap] | None = None) -> list[int]:
         """Who was subscribed at a broker at any time from `since` to `until`; `gaps` takes what could not be read."""
-        rows = self._since_standing("subscriptions", broker, since, until, ["subscription", "at", "begins"], gaps)
-        changes = ((row["subscription"], row["at"], row["begins"]) for row in rows)
-        return list(Presence.of(changes).between(since, until))
+        return self._present("subscriptions", ("subscription", "at", "begins"), broker, since, until, gaps)
+
+    def _present(
+        self, table: str, columns: tuple[str, ...], broker: int, since: int, until: int, gaps: list[Gap] | None
+    ) -> list[int]:
+        rows = self._since_standing(table, broker, since, until, list(columns), gaps)
+        number, at, begins = columns
+        starts = [run.since for run in self.pinned(broker).runs if run.since <= until]
+        changes = ((row[number], row[at], row[begins]) for row in rows)
+        return list(Presence.of(changes, starts).between(since, until))
 
     def _since_standing(
         self,
@@ -448,8 +446,8 @@ class Trail:
             gaps = gaps_within(pinned.runs, pinned.holes, -1, 0, FOREVER)
             reasons += [f"broker {broker}: {gap.reason}" for gap in gaps]
             if pinned.retained_since:
-                reasons.append(f"broker {broker}: {DELETED}")
-        reasons += [f"broker {broker}: {NO_RECORD}" for broker in self.absent()]
+                reasons.append(f"broker {broker}: {GapReason.DELETED}")
+        reasons += [f"broker {broker}: {GapReason.NO_RECORD}" for broker in self.absent()]
         # Last, with what was found damaged on the way.
         return list(dict.fromkeys([*self.warnings, *reasons]))
 

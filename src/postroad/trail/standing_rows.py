@@ -13,7 +13,7 @@ import numpy as np
 
 from postroad.tracking import LinkChanges, SubscriptionChanges
 from postroad.trail.columns import DAY_MS
-from postroad.trail.coverage import GONE, SET_BACK, Hole
+from postroad.trail.coverage import GapReason, Hole
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -119,13 +119,13 @@ def standing_holes(runs: Iterable[Run], holes: Iterable[Hole], repeated: Collect
     starts = [run.since for run in runs]
     found = []
     for hole in holes:
-        if hole.reason == SET_BACK:
+        if hole.reason == GapReason.SET_BACK:
             # Nothing is lost there: a time came twice.
             continue
         # A hole goes to the millisecond after the commit that was given up.
         ends = [at for at in repeated if at >= hole.until - 1]
         # The run after one whose record is gone begins within the hole, and repeats what stands.
-        ends += [since for since in starts if since >= (hole.since if hole.reason == GONE else hole.until)]
+        ends += [since for since in starts if since >= (hole.since if hole.reason == GapReason.GONE else hole.until)]
         until = min([(hole.until // DAY_MS + 1) * DAY_MS, *ends])
         found.append(Hole(hole.since, max(hole.until, until), hole.reason))
     return found

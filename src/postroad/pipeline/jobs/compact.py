@@ -25,16 +25,16 @@ from postroad.pipeline.proof import prove, same_rows
 from postroad.pipeline.rewrite import erased_files, found_traces, merged_filters, rewritten
 from postroad.pipeline.sources import moment, open_sources
 from postroad.pipeline.tables import ID, spark_schema, table, with_runs
+from postroad.tracking import GOES_ON
 from postroad.trail import (
     DEFAULT_GRACE_MS,
     DEFAULT_SKEW_MS,
     DEFAULT_TOLERANCE_MS,
-    FOREVER,
     expire,
     gaps_within,
     sweep,
 )
-from postroad.trail.coverage import CRASHED, NOT_YET_WRITTEN, RESENT_MS
+from postroad.trail.coverage import RESENT_MS, GapReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -159,7 +159,7 @@ def is_still_here(sources: Sources, who: Erasure) -> bool:
     if sources.pins[who.broker].runs[-1].closed:
         return False
     stays = read_context(sources).subscriptions[who.broker]
-    return bool((stays.number[stays.until == FOREVER] == who.subscription).any())
+    return bool((stays.number[stays.until == GOES_ON] == who.subscription).any())
 
 
 def _expired(run: JobRun[CompactOptions], now: int, age: int) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def _is_near_an_end(sources: Sources, source: SourceFile) -> bool:
     pinned, margin = sources.pins[source.broker], DEFAULT_SKEW_MS + DEFAULT_TOLERANCE_MS + RESENT_MS
     since, until = source.entry.time_from - margin, source.entry.time_to + margin
     gaps = gaps_within(pinned.runs, (), source.entry.time_from, since, until)
-    return any(gap.reason in (CRASHED, NOT_YET_WRITTEN) for gap in gaps)
+    return any(gap.reason in (GapReason.CRASHED, GapReason.NOT_YET_WRITTEN) for gap in gaps)
 
 
 def _join(run: JobRun[CompactOptions], changes: Changes, files: list[SourceFile], name: str) -> dict[str, int]:
