@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from postroad.broker import Broker, PublisherNumbers, Relay, make_strategy
@@ -73,10 +75,10 @@ def test_advertisement_that_the_index_refuses_half_way_changes_nothing(monkeypat
     interests.replace(7, advertised(5, "old"))
     add = index.add_disjunction
 
-    def refusing(key: object, *rest: object) -> int:
+    def refusing(key: Any, *rest: Any) -> int:
         if len(index) >= 8:
             raise LimitError("the index", 9, 8)
-        return add(key, *rest)  # type: ignore[arg-type]
+        return add(key, *rest)
 
     monkeypatch.setattr(index, "add_disjunction", refusing)
     with pytest.raises(LimitError):
@@ -94,10 +96,10 @@ def test_broker_whose_interest_has_no_room_gets_everything(monkeypatch: pytest.M
     index = relay._interests._index
     add = index.add_disjunction
 
-    def refusing(key: object, *rest: object) -> int:
+    def refusing(key: Any, *rest: Any) -> int:
         if len(index) >= 3:
             raise LimitError("the index", 4, 3)
-        return add(key, *rest)  # type: ignore[arg-type]
+        return add(key, *rest)
 
     monkeypatch.setattr(index, "add_disjunction", refusing)
     relay.control(Interest(2, NOW, 1, advertised(50)), 2, NOW)

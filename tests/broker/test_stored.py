@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 class Scene:
     """A core with a store that is driven by hand."""
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, **settings: Any) -> None:
         blocks = itertools.count(1, 1_000)
         self.core = Broker(1, PublisherNumbers(lambda: next(blocks)), Limits(spool_memory_bytes=1))
-        self.log, self.disk = Log(StoreSettings(**settings)), SimulatedDisk()  # type: ignore[arg-type]
+        self.log, self.disk = Log(StoreSettings(**settings)), SimulatedDisk()
         self.core.open_store(self.log, np.empty((0, 2), np.uint64), 0)
         self.writer, self.reader = self.core.attached("writer"), self.core.attached("reader")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from postroad.config import BrokerConfig
 from postroad.server import Service
@@ -24,9 +24,9 @@ def run(test: Awaitable[None]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def broker(path: Path, **settings: object) -> AsyncIterator[Service]:
+async def broker(path: Path, **settings: Any) -> AsyncIterator[Service]:
     """A broker on a free port, or on the one given."""
-    service = Service(BrokerConfig(data=str(path), **{"port": 0, **settings}))  # type: ignore[arg-type]
+    service = Service(BrokerConfig(data=str(path), **{"port": 0, **settings}))
     await service.start()
     try:
         yield service

@@ -81,11 +81,15 @@ def test_loop_subscribes_when_it_begins_and_unsubscribes_when_it_ends(tmp_path: 
                 await client.publish_many([Draft("a", {"n": number}) for number in range(5)])
 
             task = asyncio.create_task(publish())
+            got = []
             async for message in client.subscribe("a"):
+                got.append(message.number("n"))
                 if message.number("n") == 2:
                     break
             await task
+            assert got == [0, 1, 2]
             await until(lambda: service.statistics().subscriptions_now == 0)
+            assert service.statistics().accepted == 5
 
     run(talk())
 

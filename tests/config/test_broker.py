@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -140,11 +140,11 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     [({"websocket_port": 0}, "websocket"), ({"event_loop": "uvloop"}, "fast")],
 )
 def test_a_setting_whose_library_is_missing_names_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, object], extra: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], extra: str
 ) -> None:
     monkeypatch.setattr(extras, "has", lambda module: False)
     with pytest.raises(ConfigError, match=rf"pip install 'postroad\[{extra}\]'"):
-        Service(BrokerConfig(data=str(tmp_path), **settings))  # type: ignore[arg-type]
+        Service(BrokerConfig(data=str(tmp_path), **settings))
     Service(BrokerConfig(data=str(tmp_path)))
 
 

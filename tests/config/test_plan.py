@@ -15,6 +15,8 @@ from postroad.topology import LinkPlan, Plan, PlanError, Settings, Station, clus
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from postroad.topology import StrategyName
+
 
 def test_a_broker_knows_its_planned_neighbours_and_the_terms_of_the_network(tmp_path: Path) -> None:
     chosen = Settings(heartbeat_ms=200, window=128)
@@ -45,9 +47,9 @@ def test_a_broker_of_a_tree_knows_whom_it_may_attach_to_when_others_fail(tmp_pat
 
 
 @pytest.mark.parametrize("strategy", ["tree", "cluster"])
-def test_each_end_of_a_link_that_failures_call_for_knows_the_other(tmp_path: Path, strategy: str) -> None:
+def test_each_end_of_a_link_that_failures_call_for_knows_the_other(tmp_path: Path, strategy: StrategyName) -> None:
     shape = tree(11, 3) if strategy == "tree" else cluster(2, 2, 1, 2)
-    plan = Plan.of(shape, "n", strategy=strategy)  # type: ignore[arg-type]
+    plan = Plan.of(shape, "n", strategy=strategy)
     networks = {one.number: broker_config(plan, one.number, tmp_path).network for one in plan.brokers}
     known = {number: {one.number for one in network.neighbours} for number, network in networks.items() if network}
     for number, network in networks.items():
@@ -59,8 +61,8 @@ def test_each_end_of_a_link_that_failures_call_for_knows_the_other(tmp_path: Pat
 
 
 @pytest.mark.parametrize("strategy", ["drp", "flood"])
-def test_brokers_without_places_have_no_links_on_standby(tmp_path: Path, strategy: str) -> None:
-    plan = Plan.of(power_law(9, 1), "n", strategy=strategy)  # type: ignore[arg-type]
+def test_brokers_without_places_have_no_links_on_standby(tmp_path: Path, strategy: StrategyName) -> None:
+    plan = Plan.of(power_law(9, 1), "n", strategy=strategy)
     for one in plan.brokers:
         network = broker_config(plan, one.number, tmp_path).network
         assert network is not None
@@ -75,8 +77,8 @@ def test_a_place_can_be_written_in_a_file_of_settings() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["drp", "flood", "tree", "cluster"])
-def test_a_service_takes_the_strategy_of_its_plan(tmp_path: Path, strategy: str) -> None:
-    plan = Plan.of(cluster(1, 1, 1, 1), "n", strategy=strategy)  # type: ignore[arg-type]
+def test_a_service_takes_the_strategy_of_its_plan(tmp_path: Path, strategy: StrategyName) -> None:
+    plan = Plan.of(cluster(1, 1, 1, 1), "n", strategy=strategy)
     service = Service(broker_config(plan, 2, tmp_path))
     relay = service.dispatcher.core.relay
     assert relay is not None

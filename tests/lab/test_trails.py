@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -109,17 +109,17 @@ def test_trail_holds_the_truth(tmp_path: Path) -> None:
     assert 0 < shed <= sum(row["shed_at"] > 0 for row in truth.values())  # type: ignore[operator]
 
 
-def check_passage(broker: int, row: dict[str, object], truth: dict[str, object]) -> None:
-    path, deliveries = pairs(truth["path"]), pairs(truth["deliveries"])  # type: ignore[arg-type]
+def check_passage(broker: int, row: dict[str, Any], truth: dict[str, Any]) -> None:
+    path, deliveries = pairs(truth["path"]), pairs(truth["deliveries"])
     came = row["arrived_from"]
     assert (came == 0) == (broker == row["origin"])
     assert came == 0 or (came, broker) in path
-    onward = {(broker, hop) for hop in unpack(row["relayed_to"])}  # type: ignore[arg-type]
+    onward = {(broker, hop) for hop in unpack(row["relayed_to"])}
     kept = {(broker, hop) for hop in {truth["lost"]} if (broker, hop) in onward}
     assert onward - kept == {hop for hop in path if hop[0] == broker}
-    taken = {(broker, one) for one in unpack(row["delivered"])}  # type: ignore[arg-type]
+    taken = {(broker, one) for one in unpack(row["delivered"])}
     assert taken == {one for one in deliveries if one[0] == broker}
-    assert {(broker, one) for one in unpack(row["acknowledged"])} == {one for one in taken if one[1] <= 2}  # type: ignore[arg-type]
+    assert {(broker, one) for one in unpack(row["acknowledged"])} == {one for one in taken if one[1] <= 2}
 
 
 def truth_rows(folder: Path) -> list[dict[str, object]]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -49,9 +51,9 @@ def test_take_accepts_a_mask() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, [[0]]])
-def test_take_refuses_what_is_no_list_of_rows(rows: object) -> None:
+def test_take_refuses_what_is_no_list_of_rows(rows: Any) -> None:
     with pytest.raises(MessageError, match="a list or a mask"):
-        Batch.build([("a",)]).take(rows)  # type: ignore[arg-type]
+        Batch.build([("a",)]).take(rows)
 
 
 @given(st.lists(st.lists(drafts, max_size=3), max_size=3))

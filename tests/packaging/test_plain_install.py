@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import venv
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,8 +22,8 @@ KERNELS = ROOT / "src" / "postroad" / "__pycache__" / "kernels"
 PATIENCE_SECONDS = 240
 
 
-def run(command: list[str | Path], **options: object) -> str:
-    finished = subprocess.run(  # type: ignore[call-overload]
+def run(command: list[str | Path], **options: Any) -> str:
+    finished = subprocess.run(
         [str(part) for part in command], capture_output=True, text=True, timeout=PATIENCE_SECONDS, **options
     )
     assert finished.returncode == 0, f"{command}:\n{finished.stdout}\n{finished.stderr}"

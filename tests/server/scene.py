@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from postroad.broker import Broker, Limits, PublisherNumbers
 from postroad.config import BrokerConfig
@@ -202,6 +202,14 @@ class Client:
     async def at_end(self) -> bool:
         """Whether the broker has closed the connection, with nothing more said."""
         return not (await asyncio.wait_for(self.reader.read(), PATIENCE)).strip(b"\n") and not self.waiting
+
+    def stall(self) -> None:
+        """Take nothing more from the socket."""
+        cast("asyncio.Transport", self.writer.transport).pause_reading()
+
+    def read_on(self) -> None:
+        """Take what comes again."""
+        cast("asyncio.Transport", self.writer.transport).resume_reading()
 
     async def close(self) -> None:
         self.writer.close()

@@ -22,14 +22,6 @@ COUNT = 3_000
 SMALL = Limits(spool_memory_bytes=200_000)
 
 
-def stall(client: Client) -> None:
-    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-
-
-def read_on(client: Client) -> None:
-    client.writer.transport.resume_reading()  # type: ignore[attr-defined]
-
-
 async def publish(writer: Client, count: int, first: int = 0) -> None:
     for number in range(first, first + count):
         writer.publish("a", b"%d " % number + BODY)
@@ -47,12 +39,12 @@ def test_subscriber_that_stalls_misses_nothing_by_default(tmp_path: Path) -> Non
         async with service(tmp_path, limits=SMALL, store=StoreSettings(segment_bytes=1_000_000)) as broker:
             slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
             await slow.subscribe("s", "a")
-            stall(slow)
+            slow.stall()
             await publish(writer, COUNT)
             counts = broker.statistics()
             assert counts.stored_messages_now > COUNT // 2
             assert counts.waiting_bytes_now < 1_000_000
-            read_on(slow)
+            slow.read_on()
             assert await numbers(slow, COUNT) == list(range(COUNT))
             # All of it is given back: no message waits, and no segment is kept for it.
             await until(lambda: broker.statistics().stored_messages_now == 0)
@@ -74,7 +66,7 @@ def test_batch_that_several_slow_subscribers_spool_is_written_once(tmp_path: Pat
             writer = await Client.connect(broker.port)
             for client in slow:
                 await client.subscribe("s", "a", ack="client")
-                stall(client)
+                client.stall()
             await publish(writer, 1_000)
             store = broker.storage.log
             assert store is not None
@@ -112,11 +104,11 @@ def test_publishers_are_paused_when_the_spool_is_full_and_nothing_is_shed(tmp_pa
         async with service(tmp_path, limits=SMALL, store=settings) as broker:
             slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
             await slow.subscribe("s", "a")
-            stall(slow)
+            slow.stall()
             for number in range(COUNT):
                 writer.publish("a", b"%d " % number + BODY)
             await until(lambda: broker.statistics().paused_publishers_now == 1)
-            read_on(slow)
+            slow.read_on()
             assert await numbers(slow, COUNT) == list(range(COUNT))
             assert broker.statistics().shed_stored == 0
             for client in (slow, writer):
@@ -136,10 +128,10 @@ def test_publisher_that_is_faster_than_the_disk_goes_on_when_the_disk_has_caught
         async with service(tmp_path, limits=SMALL) as broker:
             slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
             await slow.subscribe("s", "a")
-            stall(slow)
+            slow.stall()
             await publish(writer, COUNT)
             assert broker.statistics().stored_messages_now > COUNT // 2
-            read_on(slow)
+            slow.read_on()
             assert await numbers(slow, COUNT) == list(range(COUNT))
             for client in (slow, writer):
                 await client.close()
@@ -153,13 +145,13 @@ def test_spool_over_its_limit_sheds_its_oldest_where_that_is_chosen_and_says_so(
         async with service(tmp_path, limits=SMALL, store=settings) as broker:
             slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
             await slow.subscribe("s", "a")
-            stall(slow)
+            slow.stall()
             await publish(writer, COUNT)
             await until(lambda: broker.statistics().shed_stored > 0)
             store = broker.storage.log
             assert store is not None
             await until(lambda: not store.has_work and not broker.dispatcher.core.store.discards)  # type: ignore[union-attr]
-            read_on(slow)
+            slow.read_on()
             shed = broker.statistics().shed_stored
             found = await numbers(slow, COUNT - shed)
             assert found == sorted(found)
@@ -175,7 +167,7 @@ def test_spooled_messages_of_a_session_that_ends_are_shed_counted_and_recorded(t
         async with service(tmp_path, limits=SMALL) as broker:
             slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
             await slow.subscribe("s", "a")
-            stall(slow)
+            slow.stall()
             await publish(writer, COUNT)
             waiting = broker.statistics().stored_messages_now
             assert waiting > COUNT // 2
@@ -197,7 +189,7 @@ def test_disk_that_fails_for_a_while_loses_nothing_that_is_spooled(
         async with service(tmp_path, limits=SMALL) as broker:
             slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
             await slow.subscribe("s", "a")
-            stall(slow)
+            slow.stall()
             await publish(writer, COUNT // 2)
             disk = fail(broker)
             await publish(writer, COUNT // 2, first=COUNT // 2)
@@ -205,7 +197,7 @@ def test_disk_that_fails_for_a_while_loses_nothing_that_is_spooled(
             assert any("No space left" in trouble for trouble in broker.troubles())
             disk.failing = False
             await until(lambda: not broker.storage.trouble)
-            read_on(slow)
+            slow.read_on()
             assert await numbers(slow, COUNT) == list(range(COUNT))
             for client in (slow, writer):
                 await client.close()
@@ -220,10 +212,10 @@ def test_disk_that_cannot_be_read_for_a_while_loses_nothing(tmp_path: Path, monk
         async with service(tmp_path, limits=SMALL, store=StoreSettings(cache_bytes=1)) as broker:
             slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
             await slow.subscribe("s", "a")
-            stall(slow)
+            slow.stall()
             await publish(writer, COUNT)
             disk = fail(broker)
-            read_on(slow)
+            slow.read_on()
             reading = asyncio.create_task(numbers(slow, COUNT))
             await until(lambda: disk.failed_reads > 2)
             disk.failing = False
@@ -241,7 +233,7 @@ def test_damaged_spool_is_named_and_the_subscriber_gets_the_rest(tmp_path: Path)
         async with service(tmp_path, limits=SMALL, store=StoreSettings(cache_bytes=1)) as broker:
             slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
             await slow.subscribe("s", "a")
-            stall(slow)
+            slow.stall()
             await publish(writer, COUNT)
             store = broker.storage.log
             assert store is not None
@@ -250,7 +242,7 @@ def test_damaged_spool_is_named_and_the_subscriber_gets_the_rest(tmp_path: Path)
             with segment.open("r+b") as file:
                 file.seek(segment.stat().st_size // 2)
                 file.write(b"damage")
-            read_on(slow)
+            slow.read_on()
             writer.publish("a", b"-1 after all others")
             found = []
             while (number := (await numbers(slow, 1))[0]) >= 0:
@@ -274,7 +266,7 @@ def test_spooled_messages_are_shed_counted_and_recorded_when_the_broker_stops(tm
         async with service(tmp_path, limits=SMALL) as broker:
             slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
             await slow.subscribe("s", "a")
-            stall(slow)
+            slow.stall()
             await publish(writer, COUNT)
             waiting = broker.statistics().stored_messages_now
             assert waiting > COUNT // 2

@@ -32,7 +32,7 @@ def test_memory_stays_bounded_and_others_get_everything_while_a_subscriber_stall
             stalled, good, writer = [await Client.connect(broker.port) for _ in range(3)]
             await stalled.subscribe("s", "a", overflow="drop-oldest")
             await good.subscribe("s", "a")
-            stalled.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            stalled.stall()
             held: list[int] = []
             tracemalloc.start()
             for _ in range(ROUNDS):
@@ -58,7 +58,7 @@ def test_memory_stays_bounded_and_others_get_everything_while_a_subscriber_stall
 
 async def stalled_reads_on(stalled: Client, waiting: int) -> None:
     """When it reads again it gets what was in the socket and what waited, in order, whole."""
-    stalled.writer.transport.resume_reading()  # type: ignore[attr-defined]
+    stalled.read_on()
     ids = [(await stalled.frame()).headers["message-id"] for _ in range(waiting)]
     assert ids == sorted(ids)
 
@@ -68,7 +68,7 @@ def test_a_stalled_subscriber_that_is_closed_is_gone_at_once_with_its_queue(tmp_
         async with service(tmp_path, limits=Limits(queue_bytes=QUEUE_BYTES)) as broker:
             stalled, writer = await Client.connect(broker.port), await Client.connect(broker.port)
             await stalled.subscribe("s", "a", overflow="disconnect")
-            stalled.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            stalled.stall()
             while broker.statistics().subscriptions_now:
                 for _ in range(PER_ROUND):
                     writer.publish("a", BODY)
@@ -89,7 +89,7 @@ def test_push_back_loses_nothing_while_the_subscriber_stalls(tmp_path: Path) -> 
             slow, writer, other = [await Client.connect(broker.port) for _ in range(3)]
             await slow.subscribe("s", "a", overflow="push-back")
             await other.subscribe("s", "b")
-            slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            slow.stall()
             for number in range(2_000):
                 writer.publish("a", b"%d " % number + BODY)
             await until(lambda: broker.statistics().paused_publishers_now == 1)
@@ -97,7 +97,7 @@ def test_push_back_loses_nothing_while_the_subscriber_stalls(tmp_path: Path) -> 
             # Publishers on other topics are not concerned.
             other.publish("b", b"fine")
             assert (await other.frame()).body == b"fine"
-            slow.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            slow.read_on()
             for number in range(2_000):
                 assert (await slow.frame()).body.startswith(b"%d " % number)
             assert broker.statistics().shed_queue_full == 0

@@ -154,7 +154,7 @@ def test_slow_subscribers_are_cut_off_when_their_queues_use_up_the_memory(tmp_pa
             slow = [await Client.connect(broker.port) for _ in range(2)]
             for client in slow:
                 await client.subscribe("s", "a", overflow="drop-oldest")
-                client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+                client.stall()
             while not broker.server_statistics().connections_relieved:
                 publisher.publish("a", b"x" * 256 * 1024, receipt="r")
                 assert (await publisher.frame()).command == "RECEIPT"

@@ -14,14 +14,18 @@ from tests.server.scene import Client, run, until
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from postroad.topology import StrategyName
     from tests.server.planned import PlannedNetwork
 
 # A stopped broker says goodbye, so nobody waits for heart-beats here; a broker that starts late is waited for.
 QUICK = Settings(heartbeat_ms=300)
 
 
-async def reached(network: PlannedNetwork, publisher: int, *subscribers: Client) -> None:
-    """Publish until a message has come to all: then every way there is works. Nobody may get one twice."""
+async def reached(network: PlannedNetwork, publisher: int, *subscribers: Client) -> set[bytes]:
+    """Publish until a message has come to all: then every way there is works. Nobody may get one twice.
+
+    Returns what came to all.
+    """
     sender = await Client.connect(network.services[publisher].port)
     count = 0
     got: dict[Client, list[bytes]] = {one: [] for one in subscribers}
@@ -43,6 +47,7 @@ async def reached(network: PlannedNetwork, publisher: int, *subscribers: Client)
         await asyncio.gather(*listening, return_exceptions=True)
     assert all(len(bodies) == len(set(bodies)) for bodies in got.values())
     await sender.close()
+    return set.intersection(*map(set, got.values()))
 
 
 def test_a_tree_relays_and_its_orphans_find_another_parent(tmp_path: Path) -> None:
@@ -50,14 +55,14 @@ def test_a_tree_relays_and_its_orphans_find_another_parent(tmp_path: Path) -> No
         plan = Plan.of(tree(5, 2), "five", strategy="tree", settings=QUICK)
         async with planned(plan, tmp_path) as network:
             leaf, other = await network.subscriber(4, "quotes"), await network.subscriber(3, ">")
-            await reached(network, 5, leaf, other)
+            assert await reached(network, 5, leaf, other)
             # Broker 2 was the parent of 4 and 5: both go to 1.
             await network.stop(2)
             await until(lambda: all(network.strategy(one).statistics()["parent"] == 1 for one in (4, 5)))
-            await reached(network, 5, leaf, other)
+            assert await reached(network, 5, leaf, other)
             await network.start(2)
             await until(lambda: network.strategy(2).statistics()["parent"] == 1)
-            await reached(network, 2, leaf, other)
+            assert await reached(network, 2, leaf, other)
             for client in (leaf, other):
                 await client.close()
 
@@ -70,17 +75,17 @@ def test_a_secondary_takes_over_from_a_controller_and_traffic_goes_on(tmp_path: 
         plan = Plan.of(cluster(2, 2, 0, 0), "six", strategy="cluster", settings=QUICK)
         async with planned(plan, tmp_path) as network:
             below, beyond = await network.subscriber(4), await network.subscriber(6, "*")
-            await reached(network, 5, below, beyond)
-            await reached(network, 3, below, beyond)
+            assert await reached(network, 5, below, beyond)
+            assert await reached(network, 3, below, beyond)
             await network.stop(1)
             await until(lambda: network.strategy(4).statistics()["parent"] == 3)
             await until(lambda: network.strategy(3).statistics()["peers"] == 1)
-            await reached(network, 4, below, beyond)
-            await reached(network, 5, below, beyond)
+            assert await reached(network, 4, below, beyond)
+            assert await reached(network, 5, below, beyond)
             # The controller comes back and has its place again.
             await network.start(1)
             await until(lambda: network.strategy(3).statistics()["parent"] == 1)
-            await reached(network, 1, below, beyond)
+            assert await reached(network, 1, below, beyond)
             for client in (below, beyond):
                 await client.close()
 
@@ -88,13 +93,13 @@ def test_a_secondary_takes_over_from_a_controller_and_traffic_goes_on(tmp_path: 
 
 
 @pytest.mark.parametrize("strategy", ["drp", "flood", "tree", "cluster"])
-def test_only_those_who_want_a_message_get_it_whatever_the_strategy(tmp_path: Path, strategy: str) -> None:
+def test_only_those_who_want_a_message_get_it_whatever_the_strategy(tmp_path: Path, strategy: StrategyName) -> None:
     async def talk() -> None:
-        plan = Plan.of(cluster(1, 2, 1, 0), "five", strategy=strategy, settings=QUICK)  # type: ignore[arg-type]
+        plan = Plan.of(cluster(1, 2, 1, 0), "five", strategy=strategy, settings=QUICK)
         async with planned(plan, tmp_path) as network:
             dear = await network.subscriber(4, selector="price > 20")
             everything = await network.subscriber(5, ">")
-            await reached(network, 1, everything)
+            assert await reached(network, 1, everything)
             await asyncio.sleep(0.5)
             sender = await Client.connect(network.services[2].port)
             for price in (10, 30, 20, 40):
@@ -135,7 +140,7 @@ def test_ways_are_the_shortest_after_joins_leaves_cuts_and_restarts(tmp_path: Pa
             await network.start(3)
             await network.all_ways_are_shortest()
             far = await network.subscriber(3)
-            await reached(network, 5, far)
+            assert await reached(network, 5, far)
             await far.close()
 
     run(talk)

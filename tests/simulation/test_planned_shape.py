@@ -16,7 +16,7 @@ from postroad.simulation import LinkQuality, SimulatedNetwork
 from postroad.topology import Plan, Settings, cluster, tree
 
 if TYPE_CHECKING:
-    from postroad.topology import Delivery
+    from postroad.topology import Delivery, StrategyName
 
 QUICK = Settings(heartbeat_ms=50)
 SETTLED_MS = 4_000
@@ -32,11 +32,11 @@ def parent(net: SimulatedNetwork, broker: int) -> int:
 @settings(max_examples=6)
 @given(seed=st.integers(0, 10_000))
 def test_a_subtree_that_returns_to_its_parent_loses_and_doubles_nothing(
-    kind: str, delivery: Delivery, seed: int
+    kind: StrategyName, delivery: Delivery, seed: int
 ) -> None:
     draw = random.Random(seed)
     hierarchy = SHAPES[kind]
-    plan = Plan.of(hierarchy, "returning", strategy=kind, delivery=delivery, settings=QUICK)  # type: ignore[arg-type]
+    plan = Plan.of(hierarchy, "returning", strategy=kind, delivery=delivery, settings=QUICK)
     net = SimulatedNetwork(
         plan.graph(),
         planned_strategy(plan),

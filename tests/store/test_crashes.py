@@ -18,4 +18,6 @@ SEEDS = range(400) if os.environ.get("POSTROAD_THOROUGH") else range(8)
 def test_crash_between_any_two_steps_leaves_what_was_promised(seed: int, fsync: str, power: bool) -> None:
     owner = Owner(seed, fsync, power)
     while owner.crash_points < 120:
+        # At each crash point the owner compares what comes back with what was promised.
         owner.act()
+    assert owner.sent, "there was something to lose"

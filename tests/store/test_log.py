@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -34,17 +34,17 @@ def every(batch: Batch) -> np.ndarray:
     return np.arange(len(batch), dtype=np.int64)
 
 
-def drained(log: Log, cursor: object, disk: SimulatedDisk | FileDisk, most: int = 10_000) -> list[tuple[int, int]]:
+def drained(log: Log, cursor: Any, disk: SimulatedDisk | FileDisk, most: int = 10_000) -> list[tuple[int, int]]:
     """Take all that waits, and settle it."""
     found = []
     while True:
-        taken = log.pull(cursor, most)  # type: ignore[arg-type]
+        taken = log.pull(cursor, most)
         reads = log.take_reads()
         for read in reads:
             log.loaded(read, disk.read(read.segment, read.start, read.length))
         for each in taken:
             found += messages_of(each)
-            log.settle(cursor, each.places)  # type: ignore[arg-type]
+            log.settle(cursor, each.places)
         if not taken and not reads:
             return found
 

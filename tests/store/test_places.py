@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,24 +47,24 @@ changes = st.lists(
 
 
 @given(numbers, changes)
-def test_row_set_changes_as_a_set_does(begin: list[int], steps: list[tuple[str, object]]) -> None:
+def test_row_set_changes_as_a_set_does(begin: list[int], steps: list[tuple[str, Any]]) -> None:
     rows, twin = RowSet(runs(begin)), set(begin)
     for name, value in steps:
         if name == "add":
-            rows.add(runs(value))  # type: ignore[arg-type]
-            twin |= set(value)  # type: ignore[call-overload]
+            rows.add(runs(value))
+            twin |= set(value)
         elif name == "remove":
-            gone = twin & set(value)  # type: ignore[call-overload]
-            assert rows.remove(runs(value)) == len(gone)  # type: ignore[arg-type]
+            gone = twin & set(value)
+            assert rows.remove(runs(value)) == len(gone)
             twin -= gone
         elif name == "pull":
-            most, below = value  # type: ignore[misc]
-            front = rows.front(most, below)  # type: ignore[has-type]
-            assert listed(front) == sorted(place for place in twin if place < below)[:most]  # type: ignore[has-type]
+            most, below = value
+            front = rows.front(most, below)
+            assert listed(front) == sorted(place for place in twin if place < below)[:most]
             rows.drop_front(front)
             twin -= set(listed(front))
         else:
-            behind = [place + max(twin, default=0) + 2 for place in value]  # type: ignore[attr-defined]
+            behind = [place + max(twin, default=0) + 2 for place in value]
             rows.append(runs(behind))
             twin |= set(behind)
         assert listed(rows.runs) == sorted(twin)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroad.topology import BrokerPlan, Graph, LinkPlan, Plan, PlanError, Settings, cluster, line, power_law, tree
 from tests.topology.strategies import graphs
+
+if TYPE_CHECKING:
+    from postroad.topology import Delivery, StrategyName
 
 GOOD = Plan.of(line(3), "three", settings=Settings(window=64)).to_toml()
 
@@ -19,8 +24,8 @@ GOOD = Plan.of(line(3), "three", settings=Settings(window=64)).to_toml()
     st.builds(Settings, window=st.integers(64, 1000), broadcast_threshold=st.floats(0, 1)),
 )
 @settings(max_examples=60)
-def test_plan_reads_what_it_wrote(graph: Graph, name: str, delivery: str, chosen: Settings) -> None:
-    plan = Plan.of(graph, name, delivery=delivery, settings=chosen, host=name)  # type: ignore[arg-type]
+def test_plan_reads_what_it_wrote(graph: Graph, name: str, delivery: Delivery, chosen: Settings) -> None:
+    plan = Plan.of(graph, name, delivery=delivery, settings=chosen, host=name)
     assert Plan.parse(plan.to_toml()) == plan
     assert plan.graph() == graph
 
@@ -64,8 +69,8 @@ def test_bad_plan_is_refused_by_the_name_of_the_field(before: str, after: str, s
         Plan.parse(GOOD.replace(before, after, 1))
 
 
-def broker(number: int, **places: object) -> BrokerPlan:
-    return BrokerPlan(number=number, port=2 * number, link_port=2 * number + 1, **places)  # type: ignore[arg-type]
+def broker(number: int, **places: Any) -> BrokerPlan:
+    return BrokerPlan(number=number, port=2 * number, link_port=2 * number + 1, **places)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +84,8 @@ def broker(number: int, **places: object) -> BrokerPlan:
         ([broker(1), broker(2, parents=(1,), deputises_for=2)], "cluster", r"deputises_for: there is no other broker"),
     ],
 )
-def test_contradicting_places_are_refused(brokers: list[BrokerPlan], strategy: str, said: str) -> None:
-    plan = Plan(name="p", strategy=strategy, brokers=tuple(brokers), links=(LinkPlan(between=(1, 2)),))  # type: ignore[arg-type]
+def test_contradicting_places_are_refused(brokers: list[BrokerPlan], strategy: StrategyName, said: str) -> None:
+    plan = Plan(name="p", strategy=strategy, brokers=tuple(brokers), links=(LinkPlan(between=(1, 2)),))
     with pytest.raises(PlanError, match=said):
         plan.checked()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -100,6 +102,6 @@ def test_no_choice_of_parents_makes_a_ring(hierarchy: Hierarchy) -> None:
         (lambda: Graph([1, 2], {(1, 2): 1, (2, 1): 2}), "given twice, with costs 1 and 2"),
     ],
 )
-def test_impossible_networks_are_refused(make: object, said: str) -> None:
+def test_impossible_networks_are_refused(make: Any, said: str) -> None:
     with pytest.raises(TopologyError, match=said):
-        make()  # type: ignore[operator]
+        make()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import struct
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,9 @@ from postroad.filters import hash_bytes
 from postroad.matching.encoding import EncodedPredicates, EncodingError, Scheme, from_bytes, to_bytes
 from postroad.selectors import Selector
 from tests.matching.encoding.strategies import schemes
+
+if TYPE_CHECKING:
+    from random import Random
 
 
 @st.composite
@@ -32,9 +36,9 @@ def test_list_survives_its_bytes(predicates: EncodedPredicates) -> None:
 
 
 @given(predicate_lists(), st.randoms(use_true_random=False))
-def test_equal_content_has_equal_bytes(predicates: EncodedPredicates, random: object) -> None:
+def test_equal_content_has_equal_bytes(predicates: EncodedPredicates, random: Random) -> None:
     rows = list(predicates.rows) * 2
-    random.shuffle(rows)  # type: ignore[attr-defined]
+    random.shuffle(rows)
     assert to_bytes(EncodedPredicates(predicates.scheme, rows)) == to_bytes(predicates)
 
 
