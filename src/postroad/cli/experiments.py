@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from postroad.lab.experiments import Experiment, Finding, RunRequest
+    from postroad.lab.replay import PlayedTraffic, ReplayComparison
     from postroad.lab.runs import Watch
+    from postroad.lab.scenarios.recorded import RecordedTraffic
+    from postroad.topology import Plan
 
 __all__ = ["COMMANDS"]
 
@@ -176,9 +179,113 @@ def workload(
         echo_table(str(file), fields)
 
 
+def replay(
+    trail: Annotated[Path, typer.Option("--trail", help="The directory of the trail.")],
+    plan: Annotated[Path, typer.Option("--plan", help="The network to try: a plan (TOML).")],
+    recorded: Annotated[
+        Path | None, typer.Option(help="The plan of the network on record; without, its links, routed by drp.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(help="Only messages from then on: 2026-01-31T12:00, UTC.")] = None,
+    until: Annotated[str | None, typer.Option(help="Only messages before this time.")] = None,
+    speed: Annotated[float, typer.Option(help="How many times as fast as it was.")] = 1.0,
+    message_bytes: Annotated[int | None, typer.Option(min=0, help="Of each message; as recorded by default.")] = None,
+    bandwidth: Annotated[int, typer.Option(min=0, help="Bytes per second of each link; 0 for no bound.")] = 0,
+    seed: Seed = 1,
+    costs: Costs = None,
+    as_json: AsJson = False,
+) -> None:
+    """Play recorded traffic through another network in virtual time, and say what would change."""
+    from postroad.cli.pipelines import moment
+    from postroad.lab.replay import ReplayRequest
+    from postroad.lab.replay import replay as play
+    from postroad.lab.scenarios.recorded import read_record
+    from postroad.lab.service_costs import MEASURED_TIMES, read_service_times
+    from postroad.simulation import LinkQuality
+
+    request = ReplayRequest(
+        _plan(plan),
+        None if recorded is None else _plan(recorded),
+        message_bytes,
+        speed,
+        LinkQuality(delay_ms=(1, 10), bytes_per_ms=bandwidth // 1_000),
+        MEASURED_TIMES if costs is None else read_service_times(costs),
+        seed,
+    )
+    record = read_record(trail, moment(since, "--since"), moment(until, "--until"))
+    with _watching(as_json) as watch:
+        found = play(record, request, lambda name, share: (watch.line(name), watch.share(share))[0])
+    if as_json:
+        echo_json(_comparison(found))
+    else:
+        _show_comparison(found)
+
+
+def _plan(path: Path) -> Plan:
+    from postroad.topology import Plan
+
+    try:
+        return Plan.parse(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise PostroadError(f"{path}: cannot be read ({error})") from None
+
+
+def _figures(played: PlayedTraffic, record: RecordedTraffic) -> dict[str, Any]:
+    (one, other), most = played.busiest
+    return {
+        "bytes_on_links": played.total_bytes,
+        "links_crossed_per_message": round(played.copies / max(1, len(record.times)), 3),
+        "busiest_link": f"{one}-{other}" if most else "",
+        "busiest_link_bytes": most,
+        "p50_ms": round(played.p50_ms, 2),
+        "p99_ms": round(played.p99_ms, 2),
+        "missing_deliveries": played.missing,
+        "busiest_processor": round(played.busiest_processor, 4),
+    }
+
+
+def _comparison(found: ReplayComparison) -> dict[str, Any]:
+    record = found.record
+    recorded = sum(record.carried.values()) / max(1, len(record.times))
+    return {
+        "messages": len(record.times),
+        "copies_to_clients": record.copies,
+        "links_crossed_per_message_on_record": round(recorded, 3),
+        "before": {**_figures(found.before, record), "bytes_by_link": _by_link(found.before)},
+        "after": {**_figures(found.after, record), "bytes_by_link": _by_link(found.after)},
+        "moved_brokers": {str(one): other for one, other in found.moved.items()},
+    }
+
+
+def _by_link(played: PlayedTraffic) -> dict[str, int]:
+    return {f"{one}-{other}": size for (one, other), size in sorted(played.bytes.items()) if size}
+
+
+def _show_comparison(found: ReplayComparison) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    record, console = found.record, Console()
+    before, after = _figures(found.before, record), _figures(found.after, record)
+    table = Table(
+        "", "as recorded", "as planned", title=f"{len(record.times):,} messages played again", title_justify="left"
+    )
+    for name in before:
+        cells = [f"{side[name]:,}" if isinstance(side[name], int) else str(side[name]) for side in (before, after)]
+        table.add_row(name.replace("_", " "), *cells)
+    console.print(table)
+    links = Table("link", "bytes as recorded", "bytes as planned", title="Links", title_justify="left")
+    for ends in sorted(found.before.bytes.keys() | found.after.bytes.keys()):
+        sizes = [f"{side.bytes.get(ends, 0):,}" for side in (found.before, found.after)]
+        links.add_row(f"{ends[0]} to {ends[1]}", *sizes)
+    console.print(links)
+    for one, other in found.moved.items():
+        typer.echo(f"broker {one} is not in the plan: broker {other} stood in for it")
+
+
 COMMANDS: dict[str, Callable[..., None]] = {
     "list": list_experiments,
     "run": run,
     "report": report,
     "workload": workload,
+    "replay": replay,
 }

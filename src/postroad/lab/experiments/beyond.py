@@ -92,10 +92,10 @@ class FailureExperiment(Experiment):
     title: ClassVar[str] = "kill k of 20 brokers, or k of their links, under load"
     source: ClassVar[str] = "beyond the papers, which leave failures open"
     scaled: ClassVar[str] = "seconds of publishing (60 at scale 1); failures after a third of them"
-    small: ClassVar[float] = 0.4
+    small: ClassVar[float] = 0.2
 
-    BROKERS, RATE = 20, 100.0
-    KILLS = (("brokers", 1), ("brokers", 3), ("links", 1), ("links", 3))
+    BROKERS, RATE = 20, 300.0
+    KILLS = (("brokers", 1), ("brokers", 3), ("links", 3))
 
     def trials(self, request: RunRequest) -> list[Trial]:
         return [
