@@ -1,4 +1,4 @@
-"""The demonstration: a network from nothing, real subscribers, some thousand messages, and where each of them went.
+"""The demonstration: five brokers, orders and sensor readings, one broker killed, and where each message went.
 
 python -m examples.demo [--messages N] [--keep DIR] [--json]
 
@@ -10,165 +10,142 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import random
+import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from examples.demo_spark import SparkHelper, java_is_there
+from examples.demo_traffic import TRICKLE_SECONDS, WISHES, DemoClients, DemoTraffic
+from examples.demo_view import DemoView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from postroad.client import Subscription
-    from postroad.messages import MessageId
-
 __all__ = ["main"]
 
+BROKERS = 5
+# The one that is killed: it has no clients, and lies between those of 2 and those of 4.
+VICTIM = 3
 MESSAGES = 3_000
+# Published while the victim is dead, one after the other.
+ROUND_MESSAGES = 100
 # The bulk trace needs ids that nobody sent, too.
 NEVER_SENT = 100
-SEED = 1
-TOPICS = ("stocks.acme", "stocks.globex", "buildings.heat")
 INTERRUPTED = 130
-# A network of four comes up in some seconds; a machine that compiles kernels first may take minutes.
+# A network comes up in some seconds; a machine that compiles kernels first may take minutes.
 COMMAND_SECONDS = 600.0
-# Nothing more comes when nothing came for so long; deliveries take milliseconds.
-QUIET_SECONDS = 1.0
 
 _PROGRAM = (sys.executable, "-c", "from postroad.cli import main; main()")
 
-
-class Wish(NamedTuple):
-    """A subscriber of the demonstration."""
-
-    name: str
-    topic: str
-    where: str
-
-
-WISHES = (
-    Wish("trader", "stocks.>", "price > 90"),
-    Wish("auditor", "stocks.acme", ""),
-    Wish("collector", "stocks.*", "price BETWEEN 20 AND 22"),
-    Wish("heating", "buildings.>", "price < 12"),
-)
+NEXT = """\
+What to try next:
+  postroad network plan square --out plan.toml && postroad network up plan.toml    a network of your own
+  postroad subscribe 'orders.>' --where "amount > 100" --directory http://127.0.0.1:8160
+  postroad publish orders.fr hello --attribute amount=250 --directory http://127.0.0.1:8160 --receipt
+  postroad trace ID --network plan.network                                           where it went
+  scripts/demo --keep DIR                                                            leave all files there to look at
+  docs/cli.md, docs/tracking.md, docs/pipeline.md                                    the rest"""
 
 
 class Failure(Exception):
     """A step did not do what it should."""
 
 
-def say(text: str = "") -> None:
-    """Tell what happens, on stderr: the report alone goes to stdout."""
-    print(text, file=sys.stderr, flush=True)
+class Story(NamedTuple):
+    """One run of the demonstration: where its files are, and who tells it."""
 
+    view: DemoView
+    folder: Path
 
-def command(*words: object, show: bool = True, allowed: tuple[int, ...] = (0,)) -> str:
-    """Run `postroad …` as a user would; answers what it printed."""
-    texts = [str(word) for word in words]
-    if show:
-        say(f"\n$ postroad {shlex.join(texts)}")
-    done = subprocess.run([*_PROGRAM, *texts], capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
-    if done.returncode not in allowed:
-        raise Failure(f"`postroad {shlex.join(texts)}` ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
+    @property
+    def plan(self) -> Path:
+        return self.folder / "plan.toml"
 
+    @property
+    def network(self) -> Path:
+        return self.folder / "network"
 
-# --- traffic ----------------------------------------------------------------------------------------------------------
+    @property
+    def trail(self) -> Path:
+        return self.network / "trail"
 
+    @property
+    def out(self) -> Path:
+        return self.folder / "reports"
 
-class DemoTraffic(NamedTuple):
-    """What clients saw: the ids that were published, and who got which."""
+    def command(self, *words: object, shown: str | None = None, allowed: tuple[int, ...] = (0,)) -> str:
+        """Run `postroad …` as a user would; answers what it printed.
 
-    published: list[MessageId]
-    received: dict[str, set[str]]
+        Args:
+            words: the arguments.
+            shown: the line that is shown instead, where some arguments are of no interest.
+            allowed: exit codes that are no failure.
+        """
+        texts = [str(word) for word in words]
+        line = shlex.join(texts)
+        self.view.command(f"postroad {line if shown is None else shown}")
+        done = subprocess.run([*_PROGRAM, *texts], capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+        if done.returncode not in allowed:
+            raise Failure(f"`postroad {line}` ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done.stdout
 
-
-async def exchange(directory: str, messages: int) -> DemoTraffic:
-    """Subscribe at several brokers, publish at several, and count what arrives."""
-    from postroad.client import connect
-
-    draw = random.Random(SEED)
-    received: dict[str, set[str]] = {wish.name: set() for wish in WISHES}
-    published: list[MessageId] = []
-    async with asyncio.TaskGroup() as group:
-        clients = [connect(directory=directory, login=wish.name) for wish in WISHES]
-        publishers = [connect(directory=directory, login=f"feed-{number}") for number in (1, 2)]
-        for client in (*clients, *publishers):
-            await client.__aenter__()
-        subscriptions = [client.subscribe(wish.topic, wish.where) for client, wish in zip(clients, WISHES, strict=True)]
-        readers = []
-        for wish, subscription in zip(WISHES, subscriptions, strict=True):
-            await subscription.__aenter__()
-            readers.append(group.create_task(_read(subscription, received[wish.name])))
-        # Interest spreads between brokers in moments; a message published before it arrives matches nobody elsewhere.
-        await asyncio.sleep(2.0)
-        drafts = [(draw.choice(TOPICS), {"price": draw.randint(1, 100)}) for _ in range(messages)]
-        for number, (topic, attributes) in enumerate(drafts):
-            sent = await publishers[number % len(publishers)].publish(topic, attributes, receipt=number % 100 == 0)
-            assert sent is not None
-            published.append(sent)
-        await _quiet(received)
-        for reader in readers:
-            reader.cancel()
-        for client in (*clients, *publishers):
-            await client.__aexit__(None, None, None)
-    return DemoTraffic(published, received)
-
-
-async def _read(subscription: Subscription, got: set[str]) -> None:
-    async for message in subscription:
-        got.add(str(message.id))
-
-
-async def _quiet(received: dict[str, set[str]]) -> None:
-    """Wait until nothing more comes."""
-    count, since = -1, time.monotonic()
-    while time.monotonic() - since < QUIET_SECONDS:
-        now = sum(len(ids) for ids in received.values())
-        if now != count:
-            count, since = now, time.monotonic()
-        await asyncio.sleep(0.1)
+    def trace(self, what: str, message: object, *where: object) -> None:
+        """Ask where a message went, and show it."""
+        self.view.say(f"\n{what}:")
+        print(self.command("trace", message, *where, allowed=(0, 1)).rstrip(), flush=True)
 
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
 
-def demonstrate(folder: Path, messages: int) -> dict[str, Any]:
+def demonstrate(view: DemoView, folder: Path, messages: int, without_spark: str) -> dict[str, Any]:
     """Run the whole thing in a folder; answers the figures."""
-    plan, network, out = folder / "plan.toml", folder / "network", folder / "reports"
-    say("A network of four brokers, linked as a square with a diagonal.")
-    write_plan(plan)
-    say(f"\n$ postroad network up {plan} --detach")
-    up = ("network", "up", plan, "--data", network, "--detach", "--directory-port", 0, "--json")
-    state = json.loads(command(*up, show=False).splitlines()[-1])
+    story = Story(view, folder)
+    compile_kernels(story)
+    spark = None if without_spark else SparkHelper()
     try:
-        say(f"{len(state['brokers'])} brokers are up; their directory is {state['directory']}")
-        say(f"\n{len(WISHES)} subscribers, 2 publishers, {messages:,} messages over the directory ...")
-        traffic = asyncio.run(exchange(state["directory"], messages))
-        one = examples(traffic)
-        say("\nAsked while the network runs:")
-        print(command("trace", one["delivered"], "--network", network), flush=True)
+        view.chapter(f"A network of {BROKERS} brokers in a ring")
+        write_plan(story.plan)
+        up = ("network", "up", story.plan, "--data", story.network, "--detach", "--directory-port", 0, "--journal")
+        with view.busy("starting the brokers"):
+            told = story.command(*up, "--json", shown=f"network up {story.plan} --detach --journal")
+        state = json.loads(told.splitlines()[-1])
+        try:
+            view.say(f"{len(state['brokers'])} brokers are up; their directory is {state['directory']}")
+            traffic, kinds = asyncio.run(exchange(story, state, messages))
+        finally:
+            view.say(story.command("network", "stop", story.network).strip())
+        view.chapter("Asked afterwards, from the files that the brokers left")
+        for what, message in kinds.items():
+            story.trace(what, message, "--trail", story.trail)
+        return reports(story, spark, traffic, without_spark)
     finally:
-        say(f"\n$ postroad network stop {network}")
-        say(command("network", "stop", network, show=False).strip())
-    say("\nAsked after the fact, from the trail on disk:")
-    for kind in ("delivered", "matched nobody", "never existed"):
-        say(f"\nA message that {'was ' if kind == 'delivered' else ''}{kind}:")
-        print(command("trace", one[kind], "--trail", network / "trail", allowed=(0, 1)).rstrip(), flush=True)
-    return {**reports(network / "trail", out, traffic), "examples": one}
+        if spark is not None:
+            spark.close()
+
+
+def compile_kernels(story: Story) -> None:
+    """What is compiled once is compiled first, and told."""
+    with story.view.busy("making sure that all kernels are compiled; the first time that takes about a minute"):
+        done = subprocess.run([*_PROGRAM, "warm"], capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+    if done.returncode:
+        raise Failure(f"`postroad warm` ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    if not done.stdout.startswith("all "):
+        story.view.say(done.stdout.strip())
 
 
 def write_plan(path: Path) -> None:
-    """Four brokers on ports that are free now."""
+    """Five brokers on ports that are free now, under custody: what a broker that dies had is sent another way."""
     from postroad.network.ports import free_ports
-    from postroad.topology import Plan, square_with_diagonal
+    from postroad.topology import Plan, ring
 
-    plan = Plan.of(square_with_diagonal(), "demo")
+    plan = Plan.of(ring(BROKERS), "demo", delivery="custody")
     ports = free_ports(2 * len(plan.brokers), set())
     text = plan.to_toml()
     for old, new in zip(sorted({p for b in plan.brokers for p in (b.port, b.link_port)}), ports, strict=True):
@@ -176,40 +153,77 @@ def write_plan(path: Path) -> None:
     path.write_text(Plan.parse(text).to_toml(), "utf-8")
 
 
-def examples(traffic: DemoTraffic) -> dict[str, str]:
-    """An id of each kind: the one that most subscribers got, one that nobody did, and one that was never given."""
-    from postroad.messages import MessageId
+async def exchange(story: Story, state: dict[str, Any], messages: int) -> tuple[DemoTraffic, dict[str, str]]:
+    """Subscribe, publish, kill a broker and publish on; answers what clients saw, and a message of each kind."""
+    view = story.view
+    addresses = {each["broker"]: each["address"] for each in state["brokers"]}
+    pids = {each["broker"]: each["pid"] for each in state["brokers"]}
+    view.chapter(f"{len(WISHES)} subscribers, 2 publishers, {messages:,} orders and sensor readings")
+    for wish in WISHES:
+        where = f" where {wish.where}" if wish.where else ""
+        view.say(f"  {wish.name:<11} at broker {wish.broker}: {wish.topic}{where}")
+    async with DemoClients(addresses) as clients:
+        with view.busy("publishing"):
+            published = await clients.publish(messages)
+        traffic = clients.traffic
+        copies = sum(len(got) for got in traffic.received.values())
+        view.say(f"published {len(published):,} messages; subscribers got {copies:,} copies")
+        most = max(published, key=traffic.copies)
+        await asyncio.to_thread(story.trace, "Asked while the network runs", most, "--network", story.network)
 
-    texts = [str(id) for id in traffic.published]
-    copies = {text: sum(text in got for got in traffic.received.values()) for text in texts}
+        view.chapter(f"Broker {VICTIM} is killed; messages go round it")
+        view.command(f"kill -9 {pids[VICTIM]}")
+        os.kill(pids[VICTIM], signal.SIGKILL)
+        with view.busy("publishing on"):
+            after = await clients.publish(ROUND_MESSAGES, TRICKLE_SECONDS)
+        arrived = [message for message in after if traffic.copies(message)]
+        view.say(
+            f"published {len(after)} more while it was dead: {len(arrived)} were wanted, and arrived. "
+            f"Those who watch the network start it again."
+        )
+        # From the shop at broker 2 to the warehouse at broker 4: before, all of these went over broker 3.
+        across = [message for message in arrived if str(message) in traffic.received["warehouse"]]
+        round_it = across[min(1, len(across) - 1)] if across else arrived[0]
+        await asyncio.to_thread(story.trace, "One that went round", round_it, "--network", story.network)
+    unwanted = next(message for message in traffic.published if not traffic.copies(message))
     last = traffic.published[-1]
-    return {
-        "delivered": max(texts, key=lambda text: copies[text]),
-        "matched nobody": next(text for text in texts if not copies[text]),
-        "never existed": str(MessageId(last.publisher, last.broker, last.time, last.counter + 7)),
+    never = type(last)(last.publisher, last.broker, last.time, last.counter + 7)
+    return traffic, {
+        "A message that was delivered": str(most),
+        "One that nobody wanted": str(unwanted),
+        "One that was never published": str(never),
     }
 
 
-def reports(trail: Path, out: Path, traffic: DemoTraffic) -> dict[str, Any]:
+# --- Spark ------------------------------------------------------------------------------------------------------------
+
+
+def reports(story: Story, spark: SparkHelper | None, traffic: DemoTraffic, without_spark: str) -> dict[str, Any]:
     """Spark over the same trail: every message at once, and the books balanced."""
-    from postroad.messages import MessageId
-
-    last = traffic.published[-1]
-    never = [MessageId(last.publisher, last.broker, last.time, last.counter + 100 + n) for n in range(NEVER_SENT)]
-    ids = out.parent / "ids.txt"
-    ids.write_text("\n".join(str(id) for id in (*traffic.published, *never)) + "\n", "utf-8")
-    say("\nThe same question for every message at once, on Spark:")
-    traced = json.loads(command("pipeline", "trace", "--ids", ids, "--trail", trail, "--out", out, "--json"))
-    say("\nAnd the books: published, delivered, matched nobody, lost:")
-    audited = json.loads(command("pipeline", "audit", "--trail", trail, "--out", out, "--json"))
-    received = sum(len(got) for got in traffic.received.values())
-    check(traffic, traced, audited)
-    return {
+    view = story.view
+    figures: dict[str, Any] = {
         "messages": len(traffic.published),
-        "deliveries_seen_by_clients": received,
-        "trace": traced,
-        "audit": audited,
+        "deliveries_seen_by_clients": sum(len(got) for got in traffic.received.values()),
     }
+    view.chapter("The same question for every message at once, on Spark")
+    if spark is None:
+        view.say(f"left out: {without_spark}")
+        return figures
+    last = traffic.published[-1]
+    never = [type(last)(last.publisher, last.broker, last.time, last.counter + 100 + n) for n in range(NEVER_SENT)]
+    ids = story.folder / "ids.txt"
+    ids.write_text("\n".join(str(id) for id in (*traffic.published, *never)) + "\n", "utf-8")
+    try:
+        view.command(f"postroad pipeline trace --ids {ids} --trail {story.trail} --out {story.out}")
+        with view.busy("Spark traces"):
+            traced = spark.run("trace", story.trail, story.out, ids)
+        view.command(f"postroad pipeline audit --trail {story.trail} --out {story.out}")
+        with view.busy("Spark audits"):
+            audited = spark.run("audit", story.trail, story.out)
+    except RuntimeError as error:
+        raise Failure(str(error)) from None
+    check(traffic, traced, audited)
+    return {**figures, "trace": traced, "audit": audited}
 
 
 def check(traffic: DemoTraffic, traced: dict[str, Any], audited: dict[str, Any]) -> None:
@@ -226,27 +240,28 @@ def check(traffic: DemoTraffic, traced: dict[str, Any], audited: dict[str, Any])
 
 def text_of(figures: dict[str, Any]) -> str:
     """The report for people."""
-    traced, audited = figures["trace"], figures["audit"]
     lines = [
         "",
         f"{figures['messages']:,} messages published; clients got {figures['deliveries_seen_by_clients']:,} copies.",
-        f"Bulk trace on Spark, {figures['messages'] + NEVER_SENT:,} ids of which {NEVER_SENT} were never sent:",
     ]
-    lines += [f"  {name.replace('_', ' ')}: {value}" for name, value in traced.items() if name != "written"]
-    lines.append("Reconciliation:")
-    lines += [f"  {name.replace('_', ' ')}: {value}" for name, value in audited.items() if name != "written"]
-    lines += ["", "The books balance: what Spark found on the trail is what the clients saw."]
-    return "\n".join(lines)
+    if "trace" in figures:
+        lines.append(f"Spark, {figures['messages'] + NEVER_SENT:,} ids of which {NEVER_SENT} were never sent:")
+        lines += [f"  {name.replace('_', ' ')}: {value}" for name, value in figures["trace"].items()]
+        lines.append("Reconciliation:")
+        lines += [f"  {name.replace('_', ' ')}: {value}" for name, value in figures["audit"].items()]
+        lines.append("The books balance: what Spark found on the trail is what the clients saw.")
+    return "\n".join([*lines, "", NEXT])
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/demo",
-        description="Run a network, publish, trace, and read the trail with Spark. "
+        description="Run a network, publish, kill a broker, trace, and read the trail with Spark. "
         "`scripts/demo matching` shows the subscription index alone.",
     )
     parser.add_argument("--messages", type=int, default=MESSAGES, metavar="N", help=f"how many ({MESSAGES:,})")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave everything there; deleted by default")
+    parser.add_argument("--without-spark", action="store_true", help="leave Spark out")
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object at the end")
     chosen = parser.parse_args(given)
     if not 100 <= chosen.messages <= 1_000_000:
@@ -262,15 +277,17 @@ def main(given: Sequence[str] | None = None) -> int:
 
         return matching_demo.main(given[1:])
     chosen = arguments(given)
+    view = DemoView()
+    without_spark = "you asked for it" if chosen.without_spark else java_is_there()
     folder = chosen.keep or Path(tempfile.mkdtemp(prefix="postroad-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        figures = demonstrate(folder, chosen.messages)
+        figures = demonstrate(view, folder, chosen.messages, without_spark)
     except KeyboardInterrupt:
-        say("\nstopped")
+        view.say("\nstopped")
         return INTERRUPTED
     except Failure as failure:
-        say(f"\nthe demonstration failed: {failure}")
+        view.say(f"\nthe demonstration failed: {failure}")
         return 1
     finally:
         if chosen.keep is None:

@@ -3,6 +3,7 @@
 #
 #   set_up EXTRA...    .venv with the pinned packages of the given extras of pyproject.toml
 #   need_java          JAVA_HOME of a Java that Spark can run on
+#   want_java          the same, but returns 1 where there is none and none can be installed
 #
 # With POSTROAD_LOCKED=1, .venv is made from constraints.lock: every file must have a hash that is listed there.
 #
@@ -195,4 +196,8 @@ need_java() {
     fi
     export JAVA_HOME="$home"
     say "using the Java in $JAVA_HOME"
+}
+
+want_java() {
+    (need_java) && JAVA_HOME="$(find_java)" && export JAVA_HOME
 }
