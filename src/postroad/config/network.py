@@ -90,6 +90,8 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         station: this broker's place (`tree`, `cluster`).
         neighbours: the brokers that this one is linked with, or may come to be.
         brokers: the numbers of all brokers, needed to tell which of them has a queue; those of `members` without.
+        admins: the admin endpoints of the brokers, as host:port by their numbers, for the console; `postroad network
+            up` fills them in.
     """
 
     name: str = "postroad"
@@ -107,6 +109,7 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     station: Station = Station()
     neighbours: list[Neighbouring] = []
     brokers: list[Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BROKER)]] = []
+    admins: dict[str, Annotated[str, msgspec.Meta(pattern=r":[0-9]{1,5}$")]] = {}
 
 
 def is_distant(config: NetworkConfig) -> str | None:

@@ -49,8 +49,10 @@ def prepare(plan: Plan, place: Place, options: RunOptions) -> list[BrokerEntry]:
         # A trail that cannot be written is for the brokers to tell; they start all the same.
         with contextlib.suppress(TrailError):
             note_brokers(Path(options.tracking.trail or place.trail), [broker.number for broker in plan.brokers])
-    for broker, admin_port in zip(plan.brokers, free_ports(len(plan.brokers), taken), strict=True):
-        number = broker.number
+    ports = dict(zip([broker.number for broker in plan.brokers], free_ports(len(plan.brokers), taken), strict=True))
+    admins = {str(number): f"127.0.0.1:{port}" for number, port in ports.items()}
+    for broker in plan.brokers:
+        number, admin_port = broker.number, ports[broker.number]
         config = broker_config(
             plan,
             number,
@@ -61,8 +63,10 @@ def prepare(plan: Plan, place: Place, options: RunOptions) -> list[BrokerEntry]:
         )
         trail = options.tracking.trail or str(place.trail.resolve())
         tracking = msgspec.structs.replace(options.tracking, trail=trail)
+        assert config.network is not None
         settings = msgspec.structs.replace(
             config,
+            network=msgspec.structs.replace(config.network, admins=admins),
             log_level=options.log_level,
             tracking=tracking,
             group=options.group,

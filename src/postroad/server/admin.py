@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from postroad.errors import PostroadError
 from postroad.messages import MessageId
+from postroad.server.console import CONSOLE, CONSOLE_DATA, Console, console_file
 from postroad.server.durable_admin import DURABLE, DurableAdmin
 from postroad.server.extras import has
 from postroad.server.http import JSON, Endpoint, HttpResponse, Request, json_response, text_response
@@ -33,6 +34,10 @@ MOST_REQUESTS = 16
 # Questions about messages that are asked of other brokers, or of the disk, at once.
 MOST_QUESTIONS = 16
 
+SESSIONS = "/sessions"
+MOST_DIGITS = 18
+# Of whoever closes a session, in the log.
+MAX_BY_CHARACTERS = 64
 TRACE = "/trace/"
 ALIASES = "/aliases/"
 NEEDS_TOKEN = "this needs the token of admin_token_file, in the header Authorization: Bearer TOKEN"
@@ -41,7 +46,7 @@ _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Admin:
-    """Answers /health, /ready, /status, /metrics, /trace/ID, /aliases/ALIAS and /subscriptions.
+    """Answers /health, /ready, /status, /metrics, /trace/ID, /aliases/ALIAS, /subscriptions and /sessions; /console.
 
     Args:
         status: tells the state of the broker.
@@ -53,6 +58,8 @@ class Admin:
         audit: what is told of refusals.
         durable: answers about durable subscriptions; None where there are none.
         queues: answers about queues; None where there are none.
+        console: gathers what the console shows; None where there is none.
+        close: closes a session by its number; whether there was one.
     """
 
     def __init__(
@@ -66,6 +73,8 @@ class Admin:
         audit: Audit | None = None,
         durable: DurableAdmin | None = None,
         queues: QueueAdmin | None = None,
+        console: Console | None = None,
+        close: Callable[[int, str], bool] | None = None,
     ) -> None:
         self._status = status
         self._is_ready = is_ready
@@ -75,6 +84,8 @@ class Admin:
         self._token = token
         self._audit = audit or Audit()
         self._stored: dict[str, DurableAdmin | QueueAdmin | None] = {DURABLE: durable, QUEUES: queues}
+        self._console = console
+        self._close = close
         self._endpoint = Endpoint(
             self._page,
             MOST_REQUESTS,
@@ -92,9 +103,13 @@ class Admin:
         for prefix, pages in self._stored.items():
             if path == prefix or path.startswith(f"{prefix}/"):
                 return self._stored_page(request, pages)
+        if path == SESSIONS or path.startswith(f"{SESSIONS}/"):
+            return self._sessions_page(request)
         if request.method != "GET":
-            text = f"{request.method} is for {DURABLE}/CLIENT/NAME and {QUEUES}/NAME"
+            text = f"{request.method} is for {DURABLE}/CLIENT/NAME, {QUEUES}/NAME and {SESSIONS}/NUMBER"
             return text_response(HTTPStatus.METHOD_NOT_ALLOWED, text)
+        if path == CONSOLE or path.startswith(f"{CONSOLE}/"):
+            return self._console_page(request)
         if path == "/health":
             troubles = self._troubles()
             return text_response(HTTPStatus.OK, "\n".join(["degraded", *troubles]) if troubles else "ok")
@@ -113,8 +128,39 @@ class Admin:
             return self._traced(path.removeprefix(TRACE), request.query.get("explore", ""))
         if path.startswith(ALIASES):
             return self._ids(unquote(path.removeprefix(ALIASES)))
-        text = f"there are /health, /ready, /status, /metrics, /trace/ID, /aliases/ALIAS, {DURABLE} and {QUEUES}"
+        text = (
+            "there are /health, /ready, /status, /metrics, /trace/ID, /aliases/ALIAS, "
+            f"{DURABLE}, {QUEUES}, {SESSIONS} and {CONSOLE}"
+        )
         return text_response(HTTPStatus.NOT_FOUND, text)
+
+    def _console_page(self, request: Request) -> HttpResponse | Awaitable[HttpResponse]:
+        # The page itself shows nothing; it asks for the token where the data need one.
+        found = console_file(request.path)
+        if found is not None:
+            return found
+        if request.path != CONSOLE_DATA or self._console is None:
+            return text_response(HTTPStatus.NOT_FOUND, f"there is {CONSOLE}")
+        if not self._may_see_people(request):
+            return text_response(HTTPStatus.UNAUTHORIZED, NEEDS_TOKEN)
+        return self._console.page()
+
+    def _sessions_page(self, request: Request) -> HttpResponse:
+        """GET lists sessions with their subscriptions; DELETE closes one."""
+        if not self._may_see_people(request):
+            return text_response(HTTPStatus.UNAUTHORIZED, NEEDS_TOKEN)
+        named = request.path.removeprefix(SESSIONS).removeprefix("/")
+        if request.method == "GET" and not named:
+            return json_response(self._status().sessions)
+        # Python converts some thousand digits at most, so the length comes first.
+        number = int(named) if named.isascii() and named.isdigit() and len(named) <= MOST_DIGITS else -1
+        if request.method == "GET":
+            found = [session for session in self._status().sessions if session.number == number]
+            return json_response(found[0]) if found else text_response(HTTPStatus.NOT_FOUND, f"no session {named[:20]}")
+        by = request.query.get("by", "")[:MAX_BY_CHARACTERS]
+        if self._close is None or not self._close(number, by):
+            return text_response(HTTPStatus.NOT_FOUND, f"no session {named[:20]}")
+        return text_response(HTTPStatus.OK, f"session {number} is closed")
 
     def _stored_page(self, request: Request, pages: DurableAdmin | QueueAdmin | None) -> HttpResponse:
         if not self._may_see_people(request):

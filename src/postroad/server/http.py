@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -61,6 +62,7 @@ class HttpResponse(NamedTuple):
     status: HTTPStatus
     kind: str
     body: bytes
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 def text_response(status: HTTPStatus, text: str) -> HttpResponse:
@@ -201,6 +203,7 @@ def _encoded(answer: HttpResponse) -> bytes:
         f"Content-Type: {answer.kind}\r\n"
         f"Content-Length: {len(answer.body)}\r\n"
         "Cache-Control: no-store\r\n"
-        "Connection: close\r\n\r\n"
+        "Connection: close\r\n"
     )
-    return head.encode("ascii") + answer.body
+    more = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items())
+    return f"{head}{more}\r\n".encode("ascii") + answer.body

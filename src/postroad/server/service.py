@@ -27,6 +27,7 @@ from postroad.errors import PostroadError
 from postroad.recording import DirectoryLock, Inquiry, LockedError, Sampler, TrailAnswers, make_record, trail_root
 from postroad.server.admin import Admin
 from postroad.server.capacity_watch import CapacityWatch
+from postroad.server.console import Console
 from postroad.server.counts import ServerStatistics
 from postroad.server.directories import claim_directories
 from postroad.server.durable_admin import DurableAdmin
@@ -36,6 +37,7 @@ from postroad.server.link_listener import BACKLOG as LINK_BACKLOG
 from postroad.server.link_listener import LinkListener
 from postroad.server.links import Links
 from postroad.server.listeners import CLIENT_LISTENERS
+from postroad.server.observation import Observation
 from postroad.server.queue_admin import QueueAdmin
 from postroad.server.queue_watch import QueueWatch
 from postroad.server.reservation import Reservation, ReservationError
@@ -143,16 +145,19 @@ class Service:
         self._servers: dict[str, asyncio.Server | LinkListener | TlsListener] = {}
         self.timing = self._timed(core)
         self._inquiry = self._tracked(core)
+        token = None if config.admin_token_file is None else load_token(Path(config.admin_token_file))
         self._admin = Admin(
             lambda: status(self),
             lambda: self.is_ready,
             self.troubles,
             None if self._inquiry is None else self._trace,
             None if self._tracking is None else self._tracking.aliased,
-            token=None if config.admin_token_file is None else load_token(Path(config.admin_token_file)),
+            token=token,
             audit=self.audit,
             durable=DurableAdmin(core, self._dispatcher.carry_out, wall_clock),
             queues=QueueAdmin(core, self._dispatcher.carry_out, wall_clock),
+            console=Console(self, Observation(self._dispatcher, self.timing), token or ""),
+            close=self.close_session,
         )
         self._watch = QueueWatch(core, self)
         self._watching: asyncio.Task[None] | None = None
@@ -205,7 +210,7 @@ class Service:
             tracking.answer,
             wall_clock,
             links,
-            self._neighbourhoods,
+            self.neighbourhoods,
             written.answer,
             self._keys,
         )
@@ -213,7 +218,7 @@ class Service:
             links.on_question = inquiry.received
         return inquiry
 
-    def _neighbourhoods(self) -> dict[int, frozenset[int]]:
+    def neighbourhoods(self) -> dict[int, frozenset[int]]:
         """The neighbours of all brokers, as far as the strategy knows them."""
         relay = self._dispatcher.core.relay
         state = None if relay is None else relay.strategy.link_state
@@ -284,6 +289,23 @@ class Service:
     def tracking(self) -> LiveRecord | None:
         """The record that it keeps, if any."""
         return self._tracking
+
+    def connection_of(self, number: int) -> tuple[str, str]:
+        """The address and the protocol of a session of the core."""
+        session = self._dispatcher.session(number)
+        connection = None if session is None else self._connections.get(session)
+        return ("", "") if session is None or connection is None else (connection.peer, session.protocol)
+
+    def close_session(self, number: int, by: str) -> bool:
+        """Close a client's session, as an operator asks; whether there was one."""
+        session = self._dispatcher.session(number)
+        if session is None:
+            return False
+        log.info(
+            "session closed by operator", extra={"session": number, "peer": self.connection_of(number)[0], "by": by}
+        )
+        session.refuse("an operator of this broker has closed the session")
+        return True
 
     async def _trace(self, message: MessageId, exploration: Exploration) -> bytes:
         assert self._inquiry is not None

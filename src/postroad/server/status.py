@@ -30,6 +30,7 @@ class SubscriptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     key: str
     topic: str
+    selector: str
     ack: str
     overflow: str
     waiting_messages_now: int
@@ -47,6 +48,8 @@ class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     principal: str
+    address: str
+    protocol: str
     congested: bool
     paused: bool
     accepted: int
@@ -102,7 +105,7 @@ def status(service: Service) -> Status:
     sessions: list[SessionStatus] = []
     room = MOST_SUBSCRIPTIONS
     for session in core.sessions()[:MOST_SESSIONS]:
-        sessions.append(_session(session, room))
+        sessions.append(_session(session, service.connection_of(session.number), room))
         room -= len(sessions[-1].subscriptions)
     return Status(
         version=postroad.__version__,
@@ -164,10 +167,13 @@ def _network(service: Service) -> NetworkStatus | None:
     )
 
 
-def _session(session: Session, room: int) -> SessionStatus:
+def _session(session: Session, connection: tuple[str, str], room: int) -> SessionStatus:
+    address, protocol = connection
     return SessionStatus(
         number=session.number,
         principal=session.principal,
+        address=address,
+        protocol=protocol,
         congested=session.congested,
         paused=session.paused,
         accepted=session.accepted,
@@ -180,6 +186,7 @@ def _subscription(subscription: Subscription) -> SubscriptionStatus:
         number=subscription.number,
         key=subscription.key,
         topic=subscription.topic,
+        selector=subscription.selector,
         ack=subscription.ack_mode.value,
         overflow=subscription.policy.value,
         waiting_messages_now=subscription.waiting.messages,

@@ -65,6 +65,10 @@ class ClientSession(Protocol):
         """The connection is gone."""
 
     @property
+    def protocol(self) -> str:
+        """The protocol and its version, for people."""
+
+    @property
     def login(self) -> str:
         """The login that the client has proved; empty without."""
 

@@ -81,6 +81,10 @@ class Dispatcher:
         """A client's session takes part from now on, under its number in the core."""
         self._sessions[number] = session
 
+    def session(self, number: int) -> ClientSession | None:
+        """The client's session of this number in the core."""
+        return self._sessions.get(number)
+
     def leave(self, number: int) -> None:
         """A session is over."""
         self._sessions.pop(number, None)

@@ -117,6 +117,10 @@ class StompConversation:
         return self._decoder.version or Version.V1_0
 
     @property
+    def protocol(self) -> str:
+        return f"STOMP {self._version!s}"
+
+    @property
     def renderer(self) -> StompRenderer:
         return RENDERERS[self._version]
 

@@ -1,0 +1,200 @@
+"""The console: one page that shows the network, served by the admin endpoint of any broker.
+
+The page asks for `/console/data` every two seconds. This broker knows itself, and by its strategy how the others are
+linked. What the others do it asks of their admin endpoints, where `network.admins` names them, and only while somebody
+looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from postroad.server.http import HttpResponse, json_response
+from postroad.server.status import status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from postroad.server.observation import Observation
+    from postroad.server.service import Service
+
+__all__ = ["CONSOLE", "CONSOLE_DATA", "Console", "console_file"]
+
+CONSOLE = "/console"
+CONSOLE_DATA = f"{CONSOLE}/data"
+# A broker that does not answer within this time is shown as silent.
+ANSWER_SECONDS = 2.0
+# A status lists up to 10,000 subscriptions with some 400 bytes each.
+MOST_BYTES = 16 * 1024 * 1024
+# Sessions and subscriptions of each broker that the page gets.
+MOST_SESSIONS = 500
+MOST_SUBSCRIPTIONS = 2_000
+
+# What an answer that is no status ends in.
+_NO_STATUS = (ValueError, KeyError, TypeError, AttributeError)
+_FILES = {
+    CONSOLE: ("index.html", "text/html; charset=utf-8"),
+    f"{CONSOLE}/style.css": ("style.css", "text/css; charset=utf-8"),
+    f"{CONSOLE}/app.js": ("app.js", "text/javascript; charset=utf-8"),
+}
+# The page loads nothing from elsewhere, sends nothing elsewhere, and is not shown inside another page.
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+def console_file(path: str) -> HttpResponse | None:
+    """A file of the page; None if this is none."""
+    named = _FILES.get(path)
+    if named is None:
+        return None
+    name, kind = named
+    body = resources.files("postroad.server").joinpath("console_page", name).read_bytes()
+    return HttpResponse(HTTPStatus.OK, kind, body, _HEADERS)
+
+
+class Console:
+    """Gathers what the page shows.
+
+    Args:
+        service: the broker.
+        observation: what is counted while somebody looks.
+        token: what the other brokers' admin endpoints ask for; empty for none.
+    """
+
+    def __init__(self, service: Service, observation: Observation, token: str) -> None:
+        self._service = service
+        self._observation = observation
+        self._token = token
+
+    async def page(self) -> HttpResponse:
+        """The answer to `/console/data`."""
+        self._observation.ask()
+        own = msgspec.to_builtins(status(self._service))
+        now = self._service.dispatcher.clock()
+        number, network = own["broker"], self._service.config.network
+        admins = {} if network is None else {int(key): address for key, address in network.admins.items()}
+        others = {other: address for other, address in admins.items() if other != number}
+        told = await asyncio.gather(*(_ask(address, self._token, now) for address in others.values()))
+        linked = self._service.neighbourhoods()
+        brokers = [_broker(own, now, self._service.troubles())]
+        for other, found in zip(others, told, strict=True):
+            brokers.append(found if found is not None and found["number"] == other else _silent(other, now))
+        known = {each["number"] for each in brokers}
+        brokers += [_silent(other, now, "unknown") for other in sorted(linked) if other not in known]
+        return json_response(
+            {
+                "time": now,
+                "broker": number,
+                "network": None if network is None else network.name,
+                "strategy": None if network is None else network.strategy,
+                "brokers": sorted(brokers, key=lambda each: int(each["number"])),
+                "other_links": [[one, other] for one, ends in linked.items() for other in ends if one < other],
+                "latency": [point._asdict() for point in self._observation.latencies()],
+                "topics": self._observation.topics(),
+            }
+        )
+
+
+def _silent(number: int, now: int, condition: str = "silent") -> dict[str, Any]:
+    return {
+        "number": number,
+        "time": now,
+        "condition": condition,
+        "links": [],
+        "sessions": [],
+        "left_out": 0,
+        "counts": None,
+        "troubles": [],
+        "version": "",
+    }
+
+
+def _broker(report: Mapping[str, Any], now: int, troubles: list[str] | None = None) -> dict[str, Any]:
+    """A broker as the page has it, from its status."""
+    counts, server, network = report["statistics"], report["server"], report["network"]
+    links = [] if network is None else network["neighbours"]
+    relay = {} if network is None else network["relay"]
+    sessions = _sessions(report["sessions"])
+    listed = sum(len(session["subscriptions"]) for session in sessions)
+    planned_down = any(not link["up_now"] for link in links) if network is not None else False
+    ready = "degraded" if troubles or planned_down else "ready"
+    return {
+        "number": report["broker"],
+        "time": now,
+        "condition": ready if report["ready"] else "degraded",
+        "version": report["version"],
+        "uptime_seconds": report["process_seconds"],
+        "troubles": troubles or [],
+        "counts": {
+            "sessions": counts["sessions_now"],
+            "subscriptions": counts["subscriptions_now"],
+            "accepted": counts["accepted"],
+            "delivered": counts["delivered"],
+            "relayed": relay.get("sent", 0) + relay.get("relayed", 0),
+            "waiting": counts["waiting_messages_now"] + counts["stored_messages_now"],
+            "shed": sum(value for name, value in counts.items() if name.startswith("shed_")),
+            "held_bytes": server["held_bytes_now"],
+        },
+        "links": [
+            {
+                "neighbour": link["neighbour"],
+                "up": link["up_now"],
+                "crowded": link["crowded_now"],
+                "sent": link["sent_messages"],
+                "held": link["held_messages_now"],
+            }
+            for link in links
+        ],
+        "sessions": sessions,
+        "left_out": counts["subscriptions_now"] - listed,
+    }
+
+
+def _sessions(sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    found, room = [], MOST_SUBSCRIPTIONS
+    for session in sessions[:MOST_SESSIONS]:
+        subscriptions = [
+            {
+                "topic": each["topic"],
+                "selector": each["selector"],
+                "waiting": each["waiting_messages_now"],
+                "delivered": each["delivered"],
+                "shed": each["shed"],
+            }
+            for each in session["subscriptions"][:room]
+        ]
+        room -= len(subscriptions)
+        about = {name: session[name] for name in ("number", "principal", "address", "protocol")}
+        found.append({**about, "subscriptions": subscriptions})
+    return found
+
+
+async def _ask(address: str, token: str, now: int) -> dict[str, Any] | None:
+    """Another broker as the page has it; None if it does not answer as one."""
+    host, _, port = address.rpartition(":")
+    authorization = f"Authorization: Bearer {token}\r\n" if token else ""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            try:
+                writer.write(f"GET /status HTTP/1.1\r\nHost: {host}\r\n{authorization}\r\n".encode("ascii"))
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+                size = int(head.partition("content-length:")[2].partition("\r\n")[0])
+                body = await reader.readexactly(min(size, MOST_BYTES))
+            finally:
+                writer.close()
+        return _broker(msgspec.json.decode(body), now)
+    # Another program may have got the port, and say anything.
+    except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, *_NO_STATUS):
+        return None
