@@ -43,7 +43,7 @@ class LatencyPoint(NamedTuple):
     """Latencies of deliveries within a while, in ms: from the time in their ids until they were handed to sockets."""
 
     time: int
-    count: int
+    messages: int
     p50: float
     p90: float
     p99: float

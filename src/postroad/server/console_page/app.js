@@ -243,7 +243,7 @@ function uptime(seconds) {
 function showLatency(points) {
   const chart = $("latency");
   chart.replaceChildren();
-  const known = points.filter((point) => point.count > 0);
+  const known = points.filter((point) => point.messages > 0);
   if (!known.length) {
     $("latency-text").textContent = "no deliveries since somebody looks";
     return;
