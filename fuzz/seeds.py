@@ -12,7 +12,7 @@ import pyarrow as pa
 from postroad.filters import BloomFilter, RibbonFilter
 from postroad.matching.encoding import Scheme, encode_exact, to_bytes
 from postroad.matching.encoding.predicates import EncodedPredicates
-from postroad.messages import Batch, MessageId, encode_batch, encode_envelopes
+from postroad.messages import Batch, encode_batch, encode_envelopes
 from postroad.pipeline.commit_note import Note
 from postroad.protocols.link import HEART_BEAT, encode_bye, encode_control, encode_data
 from postroad.routing.frames import Attach, Digest, Interest, LinkRecord, Topics, encode_frame
@@ -102,7 +102,6 @@ def _journals() -> list[bytes]:
     recorder = ExactRecorder(1, _TIME)
     told = Journaled(recorder, append)
     batch, rows = _batch(), np.arange(2, dtype=np.int64)
-    identity = MessageId(7, 1, _TIME, 0)
     told.publishes(7, "bob", _TIME)
     told.subscribed(5, "ann", "a.>", "a = 1", _TIME)
     told.linked(2, 1, _TIME)
@@ -110,7 +109,7 @@ def _journals() -> list[bytes]:
     told.relayed(batch, rows, 2, _TIME)
     told.delivered(batch, rows, 5, _TIME)
     told.shed(batch, rows, 5, "queue full", _TIME)
-    told.acknowledged(identity.head, identity.tail, 5, True, _TIME)
+    told.acknowledged(batch.ids[:1], 5, True, _TIME)
     told.unsubscribed(5, _TIME)
     return [b"\x01" + b"".join(bytes([len(entry)]) + entry for entry in entries if len(entry) < 256)]
 

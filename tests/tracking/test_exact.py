@@ -121,7 +121,8 @@ def test_rows_say_exactly_what_the_recorder_was_told(steps: list[tuple[Any, ...]
                 getattr(recorder, "delivered" if what == "copied" else what)(batch, rows, number, NOW)
             case ("acknowledged" | "refused" as name, identity, number):
                 truth[key_of(identity)][name].add(number)
-                recorder.acknowledged(identity.head, identity.tail, number, name == "acknowledged", NOW)
+                words = np.array([[identity.head, identity.tail]], np.uint64)
+                recorder.acknowledged(words, number, name == "acknowledged", NOW)
             case ("seal", release):
                 segments += stored(recorder, NOW + 1, release)
     for key, one in truth.items():

@@ -129,7 +129,7 @@ def test_what_runs_cannot_say_is_left_to_rows() -> None:
     assert runs_of(book_of(run(9, NOW, 65_530, 50)), 1) is None, "goes on in the next millisecond"
     assert runs_of(book_of(*(run(9, NOW, 2 * at, 2) for at in range(50))), 1) is None, "many short ones"
     noted = book_of(first)
-    noted.note(int(first[0, 0]), int(first[0, 1]), 2, 1)
+    noted.note(first[:1], 2, 1)
     assert runs_of(noted, 1) is None, "told of one message alone"
     scattered = book_of(first)
     scattered.enter(first, np.arange(0, 50, 2, dtype=np.int32), 1, 3)

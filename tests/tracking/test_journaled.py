@@ -42,6 +42,8 @@ def _plain(arguments: list[Any]) -> list[Any]:
         if len(arguments) > 1 and isinstance(arguments[1], np.ndarray):
             ids = ids[arguments.pop(1)]
         arguments[0] = ids.tolist()
+    elif arguments and isinstance(arguments[0], np.ndarray):
+        arguments[0] = arguments[0].tolist()
     return arguments
 
 
@@ -61,7 +63,7 @@ def calls(draw: st.DrawFn) -> tuple[str, tuple[Any, ...]]:
     arguments: dict[str, tuple[Any, ...]] = {
         "accepted": (batch, now),
         "arrived": (batch, number, now),
-        "acknowledged": (head, tail, number, draw(st.booleans()), now),
+        "acknowledged": (batch.ids, number, draw(st.booleans()), now),
         "shed": (batch, rows, number, text, now),
         "dropped": (batch, rows, number, text, now),
         "publishes": (number, text, now),

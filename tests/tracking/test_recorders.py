@@ -142,10 +142,12 @@ class Scribe:
         self.tell(HistoryKind.RELAYED, link, chosen)
         self.recorder.queued(batch, rows, 5, self.now)
         self.tell(HistoryKind.QUEUED, 5, chosen)
-        for index, identity in enumerate(chosen[:3]):
-            self.recorder.acknowledged(identity.head, identity.tail, subscription, index != 1, self.now)
-            kind = HistoryKind.ACKNOWLEDGED if index != 1 else HistoryKind.REFUSED
-            self.tell(kind, subscription, [identity])
+        # Some refused, and then many acknowledged at once.
+        for kind, answered in ((HistoryKind.REFUSED, chosen[1:2]), (HistoryKind.ACKNOWLEDGED, chosen[::2])):
+            words = np.array([(each.head, each.tail) for each in answered], np.uint64).reshape(-1, 2)
+            if len(words):
+                self.recorder.acknowledged(words, subscription, kind == HistoryKind.ACKNOWLEDGED, self.now)
+                self.tell(kind, subscription, answered)
 
 
 @pytest.mark.parametrize("layout", ["shared", "paper"])

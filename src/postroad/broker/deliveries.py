@@ -16,7 +16,7 @@ from postroad.messages.columns import EXPIRY
 from postroad.messages.id_columns import WORD_BITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -255,15 +255,23 @@ class Deliveries:
         self._recorder.delivered(batch, rows, subscription.recorded, now)
         if subscription.ack_mode is not AckMode.AUTO:
             heads, tails = batch.ids[rows, 0].tolist(), batch.ids[rows, 1].tolist()
-            ids = (head << WORD_BITS | tail for head, tail in zip(heads, tails, strict=True))
+            ids = [head << WORD_BITS | tail for head, tail in zip(heads, tails, strict=True)]
             if places is None:
                 subscription.unacknowledged.update(dict.fromkeys(ids, -1))
             else:
                 self._expect(subscription, ids, places)
 
-    def _expect(self, subscription: Subscription, ids: Iterable[int], places: NDArray[np.int64]) -> None:
+    def _expect(self, subscription: Subscription, ids: list[int], places: NDArray[np.int64]) -> None:
         """Stored rows wait for an acknowledgement. Of one that is stored twice, the last counts."""
         waiting, twice = subscription.unacknowledged, []
+        before = len(waiting)
+        if waiting.keys().isdisjoint(ids):
+            waiting.update(zip(ids, places.tolist(), strict=True))
+            if len(waiting) == before + len(ids):
+                return
+            # The same message twice in these rows, which happens next to never: once more, one by one.
+            for message in ids:
+                waiting.pop(message, None)
         for message, place in zip(ids, places.tolist(), strict=True):
             if message in waiting:
                 twice.append(waiting.pop(message))
@@ -424,11 +432,9 @@ class Deliveries:
         wanted = head << WORD_BITS | tail
         if wanted not in subscription.unacknowledged:
             raise BrokerError("acknowledgement of a message that does not wait for one; each counts once")
-        places = []
         settled = self._settled(subscription, wanted)
-        for done in settled:
-            places.append(subscription.unacknowledged.pop(done))
-            self._count_acknowledgement(subscription, done, positive, now)
+        places = list(map(subscription.unacknowledged.pop, settled))
+        self._count_acknowledgements(subscription, settled, positive, now)
         if subscription.queue is not None:
             assert self.queues is not None
             if positive:
@@ -444,24 +450,28 @@ class Deliveries:
             self.stored.settle(subscription, np.array(places))
 
     def _settled(self, subscription: Subscription, wanted: int) -> list[int]:
-        if subscription.ack_mode is AckMode.INDIVIDUAL:
+        waiting = subscription.unacknowledged
+        if subscription.ack_mode is AckMode.INDIVIDUAL or next(iter(waiting)) == wanted:
             return [wanted]
-        settled = []
-        for waiting in subscription.unacknowledged:
-            settled.append(waiting)
-            if waiting == wanted:
-                break
-        return settled
+        every = list(waiting)
+        return every[: every.index(wanted) + 1]
 
-    def _count_acknowledgement(self, subscription: Subscription, message: int, positive: bool, now: int) -> None:
+    def _count_acknowledgements(
+        self, subscription: Subscription, messages: list[int], positive: bool, now: int
+    ) -> None:
         if positive:
-            subscription.acknowledged += 1
-            self.acknowledged += 1
+            subscription.acknowledged += len(messages)
+            self.acknowledged += len(messages)
         else:
-            subscription.refused += 1
-            self.refused += 1
-        head, tail = divmod(message, 1 << WORD_BITS)
-        self._recorder.acknowledged(head, tail, subscription.recorded, positive, now)
+            subscription.refused += len(messages)
+            self.refused += len(messages)
+        self._recorder.acknowledged(_words(messages), subscription.recorded, positive, now)
+
+
+def _words(messages: list[int]) -> NDArray[np.uint64]:
+    """Ids as batches have them: uint64[n, 2]."""
+    data = b"".join([message.to_bytes(2 * WORD_BITS // 8, "big") for message in messages])
+    return np.frombuffer(data, ">u8").astype(np.uint64).reshape(-1, 2)
 
 
 def _may_not_wait(source: Session, subscription: Subscription) -> bool:

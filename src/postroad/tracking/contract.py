@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.messages import Batch, MessageId
+    from postroad.messages.columns import Ids
     from postroad.tracking.chronicle import Chronicle
     from postroad.tracking.findings import Findings
     from postroad.tracking.segments import BatchCost, Segment
@@ -87,8 +88,8 @@ class Recorder(Protocol):
         return
 
     @event(6, negative=7)
-    def acknowledged(self, head: int, tail: int, subscription: int, positive: bool, now: int) -> None:
-        """A subscription acknowledged one message (or refused it)."""
+    def acknowledged(self, ids: Ids, subscription: int, positive: bool, now: int) -> None:
+        """A subscription acknowledged messages (or refused them), given by their ids as batches have them."""
         return
 
     @event(8)

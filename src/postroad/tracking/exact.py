@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.messages import Batch, MessageId
+    from postroad.messages.columns import Ids
     from postroad.tracking.chronicle import Chapter
     from postroad.tracking.contract import Rows
     from postroad.tracking.segments import Segment
@@ -88,9 +89,9 @@ class ExactRecorder(ChronicledRecorder):
         self._book.enter(batch.ids, rows, DELIVERED, subscription, batch.run)
         self.chronicle.delayed(batch, rows, now)
 
-    def acknowledged(self, head: int, tail: int, subscription: int, positive: bool, now: int) -> None:
-        """A subscription answered for one message."""
-        self._book.note(head, tail, ACKNOWLEDGED if positive else REFUSED, subscription)
+    def acknowledged(self, ids: Ids, subscription: int, positive: bool, now: int) -> None:
+        """A subscription answered for messages."""
+        self._book.note(ids, ACKNOWLEDGED if positive else REFUSED, subscription)
 
     # --- handing over ----------------------------------------------------------------------------------------------
 

@@ -200,10 +200,13 @@ class Book:
         larger[: self._rows_used] = self._rows[: self._rows_used]
         self._rows = larger
 
-    def note(self, head: int, tail: int, kind: int, number: int) -> None:
-        """Something happened to one message."""
-        self.notes.extend((head, tail, kind << 32 | number))
-        self.records += 1
+    def note(self, ids: NDArray[np.uint64], kind: int, number: int) -> None:
+        """Something happened to single messages."""
+        noted = np.empty((len(ids), NOTE_FIELDS), np.uint64)
+        noted[:, :2] = ids
+        noted[:, 2] = kind << 32 | number
+        self.notes.frombytes(noted.tobytes())
+        self.records += len(ids)
 
     def close(self) -> None:
         """Nothing more comes in: let go of the batches."""

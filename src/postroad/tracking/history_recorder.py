@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.messages import Batch, MessageId
+    from postroad.messages.columns import Ids
     from postroad.tracking.contract import Rows
     from postroad.tracking.findings import Findings
     from postroad.tracking.segments import Segment
@@ -35,6 +36,10 @@ def _run_of(batch: Batch, rows: Rows) -> tuple[int, int] | None:
     return batch.run if len(rows) == len(batch.ids) else None
 
 
+def _answer(positive: bool) -> int:
+    return HistoryKind.ACKNOWLEDGED if positive else HistoryKind.REFUSED
+
+
 class KeepingRecorder(ChronicledRecorder, ABC):
     """Turns what the broker reports into (kind, number, ids), and what is ready into jobs."""
 
@@ -43,7 +48,8 @@ class KeepingRecorder(ChronicledRecorder, ABC):
         self.broker = broker
         self.settings = settings
         self._every = np.arange(1024)
-        self._acknowledgements: list[tuple[int, int, int, bool]] = []
+        self._acknowledgements: dict[tuple[int, bool], list[NDArray[np.uint64]]] = {}
+        self._collected = 0
         self._recorded = 0
         self._jobs = 0
         self._pending = 0
@@ -73,23 +79,24 @@ class KeepingRecorder(ChronicledRecorder, ABC):
         self._note(HistoryKind.DELIVERED, subscription, batch.ids, rows, now, _run_of(batch, rows))
         self.chronicle.delayed(batch, rows, now)
 
-    def acknowledged(self, head: int, tail: int, subscription: int, positive: bool, now: int) -> None:
-        """A subscription acknowledged one message, or refused it."""
-        self._acknowledgements.append((head, tail, subscription, positive))
-        if len(self._acknowledgements) >= _ACKNOWLEDGEMENTS:
+    def acknowledged(self, ids: Ids, subscription: int, positive: bool, now: int) -> None:
+        """A subscription acknowledged messages, or refused them."""
+        if len(ids) >= _ACKNOWLEDGEMENTS:
+            # Much at once is recorded at once, after what came before it.
+            self._settle(now)
+            self._note(_answer(positive), subscription, ids, self._rows(len(ids)), now)
+            return
+        self._acknowledgements.setdefault((subscription, positive), []).append(ids.copy())
+        self._collected += len(ids)
+        if self._collected >= _ACKNOWLEDGEMENTS:
             self._settle(now)
 
     def _settle(self, now: int) -> None:
         """Record what was collected to be recorded together."""
-        if not self._acknowledgements:
-            return
-        groups: dict[tuple[int, bool], list[tuple[int, int]]] = {}
-        for head, tail, subscription, positive in self._acknowledgements:
-            groups.setdefault((subscription, positive), []).append((head, tail))
-        self._acknowledgements.clear()
-        for (subscription, positive), ids in groups.items():
-            kind = HistoryKind.ACKNOWLEDGED if positive else HistoryKind.REFUSED
-            self._note(kind, subscription, np.array(ids, np.uint64), self._rows(len(ids)), now)
+        groups, self._acknowledgements, self._collected = self._acknowledgements, {}, 0
+        for (subscription, positive), parts in groups.items():
+            ids = parts[0] if len(parts) == 1 else np.concatenate(parts)
+            self._note(_answer(positive), subscription, ids, self._rows(len(ids)), now)
 
     def _rows(self, count: int) -> NDArray[np.int64]:
         if count > len(self._every):
@@ -137,7 +144,7 @@ class KeepingRecorder(ChronicledRecorder, ABC):
         """What it holds and did."""
         histories, entries, held, singles, early = self._holdings()
         return TrackingStatistics(
-            recorded=self._recorded + len(self._acknowledgements),
+            recorded=self._recorded + self._collected,
             open_histories=histories,
             open_entries=entries,
             held_bytes=held + self.chronicle.held_bytes,

@@ -59,7 +59,7 @@ class _Form(NamedTuple):
     """How an event of `Recorder` is written down.
 
     An entry has the number of the event, the number that the call is about, its time, its ids, and its texts. What of
-    these a call has is what its parameters are named: `batch` and `rows`, or `head` and `tail`, are ids; `link`,
+    these a call has is what its parameters are named: `batch` and `rows`, `ids`, or `head` and `tail`, are ids; `link`,
     `subscription` or `publisher` is the number; all others but `now` and `positive` are texts.
 
     Attributes:
@@ -93,6 +93,8 @@ class _Form(NamedTuple):
             return cast("Ids", said[self.places["batch"]].ids[said[self.places["rows"]]])
         if "batch" in self.places:
             return cast("Ids", said[self.places["batch"]].ids)
+        if "ids" in self.places:
+            return cast("Ids", said[self.places["ids"]])
         if "head" in self.places:
             return np.array([[said[self.places["head"]], said[self.places["tail"]]]], np.uint64)
         return None
@@ -102,6 +104,10 @@ class _Form(NamedTuple):
         given: dict[str, Any] = {**dict.fromkeys(_NUMBERS, number), "now": now, "positive": event == self.number}
         if "batch" in self.places:
             given |= {"batch": _only_ids(ids), "rows": np.arange(len(ids), dtype=np.int64)}
+        if "ids" in self.places:
+            if not len(ids):
+                raise ValueError("it names no message")
+            given["ids"] = ids
         if "head" in self.places:
             given |= {"head": int(ids[0, 0]), "tail": int(ids[0, 1])}
         names = list(self.places)
@@ -112,7 +118,7 @@ class _Form(NamedTuple):
 
 
 _NUMBERS = ("link", "subscription", "publisher")
-_NO_TEXTS = frozenset({*_NUMBERS, "batch", "rows", "head", "tail", "positive", "now"})
+_NO_TEXTS = frozenset({*_NUMBERS, "batch", "rows", "ids", "head", "tail", "positive", "now"})
 _FORMS = tuple(_Form.of(method) for method in vars(Recorder).values() if hasattr(method, "event"))
 _BY_EVENT = {number: form for form in _FORMS for number in (form.number, form.negative) if number}
 
