@@ -37,7 +37,11 @@ class Explore(StrEnum):
 def trace(
     message: Annotated[str, typer.Argument(metavar="ID", help="The id of a message, or an alias of it.")],
     trail: Annotated[
-        Path | None, typer.Option(help=f"The trail that brokers write; by default {DEFAULT_TRAIL}.")
+        str | None,
+        typer.Option(
+            metavar="DIR|URI",
+            help=f"The trail: a directory, or file://, s3:// or hdfs://; by default {DEFAULT_TRAIL}.",
+        ),
     ] = None,
     network: Annotated[
         str | None,
@@ -66,12 +70,12 @@ def trace(
     if network is not None:
         passed = _from_network(network, message, explore, as_json, read_token(admin_token_file))
     else:
-        passed = _from_trail(trail or DEFAULT_TRAIL, message, explore, as_json)
+        passed = _from_trail(DEFAULT_TRAIL if trail is None else trail, message, explore, as_json)
     if not passed:
         raise typer.Exit(1)
 
 
-def _from_trail(root: Path, text: str, explore: Explore, as_json: bool) -> bool:
+def _from_trail(root: str | Path, text: str, explore: Explore, as_json: bool) -> bool:
     from postroad.tracking import journey_document
     from postroad.trail import Trail
 

@@ -22,6 +22,8 @@ _LEAST_BITS = 64
 _DEFAULT = HistorySettings()
 # At most one part of so many of `persist_seconds` goes by while a history waits for others.
 _LINGER_SHARE = 4
+# About a hundred times what a busy broker writes, and less than a tenth of a gigabit line.
+DEFAULT_SHIP_RATE = 8 << 20
 
 
 class TrackingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -48,6 +50,9 @@ class TrackingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         journal: write the record down before a receipt is given, so that a crash loses nothing that has one.
         keep_days: delete records older than this; 0 keeps all.
         keep_bytes: delete the oldest records above this size; 0 keeps all.
+        ship: where what is written is copied to, such as "s3://bucket/trail"; nowhere without.
+        ship_bytes_per_second: the bandwidth that this may take, with what is read back to compare; 0 for no bound.
+        keep_local_days: delete local copies of shipped records older than this; 0 keeps all.
         skew_tolerance_ms: how far the time of an id that a client gives may be from the broker's clock. Beyond it the
             message is accepted, the id is recorded by itself, and the client is told the time.
         jitter_ms: how much later than at its entry a message may pass a broker, or be delivered, and still be in time.
@@ -75,6 +80,9 @@ class TrackingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     journal: bool = False
     keep_days: Annotated[int, msgspec.Meta(ge=0)] = 0
     keep_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
+    ship: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    ship_bytes_per_second: Annotated[int, msgspec.Meta(ge=0)] = DEFAULT_SHIP_RATE
+    keep_local_days: Annotated[int, msgspec.Meta(ge=0)] = 0
     skew_tolerance_ms: Annotated[int, msgspec.Meta(ge=0)] = DEFAULT_SKEW_TOLERANCE_MS
     jitter_ms: Annotated[int, msgspec.Meta(ge=0)] = _DEFAULT.jitter
     broker_skew_ms: Annotated[int, msgspec.Meta(ge=0)] = _DEFAULT.skew

@@ -19,6 +19,7 @@ from postroad.recording.last_run import LastRun
 from postroad.recording.lock import DirectoryLock, LockedError
 from postroad.recording.recorders import make_recorder
 from postroad.recording.recovery import recover
+from postroad.recording.shipment import Shipment
 from postroad.recording.trail_answers import trail_root
 from postroad.recording.writer import RecordWriter
 from postroad.tracking import Answer, Gap, TrackingError, merged
@@ -38,6 +39,8 @@ from postroad.trail import (
 )
 from postroad.trail.backlog import GIVEN_UP
 from postroad.trail.coverage import GapReason
+from postroad.trail.locations import location
+from postroad.trail.shipper import Shipper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,6 +90,8 @@ class LiveRecord:
         retention: days and bytes to keep at most, 0 for no bound; None keeps all.
         last_run: the file that names the run which this broker wrote last; None keeps none.
         skew_ms: how far the time of an id may be from this broker's clock.
+        shipment: ships what is written; None where it stays here.
+        keep_local_ms: local copies may have been dropped of messages older than this; None where all stay.
     """
 
     def __init__(
@@ -101,9 +106,13 @@ class LiveRecord:
         retention: tuple[int, int] | None = None,
         last_run: Path | None = None,
         skew_ms: int = DEFAULT_SKEW_MS,
+        shipment: Shipment | None = None,
+        keep_local_ms: int | None = None,
     ) -> None:
         self.recorder = recorder
         self._skew_ms = skew_ms
+        self._shipment = shipment
+        self._keep_local_ms = keep_local_ms
         self._root = root
         self._broker = broker
         self._clock = clock
@@ -153,6 +162,8 @@ class LiveRecord:
                 self._journal.journal.forget_earlier()
             self._journal.start()
         self._upkeep = asyncio.create_task(self._keep_up())
+        if self._shipment is not None:
+            self._shipment.start()
         self._searching.do(self._sweep_leftovers)
 
     def _open_writer(self, now: int) -> TrailWriter:
@@ -196,6 +207,8 @@ class LiveRecord:
         await self._writer.stop()
         if self._journal is not None:
             await self._journal.stop()
+        if self._shipment is not None:
+            await self._shipment.stop()
         self._lock.release()
         self._searching.end()
 
@@ -204,6 +217,14 @@ class LiveRecord:
         """What keeps the record from being written; empty while all is well."""
         journal = "" if self._journal is None else self._journal.trouble
         return self._writer.trouble or (f"journal: {journal}" if journal else "")
+
+    @property
+    def ship_trouble(self) -> str:
+        """What keeps the record from being shipped; empty while all is well, or where it is not to be shipped.
+
+        The record itself is as safe as ever, so that receipts say so.
+        """
+        return "" if self._shipment is None else self._shipment.trouble
 
     async def _keep_up(self) -> None:
         """Now and then: let go of journal that the trail has, and of trail that need not be kept."""
@@ -237,6 +258,8 @@ class LiveRecord:
         if self._journal is not None:
             journal = self._journal.journal.statistics()
             counts |= {f"journal_{name}": count for name, count in journal._asdict().items()}
+        if self._shipment is not None:
+            counts |= self._shipment.statistics()
         return counts
 
     async def answer(self, message: MessageId) -> Answer:
@@ -249,7 +272,9 @@ class LiveRecord:
         lately = Answer(open_now, publisher, named)
         gap = Gap(message.time, message.time + 1, hanging(READ_SECONDS))
         unread = lately._replace(findings=open_now._replace(gaps=(*open_now.gaps, gap)))
-        return await self._read(lambda: self._answered(message, lately, now, released_through), unread)
+        # A store may take long to answer, and nothing is written later because somebody asks it.
+        is_far = self._keep_local_ms is not None and message.time < now - self._keep_local_ms
+        return await self._read(lambda: self._answered(message, lately, now, released_through), unread, is_far)
 
     async def aliased(self, alias: str) -> tuple[list[MessageId], list[str]]:
         """The messages with a foreign id that entered here, or are written on this broker's trail; oldest first.
@@ -274,9 +299,12 @@ class LiveRecord:
         found = sorted({*written, *lately}, key=lambda one: (one.time, bytes(one)))
         return found, [] if found else hidden
 
-    async def _read(self, work: Callable[[], Read], unread: Read) -> Read:
-        """Read something from the disk; where it does not answer, `unread`."""
-        reading = asyncio.ensure_future(self._writer.in_thread(work))
+    async def _read(self, work: Callable[[], Read], unread: Read, is_far: bool = False) -> Read:
+        """Read something from the disk, or from a store that is far; where it does not answer, `unread`."""
+        if is_far:
+            reading = asyncio.ensure_future(self._searching.do(work))
+        else:
+            reading = asyncio.ensure_future(self._writer.in_thread(work))
         if await is_done(reading, READ_SECONDS):
             return reading.result()
         reading.cancel()
@@ -374,6 +402,7 @@ def make_record(config: BrokerConfig, clock: Callable[[], int]) -> LiveRecord | 
     if recorder is None:
         return None
     root = trail_root(config)
+    keep_local_ms = settings.keep_local_days * DAY_MS if settings.ship and settings.keep_local_days else None
     journal = Journal(root, config.number) if settings.journal else None
     return LiveRecord(
         recorder if journal is None else Journaled(recorder, journal.append),
@@ -387,7 +416,22 @@ def make_record(config: BrokerConfig, clock: Callable[[], int]) -> LiveRecord | 
         last_run=Path(config.data) / f"last-run-{config.number}.json",
         # The clock of the broker or client that gave the id, against that of this broker.
         skew_ms=settings.broker_skew_ms + settings.skew_tolerance_ms,
+        shipment=_shipment(config, root, clock, keep_local_ms),
+        keep_local_ms=keep_local_ms,
     )
+
+
+def _shipment(config: BrokerConfig, root: Path, clock: Callable[[], int], keep_local_ms: int | None) -> Shipment | None:
+    settings = config.tracking
+    if settings.ship is None:
+        return None
+    try:
+        to = location(settings.ship)
+    except TrailError as error:
+        raise ConfigError(f"tracking.ship: {error}") from error
+    if isinstance(to, Path) and to.absolute() == root.absolute():
+        raise ConfigError(f"tracking.ship: {to} is the trail itself; name another place")
+    return Shipment(Shipper(root, config.number, to, settings.ship_bytes_per_second, keep_local_ms), clock)
 
 
 def _fresh(config: BrokerConfig, now: int) -> TrackingRecorder:

@@ -141,7 +141,8 @@ def _tracking(service: Service) -> dict[str, int | str] | None:
     tracking = service.tracking
     if tracking is None:
         return None
-    return {"trouble": tracking.trouble, **{name: int(count) for name, count in tracking.statistics().items()}}
+    troubles = {"trouble": tracking.trouble, "ship_trouble": tracking.ship_trouble}
+    return {**troubles, **{name: int(count) for name, count in tracking.statistics().items()}}
 
 
 def _store(service: Service) -> dict[str, int | str] | None:

@@ -18,9 +18,8 @@ from postroad.trail.parts import open_part
 from postroad.trail.schemas import MESSAGE_TABLES
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from postroad.trail.files import FileEntry
+    from postroad.trail.locations import Location
     from postroad.trail.manifest import Part
 
 __all__ = ["Chain", "Link", "is_as_written"]
@@ -50,7 +49,7 @@ class Chain:
         troubles: what is damaged or does not belong here, in the order it was found.
     """
 
-    def __init__(self, root: Path, folder: Path, broker: int, reads: Reads | None) -> None:
+    def __init__(self, root: Location, folder: Location, broker: int, reads: Reads | None) -> None:
         self._root = root
         self._folder = folder
         self._broker = broker
@@ -154,7 +153,7 @@ class Chain:
         self.troubles += [TrailDamageError(path, why) for path in paths]
         return [link._replace(change=None) if place in strangers else link for place, link in enumerate(links)]
 
-    def _read(self, path: Path, kind: type[Kind], number: int, *, quiet: bool = False) -> tuple[Kind | None, int]:
+    def _read(self, path: Location, kind: type[Kind], number: int, *, quiet: bool = False) -> tuple[Kind | None, int]:
         """A manifest file and its checksum; None where it is not there, damaged, or of another number than its name.
 
         What is wrong with it is noted, unless `quiet`.
@@ -202,7 +201,7 @@ def _added(link: Link) -> list[FileEntry]:
     return [] if link.change is None else [entry for entry in link.change.added if entry.table in MESSAGE_TABLES]
 
 
-def is_as_written(root: Path, entry: FileEntry, broker: int) -> bool:
+def is_as_written(root: Location, entry: FileEntry, broker: int) -> bool:
     """Whether a file is there, as far as its size and its footer tell."""
     try:
         TrailFile(root, entry, broker, Reads())

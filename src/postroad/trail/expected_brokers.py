@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["note_brokers", "noted_brokers"]
+    from postroad.trail.locations import Location
+
+__all__ = ["note_brokers", "noted_brokers", "noted_name"]
 
 _FILE = "brokers.json"
+_SHIPPED = "shipped"
 
 
 def note_brokers(root: Path, brokers: Iterable[int]) -> None:
@@ -33,16 +36,29 @@ def note_brokers(root: Path, brokers: Iterable[int]) -> None:
         replace_file(root / _FILE, msgspec.json.encode(sorted(wanted)) + b"\n")
 
 
-def noted_brokers(root: Path) -> set[int]:
+def noted_brokers(root: Location) -> set[int]:
     """The brokers that a trail should hold; none where nobody said so.
 
     Raises:
         TrailDamageError: the file that says so cannot be read.
     """
-    path = root / _FILE
+    path: Location = root / _FILE
+    try:
+        found = _listed(path)
+        for path in (root / _SHIPPED).glob("brokers-*.json"):
+            found |= _listed(path)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise TrailDamageError(path, f"is not a list of brokers: {error}") from error
+    return found
+
+
+def noted_name(broker: int) -> str:
+    """Where a broker that ships its trail puts this list, beside those of others."""
+    return f"{_SHIPPED}/brokers-{broker}.json"
+
+
+def _listed(path: Location) -> set[int]:
     try:
         return set(msgspec.json.decode(path.read_bytes(), type=list[int]))
     except FileNotFoundError:
         return set()
-    except (OSError, msgspec.MsgspecError) as error:
-        raise TrailDamageError(path, f"is not a list of brokers: {error}") from error

@@ -16,14 +16,16 @@ import pyarrow.parquet as pq
 
 from postroad.trail.errors import TrailDamageError, TrailVersionError
 from postroad.trail.files import footer_bytes, footer_checksum, row_group_spans
-from postroad.trail.paths import file_fault, refuse_links
+from postroad.trail.locations import Spans, StoredPath
+from postroad.trail.paths import file_fault
 from postroad.trail.schemas import BROKER_KEY, TABLE_KEY, VERSION, VERSION_KEY, table_named
+from postroad.trail.shipped import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from postroad.trail.files import FileEntry
+    from postroad.trail.locations import Location
 
 __all__ = ["Reads", "TrailFile", "VerifiedFile"]
 
@@ -63,7 +65,7 @@ class VerifiedFile:
 
     def __init__(
         self,
-        path: Path,
+        path: Location,
         size: int,
         footer_crc: int,
         reads: Reads,
@@ -86,8 +88,10 @@ class VerifiedFile:
         self._size, self._footer = size, footer_bytes(tail)
         self._whole = tail if len(tail) == size else None
         self._is_small = len(tail) == size
+        # Of a file in a store each span is fetched once, and what was compared is what is decoded.
+        self._spans = Spans(path, size, tail) if isinstance(path, StoredPath) else None
         try:
-            source = pa.BufferReader(tail) if self._is_small else str(path)
+            source = pa.BufferReader(tail) if self._is_small else self._spans or str(path)
             self._file = pq.ParquetFile(source, page_checksum_verification=True, read_dictionary=list(repeating))
         except (OSError, ValueError, KeyError, pa.ArrowException) as error:
             raise TrailDamageError(path, error) from error
@@ -142,10 +146,13 @@ class VerifiedFile:
             return
         spans = row_group_spans(self._file.metadata, self._size - self._footer)
         with ExitStack() as files:
-            file = None if self._whole is not None else files.enter_context(self.path.open("rb"))
+            near = self._whole is not None or self._spans is not None
+            file = None if near else files.enter_context(self.path.open("rb"))
             for index in wanted:
                 start, end = spans[index]
-                if file is None:
+                if self._spans is not None:
+                    data = self._spans.fetch(start, end)
+                elif file is None:
                     assert self._whole is not None
                     data = self._whole[start:end]
                 else:
@@ -179,11 +186,11 @@ class TrailFile(VerifiedFile):
         TrailVersionError: it is of another version.
     """
 
-    def __init__(self, root: Path, entry: FileEntry, broker: int, reads: Reads) -> None:
+    def __init__(self, root: Location, entry: FileEntry, broker: int, reads: Reads) -> None:
         fault = file_fault(entry.path, broker, entry.table)
         if fault:
             raise TrailDamageError(root, f"a manifest {fault}")
-        place = refuse_links(root, entry.path)
+        place = place_of(root, entry.path, broker)
         sums = {group.index: group.crc for group in entry.groups}
         super().__init__(place, entry.size, entry.footer_crc, reads, _REPEATING.get(entry.table, ()), sums)
         self._entry = entry

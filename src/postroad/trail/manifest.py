@@ -12,18 +12,21 @@ from __future__ import annotations
 
 import os
 import zlib
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, overload
 
 import msgspec
 
 from postroad.trail.coverage import Hole, Run  # noqa: TC001 (msgspec reads the types of fields)
 from postroad.trail.errors import TrailDamageError, TrailVersionError
 from postroad.trail.files import FileEntry  # noqa: TC001
+from postroad.trail.locations import StoredPath, store_away
 from postroad.trail.paths import file_fault, part_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from postroad.trail.locations import Location
 
 __all__ = [
     "CHANGE",
@@ -131,17 +134,24 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
 Kind = TypeVar("Kind", Change, Checkpoint)
 
 
-def manifest_folder(root: Path, broker: int) -> Path:
+@overload
+def manifest_folder(root: Path, broker: int) -> Path: ...
+@overload
+def manifest_folder(root: Location, broker: int) -> Location: ...
+def manifest_folder(root: Location, broker: int) -> Location:
     """Where the manifests of a broker are."""
     return root / "manifests" / f"broker={broker}"
 
 
-def manifest_brokers(root: Path) -> list[int]:
+def manifest_brokers(root: Location) -> list[int]:
     """The brokers that have manifests in a trail, ascending.
 
     What somebody put aside under another name, such as broker=2.old, is no broker of it.
     """
-    names = (path.name.partition("=")[2] for path in (root / "manifests").glob("broker=*"))
+    try:
+        names = [path.name.partition("=")[2] for path in (root / "manifests").glob("broker=*")]
+    except OSError as error:
+        raise store_away(root, error) from error
     return sorted(int(name) for name in names if name.isdecimal())
 
 
@@ -153,13 +163,17 @@ def checkpoint_name(number: int) -> str:
     return f"{number:0{_DIGITS}d}{CHECKPOINT}"
 
 
-def numbers(folder: Path) -> tuple[list[int], list[int]]:
+def numbers(folder: Location) -> tuple[list[int], list[int]]:
     """The numbers of the changes and of the checkpoints in a folder, ascending; empty when there is no folder."""
     changes, checkpoints = [], []
     try:
-        names = os.listdir(folder)
+        names = [one.name for one in folder.iterdir()] if isinstance(folder, StoredPath) else os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return [], []
+    except OSError as error:
+        if isinstance(folder, StoredPath):
+            raise store_away(folder, error) from error
+        raise
     for name in names:
         digits, dot, ending = name.partition(".")
         if len(digits) == _DIGITS and digits.isdecimal():
@@ -176,7 +190,7 @@ def encoded(manifest: Change | Checkpoint) -> bytes:
     return b"%s %d %08x\n%s\n" % (_MAGIC, MANIFEST_VERSION, zlib.crc32(body), body)
 
 
-def decoded(data: bytes, kind: type[Kind], path: Path, broker: int) -> Kind:
+def decoded(data: bytes, kind: type[Kind], path: Location, broker: int) -> Kind:
     """Read a manifest file of a broker.
 
     Raises:

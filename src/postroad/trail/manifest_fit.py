@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from postroad.trail.chain import is_as_written
 from postroad.trail.coverage import FOREVER, Hole
 from postroad.trail.file_reader import Reads
+from postroad.trail.locations import relative
 from postroad.trail.schemas import MESSAGE_TABLES
 from postroad.trail.snapshot import pin
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from postroad.trail.files import FileEntry
+    from postroad.trail.locations import Location
     from postroad.trail.snapshot import Pinned
 
 __all__ = ["MISFIT", "pin_fitting"]
@@ -29,7 +29,7 @@ MISFIT = "the manifest is not of the files beside it"
 EACH_END = 2
 
 
-def pin_fitting(root: Path, broker: int, reads: Reads | None = None) -> Pinned:
+def pin_fitting(root: Location, broker: int, reads: Reads | None = None) -> Pinned:
     """A broker's manifest for readers: with a hole over all times if none of the files it names is here."""
     pinned = pin(root, broker, reads)
     problem = _misfit(root, pinned)
@@ -46,7 +46,7 @@ def pin_fitting(root: Path, broker: int, reads: Reads | None = None) -> Pinned:
     )
 
 
-def _misfit(root: Path, pinned: Pinned) -> str:
+def _misfit(root: Location, pinned: Pinned) -> str:
     """Why a manifest cannot be of the files beside it; empty if it can."""
     looked_at = _at_both_ends(pinned)
     if any(is_as_written(root, entry, pinned.broker) for entry in looked_at):
@@ -75,7 +75,7 @@ def _at_both_ends(pinned: Pinned) -> list[FileEntry]:
     return [*found[0][:EACH_END], *found[1][-EACH_END:]]
 
 
-def _unnamed(root: Path, pinned: Pinned) -> str:
+def _unnamed(root: Location, pinned: Pinned) -> str:
     """A file of messages that lies here and that the manifest does not name; empty where there is none."""
     entries, unread = pinned.all_entries()
     if unread:
@@ -84,5 +84,5 @@ def _unnamed(root: Path, pinned: Pinned) -> str:
     named = {entry.path for entry in entries} | pinned.removed()
     named |= {one.path for one in (pinned.checkpoint.doomed if pinned.checkpoint else ())}
     folders = (root / table / f"broker={pinned.broker}" for table in sorted(MESSAGE_TABLES))
-    files = (path.relative_to(root).as_posix() for folder in folders for path in folder.glob("date=*/*.parquet"))
+    files = (relative(path, root) for folder in folders for path in folder.glob("date=*/*.parquet"))
     return next((path for path in files if path not in named), "")

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from postroad.trail.file_reader import Reads
+    from postroad.trail.locations import Location
+    from postroad.trail.spots import Spots
 
-__all__ = ["MANY_DAYS", "WIDE", "days_of", "open_part", "read_part", "write_part"]
+__all__ = ["MANY_DAYS", "WIDE", "days_of", "open_part", "origins_in", "read_part", "write_part"]
 
 WIDE = -1
 MANY_DAYS = 7
@@ -135,7 +137,7 @@ def _number_ranges(rows: Sequence[tuple[Any, ...]]) -> dict[str, tuple[int, int]
     return ranges
 
 
-def open_part(folder: Path, part: Part, reads: Reads) -> VerifiedFile:
+def open_part(folder: Location, part: Part, reads: Reads) -> VerifiedFile:
     """A part, to read from.
 
     Raises:
@@ -151,8 +153,9 @@ def read_part(
     table: str | None = None,
     origin: int | None = None,
     times: tuple[int, int] | None = None,
+    among: Spots | None = None,
 ) -> list[FileEntry]:
-    """The entries of a part of a broker, of one table, origin and range of times if asked for.
+    """The entries of a part of a broker, of one table, origin, range of times, or some minutes of origins if asked for.
 
     Raises:
         TrailDamageError: the part is damaged, or names what is not below the broker's own tables.
@@ -172,12 +175,26 @@ def read_part(
     if times is not None:
         keep &= rows.column("time_from").to_numpy() <= times[1]
         keep &= rows.column("time_to").to_numpy() >= times[0]
+    if among is not None:
+        ranges = (rows.column(name).to_numpy() for name in ("origin", "time_from", "time_to"))
+        keep &= among.within(*ranges)
     found = _entries(rows.filter(pa.array(keep)))
     for entry in found:
         fault = file_fault(entry.path, broker, entry.table)
         if fault:
             raise TrailDamageError(file.path, fault)
     return found
+
+
+def origins_in(file: VerifiedFile, tables: Iterable[str]) -> set[int]:
+    """The brokers where messages of some tables entered, as a part says.
+
+    Raises:
+        TrailDamageError: the part is damaged.
+    """
+    rows = file.read(["table", "origin"])
+    keep = pc.is_in(rows.column("table"), pa.array(sorted(tables)))
+    return set(pc.unique(rows.column("origin").filter(keep)).to_pylist()) - {0}
 
 
 def _entries(rows: Any) -> list[FileEntry]:

@@ -11,12 +11,15 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from postroad.trail.errors import TrailDamageError
+from postroad.trail.locations import StoredPath
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from postroad.trail.locations import Location
 
 __all__ = ["delete_below", "file_fault", "part_fault", "refuse_links"]
 
@@ -49,12 +52,18 @@ def part_fault(path: str) -> str:
     return f"names {path[:MAX_PATH]!r}, which is not a path of a part"
 
 
-def refuse_links(root: Path, path: str) -> Path:
-    """The place of a path below a trail; what is not there yet is no fault.
+@overload
+def refuse_links(root: Path, path: str) -> Path: ...
+@overload
+def refuse_links(root: Location, path: str) -> Location: ...
+def refuse_links(root: Location, path: str) -> Location:
+    """The place of a path below a trail; what is not there yet is no fault. Stores have no links.
 
     Raises:
         TrailDamageError: a directory on the way, or the file itself, is a symbolic link.
     """
+    if isinstance(root, StoredPath):
+        return root / path
     place = str(root)
     for part in path.split("/"):
         place = f"{place}/{part}"

@@ -27,6 +27,7 @@ from postroad.trail.file_reader import Reads, TrailFile
 from postroad.trail.files import origins_of
 from postroad.trail.filter_rows import ask_filters, matching_filters
 from postroad.trail.journal import SegmentEntries, journal_folder, read_segments
+from postroad.trail.locations import Location, location, store_away
 from postroad.trail.manifest import manifest_brokers
 from postroad.trail.manifest_fit import pin_fitting
 from postroad.trail.remainder import Remainder, remainders
@@ -55,7 +56,7 @@ _MANIFESTS = "manifests"
 
 
 class Trail:
-    """A trail directory, to ask.
+    """A trail, to ask: a directory, or a folder of a store (`postroad.trail.locations`).
 
     The manifest of each broker is pinned when it is first needed: later commits are not seen. Where a question is about
     times beyond it and the broker has a journal, that is read, and the manifest pinned once more. One thread uses it.
@@ -65,16 +66,20 @@ class Trail:
         warnings: what could not be read, by name, and was left out.
     """
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Location) -> None:
         """Open a trail.
 
         Raises:
             TrailError: there is no such directory, or no broker ever wrote to it.
         """
-        self.root = Path(root)
-        if not self.root.is_dir():
+        self.root = location(root)
+        if isinstance(self.root, Path) and not self.root.is_dir():
             raise TrailError(f"{self.root} is not a directory; give the one that brokers write their trail to")
-        if not (self.root / _MANIFESTS).is_dir():
+        try:
+            is_trail = (self.root / _MANIFESTS).is_dir()
+        except OSError as error:
+            raise store_away(self.root, error) from error
+        if not is_trail:
             raise TrailError(
                 f"{self.root} is no trail: it has no {_MANIFESTS}; give the directory that brokers write to"
             )
@@ -179,6 +184,9 @@ class Trail:
         then in the files.
         """
         if broker not in self._journals:
+            if not isinstance(self.root, Path):
+                # A journal stays with its broker.
+                return ()
             warnings: list[str] = []
             segments = read_segments(self.root, broker, warnings)
             told = [SegmentEntries(iter(list(one.entries)), one.is_torn) for one in segments if self._is_small(broker)]
@@ -193,6 +201,7 @@ class Trail:
     def _is_small(self, broker: int) -> bool:
         """Whether a journal can be read for one question. What it has is written to the trail at the next start."""
         try:
+            assert isinstance(self.root, Path)
             sizes = (path.stat().st_size for path in journal_folder(self.root, broker).iterdir())
             return sum(sizes) <= MAX_JOURNAL_BYTES
         except OSError:

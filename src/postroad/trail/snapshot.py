@@ -5,6 +5,7 @@ What is damaged is named in `warnings` and becomes a hole in the coverage: never
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.trail.chain import Chain
@@ -12,16 +13,18 @@ from postroad.trail.columns import DAY_MS
 from postroad.trail.coverage import FOREVER, Hole, Run, joined
 from postroad.trail.errors import TrailDamageError, TrailVersionError
 from postroad.trail.file_reader import Reads, VerifiedFile
-from postroad.trail.files import FileEntry
+from postroad.trail.files import FileEntry, origins_of
+from postroad.trail.locations import relative
 from postroad.trail.manifest import Change, Checkpoint, Part, manifest_folder, numbers
-from postroad.trail.parts import WIDE, open_part, read_part
+from postroad.trail.parts import WIDE, open_part, origins_in, read_part
 from postroad.trail.paths import refuse_links
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from postroad.trail.files import Group
+    from postroad.trail.locations import Location
+    from postroad.trail.spots import Spots
 
 __all__ = ["DAMAGED_MANIFEST", "Pinned", "pin"]
 
@@ -46,7 +49,7 @@ class Pinned(NamedTuple):
     """
 
     broker: int
-    folder: Path
+    folder: Location
     number: int
     checkpoint: Checkpoint | None
     changes: tuple[Change, ...]
@@ -62,14 +65,15 @@ class Pinned(NamedTuple):
         return {gone.path for change in self.changes for gone in change.removed}
 
     def entries(
-        self, table: str, origin: int | None, since: int, until: int, reads: Reads
+        self, table: str, origin: int | None, since: int, until: int, reads: Reads, among: Spots | None = None
     ) -> tuple[list[FileEntry], list[Hole]]:
         """Files with something of the table, the origin and the id times; and holes where a part was damaged.
 
-        The groups of each entry are those that fit.
+        The groups of each entry are those that fit; with `among`, those that have one of its minutes.
         """
         gone = self.removed()
-        found, holes = self.from_parts(self._parts_between(since, until), reads, table, origin, (since, until))
+        parts = self._parts_between(since, until)
+        found, holes = self.from_parts(parts, reads, table, origin, (since, until), among)
         named = [*found, *(entry for change in self.changes for entry in change.added if entry.table == table)]
         fitting: dict[str, FileEntry] = {}
         for entry in named:
@@ -78,7 +82,10 @@ class Pinned(NamedTuple):
             groups = [
                 group
                 for group in entry.groups
-                if (origin is None or group.origin == origin) and group.time_from <= until and group.time_to >= since
+                if (origin is None or group.origin == origin)
+                and group.time_from <= until
+                and group.time_to >= since
+                and (among is None or among.has(group.origin, group.time_from, group.time_to))
             ]
             if groups:
                 fitting[entry.path] = _merged(fitting.get(entry.path), entry, groups)
@@ -105,6 +112,20 @@ class Pinned(NamedTuple):
                 live[entry.path] = _merged(live.get(entry.path), entry, entry.groups)
         return list(live.values()), holes
 
+    def origins(self, tables: Iterable[str], reads: Reads) -> set[int]:
+        """The brokers where messages entered that some tables tell of, whenever; damaged parts are passed over.
+
+        Costs no object for each file, however many there are.
+        """
+        wanted = set(tables)
+        found = origins_of(entry for change in self.changes for entry in change.added if entry.table in wanted)
+        for part in self.checkpoint.parts if self.checkpoint else ():
+            with suppress(TrailDamageError):
+                if part.path not in self.opened:
+                    self.opened[part.path] = open_part(self.folder, part, reads)
+                found |= origins_in(self.opened[part.path], wanted)
+        return found
+
     def _parts_between(self, since: int, until: int) -> list[Part]:
         if self.checkpoint is None:
             return []
@@ -118,6 +139,7 @@ class Pinned(NamedTuple):
         table: str | None = None,
         origin: int | None = None,
         times: tuple[int, int] | None = None,
+        among: Spots | None = None,
     ) -> tuple[list[FileEntry], list[Hole]]:
         """The entries of some parts, of one table, origin and time if said; and holes where a part is damaged."""
         found: list[FileEntry] = []
@@ -128,7 +150,7 @@ class Pinned(NamedTuple):
             try:
                 if part.path not in self.opened:
                     self.opened[part.path] = open_part(self.folder, part, reads)
-                found += read_part(self.opened[part.path], self.broker, table, origin, times)
+                found += read_part(self.opened[part.path], self.broker, table, origin, times, among)
             except TrailDamageError as error:
                 if str(error) not in self.warnings:
                     self.warnings.append(str(error))
@@ -151,7 +173,7 @@ def _merged(known: FileEntry | None, entry: FileEntry, groups: Iterable[Group]) 
     return FileEntry(entry.path, entry.table, entry.day, entry.rows, entry.size, entry.footer_crc, ordered, entry.crc)
 
 
-def pin(root: Path, broker: int, reads: Reads | None = None) -> Pinned:
+def pin(root: Location, broker: int, reads: Reads | None = None) -> Pinned:
     """The latest state of a broker's manifest that can be read."""
     folder = manifest_folder(root, broker)
     chain = Chain(root, folder, broker, reads)
@@ -178,9 +200,9 @@ def pin(root: Path, broker: int, reads: Reads | None = None) -> Pinned:
     return Pinned(broker, folder, head, checkpoint, tuple(changes), runs, tuple(holes), retained, warnings, other, {})
 
 
-def _numbers(root: Path, folder: Path, troubles: list[TrailDamageError]) -> tuple[list[int], list[int]]:
+def _numbers(root: Location, folder: Location, troubles: list[TrailDamageError]) -> tuple[list[int], list[int]]:
     try:
-        refuse_links(root, folder.relative_to(root).as_posix())
+        refuse_links(root, relative(folder, root))
     except TrailDamageError as error:
         troubles.append(error)
         return [], []

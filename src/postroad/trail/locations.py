@@ -1,0 +1,344 @@
+"""Where a trail, or a table of results, may be: a directory of this machine, or a folder of a store that has a URI.
+
+One small layer over pyarrow's file systems. A directory stays a `Path`; a folder of a store is a `StoredPath`, which
+has as much of a path as readers need. Credentials, regions and endpoints are found as pyarrow finds them: for `s3://`
+in the environment, in profiles, or with the machine's role; for `hdfs://` in Hadoop's own configuration.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from postroad.trail.durable import replace_file
+from postroad.trail.errors import TrailError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = [
+    "Location",
+    "Spans",
+    "StoredPath",
+    "file_uri",
+    "forget_stores",
+    "location",
+    "put_file",
+    "relative",
+    "remove_file",
+    "size_of",
+    "store_away",
+]
+
+# What a store may take to answer before it counts as away. Whoever waits is told, and tries again later.
+CONNECT_SECONDS, REQUEST_SECONDS, ATTEMPTS = 10.0, 60.0, 3
+# Written at a time; between two, whoever bounds the bandwidth may wait.
+PORTION_BYTES = 1 << 20
+_OPTIONS = {"s3": ("region", "endpoint_override", "scheme"), "hdfs": ("user", "replication")}
+_SCHEMES = "file://, s3:// or hdfs://"
+
+
+class _Store(NamedTuple):
+    """A store: its scheme, its host (of HDFS), and the options of its URI, sorted."""
+
+    scheme: str
+    host: str
+    options: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, order=True)
+class StoredPath:
+    """A file or folder of a store, as far as it is like a path. It may travel to other processes.
+
+    Attributes:
+        store: which.
+        path: as the store's file system has it: of S3, `bucket/folder/file`.
+
+    All that asks the store raises `OSError` where the store does not answer, or refuses.
+    """
+
+    store: _Store
+    path: str
+
+    def __truediv__(self, name: str) -> StoredPath:
+        return StoredPath(self.store, f"{self.path}/{name}")
+
+    def __str__(self) -> str:
+        return f"{self.store.scheme}://{self.store.host}{self.path}"
+
+    @property
+    def uri(self) -> str:
+        """The whole URI, from which `location` makes the same."""
+        return f"{self}?{urlencode(self.store.options)}" if self.store.options else str(self)
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def stem(self) -> str:
+        return self.name.rpartition(".")[0] or self.name
+
+    @property
+    def parent(self) -> StoredPath:
+        return StoredPath(self.store, self.path.rpartition("/")[0])
+
+    def relative_to(self, other: StoredPath) -> PurePosixPath:
+        """The way from a folder above to this."""
+        return PurePosixPath(self.path).relative_to(other.path)
+
+    def absolute(self) -> StoredPath:
+        return self
+
+    def open(self, mode: str = "rb") -> Any:
+        """The file, to be read from any place in it."""
+        assert mode == "rb"
+        return self._files.open_input_file(self.path)
+
+    def read_bytes(self) -> bytes:
+        with self.open() as file:
+            return bytes(file.read())
+
+    def is_dir(self) -> bool:
+        return bool(self._info().type.name == "Directory")
+
+    def is_file(self) -> bool:
+        return bool(self._info().type.name == "File")
+
+    def exists(self) -> bool:
+        return bool(self._info().type.name != "NotFound")
+
+    def size(self) -> int:
+        """Bytes of a file.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        info = self._info()
+        if info.type.name != "File":
+            raise FileNotFoundError(f"{self} is not there")
+        return int(info.size)
+
+    def iterdir(self) -> Iterator[StoredPath]:
+        """What is in a folder; nothing where there is no folder."""
+        from pyarrow.fs import FileSelector
+
+        for info in self._files.get_file_info(FileSelector(self.path, allow_not_found=True)):
+            yield StoredPath(self.store, info.path)
+
+    def glob(self, pattern: str) -> Iterator[StoredPath]:
+        """What is below, by a pattern with `*` in the parts of a path."""
+        first, _, rest = pattern.partition("/")
+        for one in self.iterdir():
+            if fnmatchcase(one.name, first):
+                if rest:
+                    yield from one.glob(rest)
+                else:
+                    yield one
+
+    def write(self, data: memoryview, before_each: Callable[[int], None]) -> None:
+        """Put a file in place; `before_each` is called before each portion, with its size.
+
+        A store shows a file only when all of it has come. An error on the way leaves what was there before.
+        """
+        sink = self._files.open_output_stream(self.path)
+        for start in range(0, max(1, len(data)), PORTION_BYTES):
+            portion = data[start : start + PORTION_BYTES]
+            before_each(len(portion))
+            sink.write(portion)
+        # Not in a `with`: closing it after an error would put half a file in place.
+        sink.close()
+
+    def unlink(self) -> None:
+        self._files.delete_file(self.path)
+
+    def _info(self) -> Any:
+        return self._files.get_file_info(self.path)
+
+    @property
+    def _files(self) -> Any:
+        return _file_system(self.store, self.path.partition("/")[0])
+
+
+# A directory of this machine, or a folder of a store.
+Location = Path | StoredPath
+
+
+def location(where: str | Path | StoredPath) -> Location:
+    """What a path or URI names: `/var/trail`, `file:/var/trail`, `s3://bucket/trail`, `hdfs://host:8020/trail`.
+
+    Options follow a question mark, as pyarrow has them: `s3://bucket/trail?region=eu-west-1`.
+
+    Raises:
+        TrailError: no such place can be.
+    """
+    if not isinstance(where, str):
+        return where
+    scheme, colon, _ = where.partition(":")
+    if not colon or not scheme.isalnum() or len(scheme) < 2 or not where[len(scheme) + 1 :].startswith("/"):
+        return Path(where)
+    parts = urlsplit(where)
+    if scheme == "file":
+        if parts.netloc not in ("", "localhost") or parts.query:
+            raise TrailError(f"{where}: write file:/path for a directory of this machine")
+        return Path(unquote(parts.path))
+    if scheme not in _OPTIONS:
+        raise TrailError(f"{where}: there is no store {scheme}://; give a directory, or a URI with {_SCHEMES}")
+    if "@" in parts.netloc:
+        # It would be in logs, in manifests and in the list of processes.
+        raise TrailError(f"{scheme}://…: leave credentials out of the URI; give them by environment or profile")
+    options = tuple(sorted(parse_qsl(parts.query)))
+    unknown = [name for name, _ in options if name not in _OPTIONS[scheme]]
+    if unknown:
+        raise TrailError(f"{where}: there is no option {unknown[0]!r}; there are {', '.join(_OPTIONS[scheme])}")
+    inside = unquote(parts.path).rstrip("/")
+    if scheme == "s3" and (not parts.netloc or "//" in inside):
+        raise TrailError(f"{where}: write s3://bucket/folder, with no empty part")
+    if scheme == "s3":
+        return StoredPath(_Store("s3", "", options), parts.netloc + inside)
+    return StoredPath(_Store(scheme, parts.netloc, options), inside)
+
+
+@lru_cache
+def _file_system(store: _Store, bucket: str) -> Any:
+    from pyarrow import fs
+
+    options = dict(store.options)
+    if store.scheme == "hdfs":
+        host, _, port = store.host.partition(":")
+        return fs.HadoopFileSystem(
+            host or "default",
+            int(port or 0),
+            user=options.get("user"),
+            replication=int(options.get("replication", 3)),
+        )
+    endpoint = options.get("endpoint_override") or os.environ.get("AWS_ENDPOINT_URL_S3")
+    endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL")
+    region = options.get("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if region is None and endpoint is None:
+        region = fs.resolve_s3_region(bucket)
+    scheme, _, rest = (endpoint or "").rpartition("://")
+    settings = {
+        "region": region,
+        "scheme": options.get("scheme") or scheme or None,
+        "endpoint_override": rest or None,
+        "connect_timeout": CONNECT_SECONDS,
+        "request_timeout": REQUEST_SECONDS,
+        "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
+    }
+    try:
+        # One request for a small file, instead of the three that a file in parts takes.
+        return fs.S3FileSystem(**settings, allow_delayed_open=True)
+    except TypeError:
+        return fs.S3FileSystem(**settings)  # pyarrow before 18 has no such choice
+
+
+def forget_stores() -> None:
+    """Open stores anew when they are next asked: settings in the environment may have changed."""
+    _file_system.cache_clear()
+
+
+def store_away(place: object, error: OSError) -> TrailError:
+    """What is said of a store that does not answer, or refuses."""
+    first = str(error).partition("\n")[0]
+    return TrailError(f"{place}: the store does not answer, or refuses ({first}); try again, or look at its settings")
+
+
+def relative(place: Location, root: Location) -> str:
+    """The way from a folder to what is below it, with slashes."""
+    if isinstance(place, StoredPath):
+        assert isinstance(root, StoredPath)
+        return place.relative_to(root).as_posix()
+    assert isinstance(root, Path)
+    return place.relative_to(root).as_posix()
+
+
+def size_of(place: Location) -> int:
+    """Bytes of a file.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    return place.size() if isinstance(place, StoredPath) else place.stat().st_size
+
+
+def put_file(place: Location, data: memoryview, before_each: Callable[[int], None] = lambda _: None) -> None:
+    """Put a file in place, whole; one of the same name goes.
+
+    Raises:
+        OSError: the store does not take it.
+        TrailWriteError: the disk does not.
+    """
+    if isinstance(place, StoredPath):
+        place.write(data, before_each)
+    else:
+        before_each(len(data))
+        replace_file(place, data)
+
+
+def remove_file(place: Location) -> None:
+    """Delete a file, if it is there.
+
+    Raises:
+        OSError: the store refuses.
+    """
+    with suppress(FileNotFoundError):
+        place.unlink()
+
+
+class Spans(io.RawIOBase):
+    """A file of a store, each span of which is fetched once: compared with its checksum, then decoded.
+
+    Args:
+        place: the file.
+        size: its bytes, as the manifest says.
+        tail: its end, fetched already.
+    """
+
+    def __init__(self, place: StoredPath, size: int, tail: bytes) -> None:
+        self._place = place
+        self._size = size
+        self._held: list[tuple[int, bytes]] = [(size - len(tail), tail)]
+        self._at = 0
+
+    def fetch(self, start: int, end: int) -> bytes:
+        """The bytes from one place to another."""
+        for begin, data in self._held:
+            if begin <= start and end <= begin + len(data):
+                return data[start - begin : end - begin]
+        with self._place.open() as file:
+            file.seek(start)
+            data = bytes(file.read(end - start))
+        self._held.append((start, data))
+        return data
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._size if size < 0 else min(self._size, self._at + size)
+        found = self.fetch(self._at, end) if end > self._at else b""
+        self._at = end
+        return found
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+
+def file_uri(place: Path) -> str:
+    """A directory or file of this machine as Spark reads it, whatever its default file system is."""
+    return f"file://{place.resolve()}"

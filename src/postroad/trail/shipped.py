@@ -1,0 +1,68 @@
+"""Where the files of a broker are that its disk does not keep: a trail may be shipped, and local copies dropped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from postroad.trail.errors import TrailDamageError, TrailError
+from postroad.trail.locations import location
+from postroad.trail.paths import refuse_links
+
+if TYPE_CHECKING:
+    from postroad.trail.locations import Location
+
+__all__ = ["FOLDER", "ShippedTo", "place_of", "shipped_to"]
+
+FOLDER = "shipped"
+
+
+class ShippedTo(msgspec.Struct, frozen=True):
+    """Where a broker ships to, as its trail says; the same file lies there, so that each knows whose it is.
+
+    Attributes:
+        to: the URI.
+        owner: drawn by who ships first; another trail of the same broker has another.
+    """
+
+    to: str
+    owner: str
+
+
+def note_name(broker: int) -> str:
+    return f"{FOLDER}/broker={broker}.json"
+
+
+def shipped_to(root: Location, broker: int) -> ShippedTo | None:
+    """Where a broker ships to, or who ships here; None where nobody does.
+
+    Raises:
+        TrailDamageError: the note cannot be read.
+        OSError: the store does not answer.
+    """
+    path = root / note_name(broker)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ShippedTo)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise TrailDamageError(path, f"does not say where a broker ships to: {error}") from error
+
+
+def place_of(root: Location, path: str, broker: int) -> Location:
+    """Where a file of a broker is: below the trail, or where it was shipped to if it is not there any more.
+
+    Raises:
+        TrailDamageError: a symbolic link is on the way.
+    """
+    place = refuse_links(root, path)
+    if not isinstance(place, Path) or place.exists():
+        return place
+    try:
+        note = shipped_to(root, broker)
+        return place if note is None else location(note.to) / path
+    except (OSError, TrailError):
+        # Then it is missing here, and is told so.
+        return place

@@ -1,0 +1,51 @@
+"""Minutes of origins that somebody asks about: what the ids of a question say of where their records can be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+__all__ = ["SPOT_MS", "Spots"]
+
+SPOT_MS = 60_000
+# Times have 48 bits, minutes 33; brokers are below 2^16 by far (postroad.topology), 2^30 leaves room for any.
+_MINUTE_BITS = 33
+
+
+class Spots:
+    """(origin, minute) pairs, to be asked whether a range of times of an origin has one of them.
+
+    Attributes:
+        since: the first time of the earliest minute.
+        until: the last time of the latest minute; below `since` where there are none.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[int, int]]) -> None:
+        listed = sorted(set(pairs))
+        self._keys = np.array([origin << _MINUTE_BITS | minute for origin, minute in listed], np.int64)
+        minutes = [minute for _, minute in listed]
+        self.since = min(minutes, default=1) * SPOT_MS
+        self.until = (max(minutes, default=0) + 1) * SPOT_MS - 1
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def within(
+        self, origin: NDArray[np.int64], time_from: NDArray[np.int64], time_to: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Whether each range of times, of its origin, has something that is asked about."""
+        base = origin << _MINUTE_BITS
+        low = np.searchsorted(self._keys, base | np.maximum(time_from, 0) // SPOT_MS, "left")
+        high = np.searchsorted(self._keys, base | np.maximum(time_to, 0) // SPOT_MS, "right")
+        return np.asarray(high > low)
+
+    def has(self, origin: int, time_from: int, time_to: int) -> bool:
+        """The same for one range."""
+        one = (np.array([number], np.int64) for number in (origin, time_from, time_to))
+        return bool(self.within(*one)[0])

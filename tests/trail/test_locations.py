@@ -1,0 +1,64 @@
+"""What paths and URIs name, and which are refused."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from postroad.trail import TrailError
+from postroad.trail.locations import StoredPath, location, put_file, relative, remove_file, size_of
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("/var/trail", "/var/trail"),
+        ("trail", "trail"),
+        ("c:trail", "c:trail"),
+        ("file:/var/my%20trail", "/var/my trail"),
+        ("file:/var/trail", "/var/trail"),
+        ("file://localhost/var/trail", "/var/trail"),
+    ],
+)
+def test_paths_and_file_uris_are_directories_of_this_machine(text: str, path: str) -> None:
+    assert location(text) == Path(path)
+
+
+def test_uri_of_a_store_survives_its_text_form_and_the_way_to_another_process() -> None:
+    place = location("s3://bucket/some/trail/?region=eu-west-1")
+    assert isinstance(place, StoredPath)
+    assert str(place / "passages") == "s3://bucket/some/trail/passages"
+    assert location(place.uri) == place
+    assert pickle.loads(pickle.dumps(place)) == place
+    assert (place / "a" / "b.parquet").name == "b.parquet"
+    assert relative(place / "a" / "b.parquet", place) == "a/b.parquet"
+    assert str(location("hdfs://host:8020/trail")) == "hdfs://host:8020/trail"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("gs://bucket/trail", "no store gs://"),
+        ("s3://key:secret@bucket/trail", "leave credentials out"),
+        ("s3://bucket/trail?regions=x", "no option 'regions'"),
+        ("s3:///trail", "write s3://bucket"),
+        ("s3://bucket//trail", "no empty part"),
+        ("file://elsewhere/trail", "of this machine"),
+    ],
+)
+def test_other_uris_are_refused_and_told_why(text: str, why: str) -> None:
+    with pytest.raises(TrailError, match=why) as refused:
+        location(text)
+    assert "secret" not in str(refused.value)
+
+
+def test_directory_is_written_read_and_emptied_like_a_store(tmp_path: Path) -> None:
+    place = location(f"file://{tmp_path}") / "a" / "b"
+    put_file(place, memoryview(b"some bytes"))
+    assert (size_of(place), place.read_bytes()) == (10, b"some bytes")
+    remove_file(place)
+    remove_file(place)
+    with pytest.raises(FileNotFoundError):
+        size_of(place)
