@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from postroad.pipeline import session
 from tests.pipeline.trails import make_trail
+from tests.trail.stores import CREDENTIALS, Store, opened_store, s3_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +29,8 @@ SETTINGS = {
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session on two threads of this process."""
+    # Workers have the environment that Spark was started in.
+    os.environ.update(CREDENTIALS)
     made = session("local[2]", name="tests", settings=SETTINGS)
     yield made
     made.stop()
@@ -36,3 +40,17 @@ def spark() -> Iterator[SparkSession]:
 def troubled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trail in which everything goes wrong at times; tests do not change it."""
     return make_trail(tmp_path_factory.mktemp("troubled") / "trail")
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[str]:
+    """The address of an S3 server with an empty bucket."""
+    with s3_server() as address:
+        yield address
+
+
+@pytest.fixture
+def store(s3: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """The server behind a proxy that can go wrong."""
+    with opened_store(s3, monkeypatch) as opened:
+        yield opened

@@ -12,7 +12,9 @@ import pytest
 from postroad.lab.trails import read_truth
 from postroad.messages import MessageId
 from postroad.pipeline import PipelineError, run_job
+from postroad.pipeline.commit_note import sole_compaction
 from postroad.pipeline.erasure import Erasure
+from postroad.pipeline.files import PREFIX, FileMaker, sweep_unfinished
 from postroad.pipeline.jobs import compact
 from postroad.pipeline.jobs.compact import CompactOptions
 from postroad.pipeline.proof import differences, drawn
@@ -84,11 +86,37 @@ def test_reader_of_one_id_agrees_after_compaction(troubled: Path, compacted: Pat
 def test_compacting_again_changes_no_answer(spark: SparkSession, compacted: Path, tmp_path: Path) -> None:
     shutil.copytree(compacted, tmp_path / "trail")
     options = CompactOptions(tmp_path / "trail", tmp_path / "out", now=NOW, sample=50)
-    run_job("compact", compact.run, options, spark=spark)
+    before = {path for path in (tmp_path / "trail").rglob("*") if path.is_file()}
+    account = run_job("compact", compact.run, options, spark=spark)
+    # There was nothing to do: no file is new, and no manifest.
+    assert {path for path in (tmp_path / "trail").rglob("*") if path.is_file()} == before
+    assert account.written == []
     assert rows_of(tmp_path / "trail", "journeys") == rows_of(compacted, "journeys")
     assert rows_of(tmp_path / "trail", "passages") == rows_of(compacted, "passages")
     ids = some_ids(compacted, 300, seed=4)
     assert answers(compacted, ids) == answers(tmp_path / "trail", ids)
+
+
+def test_leftovers_of_a_killed_compaction_go_at_the_next(compacted: Path, tmp_path: Path) -> None:
+    shutil.copytree(compacted, tmp_path / "trail")
+    sources = open_sources(tmp_path / "trail")
+    live = next(entry for entry in sources.all_entries()[1] if entry.table == "journeys")
+    left = (tmp_path / "trail" / live.path).with_name(f"{PREFIX}killed-j0-t7-0000.parquet")
+    left.write_bytes(b"half")
+    # Without a lock another compaction may be at work, whose file this is.
+    assert sweep_unfinished(sources) == 0
+    with sole_compaction(tmp_path / "trail") as is_sole:
+        assert is_sole
+        assert sweep_unfinished(sources, is_sole=is_sole) == 1
+    assert not left.exists()
+    assert (tmp_path / "trail" / live.path).exists()
+
+
+def test_attempts_at_one_task_write_files_of_their_own(troubled: Path, tmp_path: Path) -> None:
+    rows = pq.ParquetFile(next(troubled.glob("passages/broker=1/*/*.parquet"))).read()
+    first, second = (list(FileMaker(tmp_path, "passages", "compact-x").write(1, rows)) for _ in range(2))
+    assert {entry.path for entry in first}.isdisjoint(entry.path for entry in second)
+    assert [entry.crc for entry in first] == [entry.crc for entry in second]
 
 
 def test_file_that_reaches_out_of_the_range_stays(spark: SparkSession, tmp_path: Path) -> None:

@@ -80,6 +80,31 @@ def test_growing_trail_is_counted_once_across_stops_and_compaction(
     assert pq.read_table(out / "alerts").num_rows == len(found)
 
 
+def test_following_once_ends_while_brokers_go_on_writing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trail, out = tmp_path / "trail", tmp_path / "out"
+    writer = TrailWriter(trail, 1, MINUTE)
+    real, commits = alerting.store_increments, 0
+
+    def goes_on(*given: Any) -> None:
+        nonlocal commits
+        real(*given)
+        # With each batch that is counted comes the next commit, so that there is always something new.
+        commits += 1
+        assert commits < 50, "it never ends"
+        writer.write([passages((1, MINUTE + commits, 0, [], [9]))], MINUTE + commits)
+
+    writer.write([passages((1, MINUTE, 0, [], [9]))], MINUTE + 1)
+    monkeypatch.setattr(follow, "store_increments", goes_on)
+    followed(spark, trail, out)
+    assert 0 < commits < 3
+    assert sum(read_totals(out).of("published").values()) == 1
+    monkeypatch.setattr(follow, "store_increments", real)
+    followed(spark, trail, out)
+    assert sum(read_totals(out).of("published").values()) == 1 + commits
+
+
 def test_filters_are_reconciled_by_origin(spark: SparkSession, tmp_path: Path) -> None:
     write_trail(tmp_path / "trail", replace(SCALE, recorder="sealed", messages=300))
     followed(spark, tmp_path / "trail", tmp_path / "out")

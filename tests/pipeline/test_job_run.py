@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
 import shutil
 import socket
 import stat
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from postroad.messages import MessageId
 from postroad.pipeline import DamagedFileError, EmptyRangeError, JobOptions, MissingTableError, PipelineError, run_job
 from postroad.pipeline.errors import JavaMissingError
 from postroad.pipeline.jobs import storage, timings
@@ -30,6 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from postroad.pipeline import JobRun
+
+
+session_module = importlib.import_module("postroad.pipeline.session")  # the room offers a function of that name
 
 
 def test_missing_java_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -86,27 +93,31 @@ def test_missing_tables_are_told(spark: SparkSession, troubled: Path, tmp_path: 
             run_job("job", job, JobOptions(tmp_path / "trail", tmp_path / "out"), spark=spark)  # type: ignore[misc]
 
 
-def damaged_copy(troubled: Path, folder: Path, *, where: str) -> tuple[Path, str]:
-    """A copy of the trail with one flipped byte in its first file of passages: in the footer, or in the times."""
+def damaged_copy(troubled: Path, folder: Path, *, where: str) -> tuple[Path, str, str]:
+    """A copy of the trail with one flipped byte in its first file of passages: in the footer, or in the times.
+
+    Answers the trail, the name of the file, and an id in it.
+    """
     shutil.copytree(troubled, folder)
     path = sorted(folder.glob("passages/broker=3/*/*.parquet"))[0]
+    row = pq.read_table(path).to_pylist()[0]
     data = bytearray(path.read_bytes())
     times = pq.read_metadata(path).row_group(0).column(1)
     data[-20 if where == "footer" else times.data_page_offset + times.total_compressed_size - 8] ^= 0xFF
     path.write_bytes(bytes(data))
-    return folder, path.name
+    return folder, path.name, str(MessageId(row["publisher"], row["origin"], row["time"], row["counter"]))
 
 
 @pytest.mark.parametrize("where", ["footer", "page"])
 def test_damaged_file_stops_the_job_by_name(spark: SparkSession, troubled: Path, tmp_path: Path, where: str) -> None:
-    trail, name = damaged_copy(troubled, tmp_path / "trail", where=where)
-    (tmp_path / "ids.txt").write_text("00000001-00000001-019b76da3800-0000\n")
+    trail, name, one = damaged_copy(troubled, tmp_path / "trail", where=where)
+    (tmp_path / "ids.txt").write_text(f"{one}\n")
     with pytest.raises(DamagedFileError, match=f"broker=3/.*{name}.*--skip-damaged"):
         run_job("trace", trace_job.run, TraceOptions(trail, tmp_path / "out", ids=tmp_path / "ids.txt"), spark=spark)
 
 
 def test_damaged_files_are_left_out_and_told(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
-    trail, name = damaged_copy(troubled, tmp_path / "trail", where="page")
+    trail, name, _ = damaged_copy(troubled, tmp_path / "trail", where="page")
     options = StorageOptions(trail, tmp_path / "out", skip_damaged=True)
     account = run_job("storage", storage.run, options, spark=spark)
     assert [name in lost.path for lost in account.damaged] == [True]
@@ -170,3 +181,21 @@ def test_connect_server_that_does_not_answer_is_told_at_once() -> None:
         address = f"sc://127.0.0.1:{unused.getsockname()[1]}"
         with pytest.raises(PipelineError, match=f"{address}: there is no Spark Connect server that answers"):
             session(address)
+
+
+def test_workers_get_this_python_whatever_the_master_and_loopback_is_for_local_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    local, cluster = (session_module._surroundings(is_local) for is_local in (True, False))
+    assert local["PYSPARK_PYTHON"] == cluster["PYSPARK_PYTHON"] == sys.executable
+    assert local["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert "SPARK_LOCAL_IP" not in cluster
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    assert session_module._surroundings(False)["PYSPARK_PYTHON"] == "/opt/python"
+    with session_module._environment({"PYSPARK_PYTHON": "x", "SPARK_LOCAL_IP": "y"}):
+        assert (os.environ["PYSPARK_PYTHON"], os.environ["SPARK_LOCAL_IP"]) == ("x", "y")
+    # The next session of this process may have another master.
+    assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
+    assert "SPARK_LOCAL_IP" not in os.environ

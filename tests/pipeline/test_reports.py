@@ -100,6 +100,12 @@ def test_storage_counts_bytes_messages_and_records(
     assert all(10 < row["bits_per_record"] < 500 for row in of_filters if row["records"] > 50)
 
 
+@pytest.fixture(params=["by Spark", "in the driver"])
+def where(request: pytest.FixtureRequest, spark: SparkSession) -> SparkSession | None:
+    """The session that a job is given; without one it does small work itself."""
+    return spark if request.param == "by Spark" else None
+
+
 def verdicts_on_entered(trail: Path, ids: list[tuple[int, ...]]) -> list[dict[str, Any]]:
     """Verdicts on those ids whose entry is on record; of others, neighbours of the origin may know."""
     evidence = evidence_of(trail, ids)
@@ -112,8 +118,8 @@ def verdicts_on_entered(trail: Path, ids: list[tuple[int, ...]]) -> list[dict[st
     return [row for row in verdicts if tuple(row[name] for name in ID) in entered]
 
 
-def test_reconciliation_counts_every_message_once(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
-    run_job("audit", audit.run, AuditOptions(troubled, tmp_path), spark=spark)
+def test_reconciliation_counts_every_message_once(where: SparkSession | None, troubled: Path, tmp_path: Path) -> None:
+    run_job("audit", audit.run, AuditOptions(troubled, tmp_path), spark=where)
     found = rows(tmp_path, "reconciliation")
     ids = [tuple(row[name] for name in ID) for row in read_truth(troubled).to_pylist()]
     known = verdicts_on_entered(troubled, ids)
@@ -132,7 +138,7 @@ def test_reconciliation_counts_every_message_once(spark: SparkSession, troubled:
     assert all(row["at_least"] == row["at_most"] == row["messages"] for row in found)
 
 
-def test_message_that_is_told_twice_is_counted_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_message_that_is_told_twice_is_counted_once(where: SparkSession | None, tmp_path: Path) -> None:
     """As a journal that is told again after a crash leaves it, and as a compaction that is not finished does."""
     noon = TROUBLED.start + 43_200_000
     entered = [(1, noon + at, 0, [2], [8]) for at in range(5)]
@@ -142,16 +148,18 @@ def test_message_that_is_told_twice_is_counted_once(spark: SparkSession, tmp_pat
     second.write([passages(*((1, noon + at, 1, [], [9]) for at in range(5)))], noon + 60_000)
     for writer in (first, second):
         writer.close(noon + 120_000)
-    account = run_job("audit", audit.run, AuditOptions(tmp_path / "trail", tmp_path / "out"), spark=spark)
+    account = run_job("audit", audit.run, AuditOptions(tmp_path / "trail", tmp_path / "out"), spark=where)
     assert account.summary == {"messages": 5, "delivered": 5}
     found = {(row["number"], row["other"]): row["messages"] for row in rows(tmp_path / "out", "reconciliation")
              if row["about"] == "subscription"}  # fmt: skip
     assert found == {(1, 8): 5, (2, 9): 5}
 
 
-def test_part_of_the_time_is_reconciled_like_the_whole(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
+def test_part_of_the_time_is_reconciled_like_the_whole(
+    where: SparkSession | None, troubled: Path, tmp_path: Path
+) -> None:
     since, until = TROUBLED.start + 30_000, TROUBLED.start + 70_000
-    run_job("audit", audit.run, AuditOptions(troubled, tmp_path, since=since, until=until), spark=spark)
+    run_job("audit", audit.run, AuditOptions(troubled, tmp_path, since=since, until=until), spark=where)
     ids = [tuple(row[name] for name in ID) for row in read_truth(troubled).to_pylist() if since <= row["time"] < until]
     expected = Counter((row["origin"], row["verdict"]) for row in verdicts_on_entered(troubled, ids))
     found = [row for row in rows(tmp_path, "reconciliation") if row["about"] == "origin"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from postroad.lab.trails import Scale, write_trail
 from postroad.messages import Batch, MessageId
 from postroad.pipeline import PipelineError, run_job
 from postroad.pipeline.context import read_context
+from postroad.pipeline.evidence import of_asked
 from postroad.pipeline.ids import asked_ids, read_asked
 from postroad.pipeline.jobs import trace as trace_job
 from postroad.pipeline.jobs.trace import TraceOptions
@@ -63,6 +65,17 @@ def test_bulk_trace_gives_the_verdicts_of_one_by_one(
     assert by_id(rows) == by_id(expected)
     assert all(row["asked"] == row["id"] == text(tuple(row[name] for name in ID)) for row in rows)
     assert account.summary["ids"] == len(ids) == sum(account.summary.values()) - len(ids)
+
+
+def test_ids_are_broadcast_under_one_number(spark: SparkSession) -> None:
+    columns = "origin bigint, time bigint, publisher bigint, counter int"
+    rows = spark.createDataFrame([(1, 2, 3, 4), (1, 2, 3, 5)], columns)
+    found = of_asked(rows, spark.createDataFrame([(1, 2, 3, 5), (9, 9, 9, 9)], columns))
+    assert [tuple(row) for row in found.collect()] == [(1, 2, 3, 5)]
+    plan = found._jdf.queryExecution().executedPlan().toString()
+    keys = re.search(r"BroadcastHashJoin \[([^\]]*)\], \[([^\]]*)\]", plan)
+    assert keys is not None, plan
+    assert all("," not in one for one in keys.groups())
 
 
 def test_ids_outside_the_range_are_told_so(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import wraps
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 (typer reads the types of options)
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
@@ -21,13 +22,18 @@ if TYPE_CHECKING:
 
     from postroad.pipeline import JobOptions, JobReport, SparkJob
     from postroad.pipeline.erasure import Erasure
+    from postroad.pipeline.session import SparkStart
 
 __all__ = ["COMMANDS"]
 
 Told = TypeVar("Told", bound="JobOptions")
 
-TrailFolder = Annotated[Path, typer.Option("--trail", help="The directory of the trail.")]
-OutFolder = Annotated[Path, typer.Option("--out", help="The directory for results; those of earlier runs go.")]
+TrailFolder = Annotated[
+    str, typer.Option("--trail", metavar="DIR|URI", help="The trail: a directory, or file://, s3://, hdfs://.")
+]
+OutFolder = Annotated[
+    str, typer.Option("--out", metavar="DIR|URI", help="For results: a directory or URI; those of earlier runs go.")
+]
 Master = Annotated[
     str | None,
     typer.Option(help="Where Spark runs: spark://…, k8s://…, yarn, sc://…; here by default."),
@@ -60,14 +66,23 @@ class Given:
     skip_damaged: SkipDamaged = False
     as_json: AsJson = False
 
-    def run(self, name: str, job: SparkJob[Told], make: Callable[..., Told], **own: Any) -> None:
+    def run(
+        self,
+        name: str,
+        job: SparkJob[Told],
+        make: Callable[..., Told],
+        start: SparkStart | None = None,
+        **own: Any,
+    ) -> None:
         """Run a job, and show what it did; `make` makes its options of those that all share and its own."""
         from rich.console import Console
 
         from postroad.pipeline import run_job
+        from postroad.trail.locations import location
 
         since, until = moment(self.since, "--since"), moment(self.until, "--until")
-        options = make(self.trail, self.out, self.master, since, until, self.skip_damaged, **own)
+        trail, out = location(self.trail), location(self.out)
+        options = make(trail, out, self.master, since, until, self.skip_damaged, **own)
         with _quiet(), Console(stderr=True).status("starting") as status:
             account = run_job(
                 name,
@@ -75,6 +90,7 @@ class Given:
                 options,
                 lambda text: status.update(f"{name}: {text}"),
                 alert=lambda text: typer.echo(f"alert: {text}", err=True),
+                start=start,
             )
         show(account, self.as_json)
 
@@ -243,16 +259,74 @@ def match(
     from rich.console import Console
 
     from postroad.pipeline.jobs.match import MatchOptions, run
+    from postroad.trail.locations import location
 
     first, last = moment(since, "--since"), moment(until, "--until")
-    options = MatchOptions(archive, out, where, topic, master, first, last)
+    options = MatchOptions(archive, location(out), where, topic, master, first, last)
     with _quiet(), Console(stderr=True).status("starting") as status:
         report = run(options, lambda text: status.update(f"match: {text}"))
     show(report, as_json)
 
 
+class SharedJob(StrEnum):
+    """Jobs that may share a session."""
+
+    TRACE = "trace"
+    AUDIT = "audit"
+    STORAGE = "storage"
+    TIMINGS = "timings"
+    COMPACT = "compact"
+
+
+@_command()
+def run(
+    given: Given,
+    jobs: Annotated[list[SharedJob], typer.Argument(metavar="JOB...", help="In this order.")],
+    ids: Annotated[Path | None, typer.Option(help="The ids that `trace` asks for.")] = None,
+) -> None:
+    """Several jobs, one after the other, with one start of Spark."""
+    from postroad.pipeline import JobOptions
+    from postroad.pipeline.jobs import audit, compact, storage, timings, trace
+    from postroad.pipeline.session import SparkStart
+
+    if SharedJob.TRACE in jobs and ids is None:
+        raise PostroadError("`trace` asks for messages: name them with --ids FILE")
+    start = SparkStart(given.master, "postroad")
+    try:
+        for job in jobs:
+            if job is SharedJob.TRACE:
+                given.run(job.value, trace.run, trace.TraceOptions, start, ids=ids)
+            elif job is SharedJob.AUDIT:
+                given.run(job.value, audit.run, audit.AuditOptions, start)
+            elif job is SharedJob.STORAGE:
+                given.run(job.value, storage.run, storage.StorageOptions, start)
+            elif job is SharedJob.TIMINGS:
+                given.run(job.value, timings.run, JobOptions, start)
+            else:
+                given.run(job.value, compact.run, compact.CompactOptions, start)
+    finally:
+        start.stop()
+
+
+def serve(
+    master: Annotated[str, typer.Option(help="Where its Spark runs.")] = "local[*]",
+) -> None:
+    """Keep Spark warm until Ctrl-C: commands without --master find it, and wait for no start."""
+    from postroad.pipeline.session import LOCAL_MEMORY, check_java
+    from postroad.pipeline.warm_server import note_path, warm_server
+
+    check_java()
+    with warm_server(master, {"spark.driver.memory": LOCAL_MEMORY, "spark.ui.enabled": "false"}) as running:
+        typer.echo(f"Spark is warm; {note_path()} says where", err=True)
+        try:
+            running.wait()
+        except KeyboardInterrupt:
+            return
+    raise PostroadError("Spark's Connect server ended by itself")
+
+
 # As `postroad pipeline --help` lists them.
-COMMANDS = (trace, compact, erase, audit, storage, timings, follow, match)
+COMMANDS = (trace, compact, erase, audit, storage, timings, follow, match, run, serve)
 
 
 def show(account: JobReport, as_json: bool) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from postroad.trail import Pinned
+    from postroad.trail.locations import Location
 
 __all__ = [
     "ALERTS",
@@ -276,16 +277,16 @@ def _alert(
     }
 
 
-def _pins(trail: Path) -> dict[int, Pinned]:
+def _pins(trail: Location) -> dict[int, Pinned]:
     return {number: pin_fitting(trail, number) for number in manifest_brokers(trail)}
 
 
-def record_through(trail: Path) -> int:
+def record_through(trail: Location) -> int:
     """How far the record goes at any broker, in Unix ms."""
     return max((run.through for pinned in _pins(trail).values() for run in pinned.runs), default=0)
 
 
-def refresh(trail: Path, out: Path, now: int) -> list[dict[str, Any]]:
+def refresh(trail: Location, out: Path, now: int) -> list[dict[str, Any]]:
     """Write the tables `links`, `capacity` and `alerts` anew from all counts so far; answers the alerts."""
     pins = _pins(trail)
     totals = read_totals(out)

@@ -46,7 +46,7 @@ class Changes:
             TrailConflictError: somebody else took one of the files out meanwhile; nothing changed.
             TrailWriteError: the disk does not take it.
         """
-        commit(sources.root, name, Note(at, dict(self.removed), dict(self.added)))
+        commit(sources.directory, name, Note(at, dict(self.removed), dict(self.added)))
 
     def paths(self) -> list[str]:
         """The new files, for sweeping them up when they are not committed."""

@@ -54,10 +54,10 @@ class Note(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def sole_compaction(root: Path) -> Iterator[None]:
+def sole_compaction(root: Path) -> Iterator[bool]:
     """Keep all others from changing the files of a trail; brokers go on writing, and retention goes on taking out.
 
-    The lock ends with the process, however that ends.
+    The lock ends with the process, however that ends. Answers whether others are surely kept out.
 
     Raises:
         PipelineError: another compaction is at work.
@@ -67,14 +67,15 @@ def sole_compaction(root: Path) -> Iterator[None]:
     folder = refuse_links(root, f"{FOLDER}/{_LOCK}").parent
     make_directory(folder)
     with (folder / _LOCK).open("a") as file:
+        is_sole = True
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise PipelineError(f"{root}: another compaction is at work here; wait until it is done") from None
         except OSError:
             # A file system without locks: `commit` still refuses files that somebody else took out.
-            pass
-        yield
+            is_sole = False
+        yield is_sole
 
 
 def commit(root: Path, name: str, note: Note) -> None:

@@ -22,11 +22,11 @@ from postroad.trail import Reads, TrailFile, unpack_lists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from postroad.trail import FileEntry
+    from postroad.trail.locations import Location
 
     Ints = NDArray[np.int64]
 
@@ -98,7 +98,7 @@ def retold_after(entry: FileEntry) -> int | None:
     return int(words[1]) if len(words) == 3 and all(word.isdecimal() for word in words) else None
 
 
-def counts_of_file(root: Path, broker: int, entry: FileEntry, earlier: Iterable[FileEntry] | None = None) -> Any:
+def counts_of_file(root: Location, broker: int, entry: FileEntry, earlier: Iterable[FileEntry] | None = None) -> Any:
     """The counts of one file.
 
     Args:

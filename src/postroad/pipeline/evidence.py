@@ -106,16 +106,18 @@ def filled(rows: DataFrame, renamed: dict[str, str] | None = None) -> set[str]:
 def of_asked(rows: DataFrame, ids: DataFrame) -> DataFrame:
     """The rows of a table about ids in question, by a hash join with the ids broadcast: nothing of the table moves.
 
-    The join is on one 64-bit number, for which Spark's hash table is several times faster than for four columns.
+    The join is on one 64-bit number, for which Spark's hash table is several times faster than for four columns. That
+    the ids are the same is compared as one number too, which is 0 then: Spark would take each plain comparison of two
+    columns for a further key.
     """
     from pyspark.sql import functions as f
 
     wanted = ids.select(id_key().alias(KEY), *(f.col(name).alias(f"asked_{name}") for name in ID))
-    same = [f.col(name) == f.col(f"asked_{name}") for name in ID]
-    condition = f.col("row_key") == f.col(KEY)
-    for one in same:
-        condition = condition & one
+    differing = f.lit(0).cast("bigint")
+    for name in ID:
+        differing = differing.bitwiseOR(f.col(name).cast("bigint").bitwiseXOR(f.col(f"asked_{name}").cast("bigint")))
     keyed = rows.withColumn("row_key", id_key())
+    condition = (f.col("row_key") == f.col(KEY)) & (differing == 0)
     return keyed.join(f.broadcast(wanted), condition, how="inner").select(*rows.columns)
 
 

@@ -1,7 +1,8 @@
 """New files of a trail, written by the workers themselves; they count once the driver commits them to a manifest.
 
-A file is in the trail's own format and named after the run, so that a task that is tried again, or a job that dies,
-leaves files that nobody reads. `sweep_unfinished` deletes those of runs long past.
+A file is in the trail's own format and named after the run and the attempt of the task that writes it: attempts at the
+same task never meet, one after the other or both at once. A task that is tried again, or a job that dies, leaves files
+that nobody reads; `sweep_unfinished` deletes them.
 """
 
 from __future__ import annotations
@@ -47,6 +48,14 @@ def entry_of(text: str) -> FileEntry:
     return msgspec.json.decode(text.encode(), type=FileEntry)
 
 
+def attempt() -> str:
+    """What tells this attempt at a task from all others; a word of its own outside of tasks."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    return f"t{task.taskAttemptId()}" if task else f"d{uuid.uuid4().hex}"
+
+
 class FileMaker:
     """Puts sorted rows of one table into files: one for each (broker, day), more where they are many.
 
@@ -59,7 +68,7 @@ class FileMaker:
     def __init__(self, root: Path, table: str, name: str) -> None:
         self._root = root
         self._table = table_named(table)
-        self._name = name
+        self._name = f"{name}-{attempt()}"
         self._files = 0
 
     def write(self, broker: int, rows: Any) -> Iterator[FileEntry]:
@@ -76,21 +85,25 @@ class FileMaker:
                 yield write_file(self._root, self._table.name, broker, day, name, part)
 
 
-def sweep_unfinished(sources: Sources, named: Iterable[str] = ()) -> int:
-    """Delete files that runs long past wrote and never committed, and those `named`; answers how many."""
+def sweep_unfinished(sources: Sources, named: Iterable[str] = (), *, is_sole: bool = False) -> int:
+    """Delete files that runs wrote and never committed, and those `named`; answers how many.
+
+    Where nobody else can be at work (`is_sole`) all of them go. Otherwise those of runs long past.
+    """
     live = {entry.path for pinned in sources.pins.values() for entry in pinned.all_entries()[0]}
     doomed = {one.path for pinned in sources.pins.values() if pinned.checkpoint for one in pinned.checkpoint.doomed}
     doomed |= {path for pinned in sources.pins.values() for path in pinned.removed()}
     now = time.time()
     found = list(named)
-    for path in sources.root.glob(f"*/broker=*/date=*/{PREFIX}*"):
+    root = sources.directory
+    for path in root.glob(f"*/broker=*/date=*/{PREFIX}*"):
         with suppress(OSError):
-            name = path.relative_to(sources.root).as_posix()
+            name = path.relative_to(root).as_posix()
             if name in live | doomed:
                 continue
-            if now - path.lstat().st_mtime > UNFINISHED_SECONDS:
+            if is_sole or now - path.lstat().st_mtime > UNFINISHED_SECONDS:
                 found.append(name)
-    return sum(delete_below(sources.root, name) for name in found)
+    return sum(delete_below(root, name) for name in found)
 
 
 def check_writable(root: Path) -> None:

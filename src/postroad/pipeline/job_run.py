@@ -7,7 +7,6 @@ Spark are told in a line: the file that could not be read, or the first line of 
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 import time
 from contextlib import contextmanager
@@ -16,15 +15,18 @@ from threading import Event, Thread, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from postroad.pipeline.errors import DamagedFileError, PipelineError
-from postroad.pipeline.output import replace_output
-from postroad.pipeline.session import session
+from postroad.pipeline.output import discard_output, read_output, replace_output, replace_output_by
+from postroad.pipeline.session import SparkStart
 from postroad.pipeline.sources import Damage, Sources, open_sources
+from postroad.trail import TrailDamageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from postroad.trail.locations import Location
 
 __all__ = ["JobOptions", "JobReport", "JobRun", "SparkJob", "run_job", "stopped_by_interrupts", "told_error"]
 
@@ -33,6 +35,8 @@ _OF_WORKER = re.compile(r"^[\w.]+(?:Error|Exception): .+$", re.MULTILINE)
 MAX_LINES = 40
 _OF_JAVA = ("\tat ", "\t...")
 _UNREADABLE = re.compile(r"file:/+([^\s,;]+\.parquet)")
+# A worker that read a file itself says which, and what is wrong with it.
+_DAMAGED = re.compile(r"^postroad\.trail\.errors\.Trail(?:Damage|Version)Error: (\S+): (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,8 @@ class JobOptions:
     """What every job is told; a job that needs to know more has a class of its own below this one.
 
     Attributes:
-        trail: the directory of the trail.
-        out: the directory for results.
+        trail: the directory of the trail, or a folder of a store (`postroad.trail.locations.location`).
+        out: the directory for results, or a folder of a store.
         master: where Spark runs; this machine by default.
         since: the first id time that counts, in Unix ms.
         until: the first that does not.
@@ -49,8 +53,8 @@ class JobOptions:
         settings: further settings of Spark.
     """
 
-    trail: Path
-    out: Path
+    trail: Location
+    out: Location
     master: str | None = None
     since: int | None = None
     until: int | None = None
@@ -88,7 +92,7 @@ class JobRun(Generic[Told]):
     """One run of a job.
 
     Attributes:
-        spark: the session.
+        start: gives the session, which is started when it is first needed.
         sources: the trail, pinned.
         options: what the job was told.
         tell: says what happens now.
@@ -96,24 +100,48 @@ class JobRun(Generic[Told]):
         alert: says what somebody should look at; jobs that go on and on need it.
     """
 
-    spark: SparkSession
+    start: SparkStart
     sources: Sources
     options: Told
     tell: Callable[[str], None]
     account: JobReport
     alert: Callable[[str], None] = lambda _: None
 
-    def write(self, rows: DataFrame, name: str, *, by: tuple[str, ...] = ()) -> Path:
+    @property
+    def spark(self) -> SparkSession:
+        """The session."""
+        if self.start.made is None:
+            self.tell("starting Spark")
+        self.sources.workers = self.start()
+        return self.sources.workers
+
+    @property
+    def may_do_without(self) -> bool:
+        """Whether small work is done here, because Spark is not started yet and would be for this process alone."""
+        return self.start.made is None and self.start.is_here
+
+    def write_table(self, rows: Any, name: str) -> Location:
+        """Write an Arrow table of results in the place of an earlier one, and answer where it is."""
+        self.tell(f"writing {name}")
+        place = replace_output_by(rows, self.options.out, name)
+        self.account.written.append(str(place))
+        return place
+
+    def write(self, rows: DataFrame, name: str, *, by: tuple[str, ...] = ()) -> Location:
         """Write a table of results in the place of an earlier one, and answer where it is."""
         self.tell(f"writing {name}")
         place = replace_output(rows, self.options.out, name, by=by)
         self.account.written.append(str(place))
         return place
 
-    def discard(self, place: Path) -> None:
+    def read(self, place: Location, schema: StructType | str | None = None) -> DataFrame:
+        """A table of results that was written; some of its columns, if a schema names them."""
+        return read_output(self.spark, place, schema)
+
+    def discard(self, place: Location) -> None:
         """Delete a table that was written on the way, and is no result."""
         self.account.written.remove(str(place))
-        shutil.rmtree(place, ignore_errors=True)
+        discard_output(place)
 
 
 class SparkJob(Protocol[Told]):
@@ -129,6 +157,7 @@ def run_job(
     tell: Callable[[str], None] = lambda _: None,
     spark: SparkSession | None = None,
     alert: Callable[[str], None] = lambda _: None,
+    start: SparkStart | None = None,
 ) -> JobReport:
     """Run a job.
 
@@ -137,8 +166,9 @@ def run_job(
         job: what to do.
         options: what it is told.
         tell: called with what happens now.
-        spark: a session to use; by default one is started, and stopped afterwards.
+        spark: a session to use; by default one is started when it is needed, and stopped afterwards.
         alert: called with what somebody should look at.
+        start: gives a session that other jobs use too; it is not stopped here.
 
     Raises:
         PipelineError: it cannot be done; the text says why.
@@ -147,14 +177,14 @@ def run_job(
     account = JobReport(name)
     tell("reading the manifests")
     sources = open_sources(options.trail, options.since, options.until, skip_damaged=options.skip_damaged)
-    own = spark is None
-    if spark is None:
-        tell("starting Spark")
-        spark = session(options.master, name=f"postroad {name}", settings=options.settings)
-    account.starting_seconds = time.monotonic() - began
-    with stopped_by_interrupts(spark, own) as interrupted:
+    own = spark is None and start is None
+    if start is None:
+        start = SparkStart(options.master, f"postroad {name}", options.settings)
+        start.made = spark
+    reading, spent = time.monotonic() - began, start.seconds
+    with stopped_by_interrupts(start, own) as interrupted:
         try:
-            account.summary = job(JobRun(spark, sources, options, tell, account, alert))
+            account.summary = job(JobRun(start, sources, options, tell, account, alert))
         except PipelineError:
             raise
         except Exception as error:
@@ -162,15 +192,16 @@ def run_job(
                 raise KeyboardInterrupt from None
             raise told_error(error) from error
         finally:
+            account.starting_seconds = reading + start.seconds - spent
             if own and not interrupted.is_set():
-                spark.stop()
+                start.stop()
     account.damaged = list(sources.damaged)
     account.seconds = time.monotonic() - began
     return account
 
 
 @contextmanager
-def stopped_by_interrupts(spark: SparkSession, own: bool) -> Iterator[Event]:
+def stopped_by_interrupts(start: SparkStart, own: bool) -> Iterator[Event]:
     """Ctrl-C stops Spark, from a thread beside, whereupon what is under way there fails, and with it the job.
 
     An exception in the middle of a call into Spark would break the connection to it, and be told in a hundred lines. A
@@ -182,10 +213,10 @@ def stopped_by_interrupts(spark: SparkSession, own: bool) -> Iterator[Event]:
         return
 
     def stop(*_: object) -> None:
-        if interrupted.is_set():
+        if interrupted.is_set() or start.made is None:
             raise KeyboardInterrupt
         interrupted.set()
-        Thread(target=spark.stop, daemon=True).start()
+        Thread(target=start.stop, daemon=True).start()
 
     before = signal.signal(signal.SIGINT, stop)
     try:
@@ -198,10 +229,15 @@ def told_error(error: Exception) -> Exception:
     """An error of Spark in words: a file that went bad while it was read, or what Spark says first."""
     from pyspark.errors import PySparkException
 
+    if isinstance(error, TrailDamageError):
+        return DamagedFileError(error.path, error.problem)
     # Not all errors of the JVM come translated; those that do not are the gateway's own.
     if not isinstance(error, PySparkException) and not type(error).__module__.startswith("py4j"):
         return error
     text = str(error)
+    damaged = _DAMAGED.search(text)
+    if damaged is not None:
+        return DamagedFileError(damaged[1], damaged[2].strip())
     unreadable = _UNREADABLE.search(text)
     if unreadable is not None:
         return DamagedFileError("/" + unreadable[1].lstrip("/"), "cannot be read: its contents are damaged")

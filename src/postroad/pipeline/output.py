@@ -6,35 +6,47 @@ import ctypes
 import os
 import shutil
 import uuid
-from pathlib import Path
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
+from postroad.pipeline.arrow_tables import rendered, stored_output, stored_rows, stored_table
 from postroad.pipeline.errors import PipelineError
 from postroad.trail.access import close_to_others, make_folders
+from postroad.trail.durable import replace_file
+from postroad.trail.errors import TrailWriteError
+from postroad.trail.locations import StoredPath, file_uri, location, remove_file
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pathlib import Path
 
-__all__ = ["replace_output"]
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from postroad.trail.locations import Location
+
+__all__ = ["discard_output", "read_output", "replace_output", "replace_output_by"]
 
 # renameat2(2): exchange two names in one step.
 _HERE = -100
 _EXCHANGE = 2
 
 
-def replace_output(rows: DataFrame, out: str | Path, name: str, *, by: tuple[str, ...] = ()) -> Path:
+def replace_output(rows: DataFrame, out: str | Location, name: str, *, by: tuple[str, ...] = ()) -> Location:
     """Write a table as `out/name`; one of an earlier run goes, in the same step that puts this one in place.
 
     Args:
         rows: the table.
-        out: the directory of results.
+        out: the directory of results, or a folder of a store.
         name: of the table in it.
-        by: columns to partition it by.
+        by: columns to partition it by; not in a store.
 
     Raises:
         PipelineError: the directory cannot be written.
     """
-    folder = Path(out)
+    folder = location(out)
+    if isinstance(folder, StoredPath):
+        stored_output(rows, folder / name)
+        return folder / name
     fresh = folder / f".{name}-{uuid.uuid4().hex}"
     try:
         make_folders(folder)
@@ -42,12 +54,53 @@ def replace_output(rows: DataFrame, out: str | Path, name: str, *, by: tuple[str
         raise PipelineError(f"{folder}: cannot be made ({error.strerror})") from None
     try:
         writer = rows.write.mode("error")
-        (writer.partitionBy(*by) if by else writer).parquet(f"file://{fresh.resolve()}")
+        (writer.partitionBy(*by) if by else writer).parquet(file_uri(fresh))
         close_to_others(fresh)
         _put(fresh, folder / name)
         return folder / name
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def replace_output_by(rows: Any, out: str | Location, name: str) -> Location:
+    """Write an Arrow table as `replace_output` writes one of Spark, without Spark.
+
+    Raises:
+        PipelineError: the directory cannot be written.
+    """
+    folder = location(out)
+    if isinstance(folder, StoredPath):
+        stored_table(rows, folder / name)
+        return folder / name
+    fresh = folder / f".{name}-{uuid.uuid4().hex}"
+    try:
+        make_folders(folder)
+        make_folders(fresh)
+        replace_file(fresh / "part-00000.parquet", rendered(rows))
+        _put(fresh, folder / name)
+    except (OSError, TrailWriteError) as error:
+        raise PipelineError(f"{folder}: cannot be written ({error})") from None
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return folder / name
+
+
+def read_output(spark: SparkSession, place: Location, schema: StructType | str | None = None) -> DataFrame:
+    """A table that `replace_output` wrote; some of its columns, if a schema names them."""
+    if isinstance(place, StoredPath):
+        return stored_rows(spark, place)
+    reader = spark.read if schema is None else spark.read.schema(schema)
+    return reader.parquet(file_uri(place))
+
+
+def discard_output(place: Location) -> None:
+    """Delete a table that `replace_output` wrote, as far as that goes."""
+    if isinstance(place, StoredPath):
+        with suppress(OSError):
+            for one in place.iterdir():
+                remove_file(one)
+    else:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _put(fresh: Path, place: Path) -> None:

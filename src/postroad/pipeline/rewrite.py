@@ -74,7 +74,7 @@ def rewritten(run: JobRun[Any], changes: Changes, name: str, small: int) -> dict
     from postroad.pipeline.sources import SourceFile
 
     units = small_files(run.sources, small)
-    root = run.sources.root
+    root = run.sources.directory
 
     def rewrite(number: int, unit: Unit) -> Iterator[FileEntry]:
         yield from FileMaker(root, unit.table, f"{name}-r{number}").write(unit.broker, read_unit(root, unit))
@@ -103,7 +103,7 @@ def merged_filters(run: JobRun[Any], changes: Changes, name: str) -> dict[str, i
         for part in _portions(sorted(entries, key=lambda entry: (entry.time_from, entry.path)))
         if len(part) > 1
     ]
-    root = run.sources.root
+    root = run.sources.directory
 
     def merge(number: int, unit: Unit) -> Iterator[tuple[int, int, FileEntry]]:
         rows = read_unit(root, unit)
@@ -133,7 +133,7 @@ def found_traces(run: JobRun[Any], who: Erasure | str) -> Erased:
         for table in ("subscriptions", "names")
         for broker, entry in run.sources.of(table, always=True)
     ]
-    root = run.sources.root
+    root = run.sources.directory
 
     def find(number: int, unit: Unit) -> Iterator[tuple[str, int, int, str]]:
         columns = ("subscription", "principal") if unit.table == "subscriptions" else ("number", "name")
@@ -173,7 +173,7 @@ def erased_files(run: JobRun[Any], changes: Changes, name: str, what: Erased) ->
         for broker, entry in run.sources.of(table, always=True):
             if table in ("journeys", "names", "aliases") or broker in brokers:
                 units.append(Unit(broker, table, entry.day, (entry,)))
-    root = run.sources.root
+    root = run.sources.directory
 
     def erase(number: int, unit: Unit) -> Iterator[tuple[int, FileEntry | None]]:
         rows = read_unit(root, unit)

@@ -8,18 +8,21 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from postroad.pipeline.errors import JavaMissingError, PipelineError
+from postroad.pipeline.warm_server import warm_address
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
-__all__ = ["DEFAULT_MASTER", "check_java", "session"]
+__all__ = ["DEFAULT_MASTER", "SparkStart", "check_java", "session"]
 
 DEFAULT_MASTER = "local[*]"
 OLDEST_JAVA = 17
@@ -78,26 +81,72 @@ def session(
         ) from None
     if master is not None and master.startswith("sc://"):
         return _connected(master, dict(settings or {}))
-    submitted = os.environ.get("SPARK_ENV_LOADED") is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+    submitted = is_submitted()
     if master is None and not submitted:
         master = DEFAULT_MASTER
     if not submitted:
         check_java()
     builder = SparkSession.builder.appName(name)
     chosen = dict(_SETTINGS)
+    is_local = master is not None and master.startswith("local")
     if master is not None:
         builder = builder.master(master)
-        if master.startswith("local"):
-            _pin_to_this_machine()
-            chosen |= {"spark.driver.memory": LOCAL_MEMORY, "spark.driver.bindAddress": "127.0.0.1"}
+    if is_local:
+        chosen |= {"spark.driver.memory": LOCAL_MEMORY, "spark.driver.bindAddress": "127.0.0.1"}
     for key, value in (chosen | dict(settings or {})).items():
         builder = builder.config(key, value)
     # What Spark spills and writes is as private as the trail it comes from: its processes inherit the mask.
     before = os.umask(PRIVATE_MASK)
     try:
-        return builder.getOrCreate()
+        with _environment({} if submitted else _surroundings(is_local)):
+            return builder.getOrCreate()
     finally:
         os.umask(before)
+
+
+def is_submitted() -> bool:
+    """Whether `spark-submit` started this process, which then says where Spark runs."""
+    return os.environ.get("SPARK_ENV_LOADED") is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+class SparkStart:
+    """Starts Spark when a job first needs it; several jobs may share one session.
+
+    Args:
+        master: where Spark runs.
+        name: shown in Spark's own pages.
+        settings: further Spark settings.
+
+    Attributes:
+        made: the session, once a job needed one.
+        seconds: what its start took.
+    """
+
+    def __init__(self, master: str | None = None, name: str = "postroad", settings: Mapping[str, str] | None = None):
+        self._master, self._name, self._settings = master, name, settings
+        self.made: SparkSession | None = None
+        self.seconds = 0.0
+
+    @property
+    def is_here(self) -> bool:
+        """Whether Spark would be started for this process alone, so that small work is better done without it."""
+        return not is_submitted() and (self._master or DEFAULT_MASTER).startswith("local")
+
+    def __call__(self) -> SparkSession:
+        if self.made is None:
+            began = time.monotonic()
+            master = self._master
+            if master is None and not is_submitted():
+                master = warm_address()
+            self.made = session(master, name=self._name, settings=self._settings)
+            self.seconds = time.monotonic() - began
+        return self.made
+
+    def stop(self) -> None:
+        """Stop it, if it was started."""
+        made, self.made = self.made, None
+        if made is not None:
+            made.stop()
 
 
 def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:
@@ -114,7 +163,7 @@ def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:
         # Spark itself would try again for ten minutes.
         socket.create_connection((there.hostname or "", there.port or CONNECT_PORT), CONNECT_SECONDS).close()
     except (OSError, ValueError) as error:
-        raise PipelineError(f"{address}: there is no Spark Connect server that answers ({error})") from None
+        raise PipelineError(f"{_shown(address)}: there is no Spark Connect server that answers ({error})") from None
     try:
         made = SparkSession.builder.remote(address).getOrCreate()
         for key, value in {**_SETTINGS, **settings}.items():
@@ -125,8 +174,13 @@ def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:
         raise PipelineError(f"Spark Connect needs more ({first}); pip install 'postroad[connect]'") from None
     except PySparkException as error:
         first = next(line for line in [*str(error).splitlines(), type(error).__name__] if line.strip())
-        raise PipelineError(f"{address}: the Spark Connect server refuses: {first}") from None
+        raise PipelineError(f"{_shown(address)}: the Spark Connect server refuses: {first}") from None
     return made
+
+
+def _shown(address: str) -> str:
+    """An address without its parameters, of which one may be a secret."""
+    return address.partition("/;")[0]
 
 
 def check_java() -> None:
@@ -148,11 +202,34 @@ def check_java() -> None:
         raise JavaMissingError(f"{command} is {'version ' + found[1] if found else 'of an unknown version'}")
 
 
-def _pin_to_this_machine() -> None:
-    """Workers with the same Python, and no socket beyond loopback.
+def _surroundings(is_local: bool) -> dict[str, str]:
+    """What Spark reads from the environment of the process that starts it.
 
-    Spark reads both from the environment of the process that starts it. Without the first a worker may pick another
-    interpreter; without the second `local-cluster` binds to the machine's outer address.
+    Workers run the same Python as this process: a worker left alone picks the first `python3` it finds, which may be
+    another, without our package. On other machines the same path must be there, or `PYSPARK_PYTHON` says another. A
+    local master opens no socket beyond loopback; without that, `local-cluster` binds to the machine's outer address.
+    The driver of a cluster must be reached by its workers, so there Spark chooses, or who sets `SPARK_LOCAL_IP`.
     """
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    if is_local:
+        return {
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+    python = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    return {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": sys.executable}
+
+
+@contextmanager
+def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    """Variables of the environment for a while: the next session may have another master."""
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

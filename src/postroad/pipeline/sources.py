@@ -9,14 +9,18 @@ from __future__ import annotations
 import datetime
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from postroad.pipeline.errors import DamagedFileError, EmptyRangeError, MissingTableError, PipelineError
+from postroad.pipeline.units import Unit, done
 from postroad.trail import (
     DAY_MS,
+    DEFAULT_SKEW_MS,
+    DEFAULT_TOLERANCE_MS,
     FOREVER,
     STANDING_TABLES,
+    TABLES,
     Hole,
     Pinned,
     Reads,
@@ -24,19 +28,25 @@ from postroad.trail import (
     TrailFile,
     manifest_brokers,
     noted_brokers,
-    origins_of,
     pin_fitting,
 )
+from postroad.trail.locations import location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
 
     from postroad.trail import FileEntry
+    from postroad.trail.locations import Location
+    from postroad.trail.spots import Spots
 
 __all__ = ["Damage", "SourceFile", "Sources", "moment", "open_sources"]
 
 # Reading a file is mostly waiting for the disk, and its checksum is made without the interpreter.
 _THREADS = 16
+# Beyond this much to compare, workers do it.
+WORKERS_BYTES = 64 << 20
 # Tables that a verdict on a message rests on.
 _OF_VERDICTS = ("passages", "journeys", "shed", "records", "filters", *STANDING_TABLES)
 
@@ -63,24 +73,30 @@ class Sources:
     """The pinned state of a trail, and the range of times that a job is about.
 
     Attributes:
-        root: the trail's directory.
+        root: the trail: a directory, or a folder of a store.
         pins: the manifest of each broker.
         since: the first id time that is wanted, in Unix ms.
         until: the first that is not.
         skip_damaged: leave out what cannot be read, instead of refusing to go on.
         damaged: what was left out so far.
+        reads: what the driver itself read.
+        workers: compare files with their checksums where they are many bytes; the driver does without.
     """
 
-    root: Path
+    root: Location
     pins: dict[int, Pinned]
     since: int = 0
     until: int = FOREVER
     skip_damaged: bool = False
     damaged: list[Damage] = field(default_factory=list)
+    reads: Reads = field(default_factory=Reads)
+    workers: SparkSession | None = None
     _checked: dict[str, str] = field(default_factory=dict)
     _removed: Mapping[int, set[str]] = field(default_factory=dict)
     _added: Mapping[int, list[FileEntry]] = field(default_factory=dict)
     _found: dict[tuple[str, bool], list[SourceFile]] = field(default_factory=dict)
+    _spots: Spots | None = None
+    _compared_by_readers: bool = False
 
     def of(self, table: str, *, always: bool = False) -> list[SourceFile]:
         """The files of a table with something between `since` and `until`; whenever it was, with `always`.
@@ -92,11 +108,29 @@ class Sources:
             self._found[table, always] = self._good(self._named(table, always=always))
         return list(self._found[table, always])
 
+    def asked(self, spots: Spots) -> Sources:
+        """The same trail for a question about some minutes of origins: no other files are looked at."""
+        return replace(self, _spots=spots, _checked=dict(self._checked), _found={})
+
+    def read_here(self) -> Sources:
+        """The same trail for who reads all of it with pyarrow, and so compares what is read on the way."""
+        return replace(self, _compared_by_readers=True, _checked=dict(self._checked), _found={})
+
+    def _times(self, table: str, always: bool) -> tuple[int, int]:
+        """The times that the files of a table are chosen by."""
+        if table in STANDING_TABLES and self._spots is not None:
+            # What stands is told again with each day: who was there then is known from the start of the day on.
+            first = self._spots.since - DEFAULT_SKEW_MS
+            last = self._spots.until + DEFAULT_TOLERANCE_MS + DEFAULT_SKEW_MS
+            return max(0, first // DAY_MS * DAY_MS), last
+        return (0, FOREVER) if always else (self.since, self.until - 1)
+
     def _named(self, table: str, *, always: bool) -> list[SourceFile]:
-        since, until = (0, FOREVER) if always else (self.since, self.until - 1)
+        since, until = self._times(table, always)
+        among = self._spots if TABLES[table].origin and not always else None
         found = []
         for broker, pinned in self.pins.items():
-            entries, holes = pinned.entries(table, None, since, until, Reads())
+            entries, holes = pinned.entries(table, None, since, until, self.reads, among)
             for hole in holes:
                 self.leave_out(_part_damage(pinned, hole))
             gone = self._removed.get(broker, ())
@@ -104,7 +138,10 @@ class Sources:
             found += [
                 SourceFile(broker, entry)
                 for entry in self._added.get(broker, ())
-                if entry.table == table and entry.time_from <= until and entry.time_to >= since
+                if entry.table == table
+                and entry.time_from <= until
+                and entry.time_to >= since
+                and (among is None or any(among.has(one.origin, one.time_from, one.time_to) for one in entry.groups))
             ]
         return found
 
@@ -151,6 +188,14 @@ class Sources:
         """Whether a job is about a part of the time only."""
         return self.since > 0 or self.until < FOREVER
 
+    def named(self, table: str, *, always: bool = False) -> list[SourceFile]:
+        """What `of` answers, by the word of the manifests alone: nothing is looked at."""
+        return self._named(table, always=always)
+
+    def has_any(self, tables: Iterable[str]) -> bool:
+        """Whether the manifests name a file of one of some tables that a question is about."""
+        return any(self._named(name, always=False) for name in tables)
+
     def need(self, tables: Iterable[str], needed_for: str) -> list[str]:
         """Those of some tables that have something between `since` and `until`: at least one.
 
@@ -159,7 +204,7 @@ class Sources:
             EmptyRangeError: it has, but of other times.
         """
         names = list(tables)
-        found = [name for name in names if self.of(name)]
+        found = [name for name in names if self._named(name, always=False)]
         if found:
             return found
         entries = [entry for here in self.all_entries().values() for entry in here if entry.table in names]
@@ -178,29 +223,65 @@ class Sources:
             DamagedFileError: it cannot be read; it is not left out, because it was whole a moment ago.
         """
         try:
-            return TrailFile(self.root, source.entry, source.broker, Reads()).read(columns)
+            return TrailFile(self.root, source.entry, source.broker, self.reads).read(columns)
         except TrailDamageError as error:
             raise DamagedFileError(error.path, error.problem) from error
 
+    @property
+    def directory(self) -> Path:
+        """The directory of the trail, for jobs that change it.
+
+        Raises:
+            PipelineError: it is in a store.
+        """
+        if isinstance(self.root, Path):
+            return self.root
+        raise PipelineError(
+            f"{self.root}: a trail in a store is not changed there, where two who did would not see each other; "
+            "change the one that brokers write, and what they ship follows"
+        )
+
+    def is_far(self, source: SourceFile) -> bool:
+        """Whether a file is in a store: all of the trail, or this file, the local copy of which was dropped."""
+        return not isinstance(self.root, Path) or not (self.root / source.entry.path).exists()
+
     def _good(self, found: list[SourceFile]) -> list[SourceFile]:
         fresh = [source for source in found if source.entry.path not in self._checked]
-        with ThreadPoolExecutor(_THREADS) as threads:
-            problems = threads.map(lambda source: _problem(self.root, source), fresh)
-            for source, problem in zip(fresh, problems, strict=True):
-                self._checked[source.entry.path] = problem
-                if problem:
-                    path, entry = str(self.root / source.entry.path), source.entry
-                    until = entry.time_to + 1
-                    if entry.table in STANDING_TABLES:
-                        # Who came counts until the next day begins, where all are told again who are there.
-                        until = (entry.time_to // DAY_MS + 1) * DAY_MS
-                    self.leave_out(Damage(path, problem, source.broker, entry.time_from, until))
+        if not self.skip_damaged and (self._compared_by_readers or not isinstance(self.root, Path)):
+            # Whoever reads a file with pyarrow compares it first, and stops where it is not as it was written.
+            return found
+        for source, problem in zip(fresh, self._problems(fresh), strict=True):
+            self._checked[source.entry.path] = problem
+            if problem:
+                path, entry = str(self.root / source.entry.path), source.entry
+                until = entry.time_to + 1
+                if entry.table in STANDING_TABLES:
+                    # Who came counts until the next day begins, where all are told again who are there.
+                    until = (entry.time_to // DAY_MS + 1) * DAY_MS
+                self.leave_out(Damage(path, problem, source.broker, entry.time_from, until))
         return [source for source in found if not self._checked[source.entry.path]]
+
+    def _problems(self, files: list[SourceFile]) -> list[str]:
+        """What is wrong with files, each; nothing, mostly."""
+        root = self.root
+        if self.workers is None or sum(source.entry.size for source in files) < WORKERS_BYTES:
+            with ThreadPoolExecutor(_THREADS) as threads:
+                return list(threads.map(lambda source: _problem(root, source), files))
+
+        def look(_: int, unit: Unit) -> Iterator[tuple[str, str]]:
+            for entry in unit.entries:
+                problem = _problem(root, SourceFile(unit.broker, entry))
+                if problem:
+                    yield entry.path, problem
+
+        units = [Unit(one.broker, one.entry.table, one.entry.day, (one.entry,)) for one in files]
+        found = dict(done(self.workers, units, look))
+        return [found.get(one.entry.path, "") for one in files]
 
     def holes(self, broker: int) -> list[Hole]:
         """What the files that were left out leave open."""
         return [
-            Hole(lost.time_from, lost.time_to, f"a file cannot be read: {Path(lost.path).name}")
+            Hole(lost.time_from, lost.time_to, f"a file cannot be read: {PurePosixPath(lost.path).name}")
             for lost in self.damaged
             if lost.broker == broker
         ]
@@ -222,9 +303,8 @@ class Sources:
         """
         links = self.of("links", always=True)
         told = {int(number) for one in links for number in self.read(one, ["neighbour"]).column(0).to_pylist()}
-        told |= origins_of(
-            source.entry for name in _OF_VERDICTS for source in self.of(name, always=name in STANDING_TABLES)
-        )
+        for pinned in self.pins.values():
+            told |= pinned.origins(_OF_VERDICTS, self.reads)
         try:
             told |= noted_brokers(self.root)
         except TrailDamageError as error:
@@ -244,12 +324,12 @@ class Sources:
 
 
 def open_sources(
-    trail: str | Path, since: int | None = None, until: int | None = None, *, skip_damaged: bool = False
+    trail: str | Location, since: int | None = None, until: int | None = None, *, skip_damaged: bool = False
 ) -> Sources:
     """Pin the manifests of all brokers of a trail.
 
     Args:
-        trail: its directory.
+        trail: its directory, or where it is in a store.
         since: the first id time that is wanted, in Unix ms; all by default.
         until: the first that is not.
         skip_damaged: leave out what cannot be read.
@@ -259,7 +339,7 @@ def open_sources(
         DamagedFileError: a manifest cannot be read.
     """
     # Executors have working directories of their own.
-    root = Path(trail).absolute()
+    root = location(trail).absolute()
     numbers = manifest_brokers(root)
     if not numbers:
         raise PipelineError(f"{root}: is no trail (there is no {root / 'manifests'} with a broker in it)")
@@ -276,7 +356,7 @@ def open_sources(
     return sources
 
 
-def _problem(root: Path, source: SourceFile) -> str:
+def _problem(root: Location, source: SourceFile) -> str:
     """What is wrong with a file; nothing, mostly.
 
     All of it is compared with its checksum here, before anybody reads it: Spark's reader looks at the checksums of

@@ -8,15 +8,16 @@ has some of what was committed before it: its files are held against those.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from postroad.pipeline.counts import COUNTED, INCREMENTS, begun_at, counts_of_file, retold_after
 from postroad.pipeline.errors import DamagedFileError, PipelineError
-from postroad.trail import Ledger, TrailDamageError, manifest_brokers
+from postroad.trail import TrailDamageError, manifest_brokers
+from postroad.trail.locations import location
 from postroad.trail.manifest import (
     Change,
     Checkpoint,
@@ -33,13 +34,23 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from postroad.trail import FileEntry
+    from postroad.trail.locations import Location
 
-__all__ = ["FORMAT", "TrailChanges", "TrailStream", "added_between", "beginning", "told_before"]
+__all__ = ["FORMAT", "TrailChanges", "TrailStream", "added_between", "beginning", "heads", "told_before"]
 
 FORMAT = "postroad_trail"
 
 
-def added_between(root: Path, broker: int, after: int, through: int) -> list[FileEntry]:
+def heads(root: Location) -> dict[str, int]:
+    """The number of the latest manifest of each broker, by its number as text: an offset of the stream."""
+    found = {}
+    for broker in manifest_brokers(root):
+        changes, checkpoints = numbers(manifest_folder(root, broker))
+        found[str(broker)] = max([*changes[-1:], *checkpoints[-1:], 0])
+    return found
+
+
+def added_between(root: Location, broker: int, after: int, through: int) -> list[FileEntry]:
     """The files that a broker's own commits added, from one manifest number to another.
 
     Raises:
@@ -59,7 +70,7 @@ def added_between(root: Path, broker: int, after: int, through: int) -> list[Fil
     return found
 
 
-def _added(root: Path, broker: int, number: int) -> list[FileEntry] | None:
+def _added(root: Location, broker: int, number: int) -> list[FileEntry] | None:
     """What the broker itself added with one manifest; None if that is deleted."""
     path = manifest_folder(root, broker) / change_name(number)
     try:
@@ -71,7 +82,7 @@ def _added(root: Path, broker: int, number: int) -> list[FileEntry] | None:
     return [entry for entry in change.added if entry.table in COUNTED] if change.run is not None else []
 
 
-def told_before(root: Path, broker: int, through: int) -> list[FileEntry]:
+def told_before(root: Location, broker: int, through: int) -> list[FileEntry]:
     """The files that a broker's own commits added up to a manifest, as far back as manifests are kept.
 
     A journal holds what was not committed long before the crash, so that what is deleted cannot be in it.
@@ -85,7 +96,7 @@ def told_before(root: Path, broker: int, through: int) -> list[FileEntry]:
     return found
 
 
-def beginning(root: Path, broker: int, through: int) -> tuple[int, int]:
+def beginning(root: Location, broker: int, through: int) -> tuple[int, int]:
     """Where to begin with a broker: after which manifest, and up to what time its record is left out for that.
 
     That is before the first of all, or where those are deleted after the oldest checkpoint that has all later ones.
@@ -126,15 +137,19 @@ class TrailStream(DataSourceStreamReader):
     """Reads what brokers commit, from one set of manifest numbers to the next."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        self._root = Path(options["path"])
+        self._root = location(options["path"])
+        through = options.get("through")
+        self._through: dict[str, int] | None = None if through is None else json.loads(through)
 
     def initialOffset(self) -> dict[str, int]:
         """Before the first manifest of any broker."""
         return {}
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:
-        """The latest manifest of each broker. Brokers that join later begin at their first."""
-        return {str(broker): Ledger(self._root, broker).head() for broker in manifest_brokers(self._root)}
+        """The latest manifest of each broker, or the one to end with. Brokers that join later begin at their first."""
+        latest = heads(self._root) if self._through is None else self._through
+        # A list of a store may lag behind what was seen before.
+        return {name: max(number, (start or {}).get(name, 0)) for name, number in latest.items()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """One for each broker with new files."""

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from postroad.pipeline.arrow_tables import file_rows
 from postroad.pipeline.errors import PipelineError
 from postroad.trail import SCHEMAS, TABLES
 from postroad.trail.coverage import RUN_IN_NAME
+from postroad.trail.locations import file_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -65,23 +68,37 @@ def table(
     schema = spark_schema(name)
     if not chosen:
         return spark.createDataFrame([], schema)
-    # Manifests were read from this machine's file system, so the files are there too, whatever Spark's default is.
-    root = f"file://{sources.root.resolve()}"
-    paths = [f"{root}/{source.entry.path}".translate(_PATTERNS) for source in chosen]
-    reader = spark.read.schema(schema).option("basePath", root)
-    # Pages carry checksums; a flipped bit must not become an answer.
-    rows = reader.option("parquet.page.verify-checksum.enabled", "true").parquet(*paths)
-    if rows.schema.names != schema.names:
-        raise PipelineError(f"{sources.root}: table {name!r} came with the columns {rows.schema.names}")
+    far = [source for source in chosen if sources.is_far(source)]
+    near = chosen if not far else [source for source in chosen if not sources.is_far(source)]
+    rows = _near(spark, sources.directory, name, near, schema) if near else None
+    if far:
+        others = file_rows(spark, sources.root, name, far, schema, runs=name == "passages")
+        rows = others if rows is None else others.unionByName(with_runs(rows) if name == "passages" else rows)
+    assert rows is not None
     if whole_files or name not in _ROWS_BY_TIME or not sources.is_bounded:
         return rows
     time = TABLES[name].time
     return rows.where(f"{time} >= {sources.since} and {time} < {sources.until}")
 
 
+def _near(spark: SparkSession, directory: Path, name: str, files: list[SourceFile], schema: StructType) -> DataFrame:
+    """The rows of files of this machine, or of a file system that all machines share, read by Spark itself."""
+    # Manifests were read from this machine's file system, so the files are there too, whatever Spark's default is.
+    root = file_uri(directory)
+    paths = [f"{root}/{source.entry.path}".translate(_PATTERNS) for source in files]
+    reader = spark.read.schema(schema).option("basePath", root)
+    # Pages carry checksums; a flipped bit must not become an answer.
+    rows = reader.option("parquet.page.verify-checksum.enabled", "true").parquet(*paths)
+    if rows.schema.names != schema.names:
+        raise PipelineError(f"{directory}: table {name!r} came with the columns {rows.schema.names}")
+    return rows
+
+
 def with_runs(rows: DataFrame) -> DataFrame:
     """Passages as `table` gives them, with the `run` that wrote each, from the name of its file; 0 if not known."""
     from pyspark.sql import functions as f
 
+    if "run" in rows.columns:
+        return rows
     digits = f.regexp_extract(f.col("_metadata.file_name"), RUN_IN_NAME, 1)
     return rows.select("*", f.when(digits == "", f.lit(0)).otherwise(digits.cast("bigint")).alias("run"))

@@ -12,10 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from postroad.pipeline.accuracy import ACCURACY_SCHEMA, accuracy_of
 from postroad.pipeline.context import read_context
 from postroad.pipeline.evidence import ASKED, JOURNEY, as_evidence
 from postroad.pipeline.ids import read_asked
+from postroad.pipeline.in_driver import counts_in, is_small
 from postroad.pipeline.job_run import JobOptions
 from postroad.pipeline.jobs.compact import bin_width, evidence_by_origin
 from postroad.pipeline.jobs.trace import trace
@@ -150,23 +155,28 @@ class AuditOptions(JobOptions):
 
 def run(run: JobRun[AuditOptions]) -> dict[str, Any]:
     """Write `reconciliation`, and where there are filters `accuracy` and `balance`."""
-    spark, sources = run.spark, run.sources
+    sources = run.sources
     sources.need(["passages", "journeys", "filters"], "with journeys and filters is what is audited")
     context = read_context(sources)
     run.account.absent = sources.absent()
     summary: dict[str, Any] = {"brokers_absent": len(run.account.absent)} if run.account.absent else {}
     filters = sources.of("filters")
     if filters:
-        summary |= _filters(run, table(spark, sources, "filters", filters))
+        summary |= _filters(run, table(run.spark, sources, "filters", filters))
     run.tell("reconciling")
     ids = run.options.ids
+    tables = [*sources.named("passages"), *sources.named("journeys"), *sources.named("shed", always=True)]
+    if not ids and not filters and run.may_do_without and is_small(tables):
+        found = _with_intervals(counts_in(sources, context, sources.of("passages"), sources.of("journeys")))
+        run.write_table(found, "reconciliation")
+        return summary | _told(found)
     if ids:
-        counts: DataFrame | None = of_asked(trace(spark, sources, read_asked(spark, ids)))
+        counts: DataFrame | None = of_asked(trace(run.spark, sources, read_asked(run.spark, ids)))
     else:
-        counts = reconciliation(spark, sources, context)
+        counts = reconciliation(run.spark, sources, context)
     if counts is not None:
         place = run.write(with_intervals(counts), "reconciliation")
-        summary |= _outcomes(spark.read.parquet(f"file://{place.resolve()}"))
+        summary |= _outcomes(run.read(place))
     return summary
 
 
@@ -175,7 +185,7 @@ def _filters(run: JobRun[AuditOptions], filters: DataFrame) -> dict[str, Any]:
 
     run.tell("asking filters for what they never got")
     place = run.write(accuracy(filters), "accuracy")
-    found = run.spark.read.parquet(f"file://{place.resolve()}")
+    found = run.read(place)
     names = ("filters", "damaged", "overfull", "probes", "false_hits", "promised_hits")
     row = found.agg(
         *(f.sum(name).alias(name) for name in names),
@@ -183,9 +193,8 @@ def _filters(run: JobRun[AuditOptions], filters: DataFrame) -> dict[str, Any]:
         f.sum(f.when(f.col("within_promise"), 0).otherwise(1)).alias("out_of_promise"),
     ).first()
     assert row is not None
-    run.write(balance(filters), "balance")
     sums = (
-        run.spark.read.parquet(f"file://{(run.options.out / 'balance').resolve()}")
+        run.read(run.write(balance(filters), "balance"))
         .agg(*(f.sum(name).alias(name) for name in ("relayed", "arrived_from")))
         .first()
     )
@@ -202,9 +211,27 @@ def _filters(run: JobRun[AuditOptions], filters: DataFrame) -> dict[str, Any]:
     }
 
 
+def _with_intervals(counts: Any) -> Any:
+    """The same as `with_intervals`, of an Arrow table."""
+    messages, doubtful, variance = (counts.column(name).to_numpy() for name in ("messages", "doubtful", "variance"))
+    least = np.maximum(0.0, messages - (doubtful + _Z_95 * np.sqrt(variance)))
+    found = counts.append_column("at_least", pa.array(least))
+    return found.append_column("at_most", pa.array(messages.astype(np.float64)))
+
+
+def _told(found: Any) -> dict[str, Any]:
+    rows = found.filter(pc.equal(found.column("about"), "origin")).group_by("outcome").aggregate([("messages", "sum")])
+    counts = [(row["outcome"], int(row["messages_sum"])) for row in rows.to_pylist()]
+    return _summary(sorted(counts, key=lambda one: (-one[1], one[0])))
+
+
+def _summary(counts: list[tuple[str, int]]) -> dict[str, Any]:
+    return {"messages": sum(count for _, count in counts), **dict(counts)}
+
+
 def _outcomes(found: DataFrame) -> dict[str, Any]:
     from pyspark.sql import functions as f
 
     rows = found.where("about = 'origin'").groupBy("outcome").agg(f.sum("messages").alias("messages"))
-    counts = {row["outcome"]: int(row["messages"]) for row in rows.orderBy(f.desc("messages"), "outcome").collect()}
-    return {"messages": sum(counts.values()), **counts}
+    ordered = rows.orderBy(f.desc("messages"), "outcome").collect()
+    return _summary([(row["outcome"], int(row["messages"])) for row in ordered])

@@ -75,16 +75,16 @@ class CompactOptions(JobOptions):
 
 def run(run: JobRun[CompactOptions]) -> dict[str, Any]:
     """Compact the trail."""
-    options, root = run.options, run.sources.root
+    options, root = run.options, run.sources.directory
     now = options.now or int(time.time() * 1_000)
     _refuse_range(run)
     check_writable(root)
-    with sole_compaction(root):
+    with sole_compaction(root) as is_sole:
         if finish_commits(root):
             run.tell("finished what an earlier compaction had begun to commit")
         # What others committed before the lock was taken counts too.
         run.sources = open_sources(root, options.since, options.until, skip_damaged=options.skip_damaged)
-        sweep_unfinished(run.sources)
+        sweep_unfinished(run.sources, is_sole=is_sole)
         if options.keep_ms is not None:
             return _expired(run, now, options.keep_ms)
         return _changed(run, now)
@@ -121,7 +121,7 @@ def _changed(run: JobRun[CompactOptions], now: int) -> dict[str, Any]:
         run.account.written.append(str(run.sources.root))
     after = _size(changes.applied(run.sources))
     # What this run took out is for those who pinned a manifest before; what earlier ones did, nobody reads any more.
-    summary["files_deleted"] = sum(sweep(run.sources.root, broker, now) for broker in run.sources.pins)
+    summary["files_deleted"] = sum(sweep(run.sources.directory, broker, now) for broker in run.sources.pins)
     if what is not None:
         summary |= _left(run, what, now)
     return summary | {
@@ -141,7 +141,7 @@ def _left(run: JobRun[CompactOptions], what: Erased, now: int) -> dict[str, Any]
             )
     for name in sorted(what.kept):
         run.alert(f"other subscriptions of {name!r} stay, and its name with them; --principal erases all of them")
-    journals = sorted(path.parent.name for path in run.sources.root.glob("journal/broker=*/*.journal"))
+    journals = sorted(path.parent.name for path in run.sources.directory.glob("journal/broker=*/*.journal"))
     if journals:
         run.alert(
             f"the journals of {', '.join(dict.fromkeys(journals))} may name them until the broker has written the next "
@@ -166,9 +166,9 @@ def _expired(run: JobRun[CompactOptions], now: int, age: int) -> dict[str, Any]:
     """Retention: files whose rows are all older than an age go, and what no reader can need any more is deleted."""
     files = size = swept = 0
     for broker in run.sources.pins:
-        gone = expire(run.sources.root, broker, now, max_age_ms=age)
+        gone = expire(run.sources.directory, broker, now, max_age_ms=age)
         files, size = files + gone.files, size + gone.bytes
-        swept += sweep(run.sources.root, broker, now)
+        swept += sweep(run.sources.directory, broker, now)
     if files or swept:
         run.account.written.append(str(run.sources.root))
     return {"files_taken_out": files, "bytes_taken_out": size, "files_deleted": swept}
@@ -203,16 +203,16 @@ def _join(run: JobRun[CompactOptions], changes: Changes, files: list[SourceFile]
     context = read_context(sources)
     run.tell("joining passages into journeys")
     results = evidence_by_origin(spark, sources, files, width, whole_files=True).mapInArrow(
-        _joiner(context, sources.root, name, width), _result_schema()
+        _joiner(context, sources.directory, name, width), _result_schema()
     )
     scratch = run.write(results, ".joined")
     try:
-        found = spark.read.schema(_result_schema()).parquet(f"file://{scratch.resolve()}")
+        found = run.read(scratch, _result_schema())
         journeys = found.where("entry is not null").select("entry", "passages").collect()
         entries = [entry_of(row["entry"]) for row in journeys]
         run.tell("writing what is left of the passages")
         left = found.where("entry is null").drop("entry", "passages")
-        entries += _write_left(left, sources.root, name, bin_width(files, by_origin=False))
+        entries += _write_left(left, sources.directory, name, bin_width(files, by_origin=False))
     finally:
         run.discard(scratch)
     for source in files:
@@ -222,6 +222,11 @@ def _join(run: JobRun[CompactOptions], changes: Changes, files: list[SourceFile]
     kept = sum(entry.rows for entry in entries if entry.table == "passages")
     joined_rows = sum(row["passages"] for row in journeys)
     same_rows("passages", sum(source.entry.rows for source in files), joined_rows + kept)
+    if not journeys and len(entries) >= len(files):
+        # The same passages in as many files: what is there stays.
+        sweep_unfinished(sources, changes.paths())
+        changes.removed.clear()
+        changes.added.clear()
     return {
         "journeys": sum(entry.rows for entry in entries if entry.table == "journeys"),
         "passages_joined": joined_rows,
@@ -295,8 +300,7 @@ def _joiner(context: Context, root: Path, name: str, width: int) -> Any:
         from pyspark import TaskContext
 
         task = TaskContext.get()
-        mark = f"{name}-j{task.partitionId() if task else 0}-{task.attemptNumber() if task else 0}"
-        maker = FileMaker(root, "journeys", mark)
+        maker = FileMaker(root, "journeys", f"{name}-j{task.partitionId() if task else 0}")
         held: list[Any] = []
         schema = None
 

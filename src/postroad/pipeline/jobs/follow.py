@@ -7,27 +7,31 @@ once, however often the job dies. Alerts are made from the sums, after every bat
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from postroad.pipeline.alerts import news, record_through, refresh, store_increments
 from postroad.pipeline.counts import INCREMENTS
+from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.job_run import JobOptions
-from postroad.pipeline.stream import FORMAT, TrailChanges
+from postroad.pipeline.stream import FORMAT, TrailChanges, heads
 from postroad.trail.access import make_folders
+from postroad.trail.locations import StoredPath, file_uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from postroad.pipeline.job_run import JobRun
+    from postroad.trail.locations import Location
 
 __all__ = ["FollowOptions", "run", "started", "stored"]
 
@@ -35,7 +39,7 @@ DEFAULT_SECONDS = 10.0
 _CHECKPOINT = "checkpoint"
 
 
-def stored(trail: Path, out: Path) -> Callable[[DataFrame, int], None]:
+def stored(trail: Location, out: Path) -> Callable[[DataFrame, int], None]:
     """What happens with each batch: its counts are summed up and kept under its number."""
 
     def store(rows: DataFrame, batch: int) -> None:
@@ -49,13 +53,21 @@ def stored(trail: Path, out: Path) -> Callable[[DataFrame, int], None]:
     return store
 
 
-def started(spark: SparkSession, trail: Path, out: Path, seconds: float = DEFAULT_SECONDS) -> StreamingQuery:
-    """The running query. It goes on from where an earlier one with the same `out` stopped."""
+def started(
+    spark: SparkSession, trail: Location, out: Path, seconds: float = DEFAULT_SECONDS, *, once: bool = False
+) -> StreamingQuery:
+    """The running query. It goes on from where an earlier one with the same `out` stopped.
+
+    With `once` it ends with what is committed now: brokers that go on writing would otherwise never let it come to an
+    end.
+    """
     spark.dataSource.register(TrailChanges)
     make_folders(out / _CHECKPOINT)
-    changes = spark.readStream.format(FORMAT).option("path", str(trail)).load()
+    reader = spark.readStream.format(FORMAT)
+    reader = reader.option("path", trail.uri if isinstance(trail, StoredPath) else str(trail))
+    changes = (reader.option("through", json.dumps(heads(trail))) if once else reader).load()
     writer = changes.writeStream.foreachBatch(stored(trail, out)).trigger(processingTime=f"{seconds} seconds")
-    return writer.option("checkpointLocation", f"file://{(out / _CHECKPOINT).resolve()}").start()
+    return writer.option("checkpointLocation", file_uri(out / _CHECKPOINT)).start()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +87,12 @@ def run(run: JobRun[FollowOptions]) -> dict[str, Any]:
     """Follow until interrupted, or once until all that is there is counted."""
     seconds, once = run.options.seconds, run.options.once
     trail, out = run.sources.root, run.options.out
+    if not isinstance(out, Path):
+        raise PipelineError(f"{out}: `follow` keeps in --out how far it came; give a directory")
     alerts: list[dict[str, Any]] = []
     told: dict[tuple[Any, ...], int] = {}
     with _interrupts() as interrupted:
-        query = started(run.spark, trail, out, seconds)
+        query = started(run.spark, trail, out, seconds, once=once)
         try:
             while query.isActive and not interrupted.is_set():
                 if once:

@@ -20,8 +20,8 @@ from postroad.matching import NO_BUDGET, SubscriptionIndex
 from postroad.messages import decode_batch, decode_envelopes
 from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.job_run import JobReport, stopped_by_interrupts, told_error
-from postroad.pipeline.output import replace_output
-from postroad.pipeline.session import session
+from postroad.pipeline.output import read_output, replace_output
+from postroad.pipeline.session import SparkStart
 from postroad.selectors import Selector, TopicPattern
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from postroad.messages import Batch
+    from postroad.trail.locations import Location
 
 __all__ = ["MatchOptions", "archived_batch", "match_archive", "matched", "run"]
 
@@ -58,7 +59,7 @@ class MatchOptions:
     """
 
     archive: Path
-    out: Path
+    out: Location
     where: str = ""
     topic: str = ">"
     master: str | None = None
@@ -187,11 +188,13 @@ def run(
         raise PipelineError(f"{options.archive}: no archive here; write one with `postroad archive export`")
     own = spark is None
     tell("starting Spark")
-    spark = spark or session(options.master, name="postroad match")
+    start = SparkStart(options.master, "postroad match")
+    start.made = spark
+    made = start()
     report = JobReport("match", starting_seconds=time.monotonic() - began)
-    with stopped_by_interrupts(spark, own) as interrupted:
+    with stopped_by_interrupts(start, own) as interrupted:
         try:
-            report.summary = _written(spark, options, tell, report)
+            report.summary = _written(made, options, tell, report)
         except PipelineError:
             raise
         except Exception as error:
@@ -200,7 +203,7 @@ def run(
             raise told_error(error) from error
         finally:
             if own and not interrupted.is_set():
-                spark.stop()
+                start.stop()
     report.seconds = time.monotonic() - began
     return report
 
@@ -213,4 +216,4 @@ def _written(
     place = replace_output(found, options.out, "match")
     report.written.append(str(place))
     messages = sum(pq.read_metadata(path).num_rows for path in options.archive.glob("*.parquet"))
-    return {"messages": messages, "matched": spark.read.parquet(f"file://{place.resolve()}").count()}
+    return {"messages": messages, "matched": read_output(spark, place).count()}

@@ -6,7 +6,6 @@ elementary record is a publication, an arrival from another broker, or a deliver
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,24 +15,26 @@ from postroad.pipeline.charts import Panel, bars
 from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.job_run import JobOptions
 from postroad.pipeline.tables import table
+from postroad.pipeline.units import Unit, done
 from postroad.tracking import HistoryKind
 from postroad.trail import date_text
 from postroad.trail.access import write_private
+from postroad.trail.shipped import place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from postroad.pipeline.job_run import JobRun
-    from postroad.pipeline.sources import SourceFile, Sources
+    from postroad.pipeline.sources import Sources
+    from postroad.trail.locations import Location
 
 __all__ = ["RECORDERS", "StorageOptions", "bytes_of_files", "counted", "figures", "run", "storage"]
 
 # Which recorder writes a table of messages.
 RECORDERS = {"passages": "exact", "journeys": "journeys", "filters": "filters", "records": "log"}
-_THREADS = 8
 # Days that one picture shows: more bars are no longer told apart.
 MAX_DAYS = 62
 _ENTERED = (HistoryKind.ACCEPTED, HistoryKind.ARRIVED)
@@ -42,8 +43,14 @@ _ENTERED = (HistoryKind.ACCEPTED, HistoryKind.ARRIVED)
 def bytes_of_files(spark: SparkSession, sources: Sources, tables: Iterable[str]) -> DataFrame:
     """The bytes of the files, by broker, day and table; from the manifests and the footers."""
     found = [source for name in tables for source in sources.of(name)]
-    with ThreadPoolExecutor(_THREADS) as threads:
-        raw = list(threads.map(lambda source: _raw_bytes(sources, source), found))
+    root = sources.root
+
+    def look(number: int, unit: Unit) -> Iterator[tuple[int, int]]:
+        yield number, _raw_bytes(root, unit.broker, unit.entries[0].path)
+
+    units = [Unit(one.broker, one.entry.table, one.entry.day, (one.entry,)) for one in found]
+    sizes = dict(done(spark, units, look))
+    raw = [sizes[number] for number in range(len(found))]
     sums: dict[tuple[int, str, str], list[int]] = {}
     for source, size in zip(found, raw, strict=True):
         here = sums.setdefault((source.broker, date_text(source.entry.day), source.entry.table), [0, 0, 0])
@@ -56,8 +63,9 @@ def bytes_of_files(spark: SparkSession, sources: Sources, tables: Iterable[str])
     )
 
 
-def _raw_bytes(sources: Sources, source: SourceFile) -> int:
-    metadata = pq.read_metadata(sources.root / source.entry.path)
+def _raw_bytes(root: Location, broker: int, path: str) -> int:
+    with place_of(root, path, broker).open("rb") as file:
+        metadata = pq.read_metadata(file)
     return sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
 
 
@@ -173,7 +181,7 @@ def run(run: JobRun[StorageOptions]) -> dict[str, Any]:
 
     run.tell("counting")
     place = run.write(storage(run.spark, run.sources), "storage", by=("date",))
-    found = run.spark.read.parquet(f"file://{place.resolve()}")
+    found = run.read(place)
     by_day = found.groupBy("date", "recorder").agg(
         *(f.sum(name).alias(name) for name in ("messages", "records", "bytes", "raw_bytes"))
     )

@@ -19,20 +19,18 @@ from postroad.pipeline.evidence import (
     ASKED,
     COLUMNS,
     HITS,
-    JOURNEY,
-    PASSAGE,
-    RECORD,
-    SHED,
     as_evidence,
     filled,
     of_asked,
     together,
 )
 from postroad.pipeline.ids import id_text, id_texts, read_asked, with_aliases
+from postroad.pipeline.in_driver import EXACT, is_small, small_asked, spots_of, unanswered, verdicts_on
 from postroad.pipeline.job_run import JobOptions
 from postroad.pipeline.judgement import VERDICT_SCHEMA, Judge
 from postroad.pipeline.search import BROADCAST_IDS, Bins, filter_hits, of_asked_by_bins
 from postroad.pipeline.tables import ID, table, with_runs
+from postroad.trail import STANDING_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
     from postroad.pipeline.context import Context
     from postroad.pipeline.job_run import JobRun
     from postroad.pipeline.sources import SourceFile, Sources
+    from postroad.trail.spots import Spots
 
 __all__ = ["OUTSIDE_RANGE", "UNKNOWN_ALIAS", "TraceOptions", "judge", "run", "trace", "trace_ids"]
 
@@ -50,17 +49,11 @@ UNKNOWN_ALIAS = "unknown alias"
 # Of an id from before `since` or after `until` nothing was looked up, and nothing is said.
 OUTSIDE_RANGE = "outside the range"
 
-# Tables of the exact record: what their rows are as evidence, and columns with other names there.
-_EXACT: dict[str, tuple[int, dict[str, str]]] = {
-    "journeys": (JOURNEY, {"relayed_to": "path"}),
-    "passages": (PASSAGE, {}),
-    "shed": (SHED, {}),
-    "records": (RECORD, {"link": "kind", "subscription": "subject"}),
-}
 # Spark decodes 4,096 rows at a time, which of filters of a megabyte is more than an executor has.
 MAX_BATCH_ROWS, MIN_BATCH_ROWS, BATCH_BYTES = 4_096, 16, 16 << 20
 _ID_FIELD = pa.field("id", pa.string())
-_RECORDS_OF_MESSAGES = (*_EXACT, "filters")
+RECORDS_OF_MESSAGES = (*EXACT, "filters")
+NEEDED_FOR = "with journeys, filters and records tells where messages went"
 
 
 def trace(spark: SparkSession, sources: Sources, asked: DataFrame, *, broadcast_ids: int = BROADCAST_IDS) -> DataFrame:
@@ -106,15 +99,23 @@ def trace_ids(
         broadcast_ids: how many to send to every executor at most.
         each_once: no id is there twice, as the caller knows.
     """
-    sources.need(_RECORDS_OF_MESSAGES, "with journeys, filters and records tells where messages went")
+    wanted = ids.select(*ID) if each_once else ids.select(*ID).distinct()
+    whole = sources
+
+    def crowded(spots: Spots | None) -> list[SourceFile]:
+        some = whole if spots is None else whole.asked(spots)
+        return [*some.named("passages"), *some.named("filters")]
+
+    bins, spots = Bins.asked(wanted, crowded)
+    if spots is not None:
+        # Files of which no id of the question can be are not looked at: not read, not compared, not held.
+        sources = sources.asked(spots)
+    if not sources.has_any(RECORDS_OF_MESSAGES):
+        whole.need(RECORDS_OF_MESSAGES, NEEDED_FOR)
     context = read_context(sources)
     evidence, columns = as_evidence(ids, ASKED), {*ID, "broker", *filled(ids)}
-    wanted = ids.select(*ID) if each_once else ids.select(*ID).distinct()
     files = sources.of("filters")
-    # Ids that are broadcast meet the exact record one by one; only filters meet them in bins then.
-    uncrowded = 0 if files else broadcast_ids
-    bins = Bins.of(wanted, [*sources.of("passages"), *files], uncrowded=uncrowded)
-    for name, (source, renamed) in _EXACT.items():
+    for name, (source, renamed) in EXACT.items():
         if sources.of(name):
             rows = table(spark, sources, name)
             rows = with_runs(rows) if name == "passages" else rows
@@ -192,9 +193,48 @@ class TraceOptions(JobOptions):
 
 def run(run: JobRun[TraceOptions]) -> dict[str, Any]:
     """Trace the ids; write `trace`."""
+    run.tell("reading the ids")
+    found = _in_driver(run) if run.may_do_without else None
+    if found is not None:
+        run.write_table(found, "trace")
+        run.account.absent = run.sources.absent()
+        return _counted(pc.value_counts(found.column("verdict")).to_pylist(), "values", "counts")
+    return _by_spark(run)
+
+
+def _in_driver(run: JobRun[TraceOptions]) -> Any:
+    """The journeys of a small question, without Spark; None where it is not small.
+
+    Raises:
+        TrailDamageError: a file is not there, or not as it was written.
+    """
+    asked, whole = small_asked(run.options.ids), run.sources
+    if asked is None:
+        return None
+    unknown = asked.filter(pc.is_null(asked.column("origin")))
+    if unknown.num_rows and whole.named("aliases", always=True):
+        return None
+    inside = asked.filter(pc.is_valid(asked.column("origin")))
+    times = inside.column("time").to_numpy()
+    fits = (times >= whole.since) & (times < whole.until)
+    outside, inside = inside.filter(pa.array(~fits)), inside.filter(pa.array(fits))
+    sources = whole.asked(spots_of(inside)).read_here()
+    tables = (*RECORDS_OF_MESSAGES, *STANDING_TABLES)
+    if not is_small(one for name in tables for one in sources.named(name)):
+        return None
+    if not sources.has_any(RECORDS_OF_MESSAGES):
+        whole.need(RECORDS_OF_MESSAGES, NEEDED_FOR)
+    run.tell("tracing")
+    found = verdicts_on(sources, read_context(sources), inside)
+    run.sources.damaged += [one for one in sources.damaged if one not in run.sources.damaged]
+    return pa.concat_tables(
+        [unanswered(unknown, UNKNOWN_ALIAS, found.schema), unanswered(outside, OUTSIDE_RANGE, found.schema), found]
+    )
+
+
+def _by_spark(run: JobRun[TraceOptions]) -> dict[str, Any]:
     from pyspark.sql import functions as f
 
-    run.tell("reading the ids")
     # Counted, sent to the executors and answered: read once.
     asked = read_asked(run.spark, run.options.ids).persist()
     run.tell("tracing")
@@ -203,6 +243,11 @@ def run(run: JobRun[TraceOptions]) -> dict[str, Any]:
     finally:
         asked.unpersist()
     run.account.absent = run.sources.absent()
-    found = run.spark.read.schema("verdict string").parquet(f"file://{place.resolve()}")
-    counts = [(row["verdict"], row["ids"]) for row in found.groupBy("verdict").agg(f.count("*").alias("ids")).collect()]
-    return {"ids": sum(ids for _, ids in counts), **dict(sorted(counts, key=lambda one: (-one[1], one[0])))}
+    found = run.read(place, "verdict string")
+    counts = found.groupBy("verdict").agg(f.count("*").alias("ids")).collect()
+    return _counted([row.asDict() for row in counts], "verdict", "ids")
+
+
+def _counted(rows: list[dict[str, Any]], verdict: str, ids: str) -> dict[str, Any]:
+    counts = sorted(((row[verdict], row[ids]) for row in rows), key=lambda one: (-one[1], one[0]))
+    return {"ids": sum(count for _, count in counts), **dict(counts)}

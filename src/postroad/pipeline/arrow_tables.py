@@ -1,0 +1,200 @@
+"""Tables read and written by the workers themselves, with pyarrow: for places that Spark cannot reach.
+
+Spark comes without the libraries of object stores, and nothing is downloaded here. So files of a store are handed out
+to the workers, which fetch them, compare them with their checksums, and give their rows to Spark; and results are
+written by the tasks that have them. A file of results is named after its task and attempt: tasks that are tried again,
+or twice at once, never meet. Which files count is said by one more, put when all are there.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import uuid
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from postroad.pipeline.errors import DamagedFileError, PipelineError
+from postroad.trail import SCHEMAS, FileEntry, Reads, TrailFile, date_text
+from postroad.trail.coverage import run_of_file
+from postroad.trail.locations import StoredPath, put_file, remove_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from postroad.pipeline.sources import SourceFile
+    from postroad.trail.locations import Location
+
+__all__ = ["CURRENT", "file_rows", "rendered", "stored_output", "stored_rows", "stored_table"]
+
+# What a task reads, compressed: some seconds of work, most of them waiting.
+TASK_BYTES = 16 << 20
+MIN_TASKS, MAX_TASKS = 4, 2_000
+BATCH_ROWS = 65_536
+# Rows of one file of results.
+MAX_OUTPUT_ROWS = 4_000_000
+# Names the files of a table of results that count; others may be of a run under way, or of one that died.
+CURRENT = "_current.json"
+
+
+class _Portion(NamedTuple):
+    """Some files of a table, for one task."""
+
+    root: Location
+    table: str
+    files: tuple[tuple[int, FileEntry], ...]
+
+
+def file_rows(
+    spark: SparkSession, root: Location, name: str, files: Sequence[SourceFile], schema: StructType, *, runs: bool
+) -> DataFrame:
+    """The rows of files, of the row groups that their entries name; with the run that wrote each, if asked for.
+
+    Raises, where the rows are used:
+        TrailDamageError: a file is not there, or not as it was written.
+    """
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    wanted = StructType([*schema.fields, StructField("run", LongType())]) if runs else schema
+    tasks = min(MAX_TASKS, max(MIN_TASKS, -(-sum(_bytes(one.entry) for one in files) // TASK_BYTES)))
+    # The largest first, and each to the task that has least to do.
+    shares: list[list[tuple[int, FileEntry]]] = [[] for _ in range(min(tasks, len(files)))]
+    for place, one in enumerate(sorted(files, key=lambda one: -one.entry.size)):
+        shares[place % len(shares)].append((one.broker, one.entry))
+    portions = [(base64.b64encode(pickle.dumps(_Portion(root, name, tuple(share)))).decode(),) for share in shares]
+    rows = spark.createDataFrame(portions, "portion string").repartition(len(portions), "portion")
+
+    def read(batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for text in batch.column(0).to_pylist():
+                yield from _read(pickle.loads(base64.b64decode(text)), runs)
+
+    return rows.mapInArrow(read, wanted)
+
+
+def _bytes(entry: FileEntry) -> int:
+    """About how many bytes are read of a file: the share of its rows that its groups have."""
+    rows = sum(group.rows for group in entry.groups) or entry.rows
+    return entry.size * min(rows, entry.rows) // max(1, entry.rows)
+
+
+def _read(portion: _Portion, runs: bool) -> Iterator[Any]:
+    schema = SCHEMAS[portion.table]
+    for broker, entry in portion.files:
+        file = TrailFile(portion.root, entry, broker, Reads())
+        groups = {group.index for group in entry.groups}
+        # A column that is empty throughout a file comes without a type.
+        rows = file.read(schema.names, groups).select(schema.names).cast(schema)
+        count = rows.num_rows
+        rows = rows.append_column("broker", pa.repeat(pa.scalar(broker, pa.int64()), count))
+        rows = rows.append_column("date", pa.repeat(pa.scalar(date_text(entry.day), pa.string()), count))
+        if runs:
+            rows = rows.append_column("run", pa.repeat(pa.scalar(run_of_file(entry.path), pa.int64()), count))
+        yield from rows.to_batches(BATCH_ROWS)
+
+
+# --- results --------------------------------------------------------------------------------------------------------
+
+
+def stored_output(rows: DataFrame, place: StoredPath) -> None:
+    """Write a table of results to a folder of a store, in the place of an earlier one.
+
+    Readers that go by `_current.json` see the old table or the new one, whole. Those that take all files of the folder
+    see both for a moment, before the old files go.
+
+    Raises:
+        PipelineError: the store does not take it.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    name, schema = uuid.uuid4().hex, to_arrow_schema(rows.schema)
+
+    def write(batches: Iterable[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        mark = f"{name}-{task.partitionId() if task else 0:05d}-{task.taskAttemptId() if task else uuid.uuid4().hex}"
+        for number, part in enumerate(_portions(batches, schema)):
+            path = f"{mark}-{number:03d}.parquet"
+            put_file(place / path, rendered(part))
+            yield pa.RecordBatch.from_arrays([pa.array([path])], names=["path"])
+
+    written = [row["path"] for row in rows.mapInArrow(write, "path string").collect()]
+    if not written:
+        stored_table(schema.empty_table(), place)
+        return
+    _commit(place, written)
+
+
+def stored_table(rows: Any, place: StoredPath) -> None:
+    """Write an Arrow table as `stored_output` writes one of Spark.
+
+    Raises:
+        PipelineError: the store does not take it.
+    """
+    name = f"{uuid.uuid4().hex}-0.parquet"
+    try:
+        put_file(place / name, rendered(rows))
+    except OSError as error:
+        raise PipelineError(f"{place}: the store does not take the results ({error})") from error
+    _commit(place, [name])
+
+
+def _commit(place: StoredPath, written: list[str]) -> None:
+    try:
+        put_file(place / CURRENT, memoryview(msgspec.json.encode(sorted(written))))
+        for other in place.iterdir():
+            if other.name.endswith(".parquet") and other.name not in written:
+                remove_file(other)
+    except OSError as error:
+        raise PipelineError(f"{place}: the store does not take the results ({error})") from error
+
+
+def _portions(batches: Iterable[Any], schema: Any) -> Iterator[Any]:
+    held: list[Any] = []
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+        if sum(one.num_rows for one in held) >= MAX_OUTPUT_ROWS:
+            yield pa.Table.from_batches(held).cast(schema)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held).cast(schema)
+
+
+def rendered(rows: Any) -> memoryview:
+    """An Arrow table as the bytes of a Parquet file."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="zstd", write_page_checksum=True)
+    return memoryview(sink.getvalue())
+
+
+def stored_rows(spark: SparkSession, place: StoredPath) -> DataFrame:
+    """A table of results that `stored_output` wrote.
+
+    Raises:
+        DamagedFileError: it is not there, or cannot be read.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    try:
+        names = msgspec.json.decode((place / CURRENT).read_bytes(), type=list[str])
+        with (place / names[0]).open() as first:
+            schema = pq.read_schema(first)
+    except (OSError, IndexError, msgspec.MsgspecError, pa.ArrowException) as error:
+        raise DamagedFileError(str(place), f"cannot be read: {error}") from error
+
+    def read(batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for name in batch.column(0).to_pylist():
+                with (place / name).open() as file:
+                    yield from pq.ParquetFile(file, page_checksum_verification=True).read().to_batches(BATCH_ROWS)
+
+    listed = spark.createDataFrame([(name,) for name in names], "name string").repartition(len(names), "name")
+    return listed.mapInArrow(read, from_arrow_schema(schema))

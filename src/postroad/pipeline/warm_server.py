@@ -1,0 +1,137 @@
+"""A Spark Connect server that stays warm: commands that come later find it, and wait for no start of Spark.
+
+It listens on loopback, and takes only who knows its token. Port and token are in a file that its user alone can read;
+whoever can read that file may run code as this user, and nobody else.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from postroad.pipeline.errors import PipelineError
+from postroad.trail.access import make_folders, write_private
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["note_path", "warm_address", "warm_server"]
+
+# What Spark may take to start on a busy machine.
+START_SECONDS = 300.0
+TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+
+
+class _Note(msgspec.Struct, frozen=True):
+    """Where the server of this user is."""
+
+    pid: int
+    port: int
+    token: str
+
+
+def note_path() -> Path:
+    """The file that says where the server of this user is."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    folder = Path(runtime) if runtime else Path.home() / ".cache"
+    return folder / "postroad" / "spark-server.json"
+
+
+def warm_address() -> str | None:
+    """The address of a server that runs, with its token; None where there is none."""
+    try:
+        path = note_path()
+        if path.stat().st_uid != os.geteuid():
+            return None
+        note = msgspec.json.decode(path.read_bytes(), type=_Note)
+        os.kill(note.pid, 0)
+        socket.create_connection(("127.0.0.1", note.port), 1.0).close()
+    except (OSError, RuntimeError, msgspec.MsgspecError):
+        return None
+    return f"sc://localhost:{note.port}/;token={note.token}"
+
+
+@contextmanager
+def warm_server(master: str, settings: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a server, and stop it at the end; inside, commands of this user find it.
+
+    Args:
+        master: where its Spark runs.
+        settings: of Spark.
+
+    Raises:
+        PipelineError: it does not start, or this user has one already.
+    """
+    import pyspark
+
+    if warm_address() is not None:
+        raise PipelineError(f"a server of this user runs already; {note_path()} says where")
+    script = Path(pyspark.__file__).parent / "sbin" / "start-connect-server.sh"
+    port, token = _free_port(), secrets.token_hex(32)
+    own = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        **settings,
+    }
+    folder = note_path().parent
+    make_folders(folder)
+    # The token is not in the arguments, which everybody can see.
+    environment = {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_PID_DIR": str(folder),
+        "SPARK_LOG_DIR": str(folder),
+        TOKEN_VARIABLE: token,
+    }
+    arguments = [word for name, value in own.items() for word in ("--conf", f"{name}={value}")]
+    running = subprocess.Popen(
+        [str(script), "--wait", "--master", master, *arguments],
+        env={**os.environ, **environment},
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        _wait_for(running, port)
+        write_private(note_path(), msgspec.json.encode(_Note(running.pid, port, token)))
+        yield running
+    finally:
+        with suppress(OSError):
+            note_path().unlink()
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGTERM)
+        try:
+            running.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        return int(made.getsockname()[1])
+
+
+def _wait_for(running: subprocess.Popen[bytes], port: int) -> None:
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end:
+        if running.poll() is not None:
+            raise PipelineError(f"Spark's Connect server ended at once, with {running.returncode}; is Java there?")
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), 1.0).close()
+            return
+        time.sleep(0.2)
+    raise PipelineError(f"Spark's Connect server did not answer within {START_SECONDS:g} seconds")
