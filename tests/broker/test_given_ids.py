@@ -188,3 +188,24 @@ def test_what_is_sent_again_after_lost_connections_enters_once(sent: set[int], c
         confirmed = max(confirmed, min(told, reached))
         core.detached(session, NOW)
     assert recorder.ids == ids
+
+
+def test_publisher_is_known_again_after_a_restart_by_its_token_and_only_so() -> None:
+    def life(first: int, secret: bytes = b"of the data directory") -> Broker:
+        core = Broker(BROKER, PublisherNumbers(lambda: first), skew_tolerance_ms=TOLERANCE)
+        core.know_publishers_again(lambda: secret)
+        return core
+
+    before = life(1)
+    publisher, _ = before.assigns_ids(before.attached("ann"), "unused", NOW)
+    core = life(1_001)
+    for principal, was in (("ann", (1, "wrong")), ("bob", (1, publisher.token)), ("ann", (2, publisher.token))):
+        assert core.assigns_ids(core.attached(principal), "new", NOW, was)[0].number >= 1_001
+    again, _ = core.assigns_ids(core.attached("ann"), "new", NOW, (1, publisher.token))
+    assert (again.number, again.last_id, again.restored) == (1, None, True)
+    other = life(1_001, b"of another directory")
+    assert other.assigns_ids(other.attached("ann"), "new", NOW, (1, publisher.token))[0].number == 1_001
+    # A number of this process that was forgotten is not restored: what entered is known no longer.
+    new, _ = core.assigns_ids(session := core.attached("ann"), "new", NOW)
+    core.detached(session, NOW, for_good=True)
+    assert core.assigns_ids(core.attached("ann"), "new", NOW, (new.number, new.token))[0].number != new.number

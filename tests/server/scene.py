@@ -160,7 +160,9 @@ async def service(path: Path, **settings: Any) -> AsyncIterator[Service]:
 
 
 class Client:
-    """Frames over a socket."""
+    """Frames over a socket; `connected` is the answer to CONNECT."""
+
+    connected: Frame
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -176,7 +178,7 @@ class Client:
     async def connect(cls, port: int, tls: Any = None, **headers: str) -> Client:
         client = await cls.open(port, tls)
         client.send("CONNECT", **{"accept-version": "1.2", "host": "here", **headers})
-        connected = await client.frame()
+        client.connected = connected = await client.frame()
         assert connected.command == "CONNECTED", connected
         return client
 

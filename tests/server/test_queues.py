@@ -9,7 +9,7 @@ import pytest
 from postroad.broker import QueueSettings, queue_home
 from postroad.config import NetworkConfig
 from tests.server.queue_scene import answer, consumer, messages, produce, texts
-from tests.server.scene import Client, run, service
+from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,3 +131,34 @@ def test_queue_of_a_network_is_at_one_broker_and_others_say_which(tmp_path: Path
             await client.close()
 
     run(talk)
+
+
+def test_what_a_publisher_sends_again_after_a_restart_is_stored_once(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            client = await Client.connect(broker.port, **{"postroad-ids": "client"})
+            said = client.connected.headers
+            start = f"{int(said['postroad-publisher']):08x}-{int(said['postroad-broker']):08x}-"
+            time = f"{int(said['server-time']):012x}"
+            ids = [f"{start}{time}-{number:04x}" for number in range(4)]
+            for number in (0, 1):
+                client.send("SEND", b"%d" % number, destination="/queue/work", **{"message-id": ids[number]})
+            await until(lambda: broker.statistics().queued_messages_now == 2)
+            client.writer.transport.abort()
+        async with service(tmp_path) as broker:
+            was = {name: said[name] for name in ("postroad-publisher", "postroad-token")}
+            client = await Client.connect(broker.port, **{"postroad-ids": "client"}, **was)
+            assert client.connected.headers["postroad-publisher"] == said["postroad-publisher"]
+            for number in (0, 1, 2):
+                headers = {"message-id": ids[number], "receipt": str(number)}
+                client.send("SEND", b"%d" % number, destination="/queue/work", **headers)
+            for number in (0, 1, 2):
+                assert (await client.frame()).headers["receipt-id"] == str(number)
+            assert broker.statistics().resent == 2
+            worker = await consumer(broker.port)
+            assert texts(await messages(worker, 3)) == ["0", "1", "2"]
+            assert broker.statistics().queued_messages_now == 0
+            for each in (client, worker):
+                await each.close()
+
+    run(talk, patience=60)

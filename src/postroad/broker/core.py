@@ -170,6 +170,10 @@ class Broker:
         session.assigning = publisher
         return publisher, outbox
 
+    def know_publishers_again(self, secret: Callable[[], bytes]) -> None:
+        """Publishers that give their own ids are to be known again after a restart, by a secret that survives it."""
+        self._assigning.secret = secret
+
     def detached(self, session: Session, now: int, for_good: bool = False) -> Outbox:
         """A client is gone: its subscriptions end, and what waited for them is shed and counted.
 
@@ -491,10 +495,15 @@ class Broker:
             return Outbox(), admission
         whole = admission.end - admission.resent == len(batch)
         entering = batch if whole else batch.take(np.arange(admission.resent, admission.end))
-        outbox = self.receive(entering, source, now, queued)
+        last = int(entering.ids[-1, 1])
+        if publisher.restored and self.store is not None and (stored := self.store.stored_before(entering.ids)).any():
+            # It entered before this process began, and was stored.
+            self._resent += int(stored.sum())
+            entering = entering.take(~stored)
+        outbox = self.receive(entering, source, now, queued) if len(entering) else Outbox()
         if outbox.unstorable:
             return outbox, admission
-        publisher.last = int(entering.ids[-1, 1])
+        publisher.last = last
         return outbox, admission
 
     def hand_out(

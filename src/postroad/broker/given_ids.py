@@ -5,6 +5,8 @@ Rule 2: over one connection ids rise, from message to message. One that does not
 Rule 3: a publisher that lost its connection may come back as the same one, with its number and the token it was given.
     What it sends again up to the last id that entered is left out: it has entered. Because of rule 2 and because a
     connection keeps order, one number per publisher tells this exactly; there is no window that could be too small.
+    After a restart of the broker the token still proves who it is (`AssigningPublishers.secret`). Then that number is
+    lost, and what it sends again is looked for among the ids that were stored.
 Rule 4: an id whose time is further from the broker's than the tolerance is accepted all the same, and the publisher
     is told how its clock stands.
 """
@@ -19,6 +21,8 @@ import numpy as np
 from postroad.messages import MessageId
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from postroad.broker.numbers import PublisherNumbers
     from postroad.messages.columns import Ids
 
@@ -30,6 +34,8 @@ __all__ = ["DEFAULT_SKEW_TOLERANCE_MS", "AssigningPublisher", "AssigningPublishe
 DEFAULT_SKEW_TOLERANCE_MS = 500
 
 _COUNTER_BITS = np.uint64(16)
+# 128 bits: nobody guesses them.
+_TOKEN_DIGITS = 32
 
 
 class IdAdmission(NamedTuple):
@@ -59,12 +65,14 @@ class AssigningPublisher:
         token: what it must show to come back as the same publisher.
         last: time and counter of its last message that entered, as one number; -1 for none.
         session: the number of the session that speaks for it; None while its connection is lost.
+        restored: it was a publisher of an earlier process of this broker.
     """
 
-    __slots__ = ("_head", "_heard", "_mark", "last", "number", "principal", "session", "token")
+    __slots__ = ("_head", "_heard", "_mark", "last", "number", "principal", "restored", "session", "token")
 
-    def __init__(self, number: int, broker: int, principal: str, token: str) -> None:
+    def __init__(self, number: int, broker: int, principal: str, token: str, restored: bool = False) -> None:
         self.number = number
+        self.restored = restored
         self.principal = principal
         self.token = token
         self.last = -1
@@ -125,24 +133,43 @@ class AssigningPublishers:
         broker: the broker's number.
         numbers: hands out publisher numbers.
         kept: how many are remembered whose connection is lost; beyond it the one that is gone longest is forgotten.
+
+    Attributes:
+        secret: gives a secret that survives a restart and makes tokens, so that they prove then who somebody was; None
+            for tokens that do not.
     """
 
     def __init__(self, broker: int, numbers: PublisherNumbers, kept: int) -> None:
         self._broker = broker
         self._numbers = numbers
         self._kept = kept
+        self.secret: Callable[[], bytes] | None = None
+        # The first number of this process: lower ones are of earlier ones.
+        self._first: int | None = None
         self._present: dict[int, AssigningPublisher] = {}
         self._away: dict[int, AssigningPublisher] = {}
 
     def new(self, principal: str, token: str) -> AssigningPublisher:
-        """A publisher that was never there before."""
-        publisher = AssigningPublisher(self._numbers.take(), self._broker, principal, token)
-        self._present[publisher.number] = publisher
+        """A publisher that was never there before; the token is used where there is no secret to make one."""
+        number = self._numbers.take()
+        if self._first is None:
+            self._first = number
+        if self.secret is not None:
+            token = self._token(self.secret(), number, principal)
+        publisher = AssigningPublisher(number, self._broker, principal, token)
+        self._present[number] = publisher
         return publisher
+
+    def _token(self, secret: bytes, number: int, principal: str) -> str:
+        told = f"{self._broker} {number} {principal}".encode()
+        return hmac.new(secret, told, "sha256").hexdigest()[:_TOKEN_DIGITS]
 
     def find(self, number: int, token: str, principal: str) -> AssigningPublisher | None:
         """The publisher that somebody claims to be; None when it is forgotten, or the claim is not proved."""
         publisher = self._present.get(number) or self._away.get(number)
+        if publisher is None and self.secret is not None and (self._first is None or number < self._first):
+            right = self._token(self.secret(), number, principal)
+            publisher = AssigningPublisher(number, self._broker, principal, right, restored=True)
         if publisher is None or publisher.principal != principal:
             return None
         if not hmac.compare_digest(publisher.token.encode(), token.encode()):

@@ -298,11 +298,16 @@ class NamedQueues:
         """The rows of each queue that a batch is for; rows that share a destination share its span as a rule."""
         spans = batch.spans[rows, TOPIC : TOPIC + 2]
         keys = spans[:, 0].astype(np.int64) << 32 | spans[:, 1]
-        distinct, which = np.unique(keys, return_inverse=True)
+        if not len(keys):
+            return
+        if (keys == keys[0]).all():
+            yield _text_at(batch, int(keys[0])), rows
+            return
+        order = np.argsort(keys, kind="stable")
+        distinct, starts = np.unique(keys[order], return_index=True)
         found: dict[str, list[Rows]] = {}
-        for at, key in enumerate(distinct.tolist()):
-            name = batch.buffer[key >> 32 : key & 0xFFFFFFFF].tobytes().decode()
-            found.setdefault(name, []).append(rows[which.reshape(-1) == at])
+        for key, part in zip(distinct.tolist(), np.split(rows[order], starts[1:]), strict=True):
+            found.setdefault(_text_at(batch, key), []).append(part)
         for name, parts in found.items():
             yield name, parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
 
@@ -639,6 +644,11 @@ class NamedQueues:
         target.holder.waiting.stored = self._log.unread(target.cursor)
         target.idle = False
         self._stored.block(target.holder)
+
+
+def _text_at(batch: Batch, key: int) -> str:
+    """The text of a span whose start and end are the halves of a number."""
+    return batch.buffer[key >> 32 : key & 0xFFFFFFFF].tobytes().decode()
 
 
 def is_queue(terms: bytes) -> bool:

@@ -133,11 +133,17 @@ class StoredQueues:
         again = np.flatnonzero(batch.envelopes[:, FLAGS] & MAYBE_DUPLICATE)
         if not len(again):
             return None
-        wanted = _as_text(batch.ids[again])
-        at = np.minimum(np.searchsorted(self.recent, wanted), len(self.recent) - 1)
         mask = np.zeros(len(batch), np.bool_)
-        mask[again] = self.recent[at] == wanted
+        mask[again] = self.stored_before(batch.ids[again])
         return mask if mask.any() else None
+
+    def stored_before(self, ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Which ids an earlier process has stored lately."""
+        if not len(self.recent):
+            return np.zeros(len(ids), np.bool_)
+        wanted = _as_text(ids)
+        at = np.minimum(np.searchsorted(self.recent, wanted), len(self.recent) - 1)
+        return np.asarray(self.recent[at] == wanted)
 
     # --- storing -----------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import secrets
 from pathlib import Path
@@ -38,6 +39,7 @@ from postroad.server.link_listener import LinkListener
 from postroad.server.links import Links
 from postroad.server.listeners import CLIENT_LISTENERS
 from postroad.server.observation import Observation
+from postroad.server.publisher_secret import publisher_secret
 from postroad.server.queue_admin import QueueAdmin
 from postroad.server.queue_watch import QueueWatch
 from postroad.server.reservation import Reservation, ReservationError
@@ -130,6 +132,7 @@ class Service:
         # Who may not keep publishers waiting may not do so by what it stores either.
         store = config.store if config.push_back else msgspec.structs.replace(config.store, at_limit="drop-oldest")
         core.queue_settings = config.queues
+        core.know_publishers_again(functools.cache(lambda: publisher_secret(Path(config.data))))
         folder = Path(config.data) / "store"
         self._storage = StoreDriver(folder, store, core, self._dispatcher.carry_out, wall_clock)
         self._dispatcher.store = self._storage
