@@ -131,10 +131,9 @@ class Service:
         self._dispatcher = Dispatcher(core, wall_clock, self.timer)
         # Who may not keep publishers waiting may not do so by what it stores either.
         store = config.store if config.push_back else msgspec.structs.replace(config.store, at_limit="drop-oldest")
-        core.queue_settings = config.queues
-        core.know_publishers_again(functools.cache(lambda: publisher_secret(Path(config.data))))
-        folder = Path(config.data) / "store"
-        self._storage = StoreDriver(folder, store, core, self._dispatcher.carry_out, wall_clock)
+        core.queue_settings, data = config.queues, Path(config.data)
+        core.know_publishers_again(functools.cache(lambda: publisher_secret(data)))
+        self._storage = StoreDriver(data / "store", store, core, self._dispatcher.carry_out, wall_clock)
         self._dispatcher.store = self._storage
         self._link_tls: LinkTls | None = None
         self._keys: BrokerKeys | None = None
