@@ -77,6 +77,7 @@ class Crowd:
         self.sent: dict[int, Sent] = {}
         self.takers: dict[int, Taker] = {}
         self.blocks, self.numbers = itertools.count(1, 1_000), itertools.count(1, 1_000)
+        self.keys = itertools.count(1)
         self.delivered = 0
         # The number of each message that was delivered, by its id.
         self.identity: dict[int, int] = {}
@@ -99,7 +100,7 @@ class Crowd:
 
     def act(self) -> None:
         names = ["send"] * 5 + ["acknowledge"] * 6 + ["refuse"] * 3 + ["come"] * 3
-        names += ["leave", "wait", "wait", "congest", "drain", "crash"]
+        names += ["leave", "leave", "leave", "wait", "wait", "congest", "drain", "crash"]
         getattr(self, self.random.choice(names))()
         self.settle()
         self.check_nothing_is_left()
@@ -121,7 +122,7 @@ class Crowd:
         self.carry_out(self.core.receive(batch, self.writer, self.now, queued=True))
 
     def come(self) -> None:
-        if len(self.takers) >= 4:
+        if len(self.takers) >= 6:
             return
         modes = [AckMode.INDIVIDUAL, AckMode.INDIVIDUAL, AckMode.CLIENT, AckMode.AUTO]
         asked = ConsumerTerms(
@@ -130,21 +131,32 @@ class Crowd:
             self.random.choice([1, 2, 3, None]),
             self.random.random() < 0.15,
         )
-        session = self.core.attached("reader")
+        sessions = [each.session for each in self.takers.values()]
+        shares = sessions and self.random.random() < 0.6
+        session = self.random.choice(sessions) if shares else self.core.attached("reader")
         assert self.core.queues is not None
-        subscription = self.core.queues.subscribe(session, "k", QUEUE, asked, self.now)
+        key = str(next(self.keys))
+        subscription = self.core.queues.subscribe(session, key, QUEUE, asked, self.now)
         self.takers[subscription.number] = Taker(session, subscription, asked)
         self.carry_out(self.core.offer(subscription, self.now))
 
     def leave(self) -> None:
+        """One consumer leaves, or all of a session."""
         if not self.takers:
             return
-        taker = self.takers.pop(self.random.choice(list(self.takers)))
-        for sent in self.out(taker):
-            self.came_back(sent, refused=False)
+        taker = self.random.choice(list(self.takers.values()))
         if self.random.random() < 0.5:
-            self.carry_out(self.core.unsubscribe(taker.session, "k", self.now))
-        self.carry_out(self.core.detached(taker.session, self.now))
+            self.go([taker])
+            self.carry_out(self.core.unsubscribe(taker.session, taker.subscription.key, self.now))
+        else:
+            self.go([each for each in self.takers.values() if each.session is taker.session])
+            self.carry_out(self.core.detached(taker.session, self.now))
+
+    def go(self, takers: list[Taker]) -> None:
+        for taker in takers:
+            del self.takers[taker.subscription.number]
+            for sent in self.out(taker):
+                self.came_back(sent, refused=False)
 
     def answered(self) -> tuple[Taker, Sent] | None:
         pairs = [(taker, sent) for taker in self.takers.values() for sent in self.out(taker)]
@@ -171,7 +183,9 @@ class Crowd:
             else:
                 self.came_back(each, refused=True, requeues=requeues)
         head, tail = divmod(wanted, 1 << 64)
-        self.carry_out(self.core.acknowledge(taker.session, "k", head, tail, positive, self.now, requeues))
+        self.carry_out(
+            self.core.acknowledge(taker.session, taker.subscription.key, head, tail, positive, self.now, requeues)
+        )
 
     def came_back(self, sent: Sent, refused: bool, requeues: bool = True) -> None:
         sent.tries += 1
@@ -199,8 +213,8 @@ class Crowd:
             self.core.congested(self.random.choice(list(self.takers.values())).session)
 
     def drain(self) -> None:
-        for taker in self.takers.values():
-            self.carry_out(self.core.drained(taker.session, self.now))
+        for session in {each.session.number: each.session for each in self.takers.values()}.values():
+            self.carry_out(self.core.drained(session, self.now))
 
     def crash(self) -> None:
         """The process dies: what was written survives, and what is out or delayed waits again."""

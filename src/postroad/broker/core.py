@@ -182,11 +182,11 @@ class Broker:
         outbox = Outbox()
         if session.assigning is not None:
             self._assigning.left(session.assigning, for_good)
+        if self.queues is not None:
+            consumers = [each for each in session.subscriptions.values() if each.queue is not None]
+            self.queues.left(consumers, outbox, now)
         for subscription in list(session.subscriptions.values()):
-            if subscription.queue is not None:
-                assert self.queues is not None
-                self.queues.left(subscription, outbox, now)
-            elif subscription.durable is None:
+            if subscription.durable is None:
                 self._end_subscription(subscription, "session closed", outbox, now)
             else:
                 assert self.durables is not None
@@ -333,7 +333,7 @@ class Broker:
         outbox = Outbox()
         if subscription.queue is not None:
             assert self.queues is not None
-            self.queues.left(subscription, outbox, now)
+            self.queues.left([subscription], outbox, now)
         elif subscription.durable is None:
             self._end_subscription(subscription, "unsubscribed", outbox, now)
         else:

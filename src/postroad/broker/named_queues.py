@@ -230,10 +230,10 @@ class NamedQueues:
 
     def delete(self, queue: NamedQueue, reason: str, outbox: Outbox, now: int) -> int:
         """End a queue, with all that is in it; its consumers are closed. How many messages it had."""
-        for consumer in queue.consumers.listed():
-            session = consumer.subscription.session
-            self.left(consumer.subscription, outbox, now)
-            outbox.closes.append((session.number, f"the queue {queue.name!r} was deleted"))
+        consumers = [each.subscription for each in queue.consumers.listed()]
+        self._remove(consumers, now)
+        for number in dict.fromkeys(each.session.number for each in consumers):
+            outbox.closes.append((number, f"the queue {queue.name!r} was deleted"))
         self._recall(queue)
         del self._named[queue.name]
         self._core.release_publishers(queue.holder, outbox)
@@ -365,21 +365,33 @@ class NamedQueues:
         budgets.add(subscription, size, work)
         return ConsumerProfile(text, slot) if profile is None else profile
 
-    def left(self, subscription: Subscription, outbox: Outbox, now: int) -> None:
-        """A session consumes a queue no longer: what it has not acknowledged comes back."""
-        queue = subscription.queue
-        assert queue is not None
-        del subscription.session.subscriptions[subscription.key]
-        profile = queue.consumers.remove(subscription.number)
-        self._core.budgets.remove(subscription)
-        if profile is not None and profile.selector:
-            self._index.remove((queue.cursor.number, profile.selector))
-        unacknowledged, subscription.unacknowledged = subscription.unacknowledged, {}
-        if unacknowledged:
-            self.came_back(queue, unacknowledged, now, refused=False)
-        if not len(queue.consumers):
-            self._log.detach(queue.cursor, returns=False)
-        self._offer(queue, outbox, now)
+    def left(self, consumers: Sequence[Subscription], outbox: Outbox, now: int) -> None:
+        """Consumers are gone, all at once: what they have not acknowledged comes back, and goes to others."""
+        queues = self._remove(consumers, now)
+        for queue in queues:
+            self._offer(queue, outbox, now)
+
+    def _remove(self, consumers: Sequence[Subscription], now: int) -> list[NamedQueue]:
+        """Take consumers from their queues, and offer nothing yet: what comes back is not for one that goes as well."""
+        queues: dict[int, NamedQueue] = {}
+        for subscription in consumers:
+            queue = subscription.queue
+            assert queue is not None
+            queues[queue.cursor.number] = queue
+            del subscription.session.subscriptions[subscription.key]
+            profile = queue.consumers.remove(subscription.number)
+            self._core.budgets.remove(subscription)
+            if profile is not None and profile.selector:
+                self._index.remove((queue.cursor.number, profile.selector))
+        for subscription in consumers:
+            unacknowledged, subscription.unacknowledged = subscription.unacknowledged, {}
+            if unacknowledged:
+                assert subscription.queue is not None
+                self.came_back(subscription.queue, unacknowledged, now, refused=False)
+        for queue in queues.values():
+            if not len(queue.consumers):
+                self._log.detach(queue.cursor, returns=False)
+        return list(queues.values())
 
     # --- handing out -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,131 @@
+"""A broker with queues on a simulated disk, in virtual time: who sends, who consumes, and what each consumer got."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from postroad.broker import (
+    AckMode,
+    Broker,
+    ConsumerTerms,
+    Limits,
+    PublisherNumbers,
+    QueueSettings,
+    SubscriptionNumbers,
+)
+from postroad.messages import Batch, Draft
+from postroad.messages.columns import FLAGS, QUEUED
+from postroad.store import Log, SimulatedDisk, StoreSettings, recover
+from tests.store.oracle import commit_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from postroad.broker import Outbox, Session, Subscription
+    from postroad.broker.named_queues import NamedQueue
+
+
+class Got(NamedTuple):
+    """A message that a consumer got: the key of its subscription, the body, its JMSXDeliveryCount, its id."""
+
+    key: str
+    body: str
+    delivery: str | None
+    id: tuple[int, int]
+
+
+class QueueScene:
+    """One broker, one writer, and any number of consumers."""
+
+    def __init__(
+        self,
+        settings: QueueSettings | None = None,
+        store: StoreSettings | None = None,
+        limits: Limits | None = None,
+        in_turns: bool = True,
+    ) -> None:
+        self.disk = SimulatedDisk()
+        self.now = 1_000_000
+        blocks, numbers = itertools.count(1, 1_000), itertools.count(1, 1_000)
+        self.core = Broker(
+            1,
+            PublisherNumbers(lambda: next(blocks)),
+            limits or Limits(),
+            subscription_numbers=SubscriptionNumbers(lambda: next(numbers)),
+            in_turns=in_turns,
+        )
+        self.core.queue_settings = settings or QueueSettings()
+        self.log = Log(store or StoreSettings(), recover(self.disk.segments(), self.disk.read))
+        assert self.core.open_store(self.log, np.empty((0, 2), np.uint64), self.now) == []
+        self.writer = self.core.attached("writer")
+        self.got: list[Got] = []
+
+    def queue(self, name: str = "work") -> NamedQueue:
+        assert self.core.queues is not None
+        found = self.core.queues.find(name)
+        assert found is not None
+        return found
+
+    def send(self, bodies: Sequence[str], queue: str = "work", source: Session | None = None) -> Outbox:
+        batch = Batch.build([Draft(queue, {}, (), each.encode()) for each in bodies])
+        batch.envelopes[:, FLAGS] |= QUEUED
+        outbox = self.core.receive(batch, source or self.writer, self.now, queued=True)
+        self.note(outbox)
+        self.settle()
+        return outbox
+
+    def consume(
+        self,
+        session: Session,
+        key: str,
+        ack: AckMode = AckMode.INDIVIDUAL,
+        prefetch: int | None = None,
+        selector: str = "",
+        exclusive: bool = False,
+        queue: str = "work",
+    ) -> Subscription:
+        assert self.core.queues is not None
+        asked = ConsumerTerms(selector, ack, prefetch, exclusive)
+        subscription = self.core.queues.subscribe(session, key, queue, asked, self.now)
+        self.note(self.core.offer(subscription, self.now))
+        self.settle()
+        return subscription
+
+    def answer(self, session: Session, got: Got, positive: bool = True, requeues: bool = True) -> None:
+        self.note(self.core.acknowledge(session, got.key, *got.id, positive, self.now, requeues))
+
+    def later(self, ms: int) -> None:
+        self.now += ms
+        self.note(self.core.redeliver(self.now))
+        self.settle()
+
+    def note(self, outbox: Outbox) -> None:
+        for delivery in outbox.deliveries:
+            for row in delivery.rows.tolist():
+                message = delivery.batch.message(row)
+                count = message.attributes.get("JMSXDeliveryCount")
+                said = None if count is None else str(count)
+                id_ = (message.id.head, message.id.tail)
+                self.got.append(Got(delivery.subscription.key, message.body.decode(), said, id_))
+
+    def settle(self) -> None:
+        """Until nothing moves: what is to be written is written, what is to be read is read."""
+        for _ in range(1_000):
+            moved = bool(commit_all(self.log, self.disk, self.now))
+            for read in self.log.take_reads():
+                self.log.loaded(read, self.disk.read(read.segment, read.start, read.length))
+                moved = True
+            self.note(self.core.stored(self.now))
+            while self.core.unfinished:
+                self.note(self.core.proceed(self.now))
+            if not moved:
+                return
+        raise AssertionError("the store never comes to rest")
+
+    def take(self) -> list[Got]:
+        """What consumers got since the last call."""
+        taken, self.got = self.got, []
+        return taken
