@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bench import scene_load
 from bench.broker import tell
 from bench.helpers import helping
-from bench.paper_table import BASE, Setup, setups
 from bench.peers import stage
+from postroad.lab.papers.table_2 import BASE, RecorderSetup, setups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ class Shown(NamedTuple):
         flood_ratio: of that to `none`.
     """
 
-    setup: Setup
+    setup: RecorderSetup
     commits_per_s: float
     fsyncs_per_s: float
     raw_bytes: float
@@ -98,14 +98,14 @@ def live_scene(quick: bool = False) -> list[Shown]:
     return _against_base(shown)
 
 
-def _with_base(others: Sequence[Setup]) -> list[Setup]:
-    order: list[Setup] = []
+def _with_base(others: Sequence[RecorderSetup]) -> list[RecorderSetup]:
+    order: list[RecorderSetup] = []
     for place, setup in enumerate(others):
         order += [BASE, setup] if place % OTHERS_BETWEEN == 0 else [setup]
     return [*order, BASE]
 
 
-def _turn(broker: Helper, clients: Helper, setup: Setup, seconds: float, flood: bool) -> Shown:
+def _turn(broker: Helper, clients: Helper, setup: RecorderSetup, seconds: float, flood: bool) -> Shown:
     clients.ask("connect", port=broker.ask("start", tracking=setup.tracking)["port"])
     # What joining costs, such as the names of subscribers, is not what messages cost.
     clients.ask("pace", seconds=0.2, warm_up=1.0)

@@ -14,8 +14,8 @@ from bench.recorder_costs import recorder_costs, show_costs
 from bench.scene import live_scene, show_scene
 from bench.tracked_broker import FLOORS, recorders_compared
 from bench.tracking_filters import PROBES, build_costs, error_rate_measured, partial_fill, sizes_against_the_limit
-from bench.tracking_scenario import paper_scenario, paper_strategies
 from bench.trail_size import exact_size
+from postroad.lab.papers.tracked_storage import paper_scenario, paper_strategies
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.paper_table import INTERVALS, LOG_INTERVALS
+from postroad.lab.papers.table_2 import INTERVALS, LOG_INTERVALS
 
 FOLDER = Path("docs/img")
 COLOURS = {"paper": "#b5b5b5", "log": "#555555", "exact": "#2a8f4f", "bloom": "#c46a1b", "sealed": "#1b6ac4"}

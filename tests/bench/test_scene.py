@@ -6,12 +6,12 @@ import importlib
 
 import pytest
 from bench.helpers import helping
-from bench.paper_table import BASE, Setup, setups
 from bench.peers import stage
 from bench.peers.relay import Relay
 from bench.scene import HEADING, Shown, _against_base, _with_base
 from bench.scene_load import PUBLISHERS, SUBSCRIBERS, TOPICS, Clients, plan
 
+from postroad.lab.papers.table_2 import BASE, RecorderSetup, setups
 from tests.bench.relays import Forgetful, relaying
 
 # Kernels are compiled now, where they are not yet, and not within the time that a test has.
@@ -69,7 +69,7 @@ def test_paced_clients_notice_a_lost_message(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_broker_on_the_stage_records_counts_forces_and_shows_what_it_stored() -> None:
     with helping(stage.PROGRAM, "the broker") as broker:
-        for setup in (Setup("exact", "135K"), Setup("bloom", "10K 99.999%")):
+        for setup in (RecorderSetup("exact", "135K"), RecorderSetup("bloom", "10K 99.999%")):
             clients = Clients(broker.ask("start", tracking=setup.tracking)["port"], SMALL)
             before = broker.ask("count")
             paced = clients.pace(seconds=0.4, warm_up=0.0, rate=500)
@@ -91,11 +91,11 @@ def test_turns_are_compared_with_the_turns_of_none_around_them() -> None:
     order = _with_base(setups())
     assert order[0] == order[-1] == BASE
     assert [one for one in order if one != BASE] == setups()
-    turns = [shown(BASE, 2.0, 10.0), shown(Setup("log", "10K"), 6.0, 15.0), shown(BASE, 4.0, 30.0)]
+    turns = [shown(BASE, 2.0, 10.0), shown(RecorderSetup("log", "10K"), 6.0, 15.0), shown(BASE, 4.0, 30.0)]
     log = _against_base(turns)[1]
     assert (log.p50_ratio, log.flood_ratio) == (2.0, 0.75)
     assert len(log.line()) == len(HEADING)
 
 
-def shown(setup: Setup, p50: float, flood: float) -> Shown:
+def shown(setup: RecorderSetup, p50: float, flood: float) -> Shown:
     return Shown(setup, 1.0, 2.0, 3.0, 4.0, 5.0, 6, p50, p50, p50, 7.0, 0, flood_per_s=flood)

@@ -7,12 +7,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from bench.paper_table import BASE, INTERVALS, LOG_INTERVALS, setups
 from bench.scene import Shown, show_scene
 from bench.tracking import CEILINGS, FLOORS, verdicts  # type: ignore[attr-defined]
 from bench.tracking_tables import cost_table, live_table, saturation_table, storage_table
 
 from bench import tracking_plots
+from postroad.lab.papers.table_2 import BASE, INTERVALS, LOG_INTERVALS, setups
 
 if TYPE_CHECKING:
     from pathlib import Path

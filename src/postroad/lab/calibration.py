@@ -102,13 +102,14 @@ class MeasuredCell(NamedTuple):
 
 
 class Programme(NamedTuple):
-    """The grid, and how long each cell runs."""
+    """The grid, and how long each cell runs; subscriptions that do not match differ by topic, or by their selector."""
 
     subscriptions: Sequence[int] = (0, 100, 10_000)
     copies: Sequence[int] = (0, 1, 4, 16)
     sizes: Sequence[int] = (100, 2_000)
     bursts: Sequence[int] = (1, 8, 64)
     seconds: float = 1.0
+    by_selector: bool = False
 
     def cells(self, subscriptions: int) -> list[Cell]:
         """The loads of one broker, the saturated ones last."""
@@ -133,9 +134,10 @@ async def measure(programme: Programme, folder: Path, tell: Callable[[str], None
     for number, subscriptions in enumerate(programme.subscriptions, start=1):
         tell(f"broker {number} of {len(programme.subscriptions)}, {subscriptions:,} subscriptions that do not match")
         async with _broker(folder, number) as (pid, address):
-            idle = await _Consumer.connect(address, [f"/topic/other.{one}" for one in range(subscriptions)])
+            others = [_other(one, programme.by_selector) for one in range(1, subscriptions + 1)]
+            idle = await _Consumer.connect(address, others)
             for cell in programme.cells(subscriptions):
-                found.append(await _run(cell, programme.seconds, pid, address))
+                found.append(await _run(cell, programme, pid, address))
                 rate = f"{found[-1].rate:,.0f} messages/s"
                 tell(f"  {cell.copies} copies, {cell.size} bytes, {cell.burst} at once: {rate}")
             await idle.close()
@@ -199,9 +201,16 @@ async def _broker(folder: Path, number: int) -> AsyncIterator[tuple[int, tuple[s
         await process.wait()
 
 
-async def _run(cell: Cell, seconds: float, pid: int, address: tuple[str, int]) -> MeasuredCell:
-    consumers = [await _Consumer.connect(address, ["/topic/load"]) for _ in range(cell.copies)]
-    publisher = await _Publisher.connect(address, cell)
+def _other(number: int, by_selector: bool) -> tuple[str, str]:
+    """Topic and selector of a subscription that matches nothing."""
+    return ("/topic/load", f"correlation = '#{number}'") if by_selector else (f"/topic/other.{number}", "")
+
+
+async def _run(cell: Cell, programme: Programme, pid: int, address: tuple[str, int]) -> MeasuredCell:
+    seconds = programme.seconds
+    matching = ("/topic/load", "correlation = '#0'" if programme.by_selector else "")
+    consumers = [await _Consumer.connect(address, [matching]) for _ in range(cell.copies)]
+    publisher = await _Publisher.connect(address, cell, programme.by_selector)
     try:
         await publisher.run(_WARM_UP * seconds)
         used, began = processor_seconds(pid), time.perf_counter()
@@ -237,10 +246,11 @@ class _Consumer(_Connection):
     """Subscribes, and throws away what comes."""
 
     @classmethod
-    async def connect(cls, address: tuple[str, int], topics: Sequence[str]) -> _Consumer:
+    async def connect(cls, address: tuple[str, int], wanted: Sequence[tuple[str, str]]) -> _Consumer:
         reader, writer = await cls.open(address)
-        for number, topic in enumerate(topics):
-            writer.write(f"SUBSCRIBE\nid:{number}\ndestination:{topic}\n\n\0".encode())
+        for number, (topic, selector) in enumerate(wanted):
+            line = f"selector:{selector}\n" if selector else ""
+            writer.write(f"SUBSCRIBE\nid:{number}\ndestination:{topic}\n{line}\n\0".encode())
             if number % 1_000 == 0:
                 await writer.drain()
         writer.write(b"SEND\ndestination:/topic/ready\nreceipt:ready\n\n\0")
@@ -265,17 +275,20 @@ class _Consumer(_Connection):
 class _Publisher(_Connection):
     """Writes bursts, each with a receipt behind its last message."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cell: Cell) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cell: Cell, by_selector: bool
+    ) -> None:
         super().__init__(reader, writer)
         self._cell = cell
-        frame = b"SEND\ndestination:/topic/load\ncontent-length:%d\n%s\n%s\0"
+        line = b"correlation:#0\n" if by_selector else b""
+        frame = b"SEND\ndestination:/topic/load\n" + line + b"content-length:%d\n%s\n%s\0"
         body = b"x" * cell.size
         plain = frame % (cell.size, b"", body)
         self._burst = plain * (cell.burst - 1) + frame % (cell.size, b"receipt:r\n", body)
 
     @classmethod
-    async def connect(cls, address: tuple[str, int], cell: Cell) -> _Publisher:
-        return cls(*await cls.open(address), cell)
+    async def connect(cls, address: tuple[str, int], cell: Cell, by_selector: bool) -> _Publisher:
+        return cls(*await cls.open(address), cell, by_selector)
 
     async def run(self, seconds: float) -> int:
         """Send for so long; how many bursts were confirmed."""

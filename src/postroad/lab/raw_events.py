@@ -131,6 +131,11 @@ class RawEvents:
         """A figure of the experiment's own."""
         self._measures.append((name, float(value), unit))
 
+    @property
+    def last_delivery(self) -> int:
+        """When the last copy came so far, in microseconds."""
+        return max((at for _, at, _, _ in self._delivered), default=0)
+
     def tables(self) -> dict[str, pa.Table]:
         """All tables."""
         found = {

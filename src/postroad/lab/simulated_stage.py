@@ -111,6 +111,7 @@ def play_simulated(performance: Performance, events: RawEvents, tell: Tell = lam
     sampler.run_until(net.timeline.now + round(performance.drain_seconds * 1e6))
     sampler.sample()
     events.measure("broker events", net.events, "events")
+    events.measure("messages not taken", sum(len(offer.batch) for offer in watcher.offers.values()), "messages")
     tell(1.0)
     return net
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.broker import AckMode, Broker, OverflowPolicy, PublisherNumbers, Relay, SubscriptionNumbers
+from postroad.broker import AckMode, Broker, Outbox, OverflowPolicy, PublisherNumbers, Relay, SubscriptionNumbers
 from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
 from postroad.broker.queues import copied_out
 from postroad.errors import PostroadError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from random import Random
 
-    from postroad.broker import Limits, Outbox, Recorder, Sending, Session, Subscription
+    from postroad.broker import Limits, Recorder, Sending, Session, Subscription
     from postroad.matching.encoding import Scheme
     from postroad.messages import Draft, MessageId, Untyped
     from postroad.routing.contract import Strategy
@@ -74,6 +74,7 @@ class SimulatedNetwork:
         paused: brokers whose publisher has to wait.
         events: what brokers have handled: messages accepted, arrived, relayed and delivered, each at one broker, and
             control frames that arrived.
+        last_learned: when a broker was done with the last control frame so far, in microseconds.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class SimulatedNetwork:
         self.headers: dict[str, list[tuple[MessageId, dict[str, Untyped]]]] = defaultdict(list)
         self.paused: set[int] = set()
         self.events = 0
+        self.last_learned = 0
         self._strategy = strategy
         self._custody = custody
         self._limits = limits
@@ -202,6 +204,23 @@ class SimulatedNetwork:
             return outbox
 
         self._give(host, Task(accept, self._costs(host, batch), pausable=True))
+
+    def offer_subscription(
+        self, broker: int, name: str, topic: str, selector: str, answered: Callable[[int], None]
+    ) -> None:
+        """A client sends SUBSCRIBE, now; `answered` is told when, in microseconds, the broker has done its part."""
+        host = self._hosts[broker]
+
+        def subscribe() -> Outbox:
+            self.subscribe(broker, name, topic, selector)
+            answered(self.timeline.now + self._subscribe_cost(outbox))
+            return outbox
+
+        outbox = Outbox()
+        self._give(host, Task(subscribe, self._subscribe_cost))
+
+    def _subscribe_cost(self, _: Outbox) -> int:
+        return 0 if self._service is None else self._service.subscribe_us
 
     def drained(self, broker: int) -> None:
         """The subscribers at a broker, told `congested`, read again: all that waits is handed out."""
@@ -469,6 +488,7 @@ class SimulatedNetwork:
 
             def learn() -> Outbox:
                 self.events += 1
+                self.last_learned = self.timeline.now + self._control_cost(Outbox())
                 outbox = host.relay.control(decode_frame(data), here, self.now)
                 self._work(host)
                 return outbox

@@ -11,6 +11,9 @@ from postroad.lab.experiments.content import (
     SingleBrokerExperiment,
 )
 from postroad.lab.experiments.experiment import Experiment, Finding, Plot, PlottedLine, Results, RunRequest, Trial
+from postroad.lab.experiments.filter_costs import FilterCostExperiment
+from postroad.lab.experiments.hierarchies import HierarchyExperiment
+from postroad.lab.experiments.record_sizes import RecordSizeExperiment
 
 __all__ = [
     "EXPERIMENTS",
@@ -31,6 +34,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         ComparativeExperiment(),
         ConstantRateExperiment(),
         ScaleExperiment(),
+        RecordSizeExperiment(),
+        FilterCostExperiment(),
+        HierarchyExperiment(),
         ThousandExperiment(),
         FailureExperiment(),
         CrossoverExperiment(),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from postroad.filters import TABLE_2
 
-__all__ = ["BASE", "EFFECTIVE", "INTERVALS", "LIMITS", "LOG_INTERVALS", "Setup", "setups"]
+__all__ = ["BASE", "EFFECTIVE", "INTERVALS", "LIMITS", "LOG_INTERVALS", "RecorderSetup", "setups"]
 
 EFFECTIVE = {"99.999%": 1e-5, "99%": 1e-2, "95%": 5e-2}
 LIMITS = {"10K": 10_000, "135K": 135_000}
@@ -28,7 +28,7 @@ INTERVALS = {
 LOG_INTERVALS = {"10K": (1,), "135K": (1, 2)}
 
 
-class Setup(NamedTuple):
+class RecorderSetup(NamedTuple):
     """A broker's recorder in the scenario.
 
     Attributes:
@@ -60,23 +60,26 @@ class Setup(NamedTuple):
         return settings
 
 
-BASE = Setup("none")
+BASE = RecorderSetup("none")
 
 
-def setups(quick: bool = False) -> list[Setup]:
+def setups(quick: bool = False) -> list[RecorderSetup]:
     """All of Table 2, and the same limits for the recorders that the paper does not have; or one of each recorder.
 
     A filter that is sized at the seal, and an exact record, are as good at any filling: the first interval will do.
     """
     if quick:
         return [
-            Setup("log", "10K"),
-            Setup("exact", "10K"),
-            Setup("bloom", "10K 99.999%"),
-            Setup("sealed", "10K 99.999%"),
+            RecorderSetup("log", "10K"),
+            RecorderSetup("exact", "10K"),
+            RecorderSetup("bloom", "10K 99.999%"),
+            RecorderSetup("sealed", "10K 99.999%"),
         ]
     found = [
-        Setup(name, limit, seconds) for name in ("log", "exact") for limit in LIMITS for seconds in LOG_INTERVALS[limit]
+        RecorderSetup(name, limit, seconds)
+        for name in ("log", "exact")
+        for limit in LIMITS
+        for seconds in LOG_INTERVALS[limit]
     ]
-    found += [Setup("bloom", row, seconds) for row in TABLE_2 for seconds in INTERVALS[row]]
-    return found + [Setup("sealed", row) for row in TABLE_2]
+    found += [RecorderSetup("bloom", row, seconds) for row in TABLE_2 for seconds in INTERVALS[row]]
+    return found + [RecorderSetup("sealed", row) for row in TABLE_2]

@@ -6,10 +6,10 @@ from hashlib import md5
 
 import numpy as np
 import pytest
-from bench.paper_strategies import positions, strategies
-from bench.paper_table import BASE, Setup, setups
 
 from postroad.filters import TABLE_2, false_positive_rate
+from postroad.lab.papers.table_2 import BASE, RecorderSetup, setups
+from postroad.lab.papers.tracked_strategies import positions, strategies
 
 RATE, SECONDS = 5_000, 5
 
@@ -62,7 +62,7 @@ def test_every_row_of_the_table_becomes_settings_of_a_broker() -> None:
     rows = setups()
     assert len(rows) == len(set(rows)) == 3 + 3 + 17 + 6
     assert {one.recorder for one in setups(quick=True)} == {one.recorder for one in rows}
-    bloom = Setup("bloom", "10K 99.999%").tracking
+    bloom = RecorderSetup("bloom", "10K 99.999%").tracking
     assert false_positive_rate(bloom["bits"], bloom["hashes"], bloom["keys"]) < 5e-6
-    assert Setup("log", "10K").tracking["memory_bytes"] == 20_000
+    assert RecorderSetup("log", "10K").tracking["memory_bytes"] == 20_000
     assert BASE.tracking == {"recorder": "none"}

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bench.paper_table import INTERVALS, LIMITS, LOG_INTERVALS
 from postroad.filters import TABLE_2
+from postroad.lab.papers.table_2 import INTERVALS, LIMITS, LOG_INTERVALS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from postroad.filters import Shape
 
-__all__ = ["Kept", "positions", "strategies"]
+__all__ = ["KeptBuffers", "positions", "strategies"]
 
 DIGEST_BITS = 128
 ID_BYTES = 16
@@ -31,7 +31,7 @@ ID_BYTES = 16
 GZIP_LEVEL = 6
 
 
-class Kept(NamedTuple):
+class KeptBuffers(NamedTuple):
     """What a strategy stored; bytes are per message."""
 
     strategy: str
@@ -43,7 +43,7 @@ class Kept(NamedTuple):
     filling: float
 
 
-def strategies(ids: NDArray[np.uint8], times: NDArray[np.int64]) -> list[Kept]:
+def strategies(ids: NDArray[np.uint8], times: NDArray[np.int64]) -> list[KeptBuffers]:
     """All rows of Table 2 of which the traffic fills a buffer, or outlasts its interval.
 
     Args:
@@ -93,7 +93,7 @@ def _stored(
     times: NDArray[np.int64],
     capacity: int,
     buffer: Callable[[int, int], bytes],
-) -> Kept:
+) -> KeptBuffers:
     raw = compressed = messages = forces = 0
     for first, last in _buffers(times, capacity, interval_s * 1_000):
         data = buffer(first, last)
@@ -102,11 +102,11 @@ def _stored(
         messages += last - first
         forces += 1
     if not forces:
-        return Kept(strategy, row, interval_s, 0.0, 0.0, 0.0, 0.0)
+        return KeptBuffers(strategy, row, interval_s, 0.0, 0.0, 0.0, 0.0)
     # Up to the first id of the buffer that stays open.
     seconds = int(times[messages]) / 1_000
     filling = messages / forces / capacity
-    return Kept(strategy, row, interval_s, forces / seconds, raw / messages, compressed / messages, filling)
+    return KeptBuffers(strategy, row, interval_s, forces / seconds, raw / messages, compressed / messages, filling)
 
 
 def _buffers(times: NDArray[np.int64], capacity: int, interval_ms: int) -> Iterator[tuple[int, int]]:

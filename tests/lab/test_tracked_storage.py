@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from bench.tracking_scenario import BROKER, START, run, traffic
 
 from postroad.filters import TABLE_2
+from postroad.lab.papers.tracked_storage import BROKER, START, run, traffic
 from postroad.tracking import BloomRecorder, HistorySettings, LogRecorder
 
 SECONDS = 4

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from pyarrow import parquet
 
-from bench.paper_strategies import strategies
-from bench.paper_table import EFFECTIVE, INTERVALS, LIMITS, LOG_INTERVALS
 from postroad.filters import TABLE_2, Shape
+from postroad.lab.papers.table_2 import EFFECTIVE, INTERVALS, LIMITS, LOG_INTERVALS
+from postroad.lab.papers.tracked_strategies import strategies
 from postroad.messages import Batch
 from postroad.tracking import (
     BloomRecorder,
@@ -32,10 +32,10 @@ from postroad.trail.files import render
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from bench.paper_strategies import Kept
+    from postroad.lab.papers.tracked_strategies import KeptBuffers
     from postroad.tracking import Segment, TrackingRecorder
 
-__all__ = ["Written", "paper_scenario", "paper_strategies"]
+__all__ = ["StoredHistory", "paper_scenario", "paper_strategies"]
 
 PUBLISHERS, PER_PUBLISHER = 200, 25
 BROKER, START = 1, 1_700_000_000_000
@@ -43,7 +43,7 @@ BROKER, START = 1, 1_700_000_000_000
 STEP_MS = 4
 
 
-class Written(NamedTuple):
+class StoredHistory(NamedTuple):
     """What one recorder wrote."""
 
     recorder: str
@@ -79,14 +79,14 @@ def traffic(seconds: int, seed: int = 1, rate: int = PUBLISHERS * PER_PUBLISHER)
         begin = end
 
 
-class Size(NamedTuple):
+class StoredSize(NamedTuple):
     """Bytes, plain and compressed."""
 
     raw: int
     compressed: int
 
 
-def _size_of(segment: Segment) -> Size | None:
+def _size_of(segment: Segment) -> StoredSize | None:
     """What a segment takes on disk; None for what is not about messages."""
     if isinstance(segment, FilterSegment):
         return _packed(segment.data + segment.singles.tobytes())
@@ -99,16 +99,16 @@ def _size_of(segment: Segment) -> Size | None:
     return None
 
 
-def _packed(data: bytes) -> Size:
-    return Size(len(data), len(zlib.compress(data)))
+def _packed(data: bytes) -> StoredSize:
+    return StoredSize(len(data), len(zlib.compress(data)))
 
 
-def _size_of_passages(segment: Passages) -> Size:
+def _size_of_passages(segment: Passages) -> StoredSize:
     """The columns of its file, as encoded and as compressed; without the footer, which the others lack here too."""
     footer = parquet.read_metadata(io.BytesIO(render("passages", BROKER, tabulate([segment])["passages"])))
     groups = [footer.row_group(place) for place in range(footer.num_row_groups)]
     columns = [group.column(place) for group in groups for place in range(group.num_columns)]
-    return Size(
+    return StoredSize(
         sum(column.total_uncompressed_size for column in columns),
         sum(column.total_compressed_size for column in columns),
     )
@@ -140,7 +140,7 @@ def _settings(row: str, interval: int, shape: Shape) -> HistorySettings:
     )
 
 
-def paper_scenario(seconds: int = 60) -> list[Written]:
+def paper_scenario(seconds: int = 60) -> list[StoredHistory]:
     """Every row and interval of the paper, for the log, fixed Bloom filters, and filters sized at the seal.
 
     The exact record has the rows of the log, and its capacity counts as that of the log. Of the smaller limit it can
@@ -153,19 +153,19 @@ def paper_scenario(seconds: int = 60) -> list[Written]:
             capacity = LIMITS[limit] // 16
             chosen = HistorySettings(interval=interval * 1_000, budget=LIMITS[limit])
             log = LogRecorder(BROKER, chosen, START)
-            found.append(Written("log", limit, interval, *run(log, arrivals, capacity)))
+            found.append(StoredHistory("log", limit, interval, *run(log, arrivals, capacity)))
             if limit != "10K":
                 exact = ExactRecorder(BROKER, START, interval * 1_000, LIMITS[limit])
-                found.append(Written("exact", limit, interval, *run(exact, arrivals, capacity)))
+                found.append(StoredHistory("exact", limit, interval, *run(exact, arrivals, capacity)))
     for row, shape in TABLE_2.items():
         for interval in INTERVALS[row]:
             for name, kind in (("bloom", BloomRecorder), ("sealed", SealedRecorder)):
                 recorder = kind(BROKER, _settings(row, interval, shape), START)
-                found.append(Written(name, row, interval, *run(recorder, arrivals, shape.n)))
+                found.append(StoredHistory(name, row, interval, *run(recorder, arrivals, shape.n)))
     return found
 
 
-def paper_strategies(seconds: int = 60) -> list[Kept]:
+def paper_strategies(seconds: int = 60) -> list[KeptBuffers]:
     """What the paper's own strategies store of the same traffic; 30 s or more, for its longest interval."""
     ids = np.concatenate([batch.ids for _, batch in traffic(seconds)])
     order = np.argsort(ids[:, 1], kind="stable")

@@ -1,0 +1,206 @@
+"""Wihidum's graphs (University of Moratuwa): tree against cluster, one to five brokers, by topic."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from postroad.broker import planned_strategy
+from postroad.lab.experiments.experiment import Experiment, Finding, Plot, PlottedLine, Results, RunRequest, Trial
+from postroad.lab.performance import Performance
+from postroad.lab.scenarios import FloodScenario
+from postroad.lab.simulated_stage import LAB_LIMITS, play_simulated
+from postroad.simulation import LinkQuality, SimulatedNetwork
+from postroad.topology import Plan, cluster, tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from postroad.lab.raw_events import RawEvents
+
+__all__ = ["HierarchyExperiment"]
+
+# One lab on one switch.
+LAN = LinkQuality(delay_ms=(1, 1), bytes_per_ms=12_500)
+# A cluster grows by one level for each broker, as the paper's did; a tree has two levels from two brokers on.
+PLANS = {
+    ("tree", brokers): Plan.of(tree(brokers, 4), f"tree-{brokers}", strategy="tree") for brokers in range(1, 6)
+} | {
+    ("cluster", brokers): Plan.of(shape, f"cluster-{brokers}", strategy="cluster")
+    for brokers, shape in enumerate(
+        [cluster(1, 0, 0, 0), cluster(1, 1, 0, 0), cluster(1, 1, 1, 0), cluster(1, 1, 1, 1), cluster(1, 1, 1, 2)],
+        start=1,
+    )
+}
+KINDS = ("tree", "cluster")
+TOPICS = 200
+_SETTLED_MS = 3_000
+
+
+class HierarchyExperiment(Experiment):
+    """Graphs 1 to 5: subscription and publication throughput, latency for the subscriber and for the network."""
+
+    name: ClassVar[str] = "wihidum"
+    title: ClassVar[str] = "tree against cluster, 1 to 5 brokers: subscriptions and publications by topic"
+    source: ClassVar[str] = "Wihidum (University of Moratuwa), Graphs 1 to 5"
+    scaled: ClassVar[str] = "subscriptions and publications at each broker (80,000 and 16,000 at scale 1)"
+    small: ClassVar[float] = 0.01
+
+    def trials(self, request: RunRequest) -> list[Trial]:
+        found = []
+        for kind in KINDS:
+            for brokers in range(1, 6):
+                each = max(10, round(80_000 * request.scale))
+                play = partial(_subscribe, PLANS[kind, brokers], request, each)
+                found.append(Trial(f"{kind}-{brokers}-subscribe", {"subscriptions": each}, play))
+            for brokers in range(1, 4):
+                for what, seconds in (("flood", 0.05), ("paced", 10.0)):
+                    scenario = FloodScenario(
+                        brokers,
+                        TOPICS,
+                        max(10, round(8_000 * request.scale)),
+                        max(10.0, 16_000 * request.scale),
+                        seconds=seconds,
+                        seed=request.seed,
+                    )
+                    publish = partial(_publish, PLANS[kind, brokers], request, scenario)
+                    found.append(Trial(f"{kind}-{brokers}-{what}", {"workload": scenario.settings()}, publish))
+        return found
+
+    def findings(self, results: Results) -> list[Finding]:
+        def figure(kind: str, brokers: int, what: str, name: str) -> float:
+            return results.figure(f"{kind}-{brokers}-{what}", name)
+
+        subscribed = {
+            kind: [figure(kind, count, "subscribe", "subscriptions/s") for count in range(1, 6)] for kind in KINDS
+        }
+        carried = {kind: [figure(kind, count, "flood", "publications/s") for count in (1, 2, 3)] for kind in KINDS}
+        client = [figure(kind, count, "subscribe", "subscriber's latency") for kind in KINDS for count in range(1, 6)]
+        network = {kind: figure(kind, 3, "subscribe", "network's latency") for kind in KINDS}
+        response = {kind: results.row("latency", f"{kind}-3-paced").get("mean_ms", float("nan")) for kind in KINDS}
+        rises = {kind: [b / a for a, b in itertools.pairwise(rates)] for kind, rates in carried.items()}
+        return [
+            Finding(
+                "Graph 1: subscription throughput rises with brokers in both; the cluster's is higher",
+                f"at 1 and 5 brokers: tree {subscribed['tree'][0]:,.0f} and {subscribed['tree'][4]:,.0f}/s, "
+                f"cluster {subscribed['cluster'][0]:,.0f} and {subscribed['cluster'][4]:,.0f}/s",
+                subscribed["cluster"][4] > subscribed["tree"][4] > subscribed["tree"][0],
+                "a broker tells a topic once, however many subscribers it has; in a tree it tells all neighbours",
+            ),
+            Finding(
+                "Graph 2: publication throughput rises by about 70 % with each broker; the tree's is higher",
+                f"with each broker: tree {_percents(rises['tree'])}, cluster {_percents(rises['cluster'])}; at 3 "
+                f"brokers tree {carried['tree'][2]:,.0f}/s, cluster {carried['cluster'][2]:,.0f}/s",
+                carried["tree"][2] >= carried["cluster"][2] and min(rises["tree"]) > 1.2,
+                "every broker wants nearly every topic here, so what one accepts the others deliver, too; the paper "
+                "does not say how topics were spread",
+            ),
+            Finding(
+                "Graph 3: the subscriber's latency is 9 to 17 ms, flat in size and topology",
+                f"{1e3 * min(client):.2f} to {1e3 * max(client):.2f} ms on an idle network",
+                max(client) <= 1.5 * min(client),
+                "the answer is given before anything is told to others; only the machines differ",
+            ),
+            Finding(
+                "Graph 4: the network's latency of a subscription is higher in the cluster at 3 brokers",
+                f"tree {1e3 * network['tree']:.0f} ms, cluster {1e3 * network['cluster']:.0f} ms",
+                network["cluster"] > network["tree"],
+                "three levels instead of two; each broker tells others at its next tick",
+            ),
+            Finding(
+                "Graph 5: publications are processed sooner in the cluster than in the tree",
+                f"mean time to delivery, 3 brokers: tree {response['tree']:.2f}, cluster {response['cluster']:.2f} ms",
+                response["cluster"] < response["tree"],
+                "a chain of three brokers has longer ways than a root with two children; the paper's explanation is "
+                "unproven (upward hops without a filter)",
+            ),
+        ]
+
+    def plots(self, results: Results) -> list[Plot]:
+        graphs = (
+            ("1", "subscribe", "subscriptions/s", 5, "Subscription throughput"),
+            ("2", "flood", "publications/s", 3, "Publication throughput"),
+            ("3", "subscribe", "subscriber's latency", 5, "Latency for the subscriber"),
+            ("4", "subscribe", "network's latency", 5, "Latency for the network"),
+        )
+        return [
+            Plot(
+                f"graph-{number}",
+                title,
+                "brokers",
+                name if "/s" in name else "seconds",
+                [
+                    PlottedLine.of(
+                        kind, [(count, results.figure(f"{kind}-{count}-{what}", name)) for count in range(1, most + 1)]
+                    )
+                    for kind in KINDS
+                ],
+                "",
+                f"Graph {number} of the paper, for our brokers.",
+            )
+            for number, what, name, most, title in graphs
+        ]
+
+    def tables(self, results: Results) -> dict[str, list[dict[str, Any]]]:
+        rows = []
+        for kind in KINDS:
+            for brokers in range(1, 6):
+                row: dict[str, Any] = {"network": kind, "brokers": brokers}
+                for what, name in (
+                    ("subscribe", "subscriptions/s"),
+                    ("subscribe", "subscriber's latency"),
+                    ("subscribe", "network's latency"),
+                    ("flood", "publications/s"),
+                ):
+                    row[name] = results.figure(f"{kind}-{brokers}-{what}", name)
+                rows.append(row)
+        return {"Figures": rows}
+
+
+def _percents(ratios: list[float]) -> str:
+    return ", ".join(f"{ratio - 1:+.0%}" for ratio in ratios)
+
+
+def _subscribe(plan: Plan, request: RunRequest, each: int, events: RawEvents, tell: Callable[[float], None]) -> None:
+    """A flood of subscriptions at every broker, then single ones on an idle network."""
+    net = SimulatedNetwork(
+        plan.graph(),
+        planned_strategy(plan),
+        random.Random(request.seed),
+        quality=LAN,
+        service=request.service,
+        limits=LAB_LIMITS,
+    )
+    net.run(_SETTLED_MS)
+    draw = random.Random(request.seed)
+    begun, answers = net.timeline.now, [0]
+    for place in range(each):
+        for broker in net.graph.brokers:
+            topic = f"topic.{draw.randrange(TOPICS)}"
+            net.offer_subscription(broker, f"s{place}", topic, "", answers.append)
+    net.run(_SETTLED_MS + each)
+    tell(0.7)
+    done = max(max(answers), net.last_learned) - begun
+    events.measure("subscriptions/s", each * len(plan.brokers) / (done / 1e6))
+    waits, spread = [], []
+    for place in range(20):
+        net.run(_SETTLED_MS + draw.randrange(100))
+        asked = net.timeline.now
+        net.offer_subscription(net.graph.brokers[-1], f"fresh{place}", f"fresh.{place}", "", answers.append)
+        net.run(_SETTLED_MS)
+        waits.append((answers[-1] - asked) / 1e6)
+        spread.append((max(answers[-1], net.last_learned) - asked) / 1e6)
+    events.measure("subscriber's latency", sum(waits) / len(waits), "s")
+    events.measure("network's latency", sum(spread) / len(spread), "s")
+    tell(1.0)
+
+
+def _publish(
+    plan: Plan, request: RunRequest, scenario: FloodScenario, events: RawEvents, tell: Callable[[float], None]
+) -> None:
+    performance = Performance(plan, scenario, LAN, request.service, seed=request.seed, drain_seconds=10.0)
+    play_simulated(performance, events, tell)
+    count = len(scenario.publications())
+    events.measure("publications/s", count / max(events.last_delivery / 1e6, 1e-6), "messages/s")

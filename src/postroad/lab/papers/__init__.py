@@ -1,0 +1,5 @@
+"""What the tracking paper describes, built as described: Table 2, its strategies, and its scenario in virtual time."""
+
+from __future__ import annotations
+
+__all__: list[str] = []
