@@ -346,3 +346,46 @@ def test_what_nobody_but_retention_wants_is_on_record_as_wanted_by_nobody() -> N
     scene.settle()
     assert set(told) <= {"accepted", "publishes"}
     assert scene.core.statistics().retained_messages_now == 3
+
+
+def test_durable_replay_that_its_limit_stopped_goes_on_after_a_restart() -> None:
+    scene = Scene(at_limit="stop")
+    scene.publish(50, "a.x")
+    scene.settle()
+    durables = scene.core.durables
+    assert durables is not None
+    durables.stop([scene.durable("n", ReplayStart())], scene.now)
+    # It ends in good order, before any of the history was read.
+    while (commit := scene.log.take_commit(scene.now)) is not None:
+        carry_out(commit, scene.disk)
+        scene.log.committed(commit)
+    scene.start()
+    subscription = scene.durable("n", None)
+    scene.publish(5, "a.x")
+    scene.settle()
+    while scene.acknowledge(subscription, 20):
+        scene.settle()
+    assert ids(scene, subscription) == scene.wanted(subscription)
+
+
+@pytest.mark.parametrize("policy", OverflowPolicy)
+def test_what_comes_never_overtakes_history_that_still_waits(policy: OverflowPolicy) -> None:
+    scene = Scene()
+    for _ in range(10):
+        scene.publish(5, "a.x")
+    scene.turn_until_safe()
+    subscription = scene.core.subscribe(
+        scene.reader, "k", "a.>", "", AckMode.INDIVIDUAL, policy, scene.now, ReplayStart()
+    )
+    scene.settle()
+    assert len(scene.core.replays) == 0
+    assert len(ids(scene, subscription)) == 20
+    scene.publish(5, "a.x")
+    scene.settle()
+    while scene.acknowledge(subscription, 20):
+        scene.settle()
+    # Nothing waits on disk any more: what comes goes the short way again.
+    assert (subscription.stores, subscription.cursor) == (False, None)
+    scene.publish(5, "a.x")
+    scene.settle()
+    assert ids(scene, subscription) == scene.wanted(subscription)

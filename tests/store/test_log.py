@@ -20,6 +20,7 @@ from postroad.store import (
     carry_out,
     recover,
 )
+from postroad.store.places import Runs
 from postroad.store.records import Record, frames_in
 from postroad.store.writer import MAX_UNSYNCED_BYTES
 from tests.store.oracle import batch_of, commit_all, messages_of
@@ -304,6 +305,24 @@ def test_cursor_keeps_its_terms_and_ends_for_good() -> None:
     log.end_cursor(log.cursors[1])
     commit_all(log, disk)
     assert [(each.number, each.terms) for each in recovered(disk).cursors] == [(2, b"changed")]
+
+
+def test_row_that_is_adopted_again_after_a_crash_counts_once() -> None:
+    log, disk = Log(SMALL), SimulatedDisk()
+    kept, late = log.open_cursor(1), log.open_cursor(2)
+    log.append(batch_of(1, 0, 10), [(kept, np.arange(10))], 0)
+    commit_all(log, disk)
+    history = Runs(*(each.copy() for each in kept.waiting.runs))
+    log.adopt(late, history)
+    size = late.bytes
+    log.pull(late, 4)
+    # Its owner has lost how far it had come, and reads the same again.
+    log.adopt(late, history)
+    assert (late.waiting.count, late.in_flight.count, late.bytes) == (6, 4, size)
+    log.end_cursor(kept)
+    log.end_cursor(late)
+    # Nobody needs the record, and nobody is thought to.
+    assert len(log._catalog) == 0
 
 
 def test_age_and_bytes_of_what_waits_are_known() -> None:

@@ -125,12 +125,15 @@ class Durables:
                 subscription.waiting.stored = cursor.waiting.count
                 if terms.deleted:
                     self._discard_all(subscription, terms.deleted)
-                elif terms.stopped:
+                    continue
+                if terms.stopped:
+                    # Nothing new matches it; its history, which it asked for before, still comes.
+                    subscription.selector = terms.selector
                     self._named[terms.client, terms.name] = subscription
                 else:
                     self._enter(subscription, Selector.parse(terms.selector) if terms.selector else None, now)
-                    if terms.replay is not None:
-                        self._core.replays.begin(subscription, terms.replay)
+                if terms.replay is not None:
+                    self._core.replays.begin(subscription, terms.replay)
             except (msgspec.DecodeError, PostroadError) as error:
                 problems.append(f"the durable subscription {cursor.number} cannot be taken up: {error}")
         return problems

@@ -230,7 +230,7 @@ class Replays:
     def _end(self, replay: _Replay) -> None:
         subscription = replay.subscription
         subscription.replays = False
-        subscription.stores = subscription.durable is not None
+        # It stores on until nothing waits there: what comes now must not overtake the last of its history.
         replay.cursor.ceiling = NO_CEILING
         self._keep(replay, None)
 

@@ -56,7 +56,7 @@ class Subscription:
         queue: the queue that it consumes, or stands for; None for a subscription to topics.
         recorded: the number that the record knows it by: its own, or that of its queue.
         blocked: what comes next is not in memory, or not safe yet.
-        stores: what matches waits in the store in any case.
+        stores: what matches waits in the store in any case: for good, or until nothing of its history waits there.
         retains: it stands for a retained topic, and nobody gets what it stores.
         replays: its history is being read, and comes before what it has in the store already.
         pushes_back: numbers of the sessions that it keeps from publishing.

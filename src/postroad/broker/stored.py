@@ -232,7 +232,7 @@ class StoredQueues:
             return
         if not subscription.waiting.stored:
             self.log.end_cursor(cursor)
-            subscription.cursor = None
+            subscription.cursor, subscription.stores = None, False
             self.blocked.pop(subscription.number, None)
 
     def block(self, subscription: Subscription) -> None:

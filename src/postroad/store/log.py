@@ -436,7 +436,11 @@ class Log:
         return self._catalog.last_stored_before(time) << ROW_BITS
 
     def adopt(self, cursor: Cursor, runs: Runs) -> None:
-        """Rows that are stored, because another cursor has them, wait for this one too, which never had them."""
+        """Rows that are stored, because another cursor has them, wait for this one too, which has settled none of them.
+
+        Those that it has already are left out: a crash may keep what was adopted, and lose how far its owner had come.
+        """
+        runs = subtract(runs, unite(cursor.waiting.runs, cursor.in_flight.runs))
         if not len(runs.starts):
             return
         cursor.waiting.add(runs)
