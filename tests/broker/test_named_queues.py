@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroad.broker import AckMode
 from postroad.broker.consumers import fair_shares
+from postroad.messages import Batch
+from postroad.messages.columns import FLAGS, QUEUED
+from postroad.store import StoreSettings
 from tests.broker.queue_oracle import Crowd
 
 SEEDS = range(300) if os.environ.get("POSTROAD_THOROUGH") else range(12)
@@ -31,3 +35,21 @@ def test_shares_are_as_even_as_the_rooms_let_them_be(rooms: list[int], count: in
     # Who has room left has got no less than anybody else, but for what does not divide.
     for share, room in zip(shares, rooms, strict=True):
         assert share == room or share >= max(shares) - 1
+
+
+def test_publisher_that_cannot_be_paused_is_refused_when_a_queue_is_full() -> None:
+    crowd = Crowd(1)
+    crowd.log.settings = StoreSettings(subscription_bytes=1)
+    crowd.send()
+    crowd.settle()
+    batch = Batch.build([("work", {})])
+    batch.envelopes[:, FLAGS] |= QUEUED
+    # One that does nothing else waits.
+    assert crowd.core.receive(batch, crowd.writer, 0, queued=True).pauses == [crowd.writer.number]
+    # One that acknowledges over the same connection would wait for itself: its message is refused, none is dropped.
+    both = crowd.core.attached("both")
+    crowd.core.subscribe(both, "k", "a", ack_mode=AckMode.CLIENT)
+    outbox = crowd.core.receive(batch, both, 0, queued=True)
+    assert "the queue 'work' is full" in outbox.unstorable
+    crowd.settle()
+    assert crowd.core.statistics().shed_stored == 0

@@ -95,7 +95,10 @@ def test_trace_tells_that_a_message_waited_was_refused_and_was_dead_lettered_and
                 (frame,) = await messages(client, 1)
                 client.send("NACK", id=frame.headers["ack"])
             await until(lambda: broker.statistics().dead_lettered == 1)
-            told = json.dumps(await asked(broker, f"/trace/{message}"))
+            traced = await asked(broker, f"/trace/{message}")
+            (stop,) = traced["stops"]
+            assert [each["reason"] for each in stop["dropped"]].count("comes again") == 1
+            told = json.dumps(traced)
             assert "dead-lettered to DLQ.work: refused, delivery 2" in told
             assert "/queue/DLQ.work" in told
             await asked(broker, "/queues/DLQ.work/messages?by=carla", "DELETE")

@@ -109,6 +109,11 @@ class Deliveries:
         if len(rows):
             self._store(holder, batch, rows, now)
 
+    def can_pause(self, source: Session, subscription: Subscription) -> bool:
+        """Whether a publisher waits when a subscription has too much in the store, or the oldest is dropped anyway."""
+        assert self.stored is not None
+        return self.stored.log.settings.at_limit == "drop-oldest" or not _may_not_wait(source, subscription)
+
     def owe(self, session: Session) -> None:
         """A session gets more in a later turn, if there are turns."""
         if self._turns is not None:

@@ -314,6 +314,7 @@ class Durables:
             note = f"dead-letter-subscription:{who}\ndead-letter-reason:{reason}\n".encode()
             lost = {each: place for each, place in rows.items() if place in gone}
             queues.give_up(cursor, _dead_letter_name(terms, cursor.number), lost, reason, note, now)
+        queues.note_return({each: place for each, place in rows.items() if place not in gone}, now)
         self._refusing[cursor.number] = subscription
         subscription.waiting.stored = self._stored.log.unread(cursor)
 

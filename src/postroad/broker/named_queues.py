@@ -30,6 +30,7 @@ from postroad.messages.headers import escape
 from postroad.messages.id_columns import WORD_BITS
 from postroad.selectors import Selector, TopicPattern, check_topic
 from postroad.store import intersect
+from postroad.tracking.reasons import Detour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -280,7 +281,11 @@ class NamedQueues:
             outbox.unstorable = f"what is sent to a queue cannot be stored: {refusal}"
             return False
         for name, _ in self.by_name(batch, rows):
-            self.named(name, source.principal, now)
+            queue = self.named(name, source.principal, now)
+            if self._stored.is_full(queue.holder) and not self._deliveries.can_pause(source, queue.holder):
+                # It would make the queue drop its oldest.
+                outbox.unstorable = f"the queue {name!r} is full (limit store.subscription_bytes)"
+                return False
         return True
 
     def enqueue(self, batch: Batch, source: Session | None, outbox: Outbox, now: int) -> Batch:
@@ -594,10 +599,16 @@ class NamedQueues:
         if queue.groups is not None:
             queue.groups.settled(gone)
             queue.groups.came_back(places[~np.isin(places, exhausted)], late)
+        self.note_return({each: place for each, place in rows.items() if place not in gone}, now)
         if gone:
             reason = given_up_because(self.settings.max_deliveries, refused, for_good)
             self._give_up(queue, {each: place for each, place in rows.items() if place in gone}, reason, now)
         queue.idle = False
+
+    def note_return(self, rows: Mapping[int, int], now: int) -> None:
+        """Put on record that messages are handed out again: their ids, as 128-bit integers, with their places."""
+        if rows:
+            self._core.recorder.dropped(_ids_alone(rows), np.arange(len(rows)), 0, Detour.COMES_AGAIN, now)
 
     def due(self, cursor: int, places: Rows, outbox: Outbox, now: int) -> bool:
         """The time of rows that came back has come; answers whether they are a queue's."""

@@ -28,6 +28,7 @@ _DETOURS = {
     "held": "[yellow]waits for a way to {where}[/] from {at} on",
     "deferred": "[yellow]waits for its turn at this broker[/] from {at} on",
     "kept for order": "[yellow]kept back for earlier messages of its publisher[/] from {at} on",
+    "comes again": "[yellow]came back, to be handed out again[/] at {at}: refused, or its consumer was gone",
     "in order": "[dim]kept back until {at}[/]",
     "resumed": "[dim]had its turn at {at}[/]",
     "sent on": "[dim]found a way to {where} at {at}[/]",

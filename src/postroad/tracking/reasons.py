@@ -32,6 +32,9 @@ class Detour(StrEnum):
     KEPT_FOR_ORDER = "kept for order"
     # It is kept back no longer.
     IN_ORDER = "in order"
+    # A consumer of a queue, or a durable subscription, has refused it, or was gone before it had acknowledged it: it is
+    # handed out again.
+    COMES_AGAIN = "comes again"
 
 
 # To look up texts of the record.
