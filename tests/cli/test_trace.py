@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,8 @@ from postroad.cli.journey_tree import END_OF_TIME, journey_lines, journey_tree
 from postroad.cli.trace import _show
 from postroad.config import TrackingConfig
 from postroad.messages import MessageId
+from postroad.network import BrokerEntry, NetworkState, Place
+from postroad.network.processes import mark_of
 from postroad.tracking import Verdict
 from postroad.tracking.reasons import Detour
 from postroad.trail import TrailWriter
@@ -171,3 +174,36 @@ def test_a_gap_that_has_not_ended_names_no_end() -> None:
     gap = {"broker": 1, "since": 0, "until": FOREVER, "reason": "not yet written"}
     (line,) = journey_lines({"pruned": [], "gaps": [gap], "silent": []})
     assert line == "broker 1: not recorded since 1970-01-01 00:00:00.000 UTC (not yet written)"
+
+
+def test_message_of_the_last_minute_is_asked_of_the_network_or_told_when_to_ask_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Outcome] = []
+    trail = ("--trail", str(tmp_path / "trail"))
+
+    async def talk() -> None:
+        async with scene.service(tmp_path, admin_port=0) as broker:
+            writer = await scene.Client.connect(broker.port, login="bob")
+            writer.publish("quotes.a", b"1", receipt="r")
+            message = (await writer.frame()).headers["message-id"]
+            told.append(await asyncio.to_thread(here, monkeypatch, "trace", message, *trail))
+            # As `postroad network up` notes what runs.
+            mark = mark_of(os.getpid())
+            assert mark is not None
+            entry = BrokerEntry(number=1, address="", link_port=1, admin_port=broker.admin_port, links=0, process=mark)
+            state = NetworkState(
+                name="n", strategy="drp", plan="", watcher=mark, directory="", up=True, brokers=(entry,)
+            )
+            Place(tmp_path).write(state)
+            told.append(await asyncio.to_thread(here, monkeypatch, "trace", message, *trail))
+            await writer.close()
+
+    scene.run(talk)
+    alone, beside = told
+    assert alone.code == 1
+    assert "this message is of the last minute" in alone.err
+    assert "or ask the running broker with --network" in alone.err
+    assert beside.code == 0
+    assert "matched nobody, certain" in beside.out
+    assert "asked the network that writes it" in beside.err

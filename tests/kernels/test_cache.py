@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import postroad
 
 PACKAGE = Path(postroad.__file__).parent
@@ -173,3 +175,21 @@ def test_several_processes_compile_all_kernels_that_are_missing(tmp_path: Path) 
     assert run(tmp_path, everything).stdout.split() == ["9", "0"]
     check = "import sys; from postroad.trial.caller import ask_8; print(ask_8(0), 'numba' in sys.modules)"
     assert run(tmp_path, check).stdout.split() == ["58", "False"]
+
+
+def test_machine_code_that_came_with_the_package_runs_on_processors_of_its_level(tmp_path: Path) -> None:
+    package = tmp_path / "postroad"
+    make_package(package)
+    (package / "trial" / "piece.py").write_text(PIECE.format(answer=51))
+    levels = "from postroad.kernels.targets import tags; print(*tags())"
+    here, *portable = run(tmp_path, levels).stdout.split()
+    if not portable:
+        pytest.skip("this processor is below the level of machine code in wheels")
+    assert ask(tmp_path) == 51
+    (kept,) = compiled(tmp_path)
+    shipped = package / "machine_code" / kept.parent.name / kept.name.replace(here, portable[0])
+    shipped.parent.mkdir(parents=True)
+    kept.rename(shipped)
+    found = run(tmp_path, f"{ASK}; import sys; print('numba' in sys.modules)")
+    assert found.stdout.split() == ["51", "False"]
+    assert list(compiled(tmp_path)) == [shipped]

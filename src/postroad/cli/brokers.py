@@ -62,12 +62,13 @@ def settings(config: Path | None, given: dict[str, Any]) -> BrokerConfig:
     import msgspec
 
     from postroad.config import BrokerConfig, ConfigError, read_config
+    from postroad.config.mistakes import explained
 
     base = BrokerConfig() if config is None else read_config(config)
     try:
         return msgspec.convert(msgspec.to_builtins(base) | given, BrokerConfig)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{error}; see `postroad broker --help`") from None
+        raise ConfigError(f"{explained(error, BrokerConfig)}; see `postroad broker --help`") from None
 
 
 def addresses(service: Service) -> dict[str, str]:

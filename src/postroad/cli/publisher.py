@@ -11,6 +11,7 @@ import typer
 
 from postroad.cli.connection import Attributes, Ca, Directory, Login, Passcode, Reach, Server, read_attributes
 from postroad.cli.output import AsJson, echo_json
+from postroad.cli.topics import check_written
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -46,6 +47,7 @@ def publish(
     """Publish messages: one for each BODY, or one with an empty body, or one for each line of the input."""
     if stdin_lines and (bodies or count > 1):
         raise typer.BadParameter("--stdin-lines takes neither bodies nor --count")
+    check_written(topic, pattern=False)
     attributes = read_attributes(attribute)
     reach = Reach(server, login, passcode, ca, directory)
     parts = _of_lines(topic, attributes) if stdin_lines else _of_bodies(topic, attributes, bodies or [""], count)

@@ -13,6 +13,7 @@ import typer
 from postroad.cli.connection import Ca, Directory, Login, Passcode, Reach, Server
 from postroad.cli.match import point_out_doubts
 from postroad.cli.output import AsJson, json_text, printable
+from postroad.cli.topics import check_written
 
 if TYPE_CHECKING:
     from postroad.client import ReceivedMessage, Subscription
@@ -66,6 +67,7 @@ def subscribe(
     as_json: AsJson = False,
 ) -> None:
     """Print messages as they come, one a line: topic, attributes, body. Ctrl-C ends it."""
+    check_written(topic, pattern=True)
     reach = Reach(server, login, passcode, ca, directory)
     point_out_doubts(where)
     keeps = durable is not None or topic.startswith("/queue/")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +23,8 @@ __all__ = ["trace"]
 # Longer than any line of a tree: a topic and a selector have some kilobytes at most, each character up to ten here.
 WIDEST_LINE = 1_000_000
 DEFAULT_TRAIL = Path("postroad-data/trail")
+# The record is written every `persist_seconds`, 60 by default; a busy disk takes a little more.
+FRESH_SECONDS = 65
 
 
 # How the names of plans end; what ends otherwise and is no file is an address.
@@ -70,12 +74,13 @@ def trace(
     if network is not None:
         passed = _from_network(network, message, explore, as_json, read_token(admin_token_file))
     else:
-        passed = _from_trail(DEFAULT_TRAIL if trail is None else trail, message, explore, as_json)
+        root = DEFAULT_TRAIL if trail is None else trail
+        passed = _from_trail(root, message, explore, as_json, read_token(admin_token_file))
     if not passed:
         raise typer.Exit(1)
 
 
-def _from_trail(root: str | Path, text: str, explore: Explore, as_json: bool) -> bool:
+def _from_trail(root: str | Path, text: str, explore: Explore, as_json: bool, token: str) -> bool:
     from postroad.tracking import journey_document
     from postroad.trail import Trail
 
@@ -83,12 +88,52 @@ def _from_trail(root: str | Path, text: str, explore: Explore, as_json: bool) ->
     passed = True
     for message in _messages(trail, text):
         story = trail.trace(message, exploration=explore.value)
+        if _is_fresh(message) and not story.journey.stops:
+            asked = _asked_beside(root, message, explore, as_json, token)
+            if asked is not None:
+                passed = passed and asked
+                continue
+            _tell_when(message)
         passed = passed and bool(story.journey.stops)
         reads = {"files_opened": trail.reads.files, "bytes_read": trail.reads.bytes, "warnings": trail.warnings}
         _show(journey_document(story) | reads, as_json)
     for warning in trail.warnings:
         typer.echo(f"postroad: warning: {warning}", err=True)
     return passed
+
+
+def _is_fresh(message: MessageId) -> bool:
+    """Whether a message may not be written yet."""
+    return abs(time.time() * 1_000 - message.time) < FRESH_SECONDS * 1_000
+
+
+def _asked_beside(root: str | Path, message: MessageId, explore: Explore, as_json: bool, token: str) -> bool | None:
+    """Ask the network that writes this trail, if `postroad network up` runs it; None where that cannot be asked."""
+    from postroad.network import place_of
+
+    folder = Path(root)
+    state = place_of(folder.resolve().parent).read() if "://" not in str(root) and folder.is_dir() else None
+    running = [] if state is None else state.running()
+    if not running:
+        return None
+    base = f"http://127.0.0.1:{running[0].admin_port}"
+    try:
+        document = admin_request(base, f"/trace/{message}?explore={explore.value}", token)
+    except PostroadError:
+        return None
+    typer.echo(f"postroad: not on the trail yet; asked the network that writes it ({base})", err=True)
+    _show(document, as_json)
+    return bool(document["stops"])
+
+
+def _tell_when(message: MessageId) -> None:
+    written = datetime.fromtimestamp(message.time / 1_000 + FRESH_SECONDS, UTC)
+    typer.echo(
+        "postroad: this message is of the last minute, and brokers write their record every minute unless "
+        f"persist_seconds says otherwise: ask again after {written:%H:%M:%S} UTC, or ask the running broker with "
+        "--network and the address of its admin endpoint",
+        err=True,
+    )
 
 
 def _messages(trail: Any, text: str) -> list[MessageId]:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from postroad.broker import Limits, QueueSettings
+from postroad.config.mistakes import explained
 from postroad.config.network import NetworkConfig  # noqa: TC001  # msgspec reads it at run time
 from postroad.config.tracking import TrackingConfig
 from postroad.errors import PostroadError
@@ -134,7 +135,7 @@ def read_config(path: Path) -> BrokerConfig:
     except TrackingError as error:
         raise ConfigError(f"{path}: $.tracking: {error}") from error
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}; the settings are {', '.join(BrokerConfig.__struct_fields__)}") from error
+        raise ConfigError(f"{path}: {explained(error, BrokerConfig)}") from error
     return config
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from llvmlite import binding  # type: ignore[import-untyped]
 
-__all__ = ["BOUNDS_CHECKED", "PORTABLE", "numba_folder", "tags"]
+__all__ = ["BOUNDS_CHECKED", "PORTABLE", "interface", "numba_folder", "tags"]
 
 # Index checks in all kernels: for tests, since a kernel without them reads or writes somewhere else.
 BOUNDS_CHECKED = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")
@@ -35,7 +35,7 @@ def numba_folder() -> Path:
 
 
 @cache
-def _interface() -> str:
+def interface() -> str:
     """Python and numba, by their versions; and whether indexes are checked."""
     numba = hashlib.sha256((numba_folder() / "_version.py").read_bytes()).hexdigest()[:8]
     python = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
@@ -50,8 +50,8 @@ def tags() -> tuple[str, ...]:
     asked = os.environ.get("NUMBA_CPU_FEATURES")
     described = f"{binding.get_process_triple()}:{name}:{features.flatten() if asked is None else asked}"
     own = f"{name}-{hashlib.sha256(described.encode()).hexdigest()[:8]}"
-    found = [f"{own}.{_interface()}"]
+    found = [f"{own}.{interface()}"]
     level, needed = PORTABLE.get(os.uname().machine, ("", ()))
     if level and all(features.get(feature) for feature in needed):
-        found.append(f"{level}.{_interface()}")
+        found.append(f"{level}.{interface()}")
     return tuple(found)

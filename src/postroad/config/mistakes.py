@@ -1,0 +1,92 @@
+"""Mistakes in settings, in words: the section, what is wrong there, and what could stand there instead."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import inspect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["explained"]
+
+_AT = re.compile(r"(?s)(.*?) - at `(.*?)`$")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_ENUM = re.compile(r"Invalid enum value (.*)", re.DOTALL)
+_ROOT = "$"
+
+
+def explained(error: msgspec.ValidationError, kind: type[msgspec.Struct]) -> str:
+    """What is wrong with settings, for whoever wrote them.
+
+    Args:
+        error: what msgspec says.
+        kind: the class of the settings as a whole.
+    """
+    text = str(error)
+    found = _AT.fullmatch(text)
+    message, path = found.groups() if found else (text, _ROOT)
+    names = [name for name in re.split(r"[.\[\]]+", path) if name not in ("", _ROOT, "...") and not name.isdigit()]
+    return f"{_in_words(message, names, kind)} (at `{path}`)"
+
+
+def _in_words(message: str, names: list[str], kind: type[msgspec.Struct]) -> str:
+    unknown, enum = _UNKNOWN.fullmatch(message), _ENUM.fullmatch(message)
+    if unknown:
+        section = _type_at(kind, names)
+        fields = [field.encode_name for field in section.fields] if isinstance(section, inspect.StructType) else []
+        listed = f"; the settings there are {', '.join(fields)}" if fields else ""
+        return f"{_section(names)}: there is no setting {unknown[1]}{_perhaps(unknown[1], fields)}{listed}"
+    place = f"{_section(names[:-1])}: {names[-1]}" if names else "the settings"
+    if enum:
+        choices = _choices(_type_at(kind, names))
+        wrong = enum[1].strip("'")
+        return f"{place} is {enum[1]}, which is none of {', '.join(choices)}{_perhaps(wrong, choices)}"
+    return f"{place}: {message}"
+
+
+def _section(names: list[str]) -> str:
+    return f"[{'.'.join(names)}]" if names else "at the top"
+
+
+def _perhaps(wrong: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(wrong, list(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _type_at(kind: type[msgspec.Struct], names: list[str]) -> Any:
+    """The type of a setting by the names of its sections; None if there is none."""
+    found: Any = inspect.type_info(kind)
+    for name in names:
+        for section in _alternatives(found):
+            if isinstance(section, inspect.ListType):
+                section = section.item_type
+            if isinstance(section, inspect.StructType):
+                found = next((field.type for field in section.fields if field.encode_name == name), None)
+                break
+        else:
+            return None
+    for section in _alternatives(found):
+        if isinstance(section, inspect.ListType):
+            section = section.item_type
+        if isinstance(section, inspect.StructType):
+            return section
+    return found
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    return tuple(kind.types) if isinstance(kind, inspect.UnionType) else (kind,)
+
+
+def _choices(kind: Any) -> list[str]:
+    found: list[str] = []
+    for one in _alternatives(kind):
+        if isinstance(one, inspect.LiteralType):
+            found += [str(value) for value in one.values]
+        elif isinstance(one, inspect.EnumType):
+            found += [str(value.value) for value in one.cls]
+    return found

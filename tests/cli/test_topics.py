@@ -1,0 +1,34 @@
+"""Topics as people write them who come from other brokers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from postroad.cli.topics import check_written
+from tests.cli.programs import here
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@pytest.mark.parametrize("words", [("publish", "/topic/quotes.a", "hello"), ("subscribe", "/topic/quotes.a")])
+def test_prefix_that_the_command_adds_is_refused(words: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    told = here(monkeypatch, *words)
+    assert told.code == 2
+    assert "/topic/quotes.a: the command adds /topic/ itself; write quotes.a alone" in told.err
+
+
+@pytest.mark.parametrize(
+    ("topic", "meant"), [("quotes.#", "quotes.>"), ("quotes/+/close", "quotes.*.close"), ("#", ">"), ("a.b", "")]
+)
+def test_wildcards_of_other_brokers_are_pointed_out(topic: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    check_written(topic, pattern=True)
+    told = capsys.readouterr().err
+    assert told.endswith(f"so perhaps you mean {meant}\n") if meant else told == ""
+
+
+def test_topic_that_is_published_to_may_have_them() -> None:
+    check_written("tickets.#", pattern=False)
+    check_written("/queue/orders", pattern=False)
