@@ -20,7 +20,7 @@ from postroad.broker import (
     is_retention,
 )
 from postroad.broker.numbers import SubscriptionNumbers
-from postroad.messages import Batch, MessageId
+from postroad.messages import Batch, Draft, MessageId
 from postroad.selectors import Selector, TopicPattern
 from postroad.store import (
     Log,
@@ -343,9 +343,16 @@ def test_what_nobody_but_retention_wants_is_on_record_as_wanted_by_nobody() -> N
 
     scene.core.recorder = scene.core._deliveries._recorder = Recorder()  # type: ignore[assignment]
     scene.publish(3, "a.x")
+    expired = Batch.build([Draft("a.x", expiry=1)])
+    scene.note(scene.core.receive(expired, scene.writer, scene.now))
     scene.settle()
     assert set(told) <= {"accepted", "publishes"}
-    assert scene.core.statistics().retained_messages_now == 3
+    statistics = scene.core.statistics()
+    assert statistics.retained_messages_now == 3
+    assert (statistics.matched_nobody, statistics.shed_expired) == (4, 0)
+    scene.subscribe(None, "a.x")
+    scene.publish(3, "a.x")
+    assert scene.core.statistics().matched_nobody == 4
 
 
 def test_durable_replay_that_its_limit_stopped_goes_on_after_a_restart() -> None:
@@ -389,3 +396,30 @@ def test_what_comes_never_overtakes_history_that_still_waits(policy: OverflowPol
     scene.publish(5, "a.x")
     scene.settle()
     assert ids(scene, subscription) == scene.wanted(subscription)
+
+
+def test_history_that_a_durable_subscription_asked_for_is_not_too_old_before_it_has_waited() -> None:
+    scene = Scene(max_age_seconds=60)
+    scene.publish(50, "a.x")
+    scene.settle()
+    durables = scene.core.durables
+    assert durables is not None
+    scene.now += 3_600_000
+    subscription = scene.durable("n", ReplayStart())
+    scene.settle()
+    assert subscription.waiting.stored
+    scene.now += 59_000
+    durables.expire(scene.now)
+    scene.settle()
+    while scene.acknowledge(subscription, 20):
+        scene.settle()
+    assert ids(scene, subscription) == scene.wanted(subscription)
+    # Nobody takes what comes then: it has waited too long, as ever.
+    scene.core.congested(scene.reader)
+    scene.publish(5, "a.x")
+    scene.settle()
+    scene.now += 120_000
+    durables.expire(scene.now)
+    scene.settle()
+    assert subscription.waiting.stored == 0
+    assert subscription.shed == len(scene.wanted(subscription)) - len(ids(scene, subscription))

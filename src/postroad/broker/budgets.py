@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from postroad.broker.errors import BrokerError
+from postroad.matching import WorkError
 from postroad.selectors.constraints import Operator
 
 if TYPE_CHECKING:
     from postroad.broker.limits import Limits
     from postroad.broker.sessions import Session, Subscription
-    from postroad.selectors import Selector
+    from postroad.matching import SubscriptionIndex
+    from postroad.selectors import Selector, TopicPattern
     from postroad.selectors.constraints import Constraint
 
 __all__ = ["NANOSECONDS", "Budgets", "estimated_bytes"]
@@ -104,6 +106,34 @@ class Budgets:
                 f"{limits.matching_ms:,} (matching_ms); use fewer different LIKE patterns and conditions, or try "
                 "another broker"
             )
+
+    def enter(
+        self,
+        index: SubscriptionIndex,
+        subscription: Subscription,
+        selector: Selector | None,
+        pattern: TopicPattern,
+        size: int,
+    ) -> None:
+        """Add a subscription to an index, with what it costs; it gets its slot there.
+
+        Raises:
+            BrokerError: a message would cost too much to match.
+            LimitError: the index is full.
+        """
+        before = index.work
+        try:
+            subscription.slot = index.add(subscription.number, selector, pattern, self.allowance(subscription.session))
+        except WorkError as error:
+            self.check_work(subscription.session, error.work - before)
+            raise
+        work = index.work - before
+        try:
+            self.check_work(subscription.session, work)
+        except BrokerError:
+            index.remove(subscription.number)
+            raise
+        self.add(subscription, size, work)
 
     def add(self, subscription: Subscription, size: int, work: int) -> None:
         """A subscription came."""

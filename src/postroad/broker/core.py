@@ -29,7 +29,7 @@ from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscript
 from postroad.broker.statistics import BrokerStatistics
 from postroad.broker.stored import StoredQueues
 from postroad.broker.turns import MAX_UNFINISHED_BYTES, Turns, Work
-from postroad.matching import NO_BUDGET, SubscriptionIndex, WorkError
+from postroad.matching import NO_BUDGET, SubscriptionIndex
 from postroad.matching.table_hash import FIXED_SECRET
 from postroad.messages import IdGenerator, attribute_texts
 from postroad.messages.columns import SOURCE
@@ -269,7 +269,7 @@ class Broker:
         topic = subscription.topic
         size = estimated_bytes(subscription.key, topic, selector)
         self.budgets.check_bytes(subscription.session, size)
-        self._add_to_index(subscription, selector, pattern, size)
+        self.budgets.enter(self.index, subscription, selector, pattern, size)
         if subscription.slot >= len(self._by_slot):
             self._by_slot.extend([None] * (subscription.slot + 1 - len(self._by_slot)))
         self._by_slot[subscription.slot] = subscription
@@ -302,24 +302,6 @@ class Broker:
     def release_publishers(self, subscription: Subscription, outbox: Outbox) -> None:
         """Those who were paused for a subscription go on."""
         self._deliveries.release_publishers(subscription, outbox)
-
-    def _add_to_index(
-        self, subscription: Subscription, selector: Selector | None, pattern: TopicPattern, size: int
-    ) -> None:
-        before = self.index.work
-        allowance = self.budgets.allowance(subscription.session)
-        try:
-            subscription.slot = self.index.add(subscription.number, selector, pattern, allowance)
-        except WorkError as error:
-            self.budgets.check_work(subscription.session, error.work - before)
-            raise
-        work = self.index.work - before
-        try:
-            self.budgets.check_work(subscription.session, work)
-        except BrokerError:
-            self.index.remove(subscription.number)
-            raise
-        self.budgets.add(subscription, size, work)
 
     def unsubscribe(self, session: Session, key: str, now: int, deletes: bool = False) -> Outbox:
         """End a subscription; a durable one stays without its client, unless this `deletes` it.
@@ -471,7 +453,7 @@ class Broker:
         elif self.relay is not None:
             self.relay.publish(part.batch, matched, part.source, outbox, now)
         else:
-            self.count_unmatched(unmatched(offsets))
+            self.count_unmatched(unmatched(self.wanted(offsets, slots)))
             self.hand_out(part.batch, offsets, slots, part.source, outbox, now)
         return done
 
@@ -553,6 +535,10 @@ class Broker:
         for row in np.flatnonzero(texts.present).tolist():
             alias = data[offsets[row] : offsets[row + 1]].decode("utf-8", "replace")
             self.recorder.aliased(alias, int(batch.ids[row, 0]), int(batch.ids[row, 1]), now)
+
+    def wanted(self, offsets: NDArray[np.int64], slots: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The offsets of a match without what only retention wants."""
+        return offsets if self._retentions is None else self._retentions.left_out(offsets, slots)
 
     def count_unmatched(self, messages: int) -> None:
         """So many messages that entered here were wanted by nobody."""

@@ -196,10 +196,11 @@ class Deliveries:
         late = (expiry != 0) & (expiry <= now)
         if not late.any():
             return rows
-        expired = rows[late]
-        subscription.expired += len(expired)
-        self.shed_expired += len(expired)
-        self._recorder.shed(batch, expired, subscription.recorded, "expired", now)
+        if not subscription.retains:
+            expired = rows[late]
+            subscription.expired += len(expired)
+            self.shed_expired += len(expired)
+            self._recorder.shed(batch, expired, subscription.recorded, "expired", now)
         fresh: NDArray[np.int64] = rows[~late]
         return fresh
 

@@ -59,6 +59,7 @@ class DurableTerms(msgspec.Struct, frozen=True, kw_only=True):
         deleted: why it is over; what waits for it is being given up.
         stopped: when it went over its limit and stopped matching, in ms; 0 while it matches.
         replay: how far it has come with what was there before it.
+        replayed: when more of that last began to wait, in ms; 0 if it began without.
     """
 
     client: str
@@ -70,6 +71,7 @@ class DurableTerms(msgspec.Struct, frozen=True, kw_only=True):
     deleted: str = ""
     stopped: int = 0
     replay: ReplayTerms | None = None
+    replayed: int = 0
 
 
 class Durables:
@@ -220,6 +222,7 @@ class Durables:
             selector=text,
             created=now,
             replay=None if replay is None else self._core.replays.terms(topic, replay),
+            replayed=0 if replay is None else now,
         )
         subscription = self._away(self._core.take_subscription_number(), terms)
         self._enter(subscription, selector, now)
@@ -386,9 +389,11 @@ class Durables:
         log = self._stored.log
         age = log.settings.max_age_seconds
         for subscription in self._named.values() if age else ():
-            cursor = subscription.cursor
+            terms, cursor = subscription.durable, subscription.cursor
+            assert terms is not None
             assert cursor is not None
-            late = log.older_than(cursor, now - 1_000 * age)
+            # History is old, but waits only since it was read; what came meanwhile could not go out before it.
+            late = 0 if terms.replayed > now - 1_000 * age else log.older_than(cursor, now - 1_000 * age)
             if late and not self._stored.is_discarding(cursor):
                 discard = Discard(cursor, subscription.number, late, "too old", ends=False, owner=subscription)
                 self._stored.discard(discard)

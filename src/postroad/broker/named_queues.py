@@ -253,7 +253,10 @@ class NamedQueues:
         """Give up what has waited longer than it may."""
         age = self._log.settings.max_age_seconds
         for queue in self._named.values() if age else ():
-            late = self._log.older_than(queue.cursor, now - 1_000 * age)
+            # Dead letters are kept for people to look at, and their records are as old as the messages, not as their
+            # time in this queue.
+            letters = self._is_dead_letter(queue.name)
+            late = 0 if letters else self._log.older_than(queue.cursor, now - 1_000 * age)
             if late and not self._stored.is_discarding(queue.cursor):
                 self._stored.discard(
                     Discard(queue.cursor, queue.cursor.number, late, "too old", ends=False, owner=queue.holder)

@@ -142,7 +142,8 @@ class Relay:
         split = self._interests.split(batch, matched, entering=self.strategy.link_state is not None)
         routed = self.strategy.publish(batch, split.destinations, now)
         self._core.hand_out(routed.batch, split.offsets, split.slots, source, outbox, now)
-        unwanted = split.offsets[1:] == split.offsets[:-1]
+        wanted = self._core.wanted(split.offsets, split.slots)
+        unwanted = wanted[1:] == wanted[:-1]
         for parcel in (*routed.parcels, *(() if routed.held is None else (routed.held,))):
             unwanted[parcel.rows] = False
         self._core.count_unmatched(int(unwanted.sum()))

@@ -192,9 +192,9 @@ class Replays:
             # To the end of the line.
             self._replays[replay.subscription.number] = self._replays.pop(replay.subscription.number)
             if next_rows(replay.source, replay.terms.position, replay.terms.end) is None:
-                self._reached_end(replay)
+                self._reached_end(replay, now)
             else:
-                self._advance(replay)
+                self._advance(replay, now)
             moved.append(replay.subscription)
         return moved
 
@@ -215,34 +215,35 @@ class Replays:
             self._recorder.queued(stored.batch, rows[mask], replay.subscription.number, now)
         replay.terms = msgspec.structs.replace(terms, position=int(places[-1]) + 1)
 
-    def _reached_end(self, replay: _Replay) -> None:
+    def _reached_end(self, replay: _Replay, now: int) -> None:
         terms = replay.terms
         if terms.id != (0, 0):
             # It is not kept (any more): rather some messages twice than one not at all.
             since = terms.id[1] >> int(TIME_SHIFT)
             replay.terms = msgspec.structs.replace(terms, position=terms.restart, since=since, id=(0, 0))
             if next_rows(replay.source, terms.restart, terms.end) is not None:
-                self._advance(replay)
+                self._advance(replay, now)
                 return
         del self._replays[replay.subscription.number]
-        self._end(replay)
+        self._end(replay, now)
 
-    def _end(self, replay: _Replay) -> None:
+    def _end(self, replay: _Replay, now: int = 0) -> None:
         subscription = replay.subscription
         subscription.replays = False
         # It stores on until nothing waits there: what comes now must not overtake the last of its history.
         replay.cursor.ceiling = NO_CEILING
-        self._keep(replay, None)
+        self._keep(replay, None, now)
 
-    def _advance(self, replay: _Replay) -> None:
+    def _advance(self, replay: _Replay, now: int) -> None:
         # Nothing is adopted while a message is looked for, and what is found then may lie before.
         replay.cursor.ceiling = replay.terms.restart if replay.terms.id != (0, 0) else replay.terms.position
-        self._keep(replay, replay.terms)
+        self._keep(replay, replay.terms, now)
 
-    def _keep(self, replay: _Replay, terms: ReplayTerms | None) -> None:
+    def _keep(self, replay: _Replay, terms: ReplayTerms | None, now: int) -> None:
         durable = replay.subscription.durable
         if durable is not None:
-            replay.subscription.durable = kept = msgspec.structs.replace(durable, replay=terms)
+            kept = msgspec.structs.replace(durable, replay=terms, replayed=now or durable.replayed)
+            replay.subscription.durable = kept
             self._stored.log.change_cursor(replay.cursor, msgspec.msgpack.encode(kept))
 
 

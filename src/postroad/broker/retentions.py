@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from postroad.broker.errors import BrokerError
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.errors import PostroadError
@@ -18,6 +20,8 @@ from postroad.matching.cover import pattern_covers
 from postroad.selectors import TopicPattern
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from postroad.broker.core import Broker
     from postroad.broker.stored import StoredQueues
     from postroad.store import Cursor, RetainedTopic
@@ -114,6 +118,13 @@ class Retentions:
     def slots(self) -> set[int]:
         """Where they are in the index."""
         return {each.subscription.slot for each in self._topics}
+
+    def left_out(self, offsets: NDArray[np.int64], slots: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The offsets of a match if it had not answered any of their slots."""
+        if not self._topics:
+            return offsets
+        others = ~np.isin(slots, list(self.slots()))
+        return np.concatenate(([0], np.cumsum(others)))[offsets]
 
     @property
     def rows(self) -> int:
