@@ -183,6 +183,28 @@ def test_record_that_rots_while_the_broker_runs_is_named_and_skipped() -> None:
     assert "segment 2" in log.told[0]
 
 
+def test_rows_in_flight_of_a_record_that_rots_do_not_come_back() -> None:
+    log, disk = Log(StoreSettings(segment_bytes=4096, cache_bytes=1)), SimulatedDisk()
+    cursor, other = log.open_cursor(1), log.open_cursor(2)
+    log.append(batch_of(1, 0, 10, size=100), [(cursor, np.arange(10))], 0)
+    commit_all(log, disk)
+    log.append(batch_of(1, 10, 10, size=100), [(other, np.arange(10))], 0)
+    commit_all(log, disk)
+    assert log.pull(cursor, 3) == []
+    (read,) = log.take_reads()
+    log.loaded(read, disk.read(read.segment, read.start, read.length))
+    (taken,) = log.pull(cursor, 3)
+    # What another one reads takes its place in memory.
+    assert len(drained(log, other, disk)) == 10
+    disk.rot(read.segment, read.start + read.length - 5)
+    assert drained(log, cursor, disk) == []
+    assert log.statistics().lost_rows == 10
+    log.retry(cursor, taken.places)
+    log.give_back(cursor, taken.places)
+    assert log.unread(cursor) == 0
+    assert cursor.tries_of(taken.places).tolist() == [0, 0, 0]
+
+
 def test_torn_tail_is_cut_and_named() -> None:
     log, disk = Log(SMALL), SimulatedDisk()
     cursor = log.open_cursor(1)

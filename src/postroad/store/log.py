@@ -378,14 +378,17 @@ class Log:
 
     def give_back(self, cursor: Cursor, places: NDArray[np.int64]) -> None:
         """Rows that were handed out wait again, in their places, and count as tried."""
-        runs = runs_of(np.sort(places))
+        # Not those whose record turned out to be damaged in the meantime.
+        runs = intersect(runs_of(np.sort(places)), cursor.in_flight.runs)
         cursor.in_flight.remove(runs)
         cursor.waiting.add(runs)
         cursor.tried.add(runs)
 
     def retry(self, cursor: Cursor, places: NDArray[np.int64]) -> None:
         """Rows that were handed out have come back: that is counted. They wait again when they are given back."""
-        runs = runs_of(np.sort(places))
+        runs = intersect(runs_of(np.sort(places)), cursor.in_flight.runs)
+        if not len(runs.starts):
+            return
         cursor.tried.add(runs)
         raised = cursor.count_try(runs)
         if cursor.durable:
