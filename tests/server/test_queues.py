@@ -96,6 +96,28 @@ def test_refused_message_comes_again_counted_and_then_goes_to_the_dead_letter_qu
     run(talk, patience=60)
 
 
+def test_message_that_is_due_soon_does_not_wait_for_one_that_came_back_before_it(tmp_path: Path) -> None:
+    async def talk() -> None:
+        # What is refused twice in a dead-letter queue waits as long as any; the other message waits a moment.
+        long = QueueSettings(redelivery_ms=1, max_deliveries=2, max_redelivery_ms=3_600_000)
+        async with service(tmp_path, queues=long) as broker:
+            late, soon = await consumer(broker.port, "DLQ.work"), await consumer(broker.port)
+            await produce(broker.port, "late", queue="DLQ.work")
+            (frame,) = await messages(late, 1)
+            late.send("NACK", id=frame.headers["ack"])
+            (frame,) = await messages(late, 1)
+            await answer(late, "NACK", frame)
+            await produce(broker.port, "soon")
+            (frame,) = await messages(soon, 1)
+            soon.send("NACK", id=frame.headers["ack"])
+            (frame,) = await messages(soon, 1)
+            assert frame.headers["JMSXDeliveryCount"] == "2"
+            await late.close()
+            await soon.close()
+
+    run(talk, patience=60)
+
+
 def test_message_of_a_lost_consumer_goes_to_another_at_once(tmp_path: Path) -> None:
     async def talk() -> None:
         async with service(tmp_path) as broker:

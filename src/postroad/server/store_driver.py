@@ -67,7 +67,9 @@ class StoreDriver:
         self._is_due = False
         self._retry: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
+        # And for which time it is set, in ms.
         self._redelivery: asyncio.TimerHandle | None = None
+        self._redelivery_due = 0
         self._failing_since: float | None = None
         self._looking: asyncio.Task[None] | None = None
         self._told = 0
@@ -292,8 +294,13 @@ class StoreDriver:
     def _set_redelivery(self) -> None:
         """Wake when the time of messages that came back has come."""
         due = None if self._core.redeliveries is None else self._core.redeliveries.due()
-        if due is not None and self._redelivery is None:
-            self._redelivery = self._loop.call_later(max(0, due - self._clock()) / 1_000, self._redeliver)
+        if due is None or (self._redelivery is not None and self._redelivery_due <= due):
+            return
+        if self._redelivery is not None:
+            # For messages that are due later than others that came back since.
+            self._redelivery.cancel()
+        self._redelivery_due = due
+        self._redelivery = self._loop.call_later(max(0, due - self._clock()) / 1_000, self._redeliver)
 
     def _redeliver(self) -> None:
         self._redelivery = None
