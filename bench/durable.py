@@ -56,6 +56,8 @@ FILL_SECONDS = 70.0
 OFF_TURNS = 6
 # Messages and bytes of a burst to plain subscribers that stall, as in the report of what was lost.
 BURSTS = ((1, 1_000, 1.0), (1, 10_000, 0.25), (10, 100, 1.0))
+# For so long at most; a publisher that is pushed back sends less.
+BURST_PUBLISH_SECONDS = 15.0
 # Plain subscriptions: what each broker does as it comes.
 BURST_BROKERS = ((POSTROAD, "postroad"), (NATS, "jetstream"), (ACTIVEMQ, "activemq"), (RABBITMQ, "rabbitmq"))
 
@@ -236,6 +238,7 @@ def bursts(messages: int, peers: bool, scores: DurableScores) -> None:
                     count=int(messages * share),
                     subscribers=subscribers,
                     body=body,
+                    seconds=BURST_PUBLISH_SECONDS,
                 )
                 scores.add(f"burst_1_{subscribers}_{body}", contender.name, outcome)
                 tell(f"{contender.name} burst lost {outcome.lost:,}")

@@ -81,8 +81,8 @@ class DurableStomp(Stomp):
         return b"durable:true\nauto-delete:false\nprefetch-count:%d\n" % window
 
     def publication(self, topic: str, headers: bytes, body: bytes, confirmed: bool = True) -> bytes:
-        head = b"SEND\ndestination:/topic/%b\ncontent-length:%d\npersistent:true\n" % (topic.encode(), len(body))
-        return head + (b"receipt:r\n" if confirmed else b"") + headers + b"\n" + body + b"\0\n"
+        head = b"SEND\ndestination:/topic/%b\ncontent-length:%d\n" % (topic.encode(), len(body))
+        return head + (b"persistent:true\nreceipt:r\n" if confirmed else b"") + headers + b"\n" + body + b"\0\n"
 
     def acknowledgement(self, token: bytes) -> bytes:
         return b"ACK\nid:" + token.partition(b"\n")[0] + b"\n\n\0\n"

@@ -85,14 +85,14 @@ class DurableScores:
         """A line for each case and broker."""
         yield (
             f"{'case':17}{'broker':19}{'messages/s':>12}{'CPU us each':>13}{'generator':>11}{'others':>8}"
-            f"{'messages':>11}{'lost':>9}  a confirmation means"
+            f"{'messages':>11}{'lost':>9}{'late':>9}  a confirmation means"
         )
         for case, broker in sorted(self._outcomes, key=lambda each: each[0]):
             found = self.medians(case, broker)
             assert found is not None
             yield (
                 f"{case:17}{broker:19}{found.messages_per_s:>12,.0f}{found.broker_cpu_us:>13.2f}"
-                f"{found.generator_busy:>11.0%}{found.others_busy:>8.0%}{found.messages:>11,.0f}{found.lost:>9,}"
+                f"{found.generator_busy:>11.0%}{found.others_busy:>8.0%}{found.messages:>11,.0f}{found.lost:>9,}{found.late:>9,.0f}"
                 f"  {self._meaning.get(broker, 'nothing') if not case.startswith('burst') else 'none was asked for'}"
             )
         for broker, seconds in self._restarts.items():
