@@ -34,13 +34,11 @@ class Shipment:
     Args:
         shipper: does it.
         clock: the broker's time in ms.
-        seconds: between two passes.
     """
 
-    def __init__(self, shipper: Shipper, clock: Callable[[], int], seconds: float = SHIP_SECONDS) -> None:
+    def __init__(self, shipper: Shipper, clock: Callable[[], int]) -> None:
         self._shipper = shipper
         self._clock = clock
-        self._seconds = seconds
         self._thread = DiskThread("postroad-ship")
         self._task: asyncio.Task[None] | None = None
         self._trouble = ""
@@ -79,7 +77,7 @@ class Shipment:
         self._thread.end()
 
     async def _ship_for_ever(self) -> None:
-        wait = self._seconds
+        wait = SHIP_SECONDS
         while True:
             await asyncio.sleep(wait)
             work = self._thread.do(self._pass)
@@ -87,7 +85,7 @@ class Shipment:
                 self._tell(f"a pass has taken more than {SLOW_SECONDS:g} seconds")
             problem = await work
             self._tell(problem)
-            wait = min(2 * wait, MOST_SECONDS) if problem else self._seconds
+            wait = min(2 * wait, MOST_SECONDS) if problem else SHIP_SECONDS
 
     def _pass(self) -> str:
         """Ship all there is, on the thread; answers what went wrong."""
