@@ -76,6 +76,7 @@ class JobReport:
         written: the tables it wrote.
         damaged: files that were left out.
         absent: brokers that others tell of, and that have no record in this trail.
+        bytes_read: of the trail, by the driver itself.
     """
 
     job: str
@@ -85,6 +86,7 @@ class JobReport:
     written: list[str] = field(default_factory=list)
     damaged: list[Damage] = field(default_factory=list)
     absent: list[int] = field(default_factory=list)
+    bytes_read: int = 0
 
 
 @dataclass
@@ -196,6 +198,7 @@ def run_job(
             if own and not interrupted.is_set():
                 start.stop()
     account.damaged = list(sources.damaged)
+    account.bytes_read = sources.reads.bytes
     account.seconds = time.monotonic() - began
     return account
 

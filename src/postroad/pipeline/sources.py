@@ -345,8 +345,9 @@ def open_sources(
         raise PipelineError(f"{root}: is no trail (there is no {root / 'manifests'} with a broker in it)")
     if since is not None and until is not None and since >= until:
         raise EmptyRangeError(f"nothing lies between {moment(since)} and {moment(until)}; give --since before --until")
-    pins = {number: pin_fitting(root, number) for number in numbers}
-    sources = Sources(root, dict(sorted(pins.items())), since or 0, until or FOREVER, skip_damaged)
+    reads = Reads()
+    pins = {number: pin_fitting(root, number, reads) for number in numbers}
+    sources = Sources(root, dict(sorted(pins.items())), since or 0, until or FOREVER, skip_damaged, reads=reads)
     for pinned in sources.pins.values():
         if pinned.other_version:
             raise PipelineError(f"{pinned.folder} has another format; run the pipeline of the Postroad that wrote it")
