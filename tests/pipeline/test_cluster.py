@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -24,6 +26,7 @@ from postroad.pipeline.context import read_context
 from postroad.pipeline.judgement import judged
 from postroad.pipeline.sources import open_sources
 from tests.cli.programs import PROGRAM, SECONDS
+from tests.pipeline.compactions import answers
 from tests.pipeline.trails import evidence_of, some_ids
 
 if TYPE_CHECKING:
@@ -48,6 +51,12 @@ def server(tmp_path: Path) -> Iterator[str]:
         "spark.connect.grpc.binding.port": str(port),
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
+        # A second attempt at each task that is not among the first to end: results must not show it.
+        "spark.speculation": "true",
+        "spark.speculation.interval": "10ms",
+        "spark.speculation.multiplier": "1.01",
+        "spark.speculation.quantile": "0.1",
+        "spark.speculation.minTaskRuntime": "0ms",
     }
     arguments = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     running = subprocess.Popen(
@@ -105,6 +114,42 @@ def test_trace_and_audit_run_over_connect_on_a_cluster_of_processes(
     assert found == {
         str(MessageId(row["publisher"], row["origin"], row["time"], row["counter"])): row["verdict"] for row in expected
     }
+    shutil.copytree(troubled, tmp_path / "trail")
+    compacted = run("compact", "--trail", tmp_path / "trail", "--out", out, "--master", server, "--sample", 20)
+    assert compacted["journeys"] > 0
+    assert answers(tmp_path / "trail", ids) == answers(troubled, ids)
     messages = run("audit", *where)["messages"]
     balance = pq.read_table(out / "reconciliation").to_pylist()
     assert messages == sum(row["messages"] for row in balance if row["about"] == "origin") > 0
+
+
+def ended(*arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*PROGRAM, *arguments], env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
+def test_commands_find_a_server_that_is_kept_warm(troubled: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path / "run")}
+    note = tmp_path / "run" / "postroad" / "spark-server.json"
+    serving = subprocess.Popen(
+        [*PROGRAM, "pipeline", "serve", "--master", "local[2]"], env=environment, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert serving.stderr is not None
+        assert str(note) in serving.stderr.readline()
+        assert stat.S_IMODE(note.stat().st_mode) == 0o600
+        told = json.loads(note.read_text())
+        job = ("pipeline", "storage", "--trail", str(troubled), "--out", str(tmp_path / "out"), "--json")
+        # Without a Java of its own the command cannot start Spark.
+        bare = {**environment, "JAVA_HOME": str(tmp_path)}
+        done = ended(*job, env=bare)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout.splitlines()[-1])["exact_bytes"] > 0
+        refused = ended(*job, "--master", f"sc://localhost:{told['port']}/;token=another", env=bare)
+        assert refused.returncode != 0
+        assert told["token"] not in refused.stderr
+    finally:
+        serving.send_signal(signal.SIGTERM)
+        serving.communicate(timeout=SECONDS)
+    assert not note.exists()
+    with pytest.raises(OSError):  # noqa: PT011 (refused, or no such process: it is gone)
+        os.kill(told["pid"], 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
 from postroad.trail import Trail, TrailFile
 from postroad.trail.spots import SPOT_MS, Spots
+from tests.cli.programs import here
 from tests.pipeline.trails import TROUBLED, evidence_of, some_ids
 
 if TYPE_CHECKING:
@@ -134,6 +136,20 @@ def test_question_about_other_times_meets_no_damage(tmp_path: Path) -> None:
     assert [path.name in one.path for one in told.damaged] == [True]
     (row,) = pq.read_table(tmp_path / "out" / "trace").to_pylist()
     assert row["verdict"] not in ("never accepted", "delivered", "matched nobody")
+
+
+def test_several_jobs_run_one_after_the_other(troubled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ids.txt").write_text("\n".join(map(text, some_ids(troubled, 5))) + "\n")
+    where = ("--trail", str(troubled), "--out", str(tmp_path / "out"), "--json")
+    refused = here(monkeypatch, "pipeline", "run", "trace", "audit", *where)
+    assert (refused.code, "--ids FILE" in refused.err) == (2, True)
+    done = here(monkeypatch, "pipeline", "run", "trace", "audit", "--ids", str(tmp_path / "ids.txt"), *where)
+    assert done.code == 0, done.err
+    told = [json.loads(line) for line in done.out.splitlines()]
+    assert [(one["job"], one["written"]) for one in told] == [
+        ("trace", [str(tmp_path / "out" / "trace")]),
+        ("audit", [str(tmp_path / "out" / "reconciliation")]),
+    ]
 
 
 @pytest.mark.parametrize(

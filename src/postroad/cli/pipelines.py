@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import signal
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -316,6 +317,8 @@ def serve(
     from postroad.pipeline.warm_server import note_path, warm_server
 
     check_java()
+    # Whatever ends this process on purpose ends the server too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with warm_server(master, {"spark.driver.memory": LOCAL_MEMORY, "spark.ui.enabled": "false"}) as running:
         typer.echo(f"Spark is warm; {note_path()} says where", err=True)
         try:
