@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,6 +39,12 @@ def files(suffix: str = "", under: Path = ROOT) -> list[Path]:
         elif path.name.endswith(suffix):
             found.append(path)
     return found
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a module, once for all tests."""
+    return ast.parse(path.read_text("utf-8"))
 
 
 def name(path: Path) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.structure.repository import ROOT, files, name
+from tests.structure.repository import ROOT, files, name, parsed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,12 +38,34 @@ def test_script_can_be_executed(path: Path) -> None:
     assert path.read_text("utf-8").startswith("#!/usr/bin/env bash\n")
 
 
-@pytest.mark.parametrize("path", [path for path in files() if path.suffix not in PICTURES], ids=name)
-def test_file_is_clean_utf8_text(path: Path) -> None:
-    text = path.read_bytes().decode("utf-8")
-    assert "\r" not in text
-    assert not text or text.endswith("\n")
-    assert offences(text) == []
+def faults(path: Path) -> list[str]:
+    """What a file of text must not have."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        return ["not UTF-8"]
+    ends = [] if not text or text.endswith("\n") else ["no line end at its end"]
+    return [*offences(text), *ends, *(["a carriage return"] if "\r" in text else [])]
+
+
+def test_files_are_clean_utf8_text() -> None:
+    texts = [path for path in files() if path.suffix not in PICTURES]
+    assert {name(path): found for path in texts if (found := faults(path))} == {}
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", []),
+        (b"a\n", []),
+        (b"a", ["no line end at its end"]),
+        (b"a\r\n", ["a carriage return"]),
+        (b"\xff\n", ["not UTF-8"]),
+    ],
+)
+def test_faults_of_files_are_noticed(tmp_path: Path, data: bytes, expected: list[str]) -> None:
+    (tmp_path / "file").write_bytes(data)
+    assert faults(tmp_path / "file") == expected
 
 
 @pytest.mark.parametrize(
@@ -55,9 +77,13 @@ def test_offences_are_noticed(head: str, tail: str) -> None:
     assert offences(f"{head} {tail}") == []
 
 
-@pytest.mark.parametrize("path", files(".py", ROOT / "tests"), ids=name)
-def test_nothing_is_imported_from_a_module_of_tests(path: Path) -> None:
+def test_nothing_is_imported_from_a_module_of_tests() -> None:
     # What two modules of tests share stands in a module of its own.
-    tree = ast.parse(path.read_text("utf-8"))
-    imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    assert [module for module in imported if module.rpartition(".")[2].startswith("test_")] == []
+    imported = {
+        (name(path), node.module or "")
+        for path in files(".py", ROOT / "tests")
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ImportFrom)
+    }
+    assert len(imported) > 1_000
+    assert {one for one in imported if one[1].rpartition(".")[2].startswith("test_")} == set()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from tests.structure.repository import PACKAGE, files, name
+from tests.structure.repository import PACKAGE, files, name, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ def is_kernel(node: ast.FunctionDef) -> bool:
 
 
 def trees() -> dict[str, ast.Module]:
-    return {name(path): ast.parse(path.read_text("utf-8")) for path in files(".py", PACKAGE)}
+    return {name(path): parsed(path) for path in files(".py", PACKAGE)}
 
 
 def parameters_of_kernels(modules: dict[str, ast.Module]) -> dict[tuple[str, str], list[list[str]]]:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections import defaultdict
 
-from tests.structure.repository import PACKAGE, files, name
+from tests.structure.repository import PACKAGE, files, name, parsed
 
 # Names that two rooms share on purpose.
 SHARED = {
@@ -19,7 +19,7 @@ def public_classes() -> dict[str, list[str]]:
     """Class name -> the modules that have a class of that name."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in files(".py", PACKAGE):
-        for node in ast.parse(path.read_text("utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found[node.name].append(path.relative_to(PACKAGE).as_posix())
     return found
@@ -74,7 +74,7 @@ def rooms_by_word() -> dict[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for path in files(".py", PACKAGE):
         room = path.relative_to(PACKAGE).parts[0]
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(parsed(path)):
             for identifier in names_in(node):
                 for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", identifier):
                     found[word.lower()].add(room)
