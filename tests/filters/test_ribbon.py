@@ -208,9 +208,9 @@ def test_other_bytes_are_refused_or_answer_without_harm(keys: np.ndarray, rate: 
 
 def test_truncated_bytes_are_refused() -> None:
     made = RibbonFilter.build(np.arange(1_000, dtype=np.uint64), 1e-3)
-    with pytest.raises(FilterError, match="words are no ribbon filter"):
+    with pytest.raises(FilterError, match="words are not a ribbon filter"):
         RibbonFilter.from_bytes(bytes(made)[:-8])
-    with pytest.raises(FilterError, match="no ribbon filter"):
+    with pytest.raises(FilterError, match="not a ribbon filter"):
         RibbonFilter.from_bytes(b"")
 
 

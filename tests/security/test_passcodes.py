@@ -38,7 +38,7 @@ def test_records_of_other_programs_are_read() -> None:
 @pytest.mark.parametrize(
     ("stored", "reason"),
     [
-        ("secret", "no record of a passcode"),
+        ("secret", "not a record of a passcode"),
         ("", "no record"),
         (record("a")[:-1] + "!", "no record"),
         ("$scrypt$ln=21,r=8,p=1$AAAA$AAAA", "out of range"),

@@ -129,7 +129,7 @@ def _growth(hours: dict[int, float]) -> tuple[float, float, float]:
     table = np.full((days, DAY_HOURS), np.nan)
     for hour, load in hours.items():
         table[hour // DAY_HOURS - first, hour % DAY_HOURS] = load
-    # A day that is known by a few hours only is no day of its own in the count; its hours still give slopes.
+    # A day that is known by a few hours only is not a day of its own in the count; its hours still give slopes.
     known = ~np.isnan(table)
     whole = int(np.sum(known.sum(axis=1) >= DAY_HOURS / 2))
     # Busy hours grow by more than quiet ones: each counts in units of its own mean, and the result in those of the

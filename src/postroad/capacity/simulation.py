@@ -29,7 +29,7 @@ QUEUES = 4_000
 # Buckets of waits are 0.5 % wider than those before: quantiles are within a quarter of a percent of the sample's.
 _GROWTH = 1.005
 _BUCKETS = 6_000
-# The end of the first bucket, as a part of the mean service; everything below is no wait.
+# The end of the first bucket, as a part of the mean service; everything below is not a wait.
 _FIRST = 1e-6
 # Queues begin empty. After this many messages in units of 1 / (1 - rho)² they have forgotten that: the slowest part of
 # what they remember falls by e in fewer than four units.

@@ -180,7 +180,7 @@ class RibbonFilter:
             or (parts[:, SHORT] > parts[:, BLOCKS]).any()
             or len(words) != _sizes(columns, parts).sum()
         ):
-            raise FilterError(f"{len(words)} words are no ribbon filter of {blocks} blocks, {short} of them short")
+            raise FilterError(f"{len(words)} words are not a ribbon filter of {blocks} blocks, {short} of them short")
         return cls(words, columns, parts)
 
 
@@ -189,13 +189,13 @@ def _read_parts(data: bytes) -> Parts:
     named = int.from_bytes(data[: _HEADER.itemsize], "little")
     header = _HEADER.itemsize * _header_fields(named)
     if len(data) % 8 or not named or len(data) <= header:
-        raise FilterError(f"{len(data)} bytes are no ribbon filter of {named} parts: want a header and words of 8")
+        raise FilterError(f"{len(data)} bytes are not a ribbon filter of {named} parts: want a header and words of 8")
     fields = np.frombuffer(data, _HEADER, PART_FIELDS * named, _HEADER.itemsize)
     return fields.astype(np.uint32).reshape(named, PART_FIELDS)
 
 
 def _header_fields(parts: int) -> int:
-    """The number of parts, and what is known of each; words behind it begin at a multiple of 8 bytes."""
+    """The number of parts, and what is known of each; words after it begin at a multiple of 8 bytes."""
     fields = 1 + PART_FIELDS * parts
     return fields + fields % 2
 

@@ -1,7 +1,7 @@
 """Two arenas in flat arrays: words (int32) and text (uint8).
 
 Blocks come in powers of two. A freed block goes to the free list of its size and is handed out again, so adding and
-removing subscriptions for ever does not grow the arrays. An allocation that does not fit answers -1 and changes
+removing subscriptions for ever does not grow the arrays. An allocation that does not fit returns -1 and changes
 nothing: the caller grows the array and asks again, and growing refuses at the ceiling.
 
 Counters and offsets are 64-bit integers here. Rows keep them in 32 bits, so a block must end at `MOST_OFFSET` at the

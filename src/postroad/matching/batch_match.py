@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 # STOPPED is as good as DONE for the rows so far: the budget is used up.
 DONE, RESULTS_FULL, PENDING_FULL, SCRATCH_FULL, STOPPED = 0, 1, 2, 3, 4
 
-# Where a scan notes how far it came; BUDGET is the work (`costs.py`) after which it stops behind a row.
+# Where a scan notes how far it came; BUDGET is the work (`costs.py`) that it may do; it stops at a row's end.
 STATUS, ROW, TOTAL, BUDGET = 0, 1, 2, 3
 
 
@@ -340,7 +340,7 @@ def scan(
     """Match the rows of a batch, or go on where the last call needed room; `slots` and `offsets` receive the answer.
 
     Takes a batch, then the arrays of the three bundles in order. `scratch` and `scratch_text` are one array, to write
-    and to read. hard[0, 1] counts the work. Answers how it ended, which is progress[STATUS] too. What a match begins
+    and to read. hard[0, 1] counts the work. Returns how it ended, which is progress[STATUS] too. What a match begins
     with is set here: from Python, each element would cost as much as the match of a small message.
     """
     if progress[STATUS] == DONE or progress[STATUS] == STOPPED:

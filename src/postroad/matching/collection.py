@@ -79,7 +79,7 @@ def collect_topics(
     """Look the topic up once for each resident shape of wildcard pattern that fits its number of levels.
 
     A shape is where a pattern has its stars and whether it is open-ended; patterns of one shape differ only in the
-    levels they spell out. Answers -1 when `pending` is too small.
+    levels they spell out. Returns -1 when `pending` is too small.
     """
     if count + shape_count > reading.pending.size:
         return -1

@@ -100,7 +100,7 @@ def access_cost(store: Store, constraint: Int) -> Int:
 
 @device
 def push_entry(store: Store, constraint: Int, marked: Int, left: Int, guard: Int) -> Int:
-    """Append an entry to a constraint's bucket, for which there is room; answers its position."""
+    """Append an entry to a constraint's bucket, for which there is room; returns its position."""
     row = store.constraints[constraint]
     count = row[COUNT]
     if count == row[CAPACITY]:
@@ -230,7 +230,7 @@ def attach(
 ) -> Int:
     """Add a conjunction of interned constraints to the subscription `slot` (-1: it is the first, and gives the slot).
 
-    Answers the conjunction's number, or WORDS_FULL with nothing changed. The references of the members pass to it.
+    Returns the conjunction's number, or WORDS_FULL with nothing changed. The references of the members pass to it.
     `rest` is room for as many words as there are members.
     """
     access = choose_access(store, members, roles)

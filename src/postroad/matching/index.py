@@ -117,7 +117,7 @@ class SubscriptionIndex:
         topic: TopicPattern | str | None = None,
         allowance: int = NO_BUDGET,
     ) -> int:
-        """Add a subscription; answers its slot, the number by which `match` reports it.
+        """Add a subscription; returns its slot, the number by which `match` reports it.
 
         Args:
             key: what the caller knows the subscription by.
@@ -192,7 +192,7 @@ class SubscriptionIndex:
         Args:
             batch: the messages.
             budget: about how many nanoseconds this and delivering what matched may take (`costs.py`). The match stops
-                behind the row that uses it up, and answers the rows so far: at least one, if there is one.
+                after the row that uses it up, and returns the rows so far: at least one, if there is one.
         """
         if budget != self._budget:
             self._progress[BUDGET] = self._budget = budget

@@ -133,7 +133,7 @@ def collect_grams(
     stamp: Int,
 ) -> Int:
     """Look up the windows of a text that pass the sieve, for each resident length; a gram that occurs twice is
-    collected once. Answers -1 when `pending` is too small.
+    collected once. Returns -1 when `pending` is too small.
     """
     for at in range(start, end):
         left = lengths

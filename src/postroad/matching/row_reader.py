@@ -202,7 +202,7 @@ def read_typed(
     end: Int,
     stamp: Int,
 ) -> Int:
-    """Read the attribute block; answers how many known attributes the row has so far."""
+    """Read the attribute block; returns how many known attributes the row has so far."""
     at = start
     while at < end:
         tag, name, here, at = entry_at(buffer, at)
@@ -248,7 +248,7 @@ def read_headers(
     end: Int,
     stamp: Int,
 ) -> Int:
-    """Read the header lines, each an untyped text; answers how many known attributes the row has, or -1 when the
+    """Read the header lines, each an untyped text; returns how many known attributes the row has, or -1 when the
     scratch buffer is too small for the unescaped values.
     """
     used: Int = np.int64(SCRATCH_START)
@@ -333,7 +333,7 @@ def read_row(
 ) -> Int:
     """Read the values of a row, beside its topic, that constraints ask about; `present` lists their attributes.
 
-    Answers their number, or -1 when the scratch buffer is too small.
+    Returns their number, or -1 when the scratch buffer is too small.
     """
     reading.values[TOPIC_ATTRIBUTE, STAMP] = stamp
     count = np.int64(0)

@@ -259,7 +259,7 @@ def intern(
     request_text: NDArray[np.uint8],
 ) -> Int:
     """Find the requested constraint or make it, with one more reference; `request` is kind, attribute, flags, two
-    words of bits and a content hash. Answers its number, WORDS_FULL or TEXT_FULL. A full arena changes nothing.
+    words of bits and a content hash. Returns its number, WORDS_FULL or TEXT_FULL. A full arena changes nothing.
     """
     key = request_key(np.uint64(store.counters[SECRET]), request, request_words, request_text)
     found = find_request(store, key, request, request_words, request_text)

@@ -65,7 +65,7 @@ def topic_matches(
 
 @device
 def split_levels(secret: np.uint64, source: NDArray[np.uint8], start: Int, end: Int, hashes: NDArray[np.uint64]) -> Int:
-    """Hash each level of a topic; answers their number, at most MAX_LEVELS (further levels are left out)."""
+    """Hash each level of a topic; returns their number, at most MAX_LEVELS (further levels are left out)."""
     count = 0
     level = start
     for at in range(start, end + 1):

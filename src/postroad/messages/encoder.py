@@ -127,7 +127,7 @@ def _measure_metadata(spans: Spans, size: int, lengths: Lengths) -> tuple[int, i
 
 @device
 def _copy(buffer: Bytes, spans: Spans, row: int, column: int, out: Bytes, at: int) -> int:
-    """Copy one span to `at`; the offset behind it.
+    """Copy one span to `at`; the offset after it.
 
     Unsigned indices tell the compiler that none counts from the end; the loop is 12 times as fast for it.
     """

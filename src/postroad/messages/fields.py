@@ -106,7 +106,7 @@ def line_at(buffer: Bytes, at: int) -> tuple[int, int, bool]:
 
 @device
 def unescape_into(buffer: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
-    """Write what a part of a header line stands for to `out` from `at` on; the offset behind it.
+    """Write what a part of a header line stands for to `out` from `at` on; the offset after it.
 
     It never writes more bytes than it reads.
     """
@@ -138,7 +138,7 @@ def put_u32(out: Bytes, at: int, value: int) -> None:
 
 @device
 def put_id_text(head: np.uint64, tail: np.uint64, out: Bytes, at: int) -> int:
-    """Write the text form of an id (the value of JMSMessageID), `ID_TEXT_BYTES` long; the offset behind it."""
+    """Write the text form of an id (the value of JMSMessageID), `ID_TEXT_BYTES` long; the offset after it."""
     for digit in range(32):
         if digit in (8, 16, 28):
             out[at] = _DASH

@@ -91,7 +91,7 @@ def _find(buffer: Bytes, spans: Spans, row: Int, name: Bytes, written: Bytes) ->
 
 @kernel(f"int64({BUFFER}, int32[:, ::1], {BUFFER}, {BUFFER}, int64[:, ::1])", allocates=False)
 def _locate(buffer: Bytes, spans: Spans, name: Bytes, written: Bytes, found: Offsets) -> Int:
-    """Fill `found` with (kind, start, end) of each row; answers how many bytes the texts have at most."""
+    """Fill `found` with (kind, start, end) of each row; returns how many bytes the texts have at most."""
     total = 0
     for row in range(len(spans)):
         kind, start, end = _find(buffer, spans, row, name, written)

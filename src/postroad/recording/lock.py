@@ -128,7 +128,7 @@ class DirectoryLock:
         return LockedError(self._held.replace("{owner}", "another process" if owner is None else str(owner)))
 
     def _lock(self, file: int) -> bool:
-        """Lock a file; answers whether its file system has locks."""
+        """Lock a file; returns whether its file system has locks."""
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -176,7 +176,7 @@ class DirectoryLock:
 
 
 def _read(file: int) -> _Owner | None:
-    """The owner in a file; None where there is none, or what is there is no owner."""
+    """The owner in a file; None where there is none, or what is there is not an owner."""
     try:
         return msgspec.json.decode(os.pread(file, _MOST_BYTES, 0), type=_Owner)
     except (OSError, msgspec.MsgspecError):

@@ -71,7 +71,7 @@ class Origins:
     allocates=False,
 )
 def _judge(ids: Ids, envelopes: Envelopes, listed: Bytes, fits: Flags) -> tuple[int, int]:
-    """Which rows name a listed origin; answers the first row that names two origins (or -1), and how many do not fit.
+    """Which rows name a listed origin; returns the first row that names two origins (or -1), and how many do not fit.
 
     `ids`, `envelopes` and `fits` have one entry for each row. An origin is compared with the length of `listed` before
     it is an index: it comes from a neighbour.

@@ -118,7 +118,7 @@ def _read(record: str) -> tuple[Method, tuple[int, int, int], bytes, bytes]:
         if len(salt) < MIN_SALT_BYTES or len(hashed) < MIN_HASH_BYTES:
             raise SecurityError("the salt or the hash of a passcode's record is too short; set the passcode anew")
         return chosen, costs, salt, hashed
-    raise SecurityError("this is no record of a passcode; set the passcode with `postroad users passwd`")
+    raise SecurityError("this is not a record of a passcode; set the passcode with `postroad users passwd`")
 
 
 def _scrypt(secret: bytes, salt: bytes, log_n: int, r: int, p: int, size: int = HASH_BYTES) -> bytes:

@@ -30,7 +30,7 @@ class Operator(IntEnum):
 
 
 class Range(NamedTuple):
-    """Numbers between two bounds; None is no bound, and an open bound is itself outside."""
+    """Numbers between two bounds; None is not a bound, and an open bound is itself outside."""
 
     low: int | float | None
     low_open: bool

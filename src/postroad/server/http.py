@@ -45,7 +45,7 @@ class Request(NamedTuple):
 
     Attributes:
         path: without the query.
-        query: names and values behind the question mark.
+        query: names and values after the question mark.
         token: what the header `Authorization: Bearer …` holds; empty without.
         method: GET, or another one that the endpoint serves.
     """
@@ -173,7 +173,7 @@ class Endpoint:
         first, *lines = request.decode("latin-1").split("\r\n")
         words = first.split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return text_response(HTTPStatus.BAD_REQUEST, "this is no HTTP/1.1 request")
+            return text_response(HTTPStatus.BAD_REQUEST, "this is not an HTTP/1.1 request")
         if words[0] not in self._methods:
             served = " and ".join(self._methods)
             return text_response(HTTPStatus.METHOD_NOT_ALLOWED, f"{words[0][:20]} is not served here; {served} is")

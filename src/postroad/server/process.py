@@ -36,7 +36,7 @@ def tune_process() -> None:
 
 
 def run_broker(config: BrokerConfig, started: Callable[[Service], None] | None = None) -> int:
-    """Run a broker until SIGTERM or SIGINT; answers the exit code.
+    """Run a broker until SIGTERM or SIGINT; returns the exit code.
 
     The first signal stops it cleanly, and the code is 0. A second one ends it at once, with 128 plus its number.
 

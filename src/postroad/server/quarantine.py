@@ -43,7 +43,7 @@ class Quarantine:
         self._of(neighbour).refusals += 1
 
     def offend(self, neighbour: int, reason: str, now: int) -> int:
-        """Something was refused that no honest neighbour sends; answers how long it is kept out, in ms."""
+        """Something was refused that no honest neighbour sends; returns how long it is kept out, in ms."""
         conduct = self._of(neighbour)
         conduct.refusals += 1
         conduct.quarantines += 1

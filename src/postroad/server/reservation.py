@@ -56,7 +56,7 @@ class Reservation:
         self._next = max(self._next, said)
 
     def reserve(self) -> int:
-        """Reserve a block; answers its first number.
+        """Reserve a block; returns its first number.
 
         Raises:
             ReservationError: it cannot be read or written.

@@ -462,7 +462,7 @@ class Service:
         log.info("users reloaded", extra={"users": len(users), "changed_or_removed": len(gone)})
 
     async def _wait_until_closed(self) -> int:
-        """Answers how many connections did not end by themselves in time."""
+        """Returns how many connections did not end by themselves in time."""
         if not self._connections:
             return 0
         self._empty.clear()

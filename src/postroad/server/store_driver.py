@@ -127,7 +127,7 @@ class StoreDriver:
         self._answer()
 
     async def _commit_once(self, store: Log) -> bool:
-        """One commit; answers whether there was something to write."""
+        """One commit; returns whether there was something to write."""
         commit = None if self._writing_now is not None else store.take_commit(2**62)
         if commit is None:
             await asyncio.sleep(0.001)

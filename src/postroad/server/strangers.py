@@ -41,7 +41,7 @@ class Strangers(Generic[Key]):
         return sum(map(len, self._waiting))
 
     def admit(self, key: Key, address: str) -> Key | None:
-        """A connection came; answers the one that has to go for it, if any."""
+        """A connection came; returns the one that has to go for it, if any."""
         crowd = crowd_of(address)
         waiting = self._waiting[crowd in self._reserved]
         evicted = None

@@ -17,7 +17,7 @@ __all__ = ["CLOSE_SECONDS", "READ_BYTES", "STRANGER_READ_BYTES", "TcpConnection"
 # What one read takes at most: with more, a batch and what is made of it leave the second-level cache of a processor.
 READ_BYTES = 256 * 1024
 
-# The same before the answer to CONNECT: a CONNECT and some frames behind it. The rest stays in the socket.
+# The same before the answer to CONNECT: a CONNECT and some frames after it. The rest stays in the socket.
 STRANGER_READ_BYTES = 16 * 1024
 
 # How much may wait in the transport before the core is told that the socket takes no more. A few socket buffers: with

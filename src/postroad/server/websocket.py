@@ -83,7 +83,7 @@ class WebSocketConnection(TcpConnection):
                 return
         data = bytes(data)
         try:
-            # Line by line up to the end of the request: a client may send frames right behind it, and those can only
+            # Line by line up to the end of the request: a client may send frames right after it, and those can only
             # be read when the request is answered.
             while self._protocol.state is State.CONNECTING and data and not self._shut:
                 line_end = data.find(b"\n") + 1 or len(data)

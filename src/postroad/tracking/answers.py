@@ -13,7 +13,7 @@ __all__ = ["Answer", "AnswerError", "NamedSubscription", "decode_answer", "encod
 
 
 class AnswerError(PostroadError):
-    """The bytes are no answer."""
+    """The bytes are not an answer."""
 
 
 class NamedSubscription(NamedTuple):

@@ -96,7 +96,7 @@ class ExactRecorder(ChronicledRecorder):
     # --- handing over ----------------------------------------------------------------------------------------------
 
     def due(self, now: int, force: bool = False) -> list[Job]:
-        """A job when the book is old or large enough. An old book is handed over though it be empty, so that the
+        """A job when the book is old or large enough. An old book is sealed even when empty, so that the
         record says that nothing happened."""
         large = self._book.unfolded_bytes + self.chronicle.open_bytes > self._budget_bytes
         # Opened in the future: the clock was set back.

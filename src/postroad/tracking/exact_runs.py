@@ -65,7 +65,7 @@ def _stretches(entries: Ints, rows: NDArray[np.int32], out: Ints) -> Int:
 
 @kernel("boolean(uint64[::1], uint64[::1], int64[::1])", allocates=False)
 def _rise(heads: Words, tails: Words, counts: Ints) -> Truth:
-    """Whether each run lies wholly behind the one before, by (origin, time, publisher, counter)."""
+    """Whether each run lies wholly after the one before, by (origin, time, publisher, counter)."""
     for row in range(1, len(heads)):
         origin, before = heads[row] & ORIGIN, heads[row - 1] & ORIGIN
         if origin < before:

@@ -53,7 +53,7 @@ def _in_order(ids: Words) -> Truth:
 
 @kernel("int64(uint64[:, ::1], int64[::1], int64[::1], int64[:, ::1], int64[::1])", allocates=False)
 def _fold(ids: Words, arrived_from: Ints, order: Ints, out: Ints, row_of: Ints) -> Int:
-    """One row for each id, in order, and one more for each further neighbour it came from; answers how many.
+    """One row for each id, in order, and one more for each further neighbour it came from; returns how many.
 
     Args:
         ids: as they came.

@@ -128,7 +128,7 @@ class Journaled(Recorder):
 
     Args:
         recorder: keeps the record.
-        append: takes an entry; answers the journal's position after it.
+        append: takes an entry; returns the journal's position after it.
 
     Attributes:
         position: the journal's position after the latest entry.

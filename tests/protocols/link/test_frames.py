@@ -200,7 +200,7 @@ def data_head(number: int = 1, epoch: int = 1, rows: int = 1, sets: int = 1, wor
         (struct.pack("<IBBBB", 8, 6, 0, 0, 1), "no frame begins with"),
         (struct.pack("<IBBBB", 7, 6, 0, 0, 0), "header alone"),
         (struct.pack("<IBBBB", MAX_LINK_FRAME_BYTES + 1, 3, 0, 0, 0), "the limit is"),
-        (frame(1, b"GET / HTTP/1.1\r\n" * 9), "no link of Postroad"),
+        (frame(1, b"GET / HTTP/1.1\r\n" * 9), "not a link of Postroad"),
         (frame(2, bytes(71)), "72 bytes are expected"),
         (frame(3, bytes(31)), "too few for its head"),
         (frame(3, data_head(zero=1) + bytes(99)), "reserved"),

@@ -276,7 +276,7 @@ def test_nonce_has_its_size() -> None:
         ({"membership": 2**63}, "out of range"),
         ({"heart_beat": 0}, "heart-beat of 0"),
         ({"heart_beat": 600_001}, "heart-beat of 600001"),
-        ({"network": ""}, "no link of Postroad"),
+        ({"network": ""}, "not a link of Postroad"),
         ({"network": "x" * 256}, "256 bytes"),
     ],
 )

@@ -133,7 +133,7 @@ def _add_headers(buffer: Bytes, at: int, stop: int, rule: _Rule, out: Words, cou
         else:
             name = hash_span(buffer, at, colon)
             count = add_text(buffer, colon + 1, newline, name, rule.gram, out, count)
-        # An escaped value is no number, before and after unescaping: no number holds what is escaped, or a backslash.
+        # An escaped value is not a number, before or after unescaping: numbers have no escaped character or backslash.
         count, hard = _add_number_text(buffer, colon + 1, newline, name, rule, out, count, hard)
         at = newline + 1
     return count, hard

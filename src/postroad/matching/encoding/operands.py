@@ -167,4 +167,4 @@ def _test(source: Source) -> Any:
     try:
         return Selector.parse(text).condition
     except PostroadError as error:
-        raise EncodingError(f"the text of a TEST is no selector: {error}") from None
+        raise EncodingError(f"the text of a TEST is not a selector: {error}") from None

@@ -82,7 +82,7 @@ def measure_rows(
 
 @device
 def _copy(buffer: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
-    """Copy bytes to `at`; the offset behind them. Unsigned indices cannot count from the end: the loop is quicker."""
+    """Copy bytes to `at`; the offset after them. Unsigned indices cannot count from the end: the loop is quicker."""
     origin, target = np.uint64(start), np.uint64(at)
     for index in range(np.uint64(end - start)):
         out[target + index] = buffer[origin + index]
@@ -91,7 +91,7 @@ def _copy(buffer: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
 
 @device
 def _put_message(buffer: Bytes, spans: Spans, row: int, out: Bytes, at: int) -> int:
-    """Write one encoded message; the offset behind it. A message that was received lies in one piece."""
+    """Write one encoded message; the offset after it. A message that was received lies in one piece."""
     whole = True
     for part in range(4):
         start, end = span_at(spans, row, 2 * part)
@@ -127,7 +127,7 @@ def write_rows(
     The rows have been measured, and `out` has room for all of it.
 
     Returns:
-        the offset behind the last message.
+        the offset after the last message.
     """
     count = len(rows)
     envelope = at + 2 * count

@@ -94,7 +94,7 @@ class LinkDecoder:
             self._wanted = HEADER_BYTES if len(self._kept) < HEADER_BYTES else self._length(self._kept, 0)
 
     def _gather(self, data: bytes, at: int) -> int:
-        """Add to the frame that is kept what it wants; the offset behind that."""
+        """Add to the frame that is kept what it wants; the offset after that."""
         end = min(len(data), at + self._wanted - len(self._kept))
         self._kept += memoryview(data)[at:end]
         if len(self._kept) == HEADER_BYTES:

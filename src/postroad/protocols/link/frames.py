@@ -241,7 +241,7 @@ def decode_small(kind: int, body: bytes) -> Hello | Welcome | Control | Progress
 
 def _hello(body: bytes) -> Hello:
     if len(body) <= _HELLO.size or body[:8] != _MAGIC:
-        raise LinkError("HELLO: this is no link of Postroad; connect to the link port of a broker")
+        raise LinkError("HELLO: this is not a link of Postroad; connect to the link port of a broker")
     fields = _HELLO.unpack_from(body)
     _, lowest, highest, authentication, zero, size, broker, capabilities = fields[:8]
     epoch, membership, heart_beat, zeros, nonce = fields[8:]
@@ -250,7 +250,7 @@ def _hello(body: bytes) -> Hello:
     if not 1 <= size <= MAX_NETWORK_NAME_BYTES or len(body) != _HELLO.size + size:
         raise LinkError(f"HELLO: a network's name of {size} bytes in a frame with {len(body) - _HELLO.size} for it")
     if not 1 <= lowest <= highest:
-        raise LinkError(f"HELLO: versions {lowest} to {highest} are no range")
+        raise LinkError(f"HELLO: versions {lowest} to {highest} are not a range")
     if not 1 <= heart_beat <= MAX_HEART_BEAT_MS:
         raise LinkError(f"HELLO: a heart-beat of {heart_beat} ms; 1 to {MAX_HEART_BEAT_MS:,} are allowed")
     if not (broker and 1 <= epoch <= LARGEST_COUNT and membership <= LARGEST_COUNT):
@@ -264,7 +264,7 @@ def _welcome(body: bytes) -> Welcome:
         raise _size("WELCOME", _WELCOME.size, body)
     version, zeros, epoch, received, settled, first, proof = _WELCOME.unpack_from(body)
     if (version >= SIGNED_VERSION) != (len(body) > _WELCOME.size):
-        raise LinkError(f"WELCOME: {len(body)} bytes behind the header in version {version}")
+        raise LinkError(f"WELCOME: {len(body)} bytes after the header in version {version}")
     if any(zeros):
         raise LinkError("WELCOME: a reserved byte is not 0")
     if max(epoch, received, first) > LARGEST_COUNT or settled > received or not first:
@@ -285,7 +285,7 @@ def _progress(body: bytes) -> Progress:
     count, rest = divmod(len(body) - _PROGRESS.size, _RANGE.size)
     if rest or not 0 <= count <= MAX_PROGRESS_RANGES:
         raise LinkError(
-            f"PROGRESS: {len(body)} bytes behind the header; two numbers and up to {MAX_PROGRESS_RANGES:,} runs of "
+            f"PROGRESS: {len(body)} bytes after the header; two numbers and up to {MAX_PROGRESS_RANGES:,} runs of "
             f"{_RANGE.size} bytes are expected"
         )
     received, settled = _PROGRESS.unpack_from(body)
@@ -295,7 +295,7 @@ def _progress(body: bytes) -> Progress:
     end = settled
     for first, last in early:
         if not end < first <= last <= received:
-            raise LinkError(f"PROGRESS: frames {first} to {last} cannot be settled behind {end} of {received}")
+            raise LinkError(f"PROGRESS: frames {first} to {last} cannot be settled after {end} of {received}")
         end = last
     return Progress(received, settled, early)
 
@@ -323,7 +323,7 @@ def _text(data: bytes, what: str) -> str:
 
 
 def _size(name: str, expected: int, body: bytes) -> LinkError:
-    return LinkError(f"{name}: {expected} bytes are expected behind the header, {len(body)} came", Reason.FAULT)
+    return LinkError(f"{name}: {expected} bytes are expected after the header, {len(body)} came", Reason.FAULT)
 
 
 _READERS: dict[int, Callable[[bytes], Hello | Welcome | Control | Progress | HeartBeat | Bye]] = {

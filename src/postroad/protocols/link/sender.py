@@ -277,7 +277,7 @@ class LinkSender:
 
     def _continue(self, theirs: LinkStanding, first: int) -> list[memoryview]:
         """The peer remembers this process, or has never met it: the frames it lacks."""
-        # The peer goes on behind what it has, or what it was told not to wait for. It would wait in vain for what was
+        # The peer goes on after what it has, or what it was told not to wait for. It would wait in vain for what was
         # given up since then.
         if self._given_up > max(theirs.received, first - 1):
             raise self._stale(first)

@@ -110,7 +110,7 @@ class FrameReader:
         return None if end is None else (Frame(command, headers, bytes(self._buffer[found.end() : end])), end + 1)
 
     def _body_end(self, headers: dict[str, str], start: int) -> int | None:
-        """Where the NUL behind the body is, or None while it has not come."""
+        """Where the NUL after the body is, or None while it has not come."""
         most = self._limits.body_bytes
         stated = headers.get("content-length")
         if stated is None:

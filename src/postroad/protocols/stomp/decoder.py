@@ -229,7 +229,7 @@ class StompDecoder:
         return self._awaited != c.NOTHING and (self._awaited in found or 0 in found)
 
     def _read(self, data: bytes | bytearray | memoryview, rest: bytes | bytearray) -> Received:
-        """Read what was left of the last time, and the data behind it."""
+        """Read what was left of the last time, and the data after it."""
         state = self._scan
         state[:] = 0
         events: list[Event] = []

@@ -39,7 +39,7 @@ _LOW_HALF = np.uint64(0xFFFFFFFF)
 # The most digits of a content-length: a span's length has 31 bits.
 _LENGTH_DIGITS = 10
 # What the part of a MESSAGE that all subscribers share has besides topic, lines and body: the line end of the length,
-# the empty line, NUL, and the line end behind the frame are the 4.
+# the empty line, NUL, and the line end after the frame are the 4.
 _COMMON_BYTES = len(_ID) + ID_TEXT_BYTES + len(_DESTINATION) + len(_LENGTH) + _LENGTH_DIGITS + 4
 _ACK_BYTES = len(_ACK) + ACK_TEXT_BYTES + 1
 _RECEIPT_BYTES = len(_RECEIPT) + len(_RECEIPT_ID) + ID_TEXT_BYTES + len(_RECEIPT_END)

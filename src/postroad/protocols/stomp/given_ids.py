@@ -19,7 +19,7 @@ __all__ = ["given_id_text", "read_ids"]
 
 _ZERO, _NINE, _LETTER_A, _LETTER_F, _DASH = ord("0"), ord("9"), ord("a"), ord("f"), ord("-")
 
-# How much of something that is no id an error shows.
+# How much of something that is not an id an error shows.
 _SHOWN_BYTES = 60
 
 
@@ -34,7 +34,7 @@ def _digit(byte: Int) -> Int:
 
 @kernel(f"int64({BUFFER}, int32[:, ::1], uint64[:, ::1])", allocates=False)
 def _read(buffer: Bytes, texts: Columns, ids: Ids) -> Int:
-    """Fill the ids of rows up to the first whose text is no id; answers how many."""
+    """Fill the ids of rows up to the first whose text is not an id; returns how many."""
     for row in range(len(texts)):
         at, end = np.int64(texts[row, 0]), np.int64(texts[row, 1])
         if at < 0 or end - at != ID_TEXT_BYTES:
@@ -58,7 +58,7 @@ def _read(buffer: Bytes, texts: Columns, ids: Ids) -> Int:
 
 
 def read_ids(batch: Batch, message_ids: Columns) -> int:
-    """Set the ids of a batch from what its senders gave, up to the first row that gave none; answers how many rows.
+    """Set the ids of a batch from what its senders gave, up to the first row that gave none; returns how many rows.
 
     Args:
         batch: the batch of a `Received`, or some rows of it over the same buffer.

@@ -20,7 +20,7 @@ __all__ = [
     "StompLimits",
 ]
 
-# The longest command is UNSUBSCRIBE. What is no command is noticed within a few bytes, and never kept.
+# The longest command is UNSUBSCRIBE. What is not a command is noticed within a few bytes, and never kept.
 MAX_COMMAND_BYTES = 16
 # All header lines of a frame with their blank line. Header lines of a SEND travel as they are, so this is the limit of
 # a message's header lines.

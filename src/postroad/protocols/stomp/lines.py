@@ -148,7 +148,7 @@ def read_line(data: Bytes, start: Int, end: Int, mode: Int) -> tuple[Int, Int, I
 
 @inlined
 def value_start(data: Bytes, colon: Int, stop: Int, mode: Int) -> Int:
-    """Where a value starts: in 1.0, whose own examples write `login: <username>`, behind blanks."""
+    """Where a value starts: in 1.0, whose own examples write `login: <username>`, after blanks."""
     at = colon + 1
     if mode == _V1_0:
         while at < stop and data[at] == _BLANK:
@@ -174,7 +174,7 @@ def _put_escaped(data: Bytes, start: Int, end: Int, mode: Int, out: Bytes, at: I
 
 @device
 def put_line(data: Bytes, start: Int, colon: Int, stop: Int, mode: Int, out: Bytes, at: Int) -> Int:
-    """Write a header line as a message keeps it; the offset behind it. It takes at most two bytes for each one read."""
+    """Write a header line as a message keeps it; the offset after it. It takes at most two bytes for each one read."""
     at = _put_escaped(data, start, colon, mode, out, at)
     out[at] = _COLON
     at = _put_escaped(data, value_start(data, colon, stop, mode), stop, mode, out, at + 1)

@@ -37,7 +37,7 @@ __all__ = ["Rendered", "render_messages", "render_receipts", "render_rows"]
 _ACK_LINE_BYTES = len("ack:") + ACK_TEXT_BYTES + len("\n")
 _LARGEST_NUMBER = 2**32 - 1
 
-# A MESSAGE says these itself; an attribute of that name is not repeated behind it.
+# A MESSAGE says these itself; an attribute of that name is not repeated after it.
 _OWN = {"subscription", "message-id", "destination", "ack", "content-length"}
 
 _INT64 = np.dtype(np.int64)

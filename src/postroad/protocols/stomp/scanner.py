@@ -293,7 +293,7 @@ def _read_frame(
 
 @inlined
 def _put_topic(data: Bytes, frame: Numbers, mode: Int, out: Bytes, at: Int) -> tuple[Int, Int]:
-    """Write the topic of a SEND's destination: (fault, offset behind it)."""
+    """Write the topic of a SEND's destination: (fault, offset after it)."""
     start, end = frame[c.FOUND], frame[c.FOUND + 1]
     if start < 0:
         return faults.NO_DESTINATION, at
@@ -315,7 +315,7 @@ def _put_topic(data: Bytes, frame: Numbers, mode: Int, out: Bytes, at: Int) -> t
 def _place_topic(
     data: Bytes, frame: Numbers, mode: Int, state: Numbers, out: Bytes, spans: Spans, at: Int
 ) -> tuple[Int, Int, Int, Int]:
-    """(fault, start of the topic, its end, offset behind what was written).
+    """(fault, start of the topic, its end, offset after what was written).
 
     Publishers stay with a topic: a row whose destination is the last row's shares that row's topic, which is checked.
     """
@@ -333,7 +333,7 @@ def _place_topic(
 def _put_value(
     data: Bytes, frame: Numbers, own: Int, out: Bytes, at: Int, extras: Columns, row: Int, column: Int
 ) -> Int:
-    """Write the value of an own header as the client wrote it, and its span; the offset behind it."""
+    """Write the value of an own header as the client wrote it, and its span; the offset after it."""
     start, end = frame[c.FOUND + 2 * own], frame[c.FOUND + 2 * own + 1]
     if start < 0:
         extras[row, column], extras[row, column + 1] = -1, -1
