@@ -39,8 +39,8 @@ def test_records_of_other_programs_are_read() -> None:
     ("stored", "reason"),
     [
         ("secret", "not a record of a passcode"),
-        ("", "no record"),
-        (record("a")[:-1] + "!", "no record"),
+        ("", "not a record"),
+        (record("a")[:-1] + "!", "not a record"),
         ("$scrypt$ln=21,r=8,p=1$AAAA$AAAA", "out of range"),
         ("$scrypt$ln=14,r=8,p=0$AAAA$AAAA", "out of range"),
         ("$argon2id$v=19$m=9999999,t=1,p=1$AAAA$AAAA", "out of range"),
@@ -49,7 +49,7 @@ def test_records_of_other_programs_are_read() -> None:
         ("$scrypt$ln=2,r=1,p=1$A$AAAA", "damaged"),
         ("$scrypt$ln=2,r=1,p=1$AAAAAAAAAAAAAA$AAAA", "too short"),
         ("$argon2id$v=19$m=8,t=1,p=1$AAAA$AAAAAAAAAAAAAAAAAAAAAAAAAA", "too short"),
-        ("$2b$12$abcdefghijklmnopqrstuv", "no record"),
+        ("$2b$12$abcdefghijklmnopqrstuv", "not a record"),
     ],
 )
 def test_what_is_no_record_is_refused_without_showing_it(stored: str, reason: str) -> None:

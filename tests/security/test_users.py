@@ -40,8 +40,8 @@ def test_a_login_that_would_mislead_is_refused(login: str, reason: str) -> None:
     [
         ("users = 3", "table"),
         ("[users", "not a users file"),
-        ('[users]\nann = "secret"', "user 'ann': this is no record"),
-        ("[users]\nann = 3", "user 'ann': this is no record"),
+        ('[users]\nann = "secret"', "user 'ann': this is not a record"),
+        ("[users]\nann = 3", "user 'ann': this is not a record"),
         (f'[users]\n"unverified:ann" = "{record("a")}"', "nobody has proved"),
     ],
 )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.broker.interests import Advertised
 from postroad.errors import PostroadError
-from postroad.routing.contract import Delta, Reaction
+from postroad.routing import Delta, Reaction
 from postroad.routing.frames import MAX_INTEREST_BYTES, Interest
 from postroad.routing.records import RecordVerdict
 
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from postroad.broker.interests import Interests
-    from postroad.routing.frames import InterestDelta
-    from postroad.routing.linkstate import LinkState
+    from postroad.routing import InterestDelta, LinkState
 
 __all__ = ["Advertisements", "Learned"]
 

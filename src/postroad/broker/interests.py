@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from postroad.matching.cover import Row
     from postroad.matching.encoding import Scheme
     from postroad.messages import Batch
-    from postroad.routing.contract import Delta
+    from postroad.routing import Delta
 
 __all__ = ["Advertised", "Interests", "Split"]
 

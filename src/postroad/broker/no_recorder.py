@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroad.tracking.contract import Recorder
+from postroad.tracking import Recorder
 
 __all__ = ["NoRecorder", "Recorder"]
 

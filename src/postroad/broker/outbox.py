@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from postroad.broker.consignments import Consignment
     from postroad.broker.sessions import Subscription
     from postroad.messages import Batch
-    from postroad.routing.frames import Frame
-    from postroad.routing.sets import Destinations
+    from postroad.routing import Destinations, Frame
 
 __all__ = ["Delivery", "LinkRefusal", "Outbox", "Sending"]
 

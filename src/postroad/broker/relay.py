@@ -23,9 +23,8 @@ from postroad.broker.queues import copied_out
 from postroad.broker.turns import Work
 from postroad.broker.wants import Wants
 from postroad.messages.columns import FLAGS, OVERTAKING, QUEUED
-from postroad.routing.contract import Delta, InterestChange
+from postroad.routing import Delta, Interest, InterestChange, InterestDelta
 from postroad.routing.envelopes import overtaking
-from postroad.routing.frames import Interest, InterestDelta
 from postroad.topology import LARGEST_BROKER
 from postroad.tracking.reasons import Detour
 
@@ -42,9 +41,7 @@ if TYPE_CHECKING:
     from postroad.broker.sessions import Session
     from postroad.matching.encoding import Scheme
     from postroad.messages import Batch
-    from postroad.routing.contract import Parcel, Reaction, Routed, Strategy
-    from postroad.routing.frames import Frame
-    from postroad.routing.sets import Destinations
+    from postroad.routing import Destinations, Frame, Parcel, Reaction, Routed, Strategy
     from postroad.selectors import Selector
 
 __all__ = ["HELD_MS", "MAX_HELD", "MAX_HELD_BYTES", "Relay", "RelayStatistics"]

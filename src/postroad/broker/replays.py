@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from postroad.broker.stored import StoredQueues
     from postroad.messages import Batch, MessageId
     from postroad.store import Cursor
-    from postroad.tracking.contract import Recorder
+    from postroad.tracking import Recorder
 
 __all__ = ["MAX_AHEAD", "ReplayStart", "ReplayTerms", "Replays"]
 

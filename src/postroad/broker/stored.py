@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from postroad.broker.sessions import Subscription
     from postroad.messages import Batch
     from postroad.store import Cursor, Log
-    from postroad.tracking.contract import Recorder
+    from postroad.tracking import Recorder
 
 __all__ = ["STORE_FULL", "Discard", "StoredQueues", "TakenRows"]
 

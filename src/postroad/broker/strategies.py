@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from postroad.routing.cluster import Cluster
-from postroad.routing.drp import Drp
-from postroad.routing.flood import Flood
-from postroad.routing.tree import Tree
+from postroad.routing import Cluster, Drp, Flood, Tree
 from postroad.routing.window import FIXED_SECRET
 from postroad.selectors import TopicPattern
 from postroad.topology import Settings, Station
@@ -18,7 +15,7 @@ from postroad.topology import Settings, Station
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from postroad.routing.contract import Strategy
+    from postroad.routing import Strategy
     from postroad.routing.records import Seals
     from postroad.topology import Plan, StrategyName
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from postroad.errors import LimitError
 from postroad.matching.cover import CoveringSet
 from postroad.matching.encoding import EncodedPredicates, Scheme, conjunction_categories, encode_exact, to_bytes
-from postroad.routing.contract import Delta
+from postroad.routing import Delta
 from postroad.routing.frames import MAX_INTEREST_BYTES
 from postroad.selectors import TopicPattern
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from postroad.filters import FilterError
 from postroad.pipeline.probes import FILTER_COLUMNS, loaded
-from postroad.tracking.filter_probe import without_superseded
+from postroad.tracking import without_superseded
 from postroad.trail import TrailDamageError, filter_segment
 
 if TYPE_CHECKING:

@@ -16,8 +16,14 @@ import pyarrow.parquet as pq
 from postroad.pipeline.counts import ABOUT, BIN_MS, INCREMENTS
 from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.loads import CAPACITY, LOADS_KEPT_MS, OF_LOADS, loads_of
-from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, gaps_within, manifest_brokers, pin_fitting
-from postroad.trail.durable import replace_file
+from postroad.trail import (
+    DEFAULT_SKEW_MS,
+    DEFAULT_TOLERANCE_MS,
+    gaps_within,
+    manifest_brokers,
+    pin_fitting,
+    replace_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

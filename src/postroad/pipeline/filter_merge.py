@@ -14,8 +14,7 @@ import numpy as np
 
 from postroad.filters import BloomFilter, FilterError, RibbonFilter
 from postroad.pipeline.errors import PipelineError
-from postroad.tracking import FilterSegment, HistorySettings
-from postroad.tracking.filter_probe import without_superseded
+from postroad.tracking import FilterSegment, HistorySettings, without_superseded
 from postroad.trail import TrailDamageError, filter_segment, tabulate
 
 if TYPE_CHECKING:

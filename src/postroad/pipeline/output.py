@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from postroad.pipeline.arrow_tables import rendered, stored_output, stored_rows, stored_table
 from postroad.pipeline.errors import PipelineError
+from postroad.trail import TrailWriteError, replace_file
 from postroad.trail.access import close_to_others, make_folders
-from postroad.trail.durable import replace_file
-from postroad.trail.errors import TrailWriteError
 from postroad.trail.locations import StoredPath, file_uri, location, remove_file
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from postroad.messages import MessageId
 from postroad.messages.id_columns import id_words
 from postroad.pipeline.findings import DAMAGED, HIT
 from postroad.pipeline.tables import ID
-from postroad.tracking import FilterSegment, HistoryKind
-from postroad.tracking.filter_probe import covers, evidence_of, without_superseded
+from postroad.tracking import FilterSegment, HistoryKind, covers, evidence_of, without_superseded
 from postroad.trail import TrailDamageError, filter_segment
 
 if TYPE_CHECKING:

@@ -29,6 +29,7 @@ from postroad.trail import (
     DEFAULT_SKEW_MS,
     DEFAULT_TOLERANCE_MS,
     Backlog,
+    GapReason,
     Journal,
     Trail,
     TrailError,
@@ -38,7 +39,6 @@ from postroad.trail import (
     sweep_leftovers,
 )
 from postroad.trail.backlog import GIVEN_UP
-from postroad.trail.coverage import GapReason
 from postroad.trail.locations import location
 from postroad.trail.shipper import Shipper
 

@@ -7,8 +7,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroad.trail import Trail, TrailError
-from postroad.trail.coverage import GapReason
+from postroad.trail import GapReason, Trail, TrailError
 
 if TYPE_CHECKING:
     from postroad.config import BrokerConfig

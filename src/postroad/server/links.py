@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, cast
 
 from postroad.errors import PostroadError
 from postroad.protocols import link
-from postroad.routing.frames import decode_frame, encode_frame
+from postroad.routing import Destinations, decode_frame, encode_frame
 from postroad.routing.origins import Origins
-from postroad.routing.sets import Destinations
 from postroad.server.admission import LinkAdmission
 from postroad.server.counts import LinkStatistics
 from postroad.server.dialler import Dialler

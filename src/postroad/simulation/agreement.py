@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from postroad.routing.frames import Digest, Interest, LinkRecord
+from postroad.routing import Digest, Interest, LinkRecord
 from postroad.routing.records import RecordVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from postroad.broker import Outbox
-    from postroad.routing.frames import Frame
+    from postroad.routing import Frame
     from postroad.simulation.host import Host
 
 __all__ = ["learn", "said_of_itself"]

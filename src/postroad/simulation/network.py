@@ -17,7 +17,7 @@ from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
 from postroad.broker.queues import copied_out
 from postroad.errors import PostroadError
 from postroad.messages import Batch
-from postroad.routing.frames import decode_frame, encode_frame
+from postroad.routing import decode_frame, encode_frame
 from postroad.simulation.agreement import learn, said_of_itself
 from postroad.simulation.events import MICROSECONDS, Timeline
 from postroad.simulation.host import Host, Task
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from postroad.broker import Limits, Recorder, Sending, Session, Subscription
     from postroad.matching.encoding import Scheme
     from postroad.messages import Draft, MessageId, Untyped
-    from postroad.routing.contract import Strategy
-    from postroad.routing.frames import Frame
+    from postroad.routing import Frame, Strategy
     from postroad.simulation.host import Observer
     from postroad.simulation.service import ServiceTimes
     from postroad.topology import Graph

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from postroad.messages import MessageId
-    from postroad.tracking.filter_probe import FilterEvidence
+    from postroad.tracking import FilterEvidence
     from postroad.trail.coverage import Hole, Run
 
 __all__ = ["Evidence"]

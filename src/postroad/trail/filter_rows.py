@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from postroad.filters import FilterError
-from postroad.tracking import FilterSegment
-from postroad.tracking.filter_probe import FilterEvidence, evidence_of
+from postroad.tracking import FilterEvidence, FilterSegment, evidence_of
 from postroad.trail.errors import TrailDamageError
 from postroad.trail.packed_lists import unpack_words
 

@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from postroad.messages import MessageId
-from postroad.tracking import Drop, ExactRecorder, Findings, Gap, Presence, Reconstruction
-from postroad.tracking.answers import Answer, NamedSubscription
-from postroad.tracking.journey_documents import Told, told
+from postroad.tracking import (
+    Answer,
+    Drop,
+    ExactRecorder,
+    Findings,
+    Gap,
+    NamedSubscription,
+    Presence,
+    Reconstruction,
+    Told,
+    told,
+)
 from postroad.tracking.surroundings import Surroundings
 from postroad.trail.backlog import GIVEN_UP
 from postroad.trail.columns import DAY_MS

@@ -141,7 +141,7 @@ def row_body(names: list[str], texts: list[str], pieces: list[str], integers: st
         (Operator.IN_TEXT, ["x"], 2**16 - 1, "65535 distinct texts of 1"),
         (Operator.LIKE, ["%" * 3_000], 0, "a LIKE pattern of 3,000 characters"),
         (Operator.LIKE, ["\\a"], 1, "escapes what needs no escape"),
-        (Operator.TEST, ["a ="], 0, "no selector"),
+        (Operator.TEST, ["a ="], 0, "not a selector"),
         (Operator.RANGE, [], 3, "bound of unknown kind 3"),
         (Operator.RANGE, [], 0b0101, "a range from 7 to 7"),
     ],

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.matching.encoding.scheme import Scheme
-    from postroad.messages.batch import Batch
+    from postroad.messages import Batch
 
     Bytes = NDArray[np.uint8]
     Words = NDArray[np.uint64]

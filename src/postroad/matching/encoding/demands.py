@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from postroad.matching.encoding.scheme import Scheme
+    from postroad.selectors import TopicPattern
     from postroad.selectors.constraints import Conjunction, Constraint, Range
     from postroad.selectors.like import LikePattern
-    from postroad.selectors.topics import TopicPattern
 
 __all__ = ["MAX_ALTERNATIVES", "MAX_DEMANDS", "conjunction_categories", "topic_pattern_categories"]
 

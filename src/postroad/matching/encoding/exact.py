@@ -27,10 +27,9 @@ from postroad.filters import hash_bytes
 from postroad.matching.encoding.bitstream import BitReader, ByteReader, index_width, varint, zigzag
 from postroad.matching.encoding.errors import EncodingError
 from postroad.matching.encoding.operands import Entry, fields, read_operand
+from postroad.selectors import TopicError, TopicPattern
 from postroad.selectors.constraints import Constraint, Operator
-from postroad.selectors.errors import TopicError
 from postroad.selectors.limits import MAX_SELECTOR_LENGTH
-from postroad.selectors.topics import TopicPattern
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from postroad.matching.encoding.content import Categories
     from postroad.matching.encoding.predicates import EncodedPredicates
     from postroad.matching.encoding.scheme import Scheme
-    from postroad.messages.batch import Batch
+    from postroad.messages import Batch
 
     Columns = NDArray[np.uint8] | NDArray[np.uint64]
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from postroad.errors import PostroadError
 from postroad.matching.encoding.errors import EncodingError
+from postroad.selectors import Selector
 from postroad.selectors.constraints import Operator, Range
 from postroad.selectors.like import EscapeMistake, parse_like
 from postroad.selectors.limits import MAX_LIKE_LENGTH
-from postroad.selectors.selector import Selector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

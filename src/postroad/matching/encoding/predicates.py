@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.matching.encoding.scheme import Scheme
-    from postroad.selectors import Selector
-    from postroad.selectors.topics import TopicPattern
+    from postroad.selectors import Selector, TopicPattern
 
 __all__ = ["MAX_ROWS", "EncodedPredicates"]
 
