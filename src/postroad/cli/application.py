@@ -18,6 +18,7 @@ from postroad.cli import queues as queues_commands
 from postroad.cli import subscriptions as subscriptions_commands
 from postroad.cli import users as users_commands
 from postroad.cli.brokers import broker
+from postroad.cli.doctor import doctor
 from postroad.cli.labs import trail
 from postroad.cli.match import match
 from postroad.cli.network_plan import keys, plan
@@ -50,6 +51,7 @@ app.command()(subscribe)
 app.command()(match)
 app.command()(trace)
 app.command()(warm)
+app.command()(doctor)
 app.add_typer(network, name="network")
 for command in (plan, keys, up, status, reload, stop):
     network.command()(command)

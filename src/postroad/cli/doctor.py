@@ -1,0 +1,187 @@
+"""`postroad doctor`: what is wrong with this machine or these settings, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shutil
+import socket
+import stat
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from postroad import __version__
+from postroad.cli.output import AsJson, echo_json
+from postroad.errors import PostroadError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from postroad.config import BrokerConfig
+
+__all__ = ["Finding", "Health", "doctor", "findings"]
+
+# The trail of a busy day and the store of its subscribers; less is soon full.
+LITTLE_DISK_BYTES = 2 * 1024**3
+# Files that a broker has open beside the connections of its clients.
+OTHER_FILES = 256
+LIBRARIES = ("numpy", "numba", "llvmlite", "msgspec", "pyarrow")
+EXIT_NOT_WELL = 1
+
+
+class Health(StrEnum):
+    """How well something is."""
+
+    GOOD = "good"
+    DOUBTFUL = "doubtful"
+    BAD = "bad"
+
+
+class Finding(NamedTuple):
+    """What was looked at, how it is, and what to do."""
+
+    what: str
+    health: Health
+    found: str
+    advice: str = ""
+
+
+def doctor(
+    config: Annotated[
+        Path | None, typer.Option(help="The settings of a broker; by default those without a file.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look at versions, kernels, ports, directories, limits and Java, and say what to do about what is wrong.
+
+    Ends with 0 if a broker can run, with 1 if something is bad.
+    """
+    from postroad.cli.brokers import settings
+
+    try:
+        chosen = settings(config, {})
+        found = list(findings(chosen, config))
+    except PostroadError as error:
+        found = [Finding("settings", Health.BAD, str(error), "mend the file, then ask again")]
+    if as_json:
+        echo_json({"findings": [one._asdict() for one in found]})
+    else:
+        for one in found:
+            typer.echo(f"{one.health.value:<9}{one.what}: {one.found}")
+            if one.advice:
+                typer.echo(f"{'':<9}  {one.advice}")
+    if any(one.health is Health.BAD for one in found):
+        raise typer.Exit(EXIT_NOT_WELL)
+
+
+def findings(config: BrokerConfig, path: Path | None) -> Iterator[Finding]:
+    """Everything that is looked at, for a broker with these settings."""
+    yield _versions()
+    yield _kernels()
+    yield from _ports(config)
+    yield from _directory(Path(config.data))
+    if path is not None:
+        yield from _modes(config, path)
+    yield _open_files(config)
+    yield _spark()
+
+
+def _versions() -> Finding:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = [f"postroad {__version__}", f"Python {platform.python_version()}"]
+    for library in LIBRARIES:
+        try:
+            found.append(f"{library} {version(library)}")
+        except PackageNotFoundError:
+            return Finding("versions", Health.BAD, f"{library} is not installed", f"pip install {library}")
+    return Finding("versions", Health.GOOD, ", ".join(found))
+
+
+def _kernels() -> Finding:
+    from postroad.kernels import missing_kernels
+    from postroad.server import run_broker  # noqa: F401 - with it come the kernels of a broker
+
+    missing = len(missing_kernels())
+    if missing:
+        advice = "postroad warm compiles them; otherwise the first start does, in about a minute"
+        return Finding("kernels", Health.DOUBTFUL, f"{missing} are not compiled for this machine", advice)
+    return Finding("kernels", Health.GOOD, "all are compiled for this machine")
+
+
+def _ports(config: BrokerConfig) -> Iterator[Finding]:
+    wanted = [("port", config.host, config.port), ("websocket_port", config.host, config.websocket_port)]
+    wanted.append(("admin_port", "127.0.0.1", config.admin_port))
+    if config.network is not None:
+        wanted.append(("network.port", config.network.host, config.network.port))
+    for setting, host, port in wanted:
+        if not port:
+            continue
+        try:
+            with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+                yield Finding(setting, Health.GOOD, f"{host}:{port} is free")
+        except OSError as error:
+            advice = "a broker that runs already is no fault; else stop who listens there, or choose another port"
+            yield Finding(setting, Health.DOUBTFUL, f"{host}:{port} cannot be opened ({error.strerror})", advice)
+
+
+def _directory(data: Path) -> Iterator[Finding]:
+    existing = data
+    while not existing.exists():
+        existing = existing.parent
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        advice = "make it writable for the user that runs the broker, or name another with --data"
+        yield Finding("data", Health.BAD, f"{existing} cannot be written", advice)
+        return
+    free = shutil.disk_usage(existing).free
+    told = f"{data}: {free / 1024**3:,.1f} GB free"
+    if free < LITTLE_DISK_BYTES:
+        yield Finding("data", Health.DOUBTFUL, told, "make room: a broker that cannot write its record is degraded")
+    else:
+        yield Finding("data", Health.GOOD, told)
+
+
+def _modes(config: BrokerConfig, path: Path) -> Iterator[Finding]:
+    """Files with secrets that others may read."""
+    tls, network = config.tls, config.network
+    keys = [None if tls is None else tls.key, None if network is None else network.key]
+    for file in [str(path), config.users_file, config.admin_token_file, *keys]:
+        if file is None:
+            continue
+        try:
+            mode = stat.S_IMODE(Path(file).stat().st_mode)
+        except OSError as error:
+            yield Finding("files", Health.BAD, f"{file}: {error.strerror}", "name a file that is there")
+            continue
+        if mode & stat.S_IROTH:
+            yield Finding("files", Health.DOUBTFUL, f"{file} can be read by everybody here", f"chmod o-rwx {file}")
+
+
+def _open_files(config: BrokerConfig) -> Finding:
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = config.limits.sessions + config.limits.strangers + OTHER_FILES
+    told = f"{most:,} may be open, {needed:,} are needed for limits.sessions = {config.limits.sessions:,}"
+    if most != resource.RLIM_INFINITY and most < needed:
+        advice = f"ulimit -n {needed}, or LimitNOFILE={needed} in the unit of systemd; or set limits.sessions lower"
+        return Finding("open files", Health.DOUBTFUL, told, advice)
+    return Finding("open files", Health.GOOD, told)
+
+
+def _spark() -> Finding:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        spark = version("pyspark")
+    except PackageNotFoundError:
+        return Finding("Spark", Health.GOOD, "not installed; only `postroad pipeline` needs it (postroad[spark])")
+    from postroad.pipeline import check_java
+
+    try:
+        check_java()
+    except PostroadError as error:
+        return Finding("Spark", Health.DOUBTFUL, f"pyspark {spark} without Java", str(error))
+    return Finding("Spark", Health.GOOD, f"pyspark {spark} and a Java that it runs on")

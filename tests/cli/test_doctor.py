@@ -1,0 +1,75 @@
+"""`postroad doctor` finds what is wrong, and says what to do."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import TYPE_CHECKING, Any
+
+from tests.cli.programs import here
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, dict[str, list[dict[str, Any]]]]:
+    told = here(monkeypatch, "doctor", "--json", *words)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in json.loads(told.out)["findings"]:
+        found.setdefault(one["what"], []).append(one)
+    return told.code, found
+
+
+def test_doctor_finds_a_taken_port_and_a_file_that_everybody_may_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef")
+    token.chmod(0o644)
+    settings = tmp_path / "broker.toml"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        settings.write_text(
+            f'port = {port}\ndata = "{tmp_path}/new/data"\nadmin_token_file = "{token}"\n'
+            f'users_file = "{tmp_path}/none.toml"\n[limits]\nsessions = 100000000\n'
+        )
+        settings.chmod(0o600)
+        code, found = asked(monkeypatch, "--config", str(settings))
+    assert code == 1
+    assert found["port"][0]["health"] == "doubtful"
+    assert f"127.0.0.1:{port} cannot be opened" in found["port"][0]["found"]
+    assert [(one["health"], one["advice"]) for one in found["files"]] == [
+        ("bad", "name a file that is there"),
+        ("doubtful", f"chmod o-rwx {token}"),
+    ]
+    assert found["data"][0]["found"].startswith(f"{tmp_path}/new/data: ")
+    assert not (tmp_path / "new").exists()
+    assert found["open files"][0]["health"] == "doubtful"
+    assert "LimitNOFILE=" in found["open files"][0]["advice"]
+    assert found["versions"][0]["health"] == "good"
+    assert found["kernels"][0]["health"] in ("good", "doubtful")
+
+
+def test_doctor_names_a_directory_that_cannot_be_and_bad_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "broker.toml"
+    (tmp_path / "file").write_text("")
+    settings.write_text(f'port = 0\ndata = "{tmp_path}/file/data"\n')
+    code, found = asked(monkeypatch, "--config", str(settings))
+    assert (code, found["data"][0]["health"]) == (1, "bad")
+    settings.write_text("prot = 0\n")
+    code, found = asked(monkeypatch, "--config", str(settings))
+    assert code == 1
+    assert "did you mean port?" in found["settings"][0]["found"]
+
+
+def test_doctor_speaks_in_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tmp_path / "broker.toml"
+    settings.write_text(f'port = 0\ndata = "{tmp_path}"\n')
+    settings.chmod(0o600)
+    told = here(monkeypatch, "doctor", "--config", str(settings))
+    assert told.code == 0
+    assert f"good     data: {tmp_path}: " in told.out
