@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from postroad.config import BrokerConfig
 
-__all__ = ["Finding", "Health", "doctor", "findings"]
+__all__ = ["Health", "Symptom", "doctor", "symptoms"]
 
 # The trail of a busy day and the store of its subscribers; less is soon full.
 LITTLE_DISK_BYTES = 2 * 1024**3
@@ -41,7 +41,7 @@ class Health(StrEnum):
     BAD = "bad"
 
 
-class Finding(NamedTuple):
+class Symptom(NamedTuple):
     """What was looked at, how it is, and what to do."""
 
     what: str
@@ -64,9 +64,9 @@ def doctor(
 
     try:
         chosen = settings(config, {})
-        found = list(findings(chosen, config))
+        found = list(symptoms(chosen, config))
     except PostroadError as error:
-        found = [Finding("settings", Health.BAD, str(error), "mend the file, then ask again")]
+        found = [Symptom("settings", Health.BAD, str(error), "mend the file, then ask again")]
     if as_json:
         echo_json({"findings": [one._asdict() for one in found]})
     else:
@@ -78,7 +78,7 @@ def doctor(
         raise typer.Exit(EXIT_NOT_WELL)
 
 
-def findings(config: BrokerConfig, path: Path | None) -> Iterator[Finding]:
+def symptoms(config: BrokerConfig, path: Path | None) -> Iterator[Symptom]:
     """Everything that is looked at, for a broker with these settings."""
     yield _versions()
     yield _kernels()
@@ -90,7 +90,7 @@ def findings(config: BrokerConfig, path: Path | None) -> Iterator[Finding]:
     yield _spark()
 
 
-def _versions() -> Finding:
+def _versions() -> Symptom:
     from importlib.metadata import PackageNotFoundError, version
 
     found = [f"postroad {__version__}", f"Python {platform.python_version()}"]
@@ -98,22 +98,22 @@ def _versions() -> Finding:
         try:
             found.append(f"{library} {version(library)}")
         except PackageNotFoundError:
-            return Finding("versions", Health.BAD, f"{library} is not installed", f"pip install {library}")
-    return Finding("versions", Health.GOOD, ", ".join(found))
+            return Symptom("versions", Health.BAD, f"{library} is not installed", f"pip install {library}")
+    return Symptom("versions", Health.GOOD, ", ".join(found))
 
 
-def _kernels() -> Finding:
+def _kernels() -> Symptom:
     from postroad.kernels import missing_kernels
     from postroad.server import run_broker  # noqa: F401 - with it come the kernels of a broker
 
     missing = len(missing_kernels())
     if missing:
         advice = "postroad warm compiles them; otherwise the first start does, in about a minute"
-        return Finding("kernels", Health.DOUBTFUL, f"{missing} are not compiled for this machine", advice)
-    return Finding("kernels", Health.GOOD, "all are compiled for this machine")
+        return Symptom("kernels", Health.DOUBTFUL, f"{missing} are not compiled for this machine", advice)
+    return Symptom("kernels", Health.GOOD, "all are compiled for this machine")
 
 
-def _ports(config: BrokerConfig) -> Iterator[Finding]:
+def _ports(config: BrokerConfig) -> Iterator[Symptom]:
     wanted = [("port", config.host, config.port), ("websocket_port", config.host, config.websocket_port)]
     wanted.append(("admin_port", "127.0.0.1", config.admin_port))
     if config.network is not None:
@@ -123,29 +123,29 @@ def _ports(config: BrokerConfig) -> Iterator[Finding]:
             continue
         try:
             with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
-                yield Finding(setting, Health.GOOD, f"{host}:{port} is free")
+                yield Symptom(setting, Health.GOOD, f"{host}:{port} is free")
         except OSError as error:
             advice = "a broker that runs already is no fault; else stop who listens there, or choose another port"
-            yield Finding(setting, Health.DOUBTFUL, f"{host}:{port} cannot be opened ({error.strerror})", advice)
+            yield Symptom(setting, Health.DOUBTFUL, f"{host}:{port} cannot be opened ({error.strerror})", advice)
 
 
-def _directory(data: Path) -> Iterator[Finding]:
+def _directory(data: Path) -> Iterator[Symptom]:
     existing = data
     while not existing.exists():
         existing = existing.parent
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         advice = "make it writable for the user that runs the broker, or name another with --data"
-        yield Finding("data", Health.BAD, f"{existing} cannot be written", advice)
+        yield Symptom("data", Health.BAD, f"{existing} cannot be written", advice)
         return
     free = shutil.disk_usage(existing).free
     told = f"{data}: {free / 1024**3:,.1f} GB free"
     if free < LITTLE_DISK_BYTES:
-        yield Finding("data", Health.DOUBTFUL, told, "make room: a broker that cannot write its record is degraded")
+        yield Symptom("data", Health.DOUBTFUL, told, "make room: a broker that cannot write its record is degraded")
     else:
-        yield Finding("data", Health.GOOD, told)
+        yield Symptom("data", Health.GOOD, told)
 
 
-def _modes(config: BrokerConfig, path: Path) -> Iterator[Finding]:
+def _modes(config: BrokerConfig, path: Path) -> Iterator[Symptom]:
     """Files with secrets that others may read."""
     tls, network = config.tls, config.network
     keys = [None if tls is None else tls.key, None if network is None else network.key]
@@ -155,33 +155,33 @@ def _modes(config: BrokerConfig, path: Path) -> Iterator[Finding]:
         try:
             mode = stat.S_IMODE(Path(file).stat().st_mode)
         except OSError as error:
-            yield Finding("files", Health.BAD, f"{file}: {error.strerror}", "name a file that is there")
+            yield Symptom("files", Health.BAD, f"{file}: {error.strerror}", "name a file that is there")
             continue
         if mode & stat.S_IROTH:
-            yield Finding("files", Health.DOUBTFUL, f"{file} can be read by everybody here", f"chmod o-rwx {file}")
+            yield Symptom("files", Health.DOUBTFUL, f"{file} can be read by everybody here", f"chmod o-rwx {file}")
 
 
-def _open_files(config: BrokerConfig) -> Finding:
+def _open_files(config: BrokerConfig) -> Symptom:
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = config.limits.sessions + config.limits.strangers + OTHER_FILES
     told = f"{most:,} may be open, {needed:,} are needed for limits.sessions = {config.limits.sessions:,}"
     if most != resource.RLIM_INFINITY and most < needed:
         advice = f"ulimit -n {needed}, or LimitNOFILE={needed} in the unit of systemd; or set limits.sessions lower"
-        return Finding("open files", Health.DOUBTFUL, told, advice)
-    return Finding("open files", Health.GOOD, told)
+        return Symptom("open files", Health.DOUBTFUL, told, advice)
+    return Symptom("open files", Health.GOOD, told)
 
 
-def _spark() -> Finding:
+def _spark() -> Symptom:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         spark = version("pyspark")
     except PackageNotFoundError:
-        return Finding("Spark", Health.GOOD, "not installed; only `postroad pipeline` needs it (postroad[spark])")
+        return Symptom("Spark", Health.GOOD, "not installed; only `postroad pipeline` needs it (postroad[spark])")
     from postroad.pipeline import check_java
 
     try:
         check_java()
     except PostroadError as error:
-        return Finding("Spark", Health.DOUBTFUL, f"pyspark {spark} without Java", str(error))
-    return Finding("Spark", Health.GOOD, f"pyspark {spark} and a Java that it runs on")
+        return Symptom("Spark", Health.DOUBTFUL, f"pyspark {spark} without Java", str(error))
+    return Symptom("Spark", Health.GOOD, f"pyspark {spark} and a Java that it runs on")
