@@ -410,7 +410,7 @@ class Broker:
     @property
     def unfinished(self) -> bool:
         """Whether `proceed` has something to do."""
-        return bool(self._turns) or (self._replays is not None and self._replays.is_ready)
+        return bool(self._turns) or bool(self._replays and self._replays.is_ready)
 
     def proceed(self, now: int) -> Outbox:
         """One more turn for what was too much work before."""

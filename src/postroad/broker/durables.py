@@ -102,12 +102,13 @@ class Durables:
 
     def refuses(self, batch: Batch, outbox: Outbox) -> bool:
         """Whether a batch must not enter, because it would have to be stored and cannot be; the outbox says why."""
-        retained = self._core.retentions.slots()
-        if not (self._named or retained) or not (refusal := self._stored.refusal):
+        retentions = self._core.retentions
+        # Asked for every batch: first what costs least.
+        if not (self._named or retentions) or not (refusal := self._stored.refusal):
             return False
         _, slots = self._core.index.match(batch, NO_BUDGET)
         wanting = {each.slot for each in self._named.values() if each.durable and not each.durable.stopped}
-        if (wanting | retained).isdisjoint(slots.tolist()):
+        if (wanting | retentions.slots()).isdisjoint(slots.tolist()):
             return False
         outbox.unstorable = f"a durable subscription or a retained topic wants this, and it cannot be stored: {refusal}"
         return True

@@ -70,6 +70,9 @@ class Retentions:
         self._stored = stored
         self._topics: list[_Retained] = []
 
+    def __len__(self) -> int:
+        return len(self._topics)
+
     def restore(self, now: int) -> list[str]:
         """Take up what the settings retain, and end what they do not retain any more; answers problems in words."""
         log, problems = self._stored.log, []
