@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.broker import AckMode
+from postroad.broker import AckMode, Broker, Limits, PublisherNumbers, Relay, make_strategy
 from postroad.broker.consumers import fair_shares
-from postroad.messages import Batch
+from postroad.messages import Batch, MessageId
 from postroad.messages.columns import FLAGS, QUEUED
+from postroad.routing.sets import Destinations
 from postroad.store import StoreSettings
+from postroad.tracking import ExactRecorder
 from tests.broker.queue_oracle import Crowd
 
 SEEDS = range(300) if os.environ.get("POSTROAD_THOROUGH") else range(12)
@@ -53,3 +55,18 @@ def test_publisher_that_cannot_be_paused_is_refused_when_a_queue_is_full() -> No
     assert "the queue 'work' is full" in outbox.unstorable
     crowd.settle()
     assert crowd.core.statistics().shed_stored == 0
+
+
+def test_rows_for_queues_that_come_over_a_link_reach_no_topic_and_are_on_record() -> None:
+    recorder = ExactRecorder(7, 0)
+    core = Broker(7, PublisherNumbers(lambda: 1), Limits(), recorder=recorder)
+    relay = Relay(core, make_strategy("flood", 7, 0))
+    relay.link_up(9, 1, 0)
+    core.subscribe(core.attached("s"), "s", ">", "")
+    batch = Batch.build([("t", {}, {}, b"to a topic"), ("t", {}, {}, b"to a queue")])
+    batch.ids[:] = [(9 << 32 | 9, 1_000 << 16), (9 << 32 | 9, 1_001 << 16)]
+    batch.envelopes[1, FLAGS] |= QUEUED
+    (delivery,) = relay.receive(batch, Destinations.nowhere(2), 9, 1).deliveries
+    assert [delivery.batch.message(row).body for row in delivery.rows.tolist()] == [b"to a topic"]
+    found = recorder.findings(MessageId.of(*batch.ids[1].tolist()), 1)
+    assert [drop.reason for drop in found.dropped] == ["queue not here"]

@@ -184,3 +184,37 @@ def test_what_a_publisher_sends_again_after_a_restart_is_stored_once(tmp_path: P
                 await each.close()
 
     run(talk, patience=60)
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({"destination": "/queue/a.*"}, "wildcards"),
+        ({"destination": "/queue/a", "prefetch-count": "many"}, "it is a number of messages"),
+        ({"destination": "/queue/a", "selector": "n >"}, "selector"),
+        ({"destination": "/queue/a", "from": "first"}, "a queue has no past"),
+        ({"destination": f"/queue/{'a' * 256}"}, "at most 255 bytes"),
+        ({"destination": "/queue/one-too-many"}, "2 queues, the limit"),
+    ],
+)
+def test_subscribe_that_cannot_be_is_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], said: str
+) -> None:
+    monkeypatch.setattr("postroad.broker.named_queues.MAX_QUEUES", 2)
+
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            await produce(broker.port, "x", queue="first")
+            if "many" in headers["destination"]:
+                await produce(broker.port, "x", queue="second")
+            client = await Client.connect(broker.port)
+            client.send("SUBSCRIBE", id="1", **headers)
+            error = await client.frame()
+            assert (error.command, said in error.headers["message"].lower()) == ("ERROR", True), error
+            await client.close()
+            # Others are served.
+            other = await consumer(broker.port, "first")
+            assert texts(await messages(other, 1)) == ["x"]
+            await other.close()
+
+    run(talk)

@@ -698,8 +698,8 @@ class Broker:
         outbox = Outbox()
         if session.congested:
             return outbox
-        if subscription.queue is not None and self._in_turns:
-            # When all acknowledgements of this read are counted.
+        if subscription.cursor is not None and self._in_turns:
+            # What is stored goes out when all acknowledgements of this read are counted, not row by row.
             self._turns.owe(session)
         else:
             # The whole window: a client may wait for all of it before it acknowledges again.
