@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import stat
@@ -26,7 +25,6 @@ from postroad.pipeline.context import read_context
 from postroad.pipeline.judgement import judged
 from postroad.pipeline.sources import open_sources
 from tests.cli.programs import PROGRAM, SECONDS
-from tests.pipeline.compactions import answers
 from tests.pipeline.trails import evidence_of, some_ids
 
 if TYPE_CHECKING:
@@ -51,12 +49,6 @@ def server(tmp_path: Path) -> Iterator[str]:
         "spark.connect.grpc.binding.port": str(port),
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
-        # A second attempt at each task that is not among the first to end: results must not show it.
-        "spark.speculation": "true",
-        "spark.speculation.interval": "10ms",
-        "spark.speculation.multiplier": "1.01",
-        "spark.speculation.quantile": "0.1",
-        "spark.speculation.minTaskRuntime": "0ms",
     }
     arguments = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     running = subprocess.Popen(
@@ -114,10 +106,6 @@ def test_trace_and_audit_run_over_connect_on_a_cluster_of_processes(
     assert found == {
         str(MessageId(row["publisher"], row["origin"], row["time"], row["counter"])): row["verdict"] for row in expected
     }
-    shutil.copytree(troubled, tmp_path / "trail")
-    compacted = run("compact", "--trail", tmp_path / "trail", "--out", out, "--master", server, "--sample", 20)
-    assert compacted["journeys"] > 0
-    assert answers(tmp_path / "trail", ids) == answers(troubled, ids)
     messages = run("audit", *where)["messages"]
     balance = pq.read_table(out / "reconciliation").to_pylist()
     assert messages == sum(row["messages"] for row in balance if row["about"] == "origin") > 0
