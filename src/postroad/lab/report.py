@@ -130,9 +130,9 @@ def write_pages(runs: Sequence[tuple[Experiment, RunFolder]], folder: Path) -> l
 
 _INDEX = """# Experiments, as they were run
 
-For whoever wants to know what the experiments of the lab found without running them: one page for
-each, with its settings, findings and figures. `postroad lab report --pages docs/lab` writes this
-directory anew from runs; [the lab](../lab.md) says how to make them.
+For whoever wants to know what experiments of the lab found without running them: one page for each
+that was run, with its settings, findings and figures. `postroad lab report --pages docs/lab` writes
+this directory anew from runs; [the lab](../lab.md) says how to make them, and lists all of them.
 
 | experiment | what is compared | source | findings |
 | --- | --- | --- | --- |

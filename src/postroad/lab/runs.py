@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RunOutcome", "Watch", "read_results", "run_experiment", "run_folder"]
 
+# A run has a few million events at most: fewer, larger tasks than a trail takes.
+_SPARK = {"spark.sql.shuffle.partitions": "8"}
+
 
 class RunOutcome(NamedTuple):
     """What a run came to.
@@ -109,7 +112,7 @@ def _summarise(folder: RunFolder, watch: Watch, spark: SparkSession | None) -> N
     from postroad.pipeline import session
 
     watch.line("starting Spark")
-    own = session(name="postroad lab") if spark is None else None
+    own = session(name="postroad lab", settings=_SPARK) if spark is None else None
     try:
         used = own or spark
         assert used is not None

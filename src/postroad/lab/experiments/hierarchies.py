@@ -86,16 +86,18 @@ class HierarchyExperiment(Experiment):
                 "Graph 1: subscription throughput rises with brokers in both; the cluster's is higher",
                 f"at 1 and 5 brokers: tree {subscribed['tree'][0]:,.0f} and {subscribed['tree'][4]:,.0f}/s, "
                 f"cluster {subscribed['cluster'][0]:,.0f} and {subscribed['cluster'][4]:,.0f}/s",
-                subscribed["cluster"][4] > subscribed["tree"][4] > subscribed["tree"][0],
-                "a broker tells a topic once, however many subscribers it has; in a tree it tells all neighbours",
+                subscribed["cluster"][4] > 1.05 * subscribed["tree"][4] > subscribed["tree"][0],
+                "both rise with the brokers. A broker tells others of a topic once, however many subscribers it has: "
+                "a flood of subscriptions is work for the brokers they come to and for hardly any other; the "
+                "paper's brokers forwarded each",
             ),
             Finding(
                 "Graph 2: publication throughput rises by about 70 % with each broker; the tree's is higher",
                 f"with each broker: tree {_percents(rises['tree'])}, cluster {_percents(rises['cluster'])}; at 3 "
                 f"brokers tree {carried['tree'][2]:,.0f}/s, cluster {carried['cluster'][2]:,.0f}/s",
-                carried["tree"][2] >= carried["cluster"][2] and min(rises["tree"]) > 1.2,
-                "every broker wants nearly every topic here, so what one accepts the others deliver, too; the paper "
-                "does not say how topics were spread",
+                carried["tree"][2] > 1.05 * carried["cluster"][2] and min(rises["tree"]) > 1.2,
+                "both rise, and alike: every broker wants nearly every topic here, so what one accepts the others "
+                "deliver, too, whatever the shape; the paper does not say how its topics were spread",
             ),
             Finding(
                 "Graph 3: the subscriber's latency is 9 to 17 ms, flat in size and topology",
@@ -106,15 +108,16 @@ class HierarchyExperiment(Experiment):
             Finding(
                 "Graph 4: the network's latency of a subscription is higher in the cluster at 3 brokers",
                 f"tree {1e3 * network['tree']:.0f} ms, cluster {1e3 * network['cluster']:.0f} ms",
-                network["cluster"] > network["tree"],
-                "three levels instead of two; each broker tells others at its next tick",
+                network["cluster"] > 1.05 * network["tree"],
+                "most of it is the wait for the next tick of the first broker, every 50 ms; a level more adds a link "
+                "of 1 ms and a control frame",
             ),
             Finding(
                 "Graph 5: publications are processed sooner in the cluster than in the tree",
                 f"mean time to delivery, 3 brokers: tree {response['tree']:.2f}, cluster {response['cluster']:.2f} ms",
-                response["cluster"] < response["tree"],
-                "a chain of three brokers has longer ways than a root with two children; the paper's explanation is "
-                "unproven (upward hops without a filter)",
+                response["cluster"] < 0.95 * response["tree"],
+                "a tree of three brokers has ways as short as a chain of three; the paper's explanation (upward hops "
+                "without a filter) contradicts its own algorithm",
             ),
         ]
 
