@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from postroad.broker import AckMode, Outbox
+import pytest
+
+from postroad.broker import AckMode, BrokerError, Outbox, named_queues
+from postroad.store import StoreSettings
 from tests.broker.queue_scene import QueueScene
 
 
@@ -59,3 +62,59 @@ def test_nobody_gets_messages_of_a_queue_that_is_being_deleted() -> None:
     assert queues.delete(scene.queue(), "not needed", outbox, scene.now) == 1
     assert not outbox.deliveries
     assert [number for number, _ in outbox.closes] == [first.number, second.number]
+
+
+def test_full_queue_refuses_a_publisher_that_cannot_be_paused_and_loses_nothing() -> None:
+    scene = QueueScene(store=StoreSettings(subscription_bytes=20_000))
+    worker = scene.core.attached("worker")
+    scene.core.subscribe(worker, "jobs", "other", "", AckMode.INDIVIDUAL)
+    sent = 0
+    while not (refusal := scene.send(["x" * 1_000], source=worker).unstorable):
+        sent += 1
+        assert sent < 100
+    assert "'work' is full" in refusal
+    assert "store.subscription_bytes, 20,000" in refusal
+    assert scene.queue().cursor.rows == sent
+    assert scene.queue().holder.shed == 0
+    # Others are paused, as always.
+    assert scene.send(["x"]).pauses == [scene.writer.number]
+
+
+def test_dead_letter_queue_is_bounded_and_keeps_the_latest() -> None:
+    scene = QueueScene(store=StoreSettings(subscription_bytes=20_000))
+    session = scene.core.attached("reader")
+    scene.consume(session, "a")
+    for number in range(60):
+        scene.send([f"{number:04} {'x' * 1_000}"])
+        (got,) = scene.take()
+        scene.answer(session, got, positive=False, requeues=False)
+        scene.settle()
+    dead = scene.queue("DLQ.work")
+    assert dead.cursor.bytes < 25_000
+    assert dead.holder.shed == 60 - dead.cursor.rows
+    scene.consume(session, "dead", queue="DLQ.work")
+    assert scene.take()[-1].body.startswith("0059")
+
+
+def test_queues_of_clients_do_not_keep_dead_letter_queues_from_being_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(named_queues, "MAX_QUEUES", 3)
+    monkeypatch.setattr(named_queues, "MAX_QUEUES_PER_PRINCIPAL", 2)
+    scene = QueueScene()
+    session = scene.core.attached("")
+    queues = scene.core.queues
+    assert queues is not None
+    for name in "abcd":
+        owner = session if name < "c" else scene.core.attached("somebody")
+        try:
+            scene.consume(owner, name, queue=name)
+        except BrokerError:
+            assert name == "d"
+            continue
+        scene.send(["m"], queue=name)
+        (got,) = scene.take()
+        scene.answer(owner, got, positive=False, requeues=False)
+        assert scene.queue(f"DLQ.{name}").cursor.rows == 1
+    assert queues.undeliverable == ""
+    with pytest.raises(BrokerError, match="without a login has 2 queues"):
+        monkeypatch.setattr(named_queues, "MAX_QUEUES", 30)
+        scene.consume(session, "e", queue="e")

@@ -148,8 +148,12 @@ class Deliveries:
             self.overflowed.add(subscription)
             if stored.log.settings.at_limit == "stop" and subscription.durable is not None:
                 outbox.stops.append(subscription)
-            elif stored.log.settings.at_limit == "drop-oldest" or source is None or _may_not_wait(source, subscription):
+            elif stored.log.settings.at_limit == "drop-oldest" or source is None:
                 stored.shed_oldest(subscription)
+            elif _may_not_wait(source, subscription):
+                # A queue refuses what such a publisher sends next, and loses nothing (`NamedQueues.admit`).
+                if subscription.queue is None:
+                    stored.shed_oldest(subscription)
             else:
                 self._push_back(subscription, source, outbox)
                 stored.full[subscription.number] = subscription

@@ -68,12 +68,14 @@ class QueueTerms(msgspec.Struct, frozen=True, kw_only=True):
         principal: who made it.
         created: when, in ms.
         deleted: why it is over; what waits in it is being given up.
+        own: the broker made it, for what it gave up.
     """
 
     queue: str
     principal: str
     created: int = 0
     deleted: str = ""
+    own: bool = False
 
 
 class ConsumerTerms(NamedTuple):
@@ -128,6 +130,8 @@ class NamedQueues:
 
     Attributes:
         settings: how they treat what comes back.
+        dead_lettered: how many messages went to a dead-letter queue, or nowhere for want of one.
+        undeliverable: why the last dead-letter queue that was needed could not be made; empty if all could.
     """
 
     def __init__(self, core: Broker, deliveries: Deliveries, redeliveries: Redeliveries) -> None:
@@ -142,6 +146,7 @@ class NamedQueues:
         self._named: dict[str, NamedQueue] = {}
         self._by_cursor: dict[int, NamedQueue] = {}
         self.dead_lettered = 0
+        self.undeliverable = ""
 
     @property
     def settings(self) -> QueueSettings:
@@ -202,20 +207,21 @@ class NamedQueues:
             self._core.check_home(name.removeprefix(prefix) if self._is_dead_letter(name) else name)
         if not at_home and len(name.encode()) > MAX_NAME_BYTES:
             raise BrokerError(f"the name of a queue has at most {MAX_NAME_BYTES} bytes")
-        if len(self._named) >= MAX_QUEUES:
+        # Clients can neither use up the dead-letter queues that the broker needs, nor be kept from theirs by them.
+        if sum(each.terms.own == at_home for each in self._named.values()) >= MAX_QUEUES:
             raise BrokerError(
                 f"this broker has {MAX_QUEUES:,} queues, the limit; delete some that nobody needs "
                 "(postroad queues list)"
             )
-        mine = sum(each.terms.principal == principal for each in self._named.values())
-        if mine >= MAX_QUEUES_PER_PRINCIPAL:
+        mine = sum(each.terms.principal == principal and not each.terms.own for each in self._named.values())
+        if not at_home and mine >= MAX_QUEUES_PER_PRINCIPAL:
             raise BrokerError(
                 f"{principal or 'clients without a login'} has {mine:,} queues here, the limit; delete some that "
                 "nobody needs (postroad queues list)"
             )
         if refusal := self._stored.refusal:
             raise BrokerError(f"no queue can be made now: {refusal}")
-        terms = QueueTerms(queue=name, principal=principal, created=now)
+        terms = QueueTerms(queue=name, principal=principal, created=now, own=at_home)
         number = self._core.take_subscription_number()
         return self._enter(terms, self._log.open_cursor(number, msgspec.msgpack.encode(terms)), now)
 
@@ -272,7 +278,8 @@ class NamedQueues:
     def admit(self, batch: Batch, source: Session, outbox: Outbox, now: int) -> bool:
         """Make the queues that a batch is for, before anything of it is accepted; answers whether there are any.
 
-        The outbox says why the batch has to be refused, if nothing can be stored.
+        The outbox says why the batch has to be refused, if nothing can be stored, or a queue is full and its publisher
+        cannot be paused.
 
         Raises:
             BrokerError: a queue cannot be made.
@@ -285,11 +292,24 @@ class NamedQueues:
             return False
         for name, _ in self.by_name(batch, rows):
             queue = self.named(name, source.principal, now)
-            if self._stored.is_full(queue.holder) and not self._deliveries.can_pause(source, queue.holder):
-                # It would make the queue drop its oldest.
-                outbox.unstorable = f"the queue {name!r} is full (limit store.subscription_bytes)"
+            if refusal := self._refusal(queue, source):
+                outbox.unstorable = refusal
                 return False
         return True
+
+    def _refusal(self, queue: NamedQueue, source: Session) -> str:
+        """Why a queue takes nothing of a publisher; empty if it does, and whoever can be paused is paused instead."""
+        stored, settings = self._stored, self._log.settings
+        if not stored.is_full(queue.holder) or self._deliveries.can_pause(source, queue.holder):
+            return ""
+        why = "the store is nearly full (limit store.max_bytes)"
+        if stored.is_over(queue.holder):
+            limit = settings.subscription_bytes
+            why = f"it has {queue.cursor.bytes:,} bytes (limit store.subscription_bytes, {limit:,})"
+        return (
+            f"the queue {queue.name!r} is full: {why}, and this session cannot be paused because it acknowledges "
+            "messages over the same connection; send again later, or over another connection"
+        )
 
     def enqueue(self, batch: Batch, source: Session | None, outbox: Outbox, now: int) -> Batch:
         """Store the rows of a batch that are for queues; answers the others."""
@@ -660,16 +680,22 @@ class NamedQueues:
             return
         try:
             target = self.named(self.settings.dead_letter + name, "", now, at_home=True)
-        except PostroadError:
+        except PostroadError as error:
+            self.undeliverable = str(error)
             self.dead_lettered -= len(places)
             self.redeliveries.again(cursor, places, now)
             return
+        self.undeliverable = ""
         recorder.shed(told, every, cursor.number, f"dead-lettered to {target.name}: {reason}", now)
         recorder.queued(told, every, target.cursor.number, now)
         self._log.transfer(cursor, places, target.cursor, note)
         target.holder.waiting.stored = self._log.unread(target.cursor)
         target.idle = False
         self._stored.block(target.holder)
+        if self._stored.is_over(target.holder):
+            # Nobody can be pushed back for dead letters: the latest are kept.
+            self._deliveries.overflowed.add(target.holder)
+            self._stored.shed_oldest(target.holder)
 
 
 def _text_at(batch: Batch, key: int) -> str:

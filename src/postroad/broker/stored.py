@@ -186,8 +186,12 @@ class StoredQueues:
 
     def is_full(self, subscription: Subscription) -> bool:
         """Whether a subscription has as much in the store as it may, or the store is full."""
-        cursor, log = subscription.cursor, self.log
-        return cursor is not None and (cursor.bytes > log.settings.subscription_bytes or log.room < RESERVE_BYTES)
+        return subscription.cursor is not None and (self.is_over(subscription) or self.log.room < RESERVE_BYTES)
+
+    def is_over(self, subscription: Subscription) -> bool:
+        """Whether a subscription has as much in the store as it may."""
+        cursor = subscription.cursor
+        return cursor is not None and cursor.bytes > self.log.settings.subscription_bytes
 
     @property
     def refusal(self) -> str:

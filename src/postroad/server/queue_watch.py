@@ -28,6 +28,7 @@ class QueueWatch:
         self._service = service
         self._turned_away = 0
         self._expired = 0
+        self._undeliverable = ""
 
     async def run(self) -> None:
         """Look, until cancelled."""
@@ -56,6 +57,11 @@ class QueueWatch:
         if expired > self._expired:
             log.info("messages expired", extra={"count": expired - self._expired})
             self._expired = expired
+
+        reason = "" if self._core.queues is None else self._core.queues.undeliverable
+        if reason and reason != self._undeliverable:
+            log.error("dead letters not kept", extra={"reason": reason})
+        self._undeliverable = reason
 
     def _tell(self, subscription: Subscription) -> None:
         fields = {
