@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from postroad.broker import Outbox, Session, Subscription
     from postroad.broker.named_queues import NamedQueue
+    from postroad.security import Policy
 
 
 class Got(NamedTuple):
@@ -46,6 +47,7 @@ class QueueScene:
         store: StoreSettings | None = None,
         limits: Limits | None = None,
         in_turns: bool = True,
+        policy: Policy | None = None,
     ) -> None:
         self.disk = SimulatedDisk()
         self.now = 1_000_000
@@ -54,6 +56,7 @@ class QueueScene:
             1,
             PublisherNumbers(lambda: next(blocks)),
             limits or Limits(),
+            policy,
             subscription_numbers=SubscriptionNumbers(lambda: next(numbers)),
             in_turns=in_turns,
         )

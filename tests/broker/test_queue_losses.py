@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
 import pytest
 
 from postroad.broker import AckMode, BrokerError, Outbox, named_queues
+from postroad.security import AllowAll
 from postroad.store import StoreSettings
 from tests.broker.queue_scene import QueueScene
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from postroad.messages import Batch
 
 
 def test_what_a_lost_session_had_does_not_go_to_another_consumer_of_that_session() -> None:
@@ -115,6 +124,20 @@ def test_queues_of_clients_do_not_keep_dead_letter_queues_from_being_made(monkey
         scene.answer(owner, got, positive=False, requeues=False)
         assert scene.queue(f"DLQ.{name}").cursor.rows == 1
     assert queues.undeliverable == ""
+    monkeypatch.setattr(named_queues, "MAX_QUEUES", 30)
     with pytest.raises(BrokerError, match="without a login has 2 queues"):
-        monkeypatch.setattr(named_queues, "MAX_QUEUES", 30)
         scene.consume(session, "e", queue="e")
+
+
+class NobodyPublishes(AllowAll):
+    """A policy that lets nothing in."""
+
+    def may_publish(self, principal: str, batch: Batch) -> NDArray[np.intp] | None:
+        return np.empty(0, np.intp)
+
+
+def test_publisher_whom_the_policy_refuses_makes_no_queues() -> None:
+    scene = QueueScene(policy=NobodyPublishes())
+    assert scene.send(["m1"]).refused == 1
+    assert scene.core.queues is not None
+    assert len(scene.core.queues) == 0

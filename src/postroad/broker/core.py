@@ -362,19 +362,18 @@ class Broker:
         outbox = Outbox()
         if self.durables is not None and self.durables.refuses(batch, outbox):
             return outbox
+        whole, allowed, admitted = batch, self._policy.may_publish(source.principal, batch), None
+        if allowed is not None:
+            batch = batch.take(allowed)
+            outbox.refused = len(whole) - len(batch)
         if queued:
             if self.queues is None:
                 raise BrokerError("this broker has no store, so it has no queues (setting store)")
-            queued = self.queues.admit(batch, source, outbox, now)
+            admitted = self.queues.admit(batch, source, outbox, now)
             if outbox.unstorable:
                 return outbox
-        allowed = self._policy.may_publish(source.principal, batch)
-        if allowed is None:
-            self._identify(batch, source, now)
-        else:
-            whole, batch = batch, batch.take(allowed)
-            outbox.refused = len(whole) - len(batch)
-            self._identify(batch, source, now)
+        self._identify(batch, source, now)
+        if allowed is not None:
             whole.ids[allowed] = batch.ids
         count = len(batch)
         if not count:
@@ -384,9 +383,9 @@ class Broker:
             self._record_aliases(batch, self.alias_attribute, now)
         self._accepted += count
         source.accepted += count
-        if queued:
+        if admitted:
             assert self.queues is not None
-            batch = self.queues.enqueue(batch, source, outbox, now)
+            batch = self.queues.enqueue(batch, admitted, source, outbox, now)
         if len(batch):
             self.take_up(Work(batch, source), outbox, now)
         return outbox

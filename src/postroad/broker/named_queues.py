@@ -20,12 +20,13 @@ from postroad.broker.budgets import estimated_bytes
 from postroad.broker.consumers import MAX_PROFILES, Consumer, ConsumerProfile, Consumers, Share
 from postroad.broker.errors import BrokerError
 from postroad.broker.message_groups import MessageGroups
+from postroad.broker.queue_names import rows_by_name
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.stored import Discard
 from postroad.errors import PostroadError
 from postroad.matching import SubscriptionIndex, WorkError
 from postroad.messages import Batch
-from postroad.messages.columns import ENVELOPE_COLUMNS, FLAGS, QUEUED, SPAN_COLUMNS, TOPIC
+from postroad.messages.columns import ENVELOPE_COLUMNS, FLAGS, QUEUED, SPAN_COLUMNS
 from postroad.messages.headers import escape
 from postroad.messages.id_columns import WORD_BITS
 from postroad.selectors import Selector, TopicPattern, check_topic
@@ -33,7 +34,7 @@ from postroad.store import intersect
 from postroad.tracking.reasons import Detour
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -275,8 +276,8 @@ class NamedQueues:
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    def admit(self, batch: Batch, source: Session, outbox: Outbox, now: int) -> bool:
-        """Make the queues that a batch is for, before anything of it is accepted; answers whether there are any.
+    def admit(self, batch: Batch, source: Session, outbox: Outbox, now: int) -> list[tuple[NamedQueue, Rows]]:
+        """Make the queues that a batch is for, before anything of it is accepted; answers the rows of each.
 
         The outbox says why the batch has to be refused, if nothing can be stored, or a queue is full and its publisher
         cannot be paused.
@@ -286,16 +287,14 @@ class NamedQueues:
         """
         rows = np.flatnonzero(batch.envelopes[:, FLAGS] & QUEUED)
         if not len(rows):
-            return False
+            return []
         if refusal := self._stored.refusal:
             outbox.unstorable = f"what is sent to a queue cannot be stored: {refusal}"
-            return False
-        for name, _ in self.by_name(batch, rows):
-            queue = self.named(name, source.principal, now)
-            if refusal := self._refusal(queue, source):
-                outbox.unstorable = refusal
-                return False
-        return True
+            return []
+        admitted = [(self.named(name, source.principal, now), mine) for name, mine in rows_by_name(batch, rows)]
+        refusals = (self._refusal(queue, source) for queue, _ in admitted)
+        outbox.unstorable = next(filter(None, refusals), "")
+        return admitted
 
     def _refusal(self, queue: NamedQueue, source: Session) -> str:
         """Why a queue takes nothing of a publisher; empty if it does, and whoever can be paused is paused instead."""
@@ -311,33 +310,21 @@ class NamedQueues:
             "messages over the same connection; send again later, or over another connection"
         )
 
-    def enqueue(self, batch: Batch, source: Session | None, outbox: Outbox, now: int) -> Batch:
-        """Store the rows of a batch that are for queues; answers the others."""
+    def enqueue(
+        self,
+        batch: Batch,
+        admitted: Sequence[tuple[NamedQueue, Rows]],
+        source: Session | None,
+        outbox: Outbox,
+        now: int,
+    ) -> Batch:
+        """Store the rows of a batch that are for queues, as `admit` has answered them; answers the others."""
         is_queued = (batch.envelopes[:, FLAGS] & QUEUED) != 0
-        for name, rows in self.by_name(batch, np.flatnonzero(is_queued)):
-            queue = self._named.get(name)
-            if queue is not None:
-                self._deliveries.enqueue(queue.holder, batch, rows, now)
+        for queue, rows in admitted:
+            self._deliveries.enqueue(queue.holder, batch, rows, now)
         if self._stored.is_storing:
             self._deliveries.flush_stored(batch, source, outbox, now, None)
         return batch.take(np.flatnonzero(~is_queued))
-
-    def by_name(self, batch: Batch, rows: Rows) -> Iterator[tuple[str, Rows]]:
-        """The rows of each queue that a batch is for; rows that share a destination share its span as a rule."""
-        spans = batch.spans[rows, TOPIC : TOPIC + 2]
-        keys = spans[:, 0].astype(np.int64) << 32 | spans[:, 1]
-        if not len(keys):
-            return
-        if (keys == keys[0]).all():
-            yield _text_at(batch, int(keys[0])), rows
-            return
-        order = np.argsort(keys, kind="stable")
-        distinct, starts = np.unique(keys[order], return_index=True)
-        found: dict[str, list[Rows]] = {}
-        for key, part in zip(distinct.tolist(), np.split(rows[order], starts[1:]), strict=True):
-            found.setdefault(_text_at(batch, key), []).append(part)
-        for name, parts in found.items():
-            yield name, parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
 
     # --- consumers ---------------------------------------------------------------------------------------------------
 
@@ -696,11 +683,6 @@ class NamedQueues:
             # Nobody can be pushed back for dead letters: the latest are kept.
             self._deliveries.overflowed.add(target.holder)
             self._stored.shed_oldest(target.holder)
-
-
-def _text_at(batch: Batch, key: int) -> str:
-    """The text of a span whose start and end are the halves of a number."""
-    return batch.buffer[key >> 32 : key & 0xFFFFFFFF].tobytes().decode()
 
 
 def is_queue(terms: bytes) -> bool:

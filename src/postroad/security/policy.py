@@ -24,7 +24,10 @@ class Policy(Protocol):
     """Decides by principal: the name that a session proved, or an empty text."""
 
     def may_publish(self, principal: str, batch: Batch) -> NDArray[np.intp] | None:
-        """The rows that may be published; None for all of them, which then costs nothing."""
+        """The rows that may be published; None for all of them, which then costs nothing.
+
+        Rows for queues have the flag `QUEUED`, and the name of the queue, without `/queue/`, as their topic.
+        """
 
     def may_subscribe(self, principal: str, topic: str, selector: Selector | None) -> Selector | Refusal | None:
         """The selector to use (a policy may narrow it; None selects everything), or a refusal."""
