@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -65,6 +65,8 @@ class QueueScene:
         assert self.core.open_store(self.log, np.empty((0, 2), np.uint64), self.now) == []
         self.writer = self.core.attached("writer")
         self.got: list[Got] = []
+        # What each turn took that looked for rows.
+        self.searched: list[int] = []
 
     def queue(self, name: str = "work") -> NamedQueue:
         assert self.core.queues is not None
@@ -72,15 +74,21 @@ class QueueScene:
         assert found is not None
         return found
 
-    def send(self, bodies: Sequence[str], queue: str = "work", source: Session | None = None) -> Outbox:
-        batch = Batch.build([Draft(queue, {}, (), each.encode()) for each in bodies])
+    def send(
+        self,
+        bodies: Sequence[str],
+        queue: str = "work",
+        source: Session | None = None,
+        headers: Sequence[tuple[str, str]] = (),
+    ) -> Outbox:
+        batch = Batch.build([Draft(queue, {}, tuple(headers), each.encode()) for each in bodies])
         batch.envelopes[:, FLAGS] |= QUEUED
         outbox = self.core.receive(batch, source or self.writer, self.now, queued=True)
         self.note(outbox)
         self.settle()
         return outbox
 
-    def consume(
+    def subscribe(
         self,
         session: Session,
         key: str,
@@ -92,7 +100,11 @@ class QueueScene:
     ) -> Subscription:
         assert self.core.queues is not None
         asked = ConsumerTerms(selector, ack, prefetch, exclusive)
-        subscription = self.core.queues.subscribe(session, key, queue, asked, self.now)
+        return self.core.queues.subscribe(session, key, queue, asked, self.now)
+
+    def consume(self, *args: Any, **named: Any) -> Subscription:
+        """Subscribe, and get what waits."""
+        subscription = self.subscribe(*args, **named)
         self.note(self.core.offer(subscription, self.now))
         self.settle()
         return subscription
@@ -106,6 +118,8 @@ class QueueScene:
         self.settle()
 
     def note(self, outbox: Outbox) -> None:
+        if outbox.searched:
+            self.searched.append(outbox.searched)
         for delivery in outbox.deliveries:
             for row in delivery.rows.tolist():
                 message = delivery.batch.message(row)

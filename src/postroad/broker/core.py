@@ -74,6 +74,7 @@ class Broker:
         waiting: what waits for all subscriptions together.
         budgets: what its subscriptions use up of its limits.
         index_secret: of its indexes.
+        turn_budget: what matching may take in one turn, in about nanoseconds.
         durables: the durable subscriptions; None without a store.
         queues: the queues; None without a store.
         queue_settings: how queues treat what comes back; to be set before the store is opened.
@@ -107,7 +108,7 @@ class Broker:
         self.budgets = Budgets(self.limits)
         self._turns = Turns()
         self._in_turns = in_turns
-        self._turn_budget = self.limits.turn_ms * 1_000_000 if in_turns else NO_BUDGET
+        self.turn_budget = self.limits.turn_ms * 1_000_000 if in_turns else NO_BUDGET
         self.relay: Relay | None = None
         self.durables: Durables | None = None
         self._retentions: Retentions | None = None
@@ -414,11 +415,7 @@ class Broker:
     def proceed(self, now: int) -> Outbox:
         """One more turn for what was too much work before."""
         outbox = Outbox()
-        for session in self._turns.take_owed():
-            if not session.congested and self._sessions.get(session.number) is session:
-                self._drain(session, outbox, now)
-                if self.has_waiting(session):
-                    self._turns.owe(session)
+        self._deliveries.pay_owed(outbox, now, self.turn_budget)
         self._go_on(outbox, now)
         for subscription in () if self._replays is None else self._replays.proceed(now):
             self._deliveries.go_on(subscription, outbox, now)
@@ -443,7 +440,7 @@ class Broker:
 
     def _advance(self, work: Work, outbox: Outbox, now: int) -> int:
         """Match the first rows and hand them on; how many they were."""
-        matched = offsets, slots = self.index.match(work.batch, self._turn_budget)
+        matched = offsets, slots = self.index.match(work.batch, self.turn_budget)
         done = len(offsets) - 1
         part = work if done == len(work.batch) else work.part(0, done)
         if part.source is None:
@@ -564,15 +561,8 @@ class Broker:
         """The session's connection takes more again: hand out what waited, one turn's worth."""
         session.congested = False
         outbox = Outbox()
-        self._drain(session, outbox, now)
+        self._deliveries.drain_session(session, outbox, now)
         return outbox
-
-    def _drain(self, session: Session, outbox: Outbox, now: int) -> None:
-        left = self.limits.drain_messages
-        for subscription in session.subscriptions.values():
-            if left <= 0:
-                break
-            left -= self._deliveries.drain(subscription, left, outbox, now)
 
     # --- the store ---------------------------------------------------------------------------------------------------
 
@@ -661,7 +651,7 @@ class Broker:
 
     def has_waiting(self, session: Session) -> bool:
         """Whether `drained` would have more to hand out."""
-        return any(self._deliveries.drainable(subscription) for subscription in session.subscriptions.values())
+        return self._deliveries.has_waiting(session)
 
     def pause_for_link(self, session: int, link: int, outbox: Outbox) -> None:
         """A link that a session publishes to is full: the session waits."""

@@ -323,6 +323,33 @@ class Deliveries:
             self.release_publishers(subscription, outbox)
         return handed
 
+    def drain_session(self, session: Session, outbox: Outbox, now: int) -> None:
+        """Hand out what waited for a session, one turn's worth."""
+        left = self._limits.drain_messages
+        for subscription in session.subscriptions.values():
+            if left <= 0:
+                break
+            left -= self.drain(subscription, left, outbox, now)
+
+    def has_waiting(self, session: Session) -> bool:
+        """Whether `drain_session` would have more to hand out."""
+        return any(self.drainable(subscription) for subscription in session.subscriptions.values())
+
+    def pay_owed(self, outbox: Outbox, now: int, budget: int) -> None:
+        """Hand out what sessions are owed; those that this turn has no time for come first in the next one."""
+        turns = self._turns
+        if turns is None:
+            return
+        owed = turns.take_owed()
+        for at, session in enumerate(owed):
+            if outbox.searched > budget:
+                turns.owe_first(owed[at:])
+                return
+            if not session.congested and self._sessions.get(session.number) is session:
+                self.drain_session(session, outbox, now)
+                if self.has_waiting(session):
+                    turns.owe(session)
+
     def _is_half_empty(self, subscription: Subscription) -> bool:
         """Whether publishers that were paused may go on: were it just not full, they would be paused again at once."""
         waiting, limits = subscription.waiting, self._limits

@@ -396,7 +396,9 @@ class NamedQueues:
             del subscription.session.subscriptions[subscription.key]
             profile = queue.consumers.remove(subscription.number)
             self._core.budgets.remove(subscription)
-            if profile is not None and profile.selector:
+            if profile is None:
+                self._pass_on_work(queue, subscription)
+            elif profile.selector:
                 self._index.remove((queue.cursor.number, profile.selector))
         for subscription in consumers:
             unacknowledged, subscription.unacknowledged = subscription.unacknowledged, {}
@@ -407,6 +409,15 @@ class NamedQueues:
             if not len(queue.consumers):
                 self._log.detach(queue.cursor, returns=False)
         return list(queues.values())
+
+    def _pass_on_work(self, queue: NamedQueue, subscription: Subscription) -> None:
+        """A consumer is gone, and others have its selector: what that costs counts for one of them from now on."""
+        if subscription.work:
+            others = (each.subscription for each in queue.consumers.listed())
+            heir = next(each for each in others if each.selector == subscription.selector)
+            size, work = heir.bytes, heir.work + subscription.work
+            self._core.budgets.remove(heir)
+            self._core.budgets.add(heir, size, work)
 
     # --- handing out -------------------------------------------------------------------------------------------------
 
@@ -432,7 +443,7 @@ class NamedQueues:
         most = self._core.limits.drain_messages
         for _ in range(LOOKS_PER_TURN):
             consumers = queue.consumers.open()
-            if not consumers or handed >= most:
+            if not consumers or handed >= most or outbox.searched > self._core.turn_budget:
                 queue.idle = not consumers
                 break
             if self._stored.is_discarding(queue.cursor):
@@ -471,14 +482,16 @@ class NamedQueues:
         if not shown:
             return None
         for taken in shown:
+            if outbox.searched > self._core.turn_budget:
+                break
             handed += self._divide(queue, taken, [each for each in consumers if each.room], outbox, now)
         return handed
 
     def _divide(self, queue: NamedQueue, taken: Taken, consumers: Sequence[Consumer], outbox: Outbox, now: int) -> int:
-        """Hand rows of one record to those who want them; how many they were."""
+        """Hand rows of one record to those who want them, as far as this turn goes; how many they were."""
         if not consumers:
             return 0
-        matched = self._matched(queue, taken)
+        taken, matched = self._matched(queue, taken, outbox)
         queue.consumers.note_passed(taken, matched, queue.cursor)
         buckets = MessageGroups.buckets(taken.batch, taken.rows)
         free = np.ones(len(taken.places), np.bool_) if buckets is None else buckets < 0
@@ -493,30 +506,29 @@ class NamedQueues:
                 handed += self._give_group(queue, bucket, taken, at, matched, consumers, outbox, now)
         return handed
 
-    def _matched(self, queue: NamedQueue, taken: Taken) -> dict[str, NDArray[np.bool_]]:
-        """Which rows each profile with a selector wants."""
+    def _matched(self, queue: NamedQueue, taken: Taken, outbox: Outbox) -> tuple[Taken, dict[str, NDArray[np.bool_]]]:
+        """The rows that this turn has time for, at least one, and which of them each profile with a selector wants."""
         selective = [each for each in queue.consumers.profiles.values() if each.selector]
         if not selective:
-            return {}
-        offsets, slots = self._index.match(taken.batch.take(taken.rows))
+            return taken, {}
+        budget = max(0, self._core.turn_budget - outbox.searched)
+        offsets, slots = self._index.match(taken.batch.take(taken.rows), budget)
+        outbox.searched += self._index.charged
+        if len(offsets) - 1 < len(taken.rows):
+            # All that follows has to wait for another turn.
+            outbox.searched = max(outbox.searched, self._core.turn_budget + 1)
+            taken = _part(taken, np.arange(len(offsets) - 1))
         rows = np.repeat(np.arange(len(taken.rows)), np.diff(offsets))
         found = {}
         for profile in selective:
             wants = np.zeros(len(taken.rows), np.bool_)
             wants[rows[slots == profile.slot]] = True
             found[profile.selector] = wants
-        return found
+        return taken, found
 
     def _give(self, queue: NamedQueue, share: Share, taken: Taken, outbox: Outbox, now: int) -> Rows:
         """Hand a consumer its share; answers the places of the messages that it got, without expired ones."""
-        part = taken._replace(places=taken.places[share.at], rows=taken.rows[share.at])
-        if taken.tried is not None:
-            part = part._replace(tried=taken.tried[share.at])
-        if taken.tries is not None:
-            part = part._replace(tries=taken.tries[share.at])
-        if taken.notes is not None:
-            notes = [(text, np.flatnonzero(np.isin(share.at, at))) for text, at in taken.notes]
-            part = part._replace(notes=notes)
+        part = _part(taken, share.at)
         self._log.take(queue.cursor, part.places)
         return self._deliveries.hand_queued(share.consumer.subscription, part, outbox, now)
 
@@ -567,19 +579,21 @@ class NamedQueues:
         """Hand out rows that were set apart because of their group; how many they were."""
         handed = 0
         for bucket in groups.waiting():
+            if outbox.searched > self._core.turn_budget:
+                break
             rows = intersect(groups.rows_of(bucket), queue.cursor.waiting.runs)
             able = groups.able(bucket, rows, consumers)
             if not able:
                 # Nothing is read for nobody.
                 continue
             for taken in self._log.peek(queue.cursor, rows, max(each.room for each in able)):
-                matched = self._matched(queue, taken)
+                taken, matched = self._matched(queue, taken, outbox)
                 queue.consumers.note_passed(taken, matched, queue.cursor)
                 every = np.arange(len(taken.places))
                 given = self._give_group(queue, bucket, taken, every, matched, able, outbox, now, blocked=True)
                 handed += given
                 able = [each for each in able if each.room]
-                if given < len(every) or not able:
+                if given < len(every) or not able or outbox.searched > self._core.turn_budget:
                     break
         return handed
 
@@ -683,6 +697,18 @@ class NamedQueues:
             # Nobody can be pushed back for dead letters: the latest are kept.
             self._deliveries.overflowed.add(target.holder)
             self._stored.shed_oldest(target.holder)
+
+
+def _part(taken: Taken, at: Rows) -> Taken:
+    """Some of the rows that were taken, by their indices."""
+    part = taken._replace(places=taken.places[at], rows=taken.rows[at])
+    if taken.tried is not None:
+        part = part._replace(tried=taken.tried[at])
+    if taken.tries is not None:
+        part = part._replace(tries=taken.tries[at])
+    if taken.notes is not None:
+        part = part._replace(notes=[(text, np.flatnonzero(np.isin(at, where))) for text, where in taken.notes])
+    return part
 
 
 def is_queue(terms: bytes) -> bool:

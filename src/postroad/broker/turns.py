@@ -16,6 +16,8 @@ import numpy as np
 from postroad.broker.queues import copied_out
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from postroad.broker.consignments import Consignment
@@ -111,6 +113,10 @@ class Turns:
     def owe(self, session: Session) -> None:
         """More matched for a session than one turn may write: it gets the rest from its queues in later turns."""
         self._owed[session.number] = session
+
+    def owe_first(self, sessions: Iterable[Session]) -> None:
+        """These sessions are owed something, and come before the others."""
+        self._owed = {each.number: each for each in sessions} | self._owed
 
     def take_owed(self) -> list[Session]:
         """The sessions that are owed something."""
