@@ -44,17 +44,25 @@ def _package_root() -> Traversable:
     return folder if folder.is_dir() else resources.files(PACKAGE)
 
 
-def _text_of(module: str) -> bytes | None:
+@cache
+def _entries(parts: tuple[str, ...]) -> frozenset[str]:
+    """The names in a folder of this package; none where there is no such folder."""
     place = _package_root()
-    for part in module.split(".")[1:-1]:
+    for part in parts:
         place = place / part
-    last = module.split(".")[1:][-1:]
-    names = [f"{last[0]}.py", f"{last[0]}/__init__.py"] if last else ["__init__.py"]
-    for name in names:
-        found = place.joinpath(*name.split("/"))
-        if found.is_file():
-            return found.read_bytes()
-    return None
+    return frozenset(entry.name for entry in place.iterdir()) if place.is_dir() else frozenset()
+
+
+def _text_of(module: str) -> bytes | None:
+    """The source of a module. Most names that sources import are not modules, which a list of names tells at once."""
+    parts = module.split(".")[1:]
+    if parts and f"{parts[-1]}.py" in _entries(tuple(parts[:-1])):
+        parts[-1] += ".py"
+    elif not parts or (parts[-1] in _entries(tuple(parts[:-1])) and "__init__.py" in _entries(tuple(parts))):
+        parts.append("__init__.py")
+    else:
+        return None
+    return _package_root().joinpath(*parts).read_bytes()
 
 
 def _imports(text: bytes) -> Iterator[str]:
@@ -73,7 +81,6 @@ def _described(text: bytes) -> _Source:
 @cache
 def _source(module: str) -> _Source | None:
     """A module of this package; None if there is no module of this name."""
-    # A name inside a module looks like a module below it: its folder does not exist, which is quickly seen.
     inside = module == FOLDER or module.startswith(f"{FOLDER}.")
     if inside and module not in SHAPING:
         return None
