@@ -39,7 +39,7 @@ DRAIN_SECONDS = 30.0
 # After so long without a message the rest is lost.
 SILENCE_SECONDS = 8.0
 # How long what was published in a burst may take to arrive.
-BURST_SECONDS = 40.0
+BURST_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
