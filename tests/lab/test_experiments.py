@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def measured(name: str, key: str, scale: float) -> tuple[RawEvents, Mapping[str, float]]:
     trials = {trial.key: trial for trial in experiment_named(name).trials(RunRequest(scale=scale))}
-    events, shares = RawEvents(), []
+    events = RawEvents()
+    shares: list[float] = []
     trials[key].play(events, shares.append)
     assert shares[-1] == 1.0
     rows = events.tables()["measures"].to_pylist()
