@@ -115,11 +115,6 @@ class Evidence:
         for number in numbers:
             self.surely(kind, number)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing at all was found."""
-        return not self._hits and not self.drops
-
     def findings(
         self,
         runs: Iterable[Run],
