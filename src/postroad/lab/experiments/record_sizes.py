@@ -50,6 +50,7 @@ class RecordSizeExperiment(Experiment):
         )
         packed = figure("paper", "ASYNC 10K 1 s", "compressed bytes") / figure("paper", "ASYNC 10K 1 s", "raw bytes")
         exact = 8 * figure("ours", "exact 135K 1 s", "compressed bytes")
+        sure = 8 * figure("paper", "BF 135K 99.999% 8 s", "raw bytes")
         return [
             Finding(
                 "Table 2: the shapes of filters meet 99.999, 99 and 95 %",
@@ -83,9 +84,10 @@ class RecordSizeExperiment(Experiment):
             ),
             Finding(
                 "a Bloom filter stores fewer bytes than a log of ids",
-                f"our exact record takes {exact:.1f} bits a message, the paper's smallest filter 8 or more",
-                False,
-                "sorted ids of known publishers are nearly incompressible below 7 bits, and above that they are exact",
+                f"our exact record takes {exact:.1f} bits a message, a full filter for 99.999 % {sure:.1f}",
+                exact > sure,
+                "sorted ids of known publishers need 7 bits or so each, and some more in a file; "
+                "a filter for 95 % takes 8 bits, and errs",
             ),
         ]
 
