@@ -41,6 +41,8 @@ class Expected:
 
     def __init__(self) -> None:
         self.matched: list[tuple[int, int]] = []
+        # All that it ever had, also before crashes.
+        self.ever: set[tuple[int, int]] = set()
         self.position: dict[tuple[int, int], int] = {}
         self.handed: set[tuple[int, int]] = set()
         self.settled: set[tuple[int, int]] = set()
@@ -130,20 +132,24 @@ class Owner:
                 expected = self.expected[cursor.number]
                 for row in rows.tolist():
                     expected.matched.append((publisher, first + row))
+                    expected.ever.add((publisher, first + row))
                     expected.position[publisher, first + row] = position
 
     def take(self) -> None:
-        if not self.log.cursors:
+        # Nobody takes rows from a cursor that its client has left.
+        cursors = [each for each in self.log.cursors.values() if each.attached or not each.durable]
+        if not cursors:
             return
-        cursor = self.random.choice(list(self.log.cursors.values()))
+        cursor = self.random.choice(cursors)
         for taken in self.pull(cursor, self.random.randrange(1, 12)):
             self.settle(cursor, taken)
 
     def choose(self) -> None:
         """Take some of the rows that wait, as consumers with selectors do; some are settled, some refused."""
-        if not self.durable():
+        cursors = [each for each in self.durable() if each.attached]
+        if not cursors:
             return
-        cursor = self.random.choice(self.durable())
+        cursor = self.random.choice(cursors)
         passed = RowSet()
         for _ in range(self.random.randrange(1, 4)):
             among = subtract(cursor.waiting.runs, passed.runs)
@@ -179,7 +185,7 @@ class Owner:
     def transfer(self, cursor: Cursor, taken: Taken, to: Cursor) -> None:
         source, target = self.expected[cursor.number], self.expected[to.number]
         messages = messages_of(taken)
-        new = np.array([each not in target.matched and each not in target.settled_for_sure for each in messages])
+        new = np.array([each not in target.ever for each in messages])
         self.log.give_back(cursor, taken.places[~new])
         note = self.random.choice([b"one", b"two"])
         self.log.transfer(cursor, taken.places[new], to, note)
@@ -187,6 +193,7 @@ class Owner:
             source.settled.add(message)
             source.tries.pop(message)
             target.matched.append(message)
+            target.ever.add(message)
             target.position[message] = self.log.position
             target.notes[message] = note
             self.transfers.append((message, cursor.number, to.number))

@@ -55,7 +55,8 @@ class Cursor:
         terms: what its owner keeps about it.
         durable: it survives a restart; one that does not costs no record but the rows themselves.
         attached: somebody takes rows from it.
-        attached_at: the number of the record that says so; rows go out when that is safe.
+        attached_at: the number of the record that says so, or that gave it rows of another cursor; rows go out when
+            that is safe.
         waiting: rows that are to be handed out.
         in_flight: rows that were handed out and are neither settled nor given back.
         tried: rows that were, or may have been, handed out before; a superset, cleaned when rows go out again.

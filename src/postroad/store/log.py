@@ -418,6 +418,8 @@ class Log:
         self._enqueue(
             Kind.TRANSFERRED, msgspec.msgpack.encode(Transfer(cursor.number, to.number, packed(runs), note)), True
         )
+        # Rule 3: a crash before this is safe leaves the rows with the cursor that had them.
+        to.attached_at = max(to.attached_at, self._writer.number - 1)
 
     # --- history -----------------------------------------------------------------------------------------------------
 
