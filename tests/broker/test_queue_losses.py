@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from postroad.broker import AckMode, BrokerError, Outbox, named_queues
+from postroad.broker import AckMode, BrokerError, Outbox, QueueSettings, named_queues
 from postroad.security import AllowAll
 from postroad.store import StoreSettings
 from tests.broker.queue_scene import QueueScene
@@ -141,3 +141,16 @@ def test_publisher_whom_the_policy_refuses_makes_no_queues() -> None:
     assert scene.send(["m1"]).refused == 1
     assert scene.core.queues is not None
     assert len(scene.core.queues) == 0
+
+
+def test_what_a_congested_consumer_refuses_goes_to_another_one() -> None:
+    scene = QueueScene(QueueSettings(redelivery_ms=0))
+    slow, other = scene.core.attached("reader"), scene.core.attached("reader")
+    scene.consume(slow, "a", prefetch=1)
+    scene.send(["m1"])
+    scene.consume(other, "b", prefetch=1)
+    (got,) = scene.take()
+    scene.core.congested(slow)
+    scene.answer(slow, got, positive=False)
+    scene.settle()
+    assert [(each.key, each.body) for each in scene.take()] == [("b", "m1")]

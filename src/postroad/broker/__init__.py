@@ -16,6 +16,7 @@ from postroad.broker.relay import Relay, RelayStatistics
 from postroad.broker.replays import ReplayStart
 from postroad.broker.retentions import is_retention, retained_topic
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
+from postroad.broker.settlements import Acknowledgement, Settlement, settlements
 from postroad.broker.statistics import BrokerStatistics
 from postroad.broker.strategies import make_strategy, order_wait, planned_strategy
 from postroad.broker.wants import scheme_of
@@ -23,6 +24,7 @@ from postroad.broker.wants import scheme_of
 __all__ = [
     "DEFAULT_SKEW_TOLERANCE_MS",
     "AckMode",
+    "Acknowledgement",
     "AssigningPublisher",
     "Broker",
     "BrokerError",
@@ -43,6 +45,7 @@ __all__ = [
     "ReplayStart",
     "Sending",
     "Session",
+    "Settlement",
     "Subscription",
     "SubscriptionNumbers",
     "is_retention",
@@ -52,4 +55,5 @@ __all__ = [
     "queue_home",
     "retained_topic",
     "scheme_of",
+    "settlements",
 ]

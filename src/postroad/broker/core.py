@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from postroad.broker.aliases import record_aliases
 from postroad.broker.budgets import Budgets, estimated_bytes
 from postroad.broker.deliveries import Deliveries
 from postroad.broker.durables import Durables
@@ -31,7 +32,7 @@ from postroad.broker.stored import StoredQueues
 from postroad.broker.turns import MAX_UNFINISHED_BYTES, Turns, Work
 from postroad.matching import NO_BUDGET, SubscriptionIndex
 from postroad.matching.table_hash import FIXED_SECRET
-from postroad.messages import IdGenerator, attribute_texts
+from postroad.messages import IdGenerator
 from postroad.messages.columns import SOURCE
 from postroad.security import AllowAll, Refusal
 from postroad.selectors import Selector, TopicPattern
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from postroad.broker.numbers import PublisherNumbers
     from postroad.broker.relay import Relay
     from postroad.broker.replays import ReplayStart
+    from postroad.broker.settlements import Settlement
     from postroad.messages import Batch
     from postroad.security import Policy
     from postroad.store import Log
@@ -381,7 +383,7 @@ class Broker:
             return outbox
         self.recorder.accepted(batch, now)
         if self.alias_attribute is not None:
-            self._record_aliases(batch, self.alias_attribute, now)
+            record_aliases(self.recorder, batch, self.alias_attribute, now)
         self._accepted += count
         source.accepted += count
         if admitted:
@@ -524,13 +526,6 @@ class Broker:
             head, tail = batch.ids[row].tolist()
             if tail:
                 self.recorder.aliased(alias, head, tail, now)
-
-    def _record_aliases(self, batch: Batch, attribute: str, now: int) -> None:
-        texts = attribute_texts(batch, attribute)
-        data, offsets = texts.data.tobytes(), texts.offsets
-        for row in np.flatnonzero(texts.present).tolist():
-            alias = data[offsets[row] : offsets[row + 1]].decode("utf-8", "replace")
-            self.recorder.aliased(alias, int(batch.ids[row, 0]), int(batch.ids[row, 1]), now)
 
     def wanted(self, offsets: NDArray[np.int64], slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """The offsets of a match without what only retention wants."""
@@ -685,15 +680,34 @@ class Broker:
             raise BrokerError(f"acknowledgement for subscription {key!r}, which this session does not have")
         self._deliveries.acknowledge(subscription, head, tail, positive, now, requeues)
         outbox = Outbox()
-        if session.congested:
-            return outbox
-        if subscription.cursor is not None and self._in_turns:
+        self._go_on_after(subscription, outbox, now)
+        return outbox
+
+    def settle(self, session: Session, settlements: Iterable[Settlement], now: int) -> Outbox:
+        """A client answers for many messages at once; those that wait for no answer any more are left out."""
+        outbox = Outbox()
+        for settlement in settlements:
+            waiting = settlement.subscription.unacknowledged
+            messages = [each for each in settlement.messages if each in waiting]
+            if messages and session.subscriptions.get(settlement.subscription.key) is settlement.subscription:
+                self._deliveries.settle(settlement._replace(messages=messages), now)
+                self._go_on_after(settlement.subscription, outbox, now)
+        return outbox
+
+    def _go_on_after(self, subscription: Subscription, outbox: Outbox, now: int) -> None:
+        """Hand out what acknowledgements let through."""
+        session = subscription.session
+        if subscription.queue is not None and self._in_turns:
+            assert self.queues is not None
+            self.queues.owe(subscription)
+        elif subscription.queue is None and session.congested:
+            return
+        elif subscription.cursor is not None and self._in_turns:
             # What is stored goes out when all acknowledgements of this read are counted, not row by row.
             self._turns.owe(session)
         else:
             # The whole window: a client may wait for all of it before it acknowledges again.
             self._deliveries.drain(subscription, self.limits.unacknowledged, outbox, now)
-        return outbox
 
     # --- what it holds -----------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from postroad.broker.groups import any_expires
 from postroad.broker.marks import told_again
 from postroad.broker.outbox import Delivery
 from postroad.broker.sessions import AckMode, OverflowPolicy
+from postroad.broker.settlements import Settlement
 from postroad.broker.turns import MAX_WRITTEN_BYTES
 from postroad.messages.columns import EXPIRY
 from postroad.messages.id_columns import WORD_BITS
@@ -469,7 +470,11 @@ class Deliveries:
         wanted = head << WORD_BITS | tail
         if wanted not in subscription.unacknowledged:
             raise BrokerError("acknowledgement of a message that does not wait for one; each counts once")
-        settled = self._settled(subscription, wanted)
+        self.settle(Settlement(subscription, self._settled(subscription, wanted), positive, requeues), now)
+
+    def settle(self, settlement: Settlement, now: int) -> None:
+        """A client has answered for messages that wait for it."""
+        subscription, settled, positive, requeues = settlement
         places = list(map(subscription.unacknowledged.pop, settled))
         self._count_acknowledgements(subscription, settled, positive, now)
         if subscription.queue is not None:

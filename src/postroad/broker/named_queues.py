@@ -427,6 +427,14 @@ class NamedQueues:
         assert queue is not None
         return self._offer(queue, outbox, now)
 
+    def owe(self, subscription: Subscription) -> None:
+        """Something has happened to a consumer: in a later turn, hand out what can be, also to others."""
+        queue, session = subscription.queue, subscription.session
+        assert queue is not None
+        takers = [each.subscription.session for each in queue.consumers.open()] if session.congested else [session]
+        for each in takers:
+            self._deliveries.owe(each)
+
     def stored(self, holder: Subscription, outbox: Outbox, now: int) -> None:
         """Rows of a queue were written, or read."""
         assert holder.queue is not None

@@ -426,6 +426,38 @@ def test_acknowledgements_in_a_transaction_count_when_it_commits() -> None:
     assert scene.core.statistics().acknowledged == 1
 
 
+def test_nothing_is_acknowledged_by_a_transaction_whose_messages_are_refused() -> None:
+    scene = Scene()
+    talker = scene.client()
+    talker.subscribe("s", "a", ack="client")
+    talker.send("a")
+    (message,) = talker.heard()
+    talker.say("BEGIN", {"transaction": "t"})
+    talker.say("ACK", {"id": message.headers["ack"], "transaction": "t"})
+    # This broker has no store, so it has no queues.
+    talker.say("SEND", {"destination": "/queue/results", "transaction": "t"})
+    talker.say("COMMIT", {"transaction": "t"})
+    assert "no store" in talker.error()
+    counts = scene.core.statistics()
+    assert (counts.accepted, counts.acknowledged) == (1, 0)
+
+
+def test_nothing_is_sent_by_a_transaction_that_acknowledges_a_message_twice() -> None:
+    scene = Scene()
+    talker = scene.client()
+    talker.subscribe("s", "a", ack="client-individual")
+    talker.send("a")
+    (message,) = talker.heard()
+    talker.say("BEGIN", {"transaction": "t"})
+    talker.send("a", transaction="t")
+    for _ in range(2):
+        talker.say("ACK", {"id": message.headers["ack"], "transaction": "t"})
+    talker.say("COMMIT", {"transaction": "t"})
+    assert "each counts once" in talker.error()
+    counts = scene.core.statistics()
+    assert (counts.accepted, counts.acknowledged) == (1, 0)
+
+
 @pytest.mark.parametrize("command", ["COMMIT", "ABORT"])
 def test_a_transaction_that_was_not_begun_is_an_error(command: str) -> None:
     talker = Scene().client()

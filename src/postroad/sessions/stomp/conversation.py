@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.broker import AckMode, BrokerError, Outbox, OverflowPolicy
+from postroad.broker import AckMode, Acknowledgement, BrokerError, Outbox, OverflowPolicy, settlements
 from postroad.broker.numbers import NumbersError
 from postroad.errors import PostroadError
 from postroad.messages.id_columns import WORD_BITS
@@ -584,6 +584,11 @@ class StompConversation:
         core, now = self._dispatcher.core, self._dispatcher.clock()
         self._dispatcher.carry_out(core.acknowledge(self._session, key, head, tail, positive, now, requeues))
 
+    def _acknowledgement(self, event: stomp.Ack | stomp.Nack) -> Acknowledgement:
+        message = event.message_id.head << WORD_BITS | event.message_id.tail
+        requeues = isinstance(event, stomp.Ack) or event.requeues
+        return Acknowledgement(self._acknowledged_key(event), message, isinstance(event, stomp.Ack), requeues)
+
     def _acknowledged_key(self, event: stomp.Ack | stomp.Nack) -> str:
         if event.number is not None:
             key = self._keys.get(event.number)
@@ -600,15 +605,21 @@ class StompConversation:
 
     def _commit(self, event: stomp.Commit) -> dict[str, str]:
         transaction = self._transactions.end(event.transaction)
-        for acknowledgement in transaction.acknowledgements:
-            self._acknowledge(acknowledgement)
-        if not transaction.frames:
-            return {"message-count": "0"}
-        found = stomp.decode_frames(transaction.frames, self._version, self._decoder.limits)
-        assert found.batch is not None
-        if not self._accept_committed(found, found.batch):
-            return {}
-        return {"message-id": str(found.batch.message(0).id), "message-count": str(len(found.batch))}
+        assert self._session is not None
+        told = [self._acknowledgement(each) for each in transaction.acknowledgements]
+        settled = settlements(self._session, told)
+        headers = {"message-count": "0"}
+        if transaction.frames:
+            found = stomp.decode_frames(transaction.frames, self._version, self._decoder.limits)
+            assert found.batch is not None
+            # What it consumed is done with when what it made of that is in.
+            if not self._accept_committed(found, found.batch):
+                return {}
+            headers = {"message-id": str(found.batch.message(0).id), "message-count": str(len(found.batch))}
+        if self._session is not None and settled:
+            core, now = self._dispatcher.core, self._dispatcher.clock()
+            self._dispatcher.carry_out(core.settle(self._session, settled, now))
+        return headers
 
     def _accept_committed(self, found: stomp.Received, batch: Batch) -> bool:
         assert self._session is not None

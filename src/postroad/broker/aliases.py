@@ -1,0 +1,24 @@
+"""Names that messages have in other systems, for the record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.messages import attribute_texts
+
+if TYPE_CHECKING:
+    from postroad.broker.no_recorder import Recorder
+    from postroad.messages import Batch
+
+__all__ = ["record_aliases"]
+
+
+def record_aliases(recorder: Recorder, batch: Batch, attribute: str, now: int) -> None:
+    """Tell the record the names that the messages of a batch have in an attribute."""
+    texts = attribute_texts(batch, attribute)
+    data, offsets = texts.data.tobytes(), texts.offsets
+    for row in np.flatnonzero(texts.present).tolist():
+        alias = data[offsets[row] : offsets[row + 1]].decode("utf-8", "replace")
+        recorder.aliased(alias, int(batch.ids[row, 0]), int(batch.ids[row, 1]), now)
