@@ -99,10 +99,10 @@ def test_following_once_ends_while_brokers_go_on_writing(
     monkeypatch.setattr(follow, "store_increments", goes_on)
     followed(spark, trail, out)
     assert 0 < commits < 3
-    assert sum(read_totals(out).of("published").values()) == 1
+    assert sum(read_totals(out).of("accepted").values()) == 1
     monkeypatch.setattr(follow, "store_increments", real)
     followed(spark, trail, out)
-    assert sum(read_totals(out).of("published").values()) == 1 + commits
+    assert sum(read_totals(out).of("accepted").values()) == 1 + commits
 
 
 def test_filters_are_reconciled_by_origin(spark: SparkSession, tmp_path: Path) -> None:
