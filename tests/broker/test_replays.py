@@ -2,200 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
-import random
 from typing import TYPE_CHECKING
 
 import pytest
 
-from postroad.broker import (
-    AckMode,
-    Broker,
-    BrokerError,
-    Limits,
-    Outbox,
-    OverflowPolicy,
-    PublisherNumbers,
-    ReplayStart,
-    is_retention,
-)
-from postroad.broker.numbers import SubscriptionNumbers
+from postroad.broker import AckMode, BrokerError, OverflowPolicy, ReplayStart
+from postroad.matching import NO_BUDGET
 from postroad.messages import Batch, Draft, MessageId
-from postroad.selectors import Selector, TopicPattern
-from postroad.store import (
-    Log,
-    RetainedTopic,
-    SimulatedDisk,
-    StoreSettings,
-    StoreWriteError,
-    carry_out,
-    next_rows,
-    recover,
-)
+from postroad.store import RetainedTopic, StoreSettings, carry_out
+from tests.broker.replay_scene import ReplayScene, ids
 
 if TYPE_CHECKING:
-    from postroad.broker import Session, Subscription
-    from postroad.messages import Message
-
-RETAINED = RetainedTopic(topic="a.>")
-
-
-class Scene:
-    """A core with a small store that is driven by hand, and everything that was ever published to it."""
-
-    def __init__(self, *retain: RetainedTopic, seed: int = 0, **settings: object) -> None:
-        self.random = random.Random(seed)
-        small = {"segment_bytes": 4_096, "cache_bytes": 6_000, **settings}
-        self.settings = StoreSettings(retain=list(retain or (RETAINED,)), **small)  # type: ignore[arg-type]
-        self.disk = SimulatedDisk()
-        # How often the disk fails.
-        self.failures = 0.0
-        self.now = 1_000
-        self.sent: list[Message] = []
-        self._blocks, self._numbers = itertools.count(1, 1_000), itertools.count(1, 1_000)
-        self.got: dict[int, list[MessageId]] = {}
-        # What no crash takes back: how much of what was sent, and what was acknowledged.
-        self.safe_sent = 0
-        self.acknowledged, self.settled_soon, self.settled = set[MessageId](), set[MessageId](), set[MessageId]()
-        self.start()
-
-    def start(self) -> None:
-        """A new process, on what the disk has."""
-        found = recover(self.disk.segments(), self.disk.read)
-        self.log = Log(self.settings, found)
-        numbers = SubscriptionNumbers(lambda: next(self._numbers))
-        self.core = Broker(
-            1,
-            PublisherNumbers(lambda: next(self._blocks)),
-            Limits(spool_memory_bytes=1, drain_messages=7, unacknowledged=20),
-            subscription_numbers=numbers,
-            in_turns=True,
-        )
-        assert self.core.open_store(self.log, found.recent, self.now) == []
-        self.writer, self.reader = self.core.attached("writer"), self.core.attached("reader")
-
-    def publish(self, count: int = 5, topic: str = "") -> None:
-        self.now += self.random.randrange(3)
-        topics = [topic or self.random.choice(["a.x", "a.y", "b"]) for _ in range(count)]
-        batch = Batch.build([(each, {"n": self.random.randrange(4)}, (), b"." * 40) for each in topics])
-        outbox = self.core.receive(batch, self.writer, self.now)
-        if not outbox.unstorable:
-            self.sent += [batch.message(row) for row in range(count)]
-        self.note(outbox)
-
-    def note(self, outbox: Outbox) -> None:
-        for each in outbox.deliveries:
-            got = self.got.setdefault(each.subscription.number, [])
-            got += [each.batch.message(row).id for row in each.rows.tolist()]
-
-    def turn(self) -> None:
-        """What a driver does in one turn of its loop."""
-        for read in self.log.take_reads():
-            self.log.loaded(read, self.disk.read(read.segment, read.start, read.length))
-        if self.random.random() < 0.7 and (commit := self.log.take_commit(self.now)) is not None:
-            self.disk.failing = self.random.random() < self.failures
-            try:
-                carry_out(commit, self.disk)
-            except StoreWriteError as error:
-                self.log.failed(commit, str(error))
-            else:
-                self.log.committed(commit)
-            self.disk.failing = False
-        if self.is_safe:
-            self.safe_sent, self.settled_soon = len(self.sent), set(self.acknowledged)
-        self.note(self.core.stored(self.now))
-        if self.core.unfinished:
-            self.note(self.core.proceed(self.now))
-        if not self.reader.congested and self.core.has_waiting(self.reader):
-            self.note(self.core.drained(self.reader, self.now))
-
-    @property
-    def is_safe(self) -> bool:
-        return self.log.safe >= self.log.position and not self.log.has_work
-
-    def turn_until_safe(self) -> None:
-        while not self.is_safe:
-            self.turn()
-        self.turn()
-
-    def crash(self) -> None:
-        """The machine fails between two steps: what was not confirmed may be there or not."""
-        self.disk = self.disk.crash(self.random)
-        self.settled = set(self.settled_soon)
-        self.disk.failing, self.got = False, {}
-        self.start()
-        left = {each for each in self.retained() if each not in {one.id for one in self.sent[: self.safe_sent]}}
-        unsure = [each for each in self.sent[self.safe_sent :] if each.id in left]
-        # Nobody retains what is published elsewhere, and nobody here wants it.
-        self.sent = self.sent[: self.safe_sent] + unsure
-        self.acknowledged = set(self.settled)
-
-    def retained(self) -> set[MessageId]:
-        """All that is retained on disk."""
-        found = set[MessageId]()
-        for cursor in [each for each in self.log.cursors.values() if is_retention(each.terms)]:
-            position = 0
-            while (rows := next_rows(cursor, position, 2**62)) is not None:
-                stored = self.log.record(rows.number)
-                while stored is None:
-                    for read in self.log.take_reads():
-                        self.log.loaded(read, self.disk.read(read.segment, read.start, read.length))
-                    stored = self.log.record(rows.number)
-                found |= {stored.batch.message(row).id for row in stored.rows_at(rows.rows).tolist()}
-                position = int(rows.places[-1]) + 1
-        return found
-
-    def settle(self) -> None:
-        """Turns until nothing is left to do."""
-        quiet = 0
-        while quiet < 20:
-            before = sum(map(len, self.got.values()))
-            self.turn()
-            quiet = 0 if self.core.unfinished or sum(map(len, self.got.values())) > before else quiet + 1
-
-    def wanted(self, subscription: Subscription, first: int = 0, since: int = 0) -> list[MessageId]:
-        """The plain twin: what of all that was sent, from one on, a subscription wants."""
-        selector = Selector.parse(subscription.selector) if subscription.selector else None
-        pattern = TopicPattern.parse(subscription.topic)
-        return [
-            each.id
-            for each in self.sent[first:]
-            if pattern.matches(each.topic)
-            and (selector is None or selector.matches(each.attributes))
-            and each.id.time >= since
-        ]
-
-    def subscribe(self, start: ReplayStart | None, topic: str = "a.>", selector: str = "") -> Subscription:
-        key = str(self.random.random())
-        return self.core.subscribe(
-            self.reader, key, topic, selector, AckMode.AUTO, OverflowPolicy.SPOOL, self.now, start
-        )
-
-    def durable(self, name: str, start: ReplayStart | None, session: Session | None = None) -> Subscription:
-        durables = self.core.durables
-        assert durables is not None
-        return durables.subscribe(
-            session or self.reader, name, ("c", name), "a.>", "n <> 2", AckMode.INDIVIDUAL, self.now, Outbox(), start
-        )
-
-    def acknowledge(self, subscription: Subscription, most: int) -> list[MessageId]:
-        """The client acknowledges the first of what it has."""
-        done = list(subscription.unacknowledged)[:most]
-        for each in done:
-            head, tail = divmod(each, 1 << 64)
-            self.note(self.core.acknowledge(self.reader, subscription.key, head, tail, True, self.now))
-        found = [MessageId.of(*divmod(each, 1 << 64)) for each in done]
-        self.acknowledged.update(found)
-        return found
-
-
-def ids(scene: Scene, subscription: Subscription) -> list[MessageId]:
-    return scene.got.get(subscription.number, [])
+    from postroad.broker import Subscription
 
 
 @pytest.mark.parametrize("seed", range(25))
 def test_replays_get_what_a_subscription_from_then_on_would_have_got_in_order_and_once(seed: int) -> None:
-    scene = Scene(seed=seed)
+    scene = ReplayScene(seed=seed)
+    scene.core.replays._budget = [1, 5_000, NO_BUDGET][seed % 3]
     begun: list[tuple[Subscription, int, int]] = []
     for _ in range(60):
         action = scene.random.randrange(10)
@@ -233,9 +57,11 @@ def test_replays_get_what_a_subscription_from_then_on_would_have_got_in_order_an
 
 @pytest.mark.parametrize("seed", range(30))
 def test_durable_replay_survives_torn_writes_and_repeats_nothing_that_was_settled(seed: int) -> None:
-    scene = Scene(seed=seed)
+    scene = ReplayScene(seed=seed)
     scene.publish(40)
     scene.settle()
+    # One row in a turn, some, or all of a record.
+    scene.core.replays._budget = scene.budget = [1, 5_000, NO_BUDGET][seed % 3]
     subscription, seen = scene.durable("n", ReplayStart()), set[MessageId]()
     scene.turn_until_safe()
     scene.failures = scene.random.choice([0.0, 0.3])
@@ -262,7 +88,7 @@ def test_durable_replay_survives_torn_writes_and_repeats_nothing_that_was_settle
 
 
 def test_replay_of_a_topic_that_is_not_retained_is_refused_by_name() -> None:
-    scene = Scene()
+    scene = ReplayScene()
     for topic in ("b", ">", "*.x"):
         with pytest.raises(BrokerError, match="no retained topic has all of it"):
             scene.subscribe(ReplayStart(), topic)
@@ -270,7 +96,7 @@ def test_replay_of_a_topic_that_is_not_retained_is_refused_by_name() -> None:
 
 
 def test_replay_from_a_message_that_is_gone_begins_at_its_time() -> None:
-    scene = Scene()
+    scene = ReplayScene()
     scene.publish(10, "a.x")
     scene.now += 10
     scene.publish(10, "a.x")
@@ -282,7 +108,7 @@ def test_replay_from_a_message_that_is_gone_begins_at_its_time() -> None:
 
 
 def test_retained_messages_go_when_they_are_too_old_or_too_many() -> None:
-    scene = Scene(RetainedTopic(topic="a.x", age="2s"), RetainedTopic(topic="a.y", bytes=4_000))
+    scene = ReplayScene(RetainedTopic(topic="a.x", age="2s"), RetainedTopic(topic="a.y", bytes=4_000))
     for _ in range(40):
         scene.now += 100
         scene.publish(2, "a.x")
@@ -305,7 +131,7 @@ def test_retained_messages_go_when_they_are_too_old_or_too_many() -> None:
 
 
 def test_retention_that_the_settings_do_not_name_any_more_ends() -> None:
-    scene = Scene()
+    scene = ReplayScene()
     scene.publish(50, "a.x")
     scene.settle()
     scene.settings = StoreSettings(retain=[RetainedTopic(topic="b")], segment_bytes=4_096)
@@ -318,7 +144,7 @@ def test_retention_that_the_settings_do_not_name_any_more_ends() -> None:
 
 def test_replay_reads_no_further_than_its_client_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("postroad.broker.replays.MAX_AHEAD", 10)
-    scene = Scene()
+    scene = ReplayScene()
     for _ in range(40):
         scene.publish(5, "a.x")
         scene.turn()
@@ -334,7 +160,7 @@ def test_replay_reads_no_further_than_its_client_follows(monkeypatch: pytest.Mon
 
 
 def test_what_nobody_but_retention_wants_is_on_record_as_wanted_by_nobody() -> None:
-    scene = Scene()
+    scene = ReplayScene()
     told: list[str] = []
 
     class Recorder:
@@ -356,7 +182,7 @@ def test_what_nobody_but_retention_wants_is_on_record_as_wanted_by_nobody() -> N
 
 
 def test_durable_replay_that_its_limit_stopped_goes_on_after_a_restart() -> None:
-    scene = Scene(at_limit="stop")
+    scene = ReplayScene(at_limit="stop")
     scene.publish(50, "a.x")
     scene.settle()
     durables = scene.core.durables
@@ -377,7 +203,7 @@ def test_durable_replay_that_its_limit_stopped_goes_on_after_a_restart() -> None
 
 @pytest.mark.parametrize("policy", OverflowPolicy)
 def test_what_comes_never_overtakes_history_that_still_waits(policy: OverflowPolicy) -> None:
-    scene = Scene()
+    scene = ReplayScene()
     for _ in range(10):
         scene.publish(5, "a.x")
     scene.turn_until_safe()
@@ -399,7 +225,7 @@ def test_what_comes_never_overtakes_history_that_still_waits(policy: OverflowPol
 
 
 def test_history_that_a_durable_subscription_asked_for_is_not_too_old_before_it_has_waited() -> None:
-    scene = Scene(max_age_seconds=60)
+    scene = ReplayScene(max_age_seconds=60)
     scene.publish(50, "a.x")
     scene.settle()
     durables = scene.core.durables

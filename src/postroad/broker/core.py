@@ -222,7 +222,7 @@ class Broker:
         pattern = TopicPattern.parse(topic)
         allowed = self.allowed(session, topic, selector)
         self.budgets.check_bytes(session, estimated_bytes(key, topic, allowed))
-        history = None if replay is None else self.replays.terms(topic, replay)
+        history = None if replay is None else self.replays.terms(session, topic, replay)
         subscription = Subscription(self.take_subscription_number(), session, key, topic, ack_mode, policy)
         self.enter_index(subscription, allowed, pattern, now)
         if history is not None:
@@ -280,11 +280,8 @@ class Broker:
             self.relay.subscribed(subscription.number, topic, selector)
         subscription.selector = "" if selector is None else str(selector)
         if not subscription.retains:
-            self._record_subscription(subscription, now)
-
-    def _record_subscription(self, subscription: Subscription, now: int) -> None:
-        topic = subscription.topic
-        self.recorder.subscribed(subscription.number, subscription.session.principal, topic, subscription.selector, now)
+            principal, text = subscription.session.principal, subscription.selector
+            self.recorder.subscribed(subscription.number, principal, topic, text, now)
 
     def leave_index(self, subscription: Subscription, now: int) -> None:
         """From now on no message matches a subscription."""
@@ -412,7 +409,8 @@ class Broker:
     @property
     def unfinished(self) -> bool:
         """Whether `proceed` has something to do."""
-        return bool(self._turns) or bool(self._replays and self._replays.is_ready)
+        replays = self._replays
+        return bool(self._turns) or (replays is not None and bool(replays.line) and replays.is_ready)
 
     def proceed(self, now: int) -> Outbox:
         """One more turn for what was too much work before."""
@@ -571,7 +569,9 @@ class Broker:
         self._deliveries.stored.remember(recent)
         stored = self._deliveries.stored
         self._retentions = Retentions(self, stored)
-        self._replays = Replays(stored, self._retentions, self.recorder, self.skew_tolerance_ms)
+        self._replays = Replays(
+            stored, self._retentions, self.recorder, self.skew_tolerance_ms, self.turn_budget, self.index_secret
+        )
         problems = self._retentions.restore(now)
         self.redeliveries = Redeliveries(self.queue_settings, store)
         self.queues = self._deliveries.queues = NamedQueues(self, self._deliveries, self.redeliveries)
@@ -610,6 +610,7 @@ class Broker:
         """The store has written something, or read it: whoever waited for that goes on."""
         outbox = Outbox()
         self._deliveries.proceed_stored(outbox, now)
+        self.replays.read()
         return outbox
 
     def redeliver(self, now: int) -> Outbox:

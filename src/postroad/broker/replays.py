@@ -5,7 +5,9 @@ record, matched as it would have been then, and adopted by the cursor of the sub
 the subscription as usual, and waits in the same cursor behind the boundary. The cursor hands out rows in order, and
 only up to where history has been read, so that the two parts meet without a seam.
 
-Rule 1: one turn reads one record of each of a few replays. A replay reads no further than its client follows.
+Rule 1: one turn reads one record of each of a few replays, or as much of it as the budget of a turn can match. A replay
+    reads no further than its client follows, and few of them wait for the disk at a time. Those that wait, for it or
+    for their clients, are not looked at before something happens to them.
 Rule 2: a durable subscription keeps how far its replay has come, after what it has adopted and before anything of it
     can be settled: a crash repeats no row and loses none.
 """
@@ -17,19 +19,20 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from postroad.broker.errors import BrokerError
 from postroad.matching import NO_BUDGET, SubscriptionIndex
+from postroad.matching.table_hash import FIXED_SECRET
 from postroad.messages.id_columns import TIME_SHIFT
-from postroad.selectors import Selector, TopicPattern
 from postroad.store import NO_CEILING, next_rows, runs_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.broker.retentions import Retentions
-    from postroad.broker.sessions import Subscription
+    from postroad.broker.sessions import Session, Subscription
     from postroad.broker.stored import StoredQueues
     from postroad.messages import Batch, MessageId
-    from postroad.store import Cursor
+    from postroad.store import Cursor, HistoryRows
     from postroad.tracking import Recorder
 
 __all__ = ["MAX_AHEAD", "ReplayStart", "ReplayTerms", "Replays"]
@@ -38,6 +41,18 @@ __all__ = ["MAX_AHEAD", "ReplayStart", "ReplayTerms", "Replays"]
 MAX_AHEAD = 10_000
 # Replays that read a record in one turn; others have theirs in the next ones. A record is a megabyte.
 REPLAYS_PER_TURN = 4
+# Replays that wait for a record from the disk at a time: so many megabytes are asked for at once.
+MAX_READING = 4
+# A replay whose selector picks single rows has 16 bytes for each of those that wait: 160 KB, as long as its client does
+# not follow. So one session has 16 MB of them, or one principal whose durable subscriptions nobody has at the moment.
+MAX_REPLAYS_PER_SESSION = 100
+# The same for all sessions together: 160 MB.
+MAX_REPLAYS = 1_000
+# Indexes that are kept from one turn to the next, for replays that want the same or come again: some 300 KB each.
+MAX_INDEXES = 16
+# About what it takes to make an index, in nanoseconds; and more for each character of a selector.
+_INDEX_NANOSECONDS = 300_000
+_CHARACTER_NANOSECONDS = 1_000
 
 
 class ReplayStart(msgspec.Struct, frozen=True):
@@ -79,7 +94,7 @@ class ReplayTerms(msgspec.Struct, frozen=True, kw_only=True):
 class _Replay:
     """A replay under way."""
 
-    __slots__ = ("cursor", "index", "source", "subscription", "terms")
+    __slots__ = ("cursor", "source", "subscription", "terms", "wants")
 
     def __init__(self, subscription: Subscription, source: Cursor, terms: ReplayTerms) -> None:
         assert subscription.cursor is not None
@@ -87,17 +102,12 @@ class _Replay:
         self.cursor = subscription.cursor
         self.source = source
         self.terms = terms
-        self.index = SubscriptionIndex()
-        selector = Selector.parse(subscription.selector) if subscription.selector else None
-        self.index.add(1, selector, TopicPattern.parse(subscription.topic))
+        # Topic and selector. What it wants later concerns what comes.
+        self.wants = (subscription.topic, subscription.selector)
 
-    def wanted(self, batch: Batch, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of the rows the subscription would have got."""
-        offsets, _ = self.index.match(batch, NO_BUDGET)
-        mask: NDArray[np.bool_] = np.diff(offsets)[rows] > 0
-        if self.terms.since:
-            mask &= (batch.ids[rows, 1] >> TIME_SHIFT) >= np.uint64(self.terms.since)
-        return mask
+    def following(self) -> HistoryRows | None:
+        """The next rows that it has to look at; None when there are no more."""
+        return next_rows(self.source, self.terms.position, self.terms.end)
 
     @property
     def ahead(self) -> int:
@@ -115,6 +125,11 @@ class Replays:
         retentions: what it retains.
         recorder: keeps the record.
         skew_ms: how far ids may be ahead of the time at which their messages were stored.
+        budget: about how many nanoseconds one turn may take (`SubscriptionIndex.match`).
+        index_secret: of its indexes.
+
+    Attributes:
+        line: those that may have something to read, by the number of their subscription; whose turn is next is first.
     """
 
     def __init__(
@@ -123,22 +138,34 @@ class Replays:
         retentions: Retentions,
         recorder: Recorder,
         skew_ms: int,
+        budget: int = NO_BUDGET,
+        index_secret: int = FIXED_SECRET,
     ) -> None:
         self._stored = stored
         self._retentions = retentions
         self._recorder = recorder
         self._skew_ms = skew_ms
+        self._budget = budget
+        self._secret = index_secret
         self._replays: dict[int, _Replay] = {}
+        # Each of them is in the line, or waits for a record, or for its client.
+        self.line: dict[int, _Replay] = {}
+        self._reading: dict[int, _Replay] = {}
+        self._stalled: dict[int, _Replay] = {}
+        # Those that were used last are last.
+        self._indexes: dict[tuple[str, str], SubscriptionIndex] = {}
+        stored.on_follow = self._followed
 
     def __len__(self) -> int:
         return len(self._replays)
 
-    def terms(self, topic: str, start: ReplayStart) -> ReplayTerms:
+    def terms(self, session: Session, topic: str, start: ReplayStart) -> ReplayTerms:
         """What a replay of a pattern reads, cut off from what comes now.
 
         Raises:
-            BrokerError: not all of it is retained.
+            BrokerError: not all of it is retained, or a limit is reached.
         """
+        self._check_room(session)
         log = self._stored.log
         retained = self._retentions.covering(topic)
         time = start.since if start.id is None else start.id.time
@@ -154,6 +181,21 @@ class Replays:
             after=start.after,
         )
 
+    def _check_room(self, session: Session) -> None:
+        if len(self._replays) >= MAX_REPLAYS:
+            raise BrokerError(
+                f"{MAX_REPLAYS:,} subscriptions of this broker read their history, the limit; try again when some have "
+                "come to its end, or subscribe without from and after"
+            )
+        owners = [each.subscription.session for each in self._replays.values()]
+        # Nobody has those that are away: they count for whoever could make more and more of them.
+        mine = sum(each is session or (not each.number and each.principal == session.principal) for each in owners)
+        if mine >= MAX_REPLAYS_PER_SESSION:
+            raise BrokerError(
+                f"{mine:,} subscriptions of this client read their history, the limit; take messages until some have "
+                "come to its end, or subscribe without from and after"
+            )
+
     def begin(self, subscription: Subscription, terms: ReplayTerms) -> None:
         """History comes first for a subscription; what matches it from now on waits behind the boundary."""
         log = self._stored.log
@@ -165,71 +207,119 @@ class Replays:
             subscription.cursor = log.open_cursor(subscription.number, durable=False)
         subscription.stores = subscription.replays = True
         subscription.cursor.ceiling = min(terms.position, terms.end)
-        self._replays[subscription.number] = _Replay(subscription, source, terms)
+        replay = self._replays[subscription.number] = _Replay(subscription, source, terms)
+        self.line[subscription.number] = replay
 
     def ended(self, subscription: Subscription) -> None:
         """A subscription is over, or wants no more of its history."""
         replay = self._replays.pop(subscription.number, None)
         if replay is not None:
+            for each in (self.line, self._reading, self._stalled):
+                each.pop(subscription.number, None)
             self._end(replay)
 
     @property
     def is_ready(self) -> bool:
-        """Whether `proceed` would read something."""
-        return any(self._is_ready(each) for each in self._replays.values())
+        """Whether `proceed` has something to do."""
+        return bool(self.line) and len(self._reading) < MAX_READING
 
-    def _is_ready(self, replay: _Replay) -> bool:
-        if replay.ahead > MAX_AHEAD:
-            return False
-        following = next_rows(replay.source, replay.terms.position, replay.terms.end)
-        return following is None or self._stored.log.record(following.number) is not None
+    def read(self) -> None:
+        """The store has read something, or written it: those that wait for a record look for it."""
+        for number, replay in list(self._reading.items()):
+            following = replay.following()
+            if following is None or self._stored.log.record(following.number) is not None:
+                # To the front: when the others have had their turns, memory may not hold the record any more.
+                self.line = {number: self._reading.pop(number), **self.line}
+
+    def _followed(self, subscription: Subscription) -> None:
+        """Rows that waited for a subscription have gone."""
+        replay = self._stalled.get(subscription.number)
+        if replay is not None and replay.ahead <= MAX_AHEAD:
+            self.line[subscription.number] = self._stalled.pop(subscription.number)
 
     def proceed(self, now: int) -> list[Subscription]:
         """Read on, a record for each of a few; answers the subscriptions for which there is more now."""
-        moved = []
-        for replay in [each for each in self._replays.values() if self._is_ready(each)][:REPLAYS_PER_TURN]:
-            self._read(replay, now)
-            # To the end of the line.
-            self._replays[replay.subscription.number] = self._replays.pop(replay.subscription.number)
-            if next_rows(replay.source, replay.terms.position, replay.terms.end) is None:
-                self._reached_end(replay, now)
+        moved: list[Subscription] = []
+        budget = self._budget
+        for _ in range(REPLAYS_PER_TURN):
+            if budget <= 0 or not self.is_ready:
+                break
+            number = next(iter(self.line))
+            replay = self.line.pop(number)
+            if self._has_to_wait(replay):
+                continue
+            budget -= self._read(replay, now, budget)
+            if replay.following() is None and not self._begins_again(replay):
+                del self._replays[number]
+                self._end(replay, now)
             else:
                 self._advance(replay, now)
+                self.line[number] = replay
             moved.append(replay.subscription)
         return moved
 
-    def _read(self, replay: _Replay, now: int) -> None:
-        """Look at the next record."""
-        log, terms = self._stored.log, replay.terms
-        following = next_rows(replay.source, terms.position, terms.end)
+    def _has_to_wait(self, replay: _Replay) -> bool:
+        """Whether a replay cannot read now; then it waits for its client, or for a record."""
+        number = replay.subscription.number
+        if replay.ahead > MAX_AHEAD:
+            self._stalled[number] = replay
+            return True
+        following = replay.following()
+        if following is not None and self._stored.log.record(following.number) is None:
+            self._reading[number] = replay
+            return True
+        return False
+
+    def _read(self, replay: _Replay, now: int, budget: int) -> int:
+        """Look at the next record, or its first rows; answers what it took of the budget."""
+        log, terms, following = self._stored.log, replay.terms, replay.following()
         stored = None if following is None else log.record(following.number)
         if following is None or stored is None:
-            return
+            return 0
         places, rows = following.places, stored.rows_at(following.rows)
         if terms.id != (0, 0):
             replay.terms = _looked_for(terms, stored.batch, places, rows)
-            return
-        mask = replay.wanted(stored.batch, rows)
-        if mask.any():
-            log.adopt(replay.cursor, runs_of(places[mask]))
-            self._recorder.queued(stored.batch, rows[mask], replay.subscription.number, now)
-        replay.terms = msgspec.structs.replace(terms, position=int(places[-1]) + 1)
+            return 0
+        index, cost = self._index_of(replay)
+        batch = stored.batch if len(rows) == len(stored.batch) else stored.batch.take(rows)
+        # The first row at least.
+        offsets, _ = index.match(batch, max(1, budget - cost))
+        found = np.flatnonzero(np.diff(offsets))
+        if terms.since:
+            found = found[(batch.ids[found, 1] >> TIME_SHIFT) >= np.uint64(terms.since)]
+        if len(found):
+            log.adopt(replay.cursor, runs_of(places[found]))
+            self._recorder.queued(stored.batch, rows[found], replay.subscription.number, now)
+        replay.terms = msgspec.structs.replace(terms, position=int(places[len(offsets) - 2]) + 1)
+        return cost + index.charged
 
-    def _reached_end(self, replay: _Replay, now: int) -> None:
+    def _index_of(self, replay: _Replay) -> tuple[SubscriptionIndex, int]:
+        """An index that holds what a replay wants alone, and about how long it took to make it."""
+        index, cost = self._indexes.pop(replay.wants, None), 0
+        if index is None:
+            topic, selector = replay.wants
+            index = SubscriptionIndex(secret=self._secret)
+            index.add(1, selector or None, topic)
+            cost = _INDEX_NANOSECONDS + _CHARACTER_NANOSECONDS * len(selector)
+            if len(self._indexes) >= MAX_INDEXES:
+                del self._indexes[next(iter(self._indexes))]
+        self._indexes[replay.wants] = index
+        return index, cost
+
+    def _begins_again(self, replay: _Replay) -> bool:
+        """A replay has come to the end; answers whether it has to begin again, without the message it looked for."""
         terms = replay.terms
-        if terms.id != (0, 0):
-            # It is not kept (any more): rather some messages twice than one not at all.
-            since = terms.id[1] >> int(TIME_SHIFT)
-            replay.terms = msgspec.structs.replace(terms, position=terms.restart, since=since, id=(0, 0))
-            if next_rows(replay.source, terms.restart, terms.end) is not None:
-                self._advance(replay, now)
-                return
-        del self._replays[replay.subscription.number]
-        self._end(replay, now)
+        if terms.id == (0, 0):
+            return False
+        # It is not kept (any more): rather some messages twice than one not at all.
+        since = terms.id[1] >> int(TIME_SHIFT)
+        replay.terms = msgspec.structs.replace(terms, position=terms.restart, since=since, id=(0, 0))
+        return replay.following() is not None
 
     def _end(self, replay: _Replay, now: int = 0) -> None:
-        subscription = replay.subscription
-        subscription.replays = False
+        replay.subscription.replays = False
+        if not self._replays:
+            self._indexes.clear()
         # It stores on until nothing waits there: what comes now must not overtake the last of its history.
         replay.cursor.ceiling = NO_CEILING
         self._keep(replay, None, now)

@@ -17,6 +17,8 @@ from postroad.messages.columns import FLAGS, MAYBE_DUPLICATE
 from postroad.store import StoreFullError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from postroad.broker.consignments import Consignment
@@ -101,6 +103,7 @@ class StoredQueues:
         recent: ids that an earlier process has stored, sorted: neighbours may send them again.
         repeated: how many such rows came again, and were left out.
         unretained: rows of retained topics that the store had no room for.
+        on_follow: called when rows have gone that waited for a subscription whose history is being read.
     """
 
     def __init__(self, log: Log, recorder: Recorder) -> None:
@@ -116,6 +119,7 @@ class StoredQueues:
         self.shed = 0
         self.recent = NO_IDS
         self.repeated = self.unretained = 0
+        self.on_follow: Callable[[Subscription], None] | None = None
 
     def remember(self, ids: NDArray[np.uint64]) -> None:
         """An earlier process has stored these."""
@@ -215,6 +219,8 @@ class StoredQueues:
         taken = [TakenRows(told_again(each), each.rows, each.places) for each in self.log.pull(cursor, most)]
         count = sum(len(each.places) for each in taken)
         subscription.waiting.stored -= count
+        if subscription.replays and self.on_follow is not None:
+            self.on_follow(subscription)
         if count < most:
             # Rows that turned out to be damaged wait no longer.
             subscription.waiting.stored = self.log.unread(cursor)
@@ -317,6 +323,8 @@ class StoredQueues:
                     discard.owner.shed += len(each.places)
             if not taken:
                 break
+        if discard.owner is not None and discard.owner.replays and self.on_follow is not None:
+            self.on_follow(discard.owner)
         if discard.left > 0 and self.log.unread(discard.cursor):
             return False
         if discard.ends:
