@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from postroad.broker import AckMode, BrokerError, OverflowPolicy, ReplayStart
+from postroad.broker import AckMode, BrokerError, Outbox, OverflowPolicy, ReplayStart
 from postroad.matching import NO_BUDGET
 from postroad.messages import Batch, Draft, MessageId
 from postroad.store import RetainedTopic, StoreSettings, carry_out
@@ -249,3 +249,28 @@ def test_history_that_a_durable_subscription_asked_for_is_not_too_old_before_it_
     scene.settle()
     assert subscription.waiting.stored == 0
     assert subscription.shed == len(scene.wanted(subscription)) - len(ids(scene, subscription))
+
+
+def test_history_is_what_the_subscription_wanted_when_it_began_also_after_a_restart() -> None:
+    scene = ReplayScene()
+    scene.publish(30, "a.x")
+    scene.settle()
+    before = scene.wanted(scene.durable("n", ReplayStart()))
+    durables = scene.core.durables
+    assert durables is not None
+    scene.core.unsubscribe(scene.reader, "n", scene.now)
+    arguments = (scene.reader, "n", ("c", "n"), "a.x", "n = 2", AckMode.INDIVIDUAL, scene.now)
+    durables.subscribe(*arguments, Outbox())
+    # It ends in good order, before any of the history was read.
+    while (commit := scene.log.take_commit(scene.now)) is not None:
+        carry_out(commit, scene.disk)
+        scene.log.committed(commit)
+    scene.start()
+    durables = scene.core.durables
+    assert durables is not None
+    subscription = durables.subscribe(scene.reader, *arguments[1:], Outbox())
+    scene.publish(10, "a.x")
+    scene.settle()
+    while scene.acknowledge(subscription, 20):
+        scene.settle()
+    assert ids(scene, subscription) == before + scene.wanted(subscription, first=30)

@@ -222,7 +222,7 @@ class Broker:
         pattern = TopicPattern.parse(topic)
         allowed = self.allowed(session, topic, selector)
         self.budgets.check_bytes(session, estimated_bytes(key, topic, allowed))
-        history = None if replay is None else self.replays.terms(session, topic, replay)
+        history = None if replay is None else self.replays.terms(session, topic, allowed, replay)
         subscription = Subscription(self.take_subscription_number(), session, key, topic, ack_mode, policy)
         self.enter_index(subscription, allowed, pattern, now)
         if history is not None:

@@ -131,7 +131,6 @@ class Durables:
                     continue
                 if terms.stopped:
                     # Nothing new matches it; its history, which it asked for before, still comes.
-                    subscription.selector = str(Selector.parse(terms.selector)) if terms.selector else ""
                     self._named[terms.client, terms.name] = subscription
                 else:
                     self._enter(subscription, Selector.parse(terms.selector) if terms.selector else None, now)
@@ -222,7 +221,7 @@ class Durables:
             topic=topic,
             selector=text,
             created=now,
-            replay=None if replay is None else self._core.replays.terms(session, topic, replay),
+            replay=None if replay is None else self._core.replays.terms(session, topic, selector, replay),
             replayed=0 if replay is None else now,
         )
         subscription = self._away(self._core.take_subscription_number(), terms)

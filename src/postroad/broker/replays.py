@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from postroad.broker.sessions import Session, Subscription
     from postroad.broker.stored import StoredQueues
     from postroad.messages import Batch, MessageId
+    from postroad.selectors import Selector
     from postroad.store import Cursor, HistoryRows
     from postroad.tracking import Recorder
 
@@ -74,6 +75,8 @@ class ReplayTerms(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         retained: the pattern whose retention it reads.
+        topic: what of it the subscription wanted when it began; what it wants later concerns what comes.
+        selector: the same, as the policy let it pass; empty for none.
         position: the place from which on history is still to be read.
         end: the boundary.
         since: only messages whose id bears this time (ms) or a later one.
@@ -83,6 +86,8 @@ class ReplayTerms(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     retained: str
+    topic: str
+    selector: str
     position: int
     end: int
     since: int = 0
@@ -102,8 +107,7 @@ class _Replay:
         self.cursor = subscription.cursor
         self.source = source
         self.terms = terms
-        # Topic and selector. What it wants later concerns what comes.
-        self.wants = (subscription.topic, subscription.selector)
+        self.wants = (terms.topic, terms.selector)
 
     def following(self) -> HistoryRows | None:
         """The next rows that it has to look at; None when there are no more."""
@@ -159,7 +163,7 @@ class Replays:
     def __len__(self) -> int:
         return len(self._replays)
 
-    def terms(self, session: Session, topic: str, start: ReplayStart) -> ReplayTerms:
+    def terms(self, session: Session, topic: str, selector: Selector | None, start: ReplayStart) -> ReplayTerms:
         """What a replay of a pattern reads, cut off from what comes now.
 
         Raises:
@@ -173,6 +177,8 @@ class Replays:
         words = (0, 0) if start.id is None else (start.id.head, start.id.tail)
         return ReplayTerms(
             retained=retained,
+            topic=topic,
+            selector="" if selector is None else str(selector),
             position=first,
             end=log.boundary(),
             since=start.since,
