@@ -240,6 +240,9 @@ class Crowd:
 
     def settle(self) -> None:
         """Until nothing moves: what is to be written is written, what is to be read is read."""
+        if self.random.random() < 0.3:
+            # Something else was written before.
+            self.carry_out(self.core.stored(self.now))
         for _ in range(1_000):
             done = commit_all(self.log, self.disk, self.now)
             reads = self.log.take_reads()

@@ -22,7 +22,7 @@ from postroad.store import Log, SimulatedDisk, StoreSettings, recover
 from tests.store.oracle import commit_all
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from postroad.broker import Outbox, Session, Subscription
     from postroad.broker.named_queues import NamedQueue
@@ -65,6 +65,7 @@ class QueueScene:
         assert self.core.open_store(self.log, np.empty((0, 2), np.uint64), self.now) == []
         self.writer = self.core.attached("writer")
         self.got: list[Got] = []
+        self.deliveries = 0
         # What each turn took that looked for rows.
         self.searched: list[int] = []
 
@@ -80,12 +81,20 @@ class QueueScene:
         queue: str = "work",
         source: Session | None = None,
         headers: Sequence[tuple[str, str]] = (),
+        each: Callable[[int], list[tuple[str, str]]] | None = None,
+        expiry: int = 0,
+        settles: bool = True,
     ) -> Outbox:
-        batch = Batch.build([Draft(queue, {}, tuple(headers), each.encode()) for each in bodies])
+        """Send messages in one batch, with the same headers, or those of `each` number."""
+        told = [tuple(headers) if each is None else tuple(each(number)) for number in range(len(bodies))]
+        batch = Batch.build(
+            [Draft(queue, {}, lines, body.encode(), expiry=expiry) for body, lines in zip(bodies, told, strict=True)]
+        )
         batch.envelopes[:, FLAGS] |= QUEUED
         outbox = self.core.receive(batch, source or self.writer, self.now, queued=True)
         self.note(outbox)
-        self.settle()
+        if settles:
+            self.settle()
         return outbox
 
     def subscribe(
@@ -120,6 +129,7 @@ class QueueScene:
     def note(self, outbox: Outbox) -> None:
         if outbox.searched:
             self.searched.append(outbox.searched)
+        self.deliveries += len(outbox.deliveries)
         for delivery in outbox.deliveries:
             for row in delivery.rows.tolist():
                 message = delivery.batch.message(row)

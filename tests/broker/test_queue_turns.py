@@ -43,3 +43,36 @@ def test_selector_costs_its_session_as_long_as_a_consumer_has_it() -> None:
     assert (scene.core.budgets.work, second.matching_work) == (work, work)
     scene.note(scene.core.detached(second, scene.now))
     assert scene.core.budgets.work == 0
+
+
+def test_messages_of_many_groups_go_to_a_consumer_in_one_delivery() -> None:
+    scene = QueueScene()
+    bodies = [str(number) for number in range(200)]
+    scene.send(bodies, each=lambda number: [("JMSXGroupID", f"order-{number}")])
+    subscription = scene.consume(scene.core.attached("reader"), "a")
+    assert [each.body for each in scene.take()] == bodies
+    assert scene.deliveries == 1
+    assert len(subscription.unacknowledged) == 200
+
+
+def test_queue_with_nothing_for_its_consumers_is_left_alone_until_something_comes() -> None:
+    scene = QueueScene()
+    scene.send([str(number) for number in range(20)], each=lambda number: [("n", str(number % 2))])
+    session = scene.core.attached("reader")
+    scene.consume(session, "a", selector="n = '1'")
+    assert len(scene.take()) == 10
+    assert scene.core.store is not None
+    assert scene.core.store.blocked == {}
+    scene.send(["other"], queue="other")
+    # Something else is written before it is.
+    scene.send(["more"], headers=[("n", "1")], settles=False)
+    scene.note(scene.core.stored(scene.now))
+    scene.settle()
+    assert [each.body for each in scene.take()] == ["more"]
+    # What was passed over is found by whoever wants it.
+    scene.consume(session, "b", selector="n = '0'")
+    got = scene.take()
+    assert [each.body for each in got] == [str(number) for number in range(0, 20, 2)]
+    scene.answer(session, got[0], positive=False)
+    scene.later(1_000)
+    assert [(each.key, each.body) for each in scene.take()] == [("b", "0")]

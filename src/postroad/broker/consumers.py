@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from postroad.broker.sessions import AckMode
-from postroad.store import NO_RUNS, RowSet, intersect, runs_of, subtract
+from postroad.store import NO_RUNS, RowSet, Runs, intersect, runs_of, subtract
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.broker.sessions import Subscription
-    from postroad.store import Cursor, Runs, Taken
+    from postroad.store import Cursor, Taken
 
     Rows = NDArray[np.int64]
 
@@ -118,6 +118,9 @@ class Consumers:
         self._consumers: dict[int, Consumer] = {}
         self.profiles: dict[str, ConsumerProfile] = {}
         self._turn = 0
+        # The profiles that were searched for last, and the place below which none of them wants what waits.
+        self._searched_for: frozenset[ConsumerProfile] = frozenset()
+        self._searched_below = 0
 
     def __len__(self) -> int:
         return len(self._consumers)
@@ -157,15 +160,33 @@ class Consumers:
         return found
 
     def wanted(self, cursor: Cursor, consumers: Sequence[Consumer], without: Runs = NO_RUNS) -> Runs:
-        """The waiting rows that one of the consumers may want."""
-        waiting = subtract(cursor.waiting.runs, without)
+        """The waiting rows that one of the consumers may want; those `without` go out another way."""
         profiles = _profiles(consumers)
-        passed = profiles[0].passed.runs
+        key = frozenset(profiles)
+        if key != self._searched_for:
+            self._searched_for, self._searched_below = key, 0
+        floor = self._searched_below
+        waiting = subtract(_from(cursor.waiting.runs, floor), without)
+        passed = _from(profiles[0].passed.runs, floor)
         for profile in profiles[1:]:
             if not len(passed.starts):
                 break
-            passed = intersect(passed, profile.passed.runs)
-        return subtract(waiting, passed)
+            passed = intersect(passed, _from(profile.passed.runs, floor))
+        found = subtract(waiting, passed)
+        if len(found.starts):
+            self._searched_below = int(found.starts[0])
+        elif len(waiting.starts):
+            self._searched_below = int(waiting.ends[-1])
+        return found
+
+    def came_back(self, places: Rows) -> None:
+        """Rows wait (again) that may be older than what was searched."""
+        if len(places):
+            self._searched_below = min(self._searched_below, int(places.min()))
+
+    def search_anew(self) -> None:
+        """Rows that went out another way are to be found again."""
+        self._searched_below = 0
 
     def assign(
         self,
@@ -212,6 +233,17 @@ class Consumers:
                 passed.add(runs_of(shown.places[~wants]))
             if passed.count > 2 * cursor.rows + len(shown.places):
                 self.profiles[selector].passed = RowSet(intersect(passed.runs, cursor.waiting.runs))
+
+
+def _from(runs: Runs, place: int) -> Runs:
+    """The part of runs that is not below a place."""
+    at = int(np.searchsorted(runs.ends, place, "right"))
+    if not at and (not len(runs.starts) or runs.starts[0] >= place):
+        return runs
+    starts = runs.starts[at:].copy()
+    if len(starts):
+        starts[0] = max(starts[0], place)
+    return Runs(starts, runs.ends[at:])
 
 
 def _profiles(consumers: Sequence[Consumer]) -> list[ConsumerProfile]:

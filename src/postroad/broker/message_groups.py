@@ -19,7 +19,7 @@ from postroad.messages import attribute_texts
 from postroad.store import RowSet, first_places, runs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -95,21 +95,26 @@ class MessageGroups:
         self.blocked.add(runs)
 
     def consumer_for(
-        self, bucket: int, wants: dict[int, NDArray[np.bool_]], consumers: Sequence[Consumer], rooms: dict[int, int]
-    ) -> Consumer | None:
-        """Who gets the next row of a bucket.
+        self, bucket: int, row: int, wants: Mapping[int, NDArray[np.bool_]], rooms: Mapping[int, int]
+    ) -> int:
+        """Who gets the next row of a bucket, by number; 0 for nobody.
 
         Args:
             bucket: which one.
-            wants: for each consumer, by number, which of the rows at hand its selector wants.
-            consumers: those that take something now, in the order in which it is their turn.
+            row: the row.
+            wants: which rows the selector of each consumer wants, by number, in the order in which it is their turn.
             rooms: how much each of them takes.
         """
         owner = int(self._owner[bucket])
-        able = [each for each in consumers if rooms[each.number] and wants[each.number][0]]
         if owner:
-            return next((each for each in able if each.number == owner), None)
-        return max(able, key=lambda each: rooms[each.number], default=None)
+            return owner if rooms.get(owner) and wants[owner][row] else 0
+        able = [number for number, room in rooms.items() if room and wants[number][row]]
+        return max(able, key=rooms.__getitem__, default=0)
+
+    def may_go(self, bucket: int, consumers: Sequence[Consumer]) -> bool:
+        """Whether rows of a bucket may go to one of the consumers now."""
+        owner = int(self._owner[bucket])
+        return not owner or any(each.number == owner for each in consumers)
 
     def able(self, bucket: int, rows: Runs, consumers: Sequence[Consumer]) -> list[Consumer]:
         """Who may get the first of some rows of a bucket, as far as that is known without reading it."""
@@ -173,6 +178,10 @@ class MessageGroups:
                 self._late[bucket].remove(runs_of([place]))
                 if not self._late[bucket].count:
                     del self._late[bucket]
+
+    def given_up(self, bucket: int, places: Rows) -> None:
+        """Rows that were set apart wait no longer, and nobody got them."""
+        self._unblock(bucket, places)
 
     def forget(self) -> None:
         """Rows were given up without being handed out: look at all that wait anew."""

@@ -30,7 +30,7 @@ from postroad.messages.columns import ENVELOPE_COLUMNS, FLAGS, QUEUED, SPAN_COLU
 from postroad.messages.headers import escape
 from postroad.messages.id_columns import WORD_BITS
 from postroad.selectors import Selector, TopicPattern, check_topic
-from postroad.store import intersect
+from postroad.store import first_places, intersect
 from postroad.tracking.reasons import Detour
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ MAX_QUEUES_PER_PRINCIPAL = 1_000
 # Rows that are looked at, at once, for consumers with selectors; and how often in one turn. A queue whose consumers
 # want few of its rows is searched a piece per turn.
 ROWS_PER_LOOK = 1_000
+# Beyond all places.
+NO_PLACE = 2**62
 LOOKS_PER_TURN = 16
 
 
@@ -234,6 +236,7 @@ class NamedQueues:
         self._stored.discard(Discard(queue.cursor, queue.cursor.number, left, reason, ends=False, owner=queue.holder))
         if queue.groups is not None:
             queue.groups.forget()
+        queue.consumers.search_anew()
         return left
 
     def delete(self, queue: NamedQueue, reason: str, outbox: Outbox, now: int) -> int:
@@ -271,6 +274,7 @@ class NamedQueues:
 
     def _recall(self, queue: NamedQueue) -> None:
         due = self.redeliveries.recall(queue.cursor)
+        queue.consumers.came_back(due)
         if queue.groups is not None:
             queue.groups.due(due)
 
@@ -462,6 +466,10 @@ class NamedQueues:
             if found is None:
                 queue.idle = waits = True
                 break
+            if found < 0:
+                # What comes to the queue is offered anyway, and nothing else that is written or read.
+                queue.idle = True
+                break
             handed += found
         unread = queue.holder.waiting.stored = self._log.unread(queue.cursor)
         if unread and waits:
@@ -473,7 +481,10 @@ class NamedQueues:
         return handed
 
     def _look(self, queue: NamedQueue, consumers: Sequence[Consumer], outbox: Outbox, now: int) -> int | None:
-        """Hand out rows of one look; how many they were, or None if there was nothing to look at."""
+        """Hand out rows of one look; how many they were.
+
+        None if there was nothing to look at yet, and -1 if nothing that waits is wanted.
+        """
         groups = queue.groups
         handed = 0 if groups is None else self._serve_groups(queue, groups, consumers, outbox, now)
         if handed:
@@ -486,6 +497,9 @@ class NamedQueues:
         most = min(ROWS_PER_LOOK, sum(each.room for each in consumers))
         if any(each.selector for each in queue.consumers.profiles.values()):
             most = ROWS_PER_LOOK
+        if not len(among.starts) and (groups is None or not groups.waiting()):
+            # Rows that came since the last record was closed are not among those that wait yet.
+            return -1 if self._log.unread(queue.cursor) == queue.cursor.waiting.count else None
         shown = self._log.peek(queue.cursor, among, most)
         if not shown:
             return None
@@ -509,9 +523,11 @@ class NamedQueues:
         if buckets is not None:
             if queue.groups is None:
                 queue.groups = MessageGroups()
-            for bucket in dict.fromkeys(buckets[~free].tolist()):
-                at = np.flatnonzero(buckets == bucket)
-                handed += self._give_group(queue, bucket, taken, at, matched, consumers, outbox, now)
+            grouped = np.flatnonzero(~free)
+            grouped = grouped[np.argsort(buckets[grouped], kind="stable")]
+            parts = np.split(grouped, np.flatnonzero(np.diff(buckets[grouped])) + 1)
+            of_buckets = [(int(buckets[part[0]]), part) for part in parts if len(part)]
+            handed += self._give_groups(queue, of_buckets, taken, matched, consumers, outbox, now)
         return handed
 
     def _matched(self, queue: NamedQueue, taken: Taken, outbox: Outbox) -> tuple[Taken, dict[str, NDArray[np.bool_]]]:
@@ -540,45 +556,50 @@ class NamedQueues:
         self._log.take(queue.cursor, part.places)
         return self._deliveries.hand_queued(share.consumer.subscription, part, outbox, now)
 
-    def _give_group(
+    def _give_groups(
         self,
         queue: NamedQueue,
-        bucket: int,
+        of_buckets: Sequence[tuple[int, Rows]],
         taken: Taken,
-        at: Rows,
         matched: Mapping[str, NDArray[np.bool_]],
         consumers: Sequence[Consumer],
         outbox: Outbox,
         now: int,
         blocked: bool = False,
     ) -> int:
-        """Hand rows of one bucket to one consumer, up to the first that it does not want; the rest is set apart."""
+        """Hand rows of each bucket to one consumer, up to the first that it does not want; the rest is set apart.
+
+        How many rows were handed out. With `blocked` they were set apart before.
+        """
         groups = queue.groups
         assert groups is not None
-        handed = 0
-        everything = np.ones(len(at), np.bool_)
+        everything = np.ones(len(taken.places), np.bool_)
         rooms = {each.number: each.room for each in consumers}
-        wants = {
-            each.number: everything if not each.profile.selector else matched[each.profile.selector][at]
-            for each in consumers
-        }
-        size = 0
-        consumer = None
-        if blocked or groups.is_free(bucket):
-            consumer = groups.consumer_for(bucket, wants, consumers, rooms)
-        if consumer is not None:
-            wanted = wants[consumer.number]
-            size = min(rooms[consumer.number], len(at) if wanted.all() else int(wanted.argmin()))
-            places = taken.places[at[:size]]
-            groups.took(bucket, consumer.number, places)
-            got = self._give(queue, Share(consumer, at[:size]), taken, outbox, now)
-            handed = len(got)
-            if consumer.subscription.ack_mode is AckMode.AUTO:
+        wants = {each.number: matched.get(each.profile.selector, everything) for each in consumers}
+        by_number = {each.number: each for each in consumers}
+        shares: dict[int, list[Rows]] = {}
+        for bucket, at in of_buckets:
+            size, number = 0, 0
+            if blocked or groups.is_free(bucket):
+                number = groups.consumer_for(bucket, int(at[0]), wants, rooms)
+            if number:
+                wanted = wants[number][at]
+                size = min(rooms[number], len(at) if wanted.all() else int(wanted.argmin()))
+                groups.took(bucket, number, taken.places[at[:size]])
+                shares.setdefault(number, []).append(at[:size])
+                rooms[number] -= size
+            if size < len(at) and not blocked:
+                groups.block(bucket, taken.places[at[size:]])
+        handed = 0
+        for number, parts in shares.items():
+            share = Share(by_number[number], np.sort(np.concatenate(parts)))
+            got = self._give(queue, share, taken, outbox, now)
+            handed += len(got)
+            places = taken.places[share.at]
+            if share.consumer.subscription.ack_mode is AckMode.AUTO:
                 groups.settled(places.tolist())
-            elif handed < size:
+            elif len(got) < len(places):
                 groups.settled(places[~np.isin(places, got)].tolist())
-        if size < len(at) and not blocked:
-            groups.block(bucket, taken.places[at[size:]])
         return handed
 
     def _serve_groups(
@@ -587,9 +608,18 @@ class NamedQueues:
         """Hand out rows that were set apart because of their group; how many they were."""
         handed = 0
         for bucket in groups.waiting():
-            if outbox.searched > self._core.turn_budget:
+            consumers = [each for each in consumers if each.room]
+            if not consumers or outbox.searched > self._core.turn_budget:
                 break
-            rows = intersect(groups.rows_of(bucket), queue.cursor.waiting.runs)
+            if not groups.may_go(bucket, consumers):
+                continue
+            most = max(each.room for each in consumers)
+            rows = first_places(groups.rows_of(bucket), most, NO_PLACE)
+            places = rows.places()
+            there = queue.cursor.waiting.runs.contains(places)
+            if not there.all():
+                rows = intersect(groups.rows_of(bucket), queue.cursor.waiting.runs)
+                groups.given_up(bucket, places[~there])
             able = groups.able(bucket, rows, consumers)
             if not able:
                 # Nothing is read for nobody.
@@ -598,7 +628,7 @@ class NamedQueues:
                 taken, matched = self._matched(queue, taken, outbox)
                 queue.consumers.note_passed(taken, matched, queue.cursor)
                 every = np.arange(len(taken.places))
-                given = self._give_group(queue, bucket, taken, every, matched, able, outbox, now, blocked=True)
+                given = self._give_groups(queue, [(bucket, every)], taken, matched, able, outbox, now, blocked=True)
                 handed += given
                 able = [each for each in able if each.room]
                 if given < len(every) or not able or outbox.searched > self._core.turn_budget:
@@ -627,6 +657,7 @@ class NamedQueues:
         """
         places = np.array(list(rows.values()), np.int64)
         late, exhausted = self.redeliveries.came_back(queue.cursor, places, now, refused, for_good)
+        queue.consumers.came_back(places)
         gone = set(exhausted.tolist())
         if queue.groups is not None:
             queue.groups.settled(gone)
@@ -647,6 +678,7 @@ class NamedQueues:
         queue = self._by_cursor.get(cursor)
         if queue is None:
             return False
+        queue.consumers.came_back(places)
         if queue.groups is not None:
             queue.groups.due(places)
         self._offer(queue, outbox, now)
@@ -699,6 +731,7 @@ class NamedQueues:
         recorder.queued(told, every, target.cursor.number, now)
         self._log.transfer(cursor, places, target.cursor, note)
         target.holder.waiting.stored = self._log.unread(target.cursor)
+        target.consumers.came_back(places)
         target.idle = False
         self._stored.block(target.holder)
         if self._stored.is_over(target.holder):
