@@ -154,3 +154,12 @@ def test_what_a_congested_consumer_refuses_goes_to_another_one() -> None:
     scene.answer(slow, got, positive=False)
     scene.settle()
     assert [(each.key, each.body) for each in scene.take()] == [("b", "m1")]
+
+
+def test_queue_counts_what_expired_when_it_was_to_be_handed_out() -> None:
+    scene = QueueScene()
+    scene.send(["late", "later"], expiry=scene.now + 10)
+    scene.now += 20
+    scene.consume(scene.core.attached("reader"), "a")
+    assert scene.take() == []
+    assert scene.queue().holder.expired == 2

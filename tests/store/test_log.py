@@ -317,6 +317,27 @@ def test_settled_row_stays_settled_when_its_taker_leaves_at_once() -> None:
     assert messages_of(log.pull(cursor, 3)[0]) == [(1, 1), (1, 2)]
 
 
+def test_checkpoint_keeps_how_often_scattered_rows_came_back() -> None:
+    log, disk = Log(SMALL), SimulatedDisk()
+    cursor = log.open_cursor(1)
+    log.append(batch_of(1, 0, 2_400), [(cursor, np.arange(2_400))], 0)
+    commit_all(log, disk)
+    places = np.concatenate([each.places for each in log.pull(cursor, 2_400)])
+    scattered = places[::2]
+    log.retry(cursor, scattered)
+    log.give_back(cursor, places)
+    # The segment that says so goes, and those that follow begin with a checkpoint.
+    other = log.open_cursor(2)
+    for first in range(0, 1_000, 100):
+        log.append(batch_of(2, first, 100, size=2_000), [(other, np.arange(100))], 0)
+        commit_all(log, disk)
+        drained(log, other, disk)
+        commit_all(log, disk)
+    again = Log(SMALL, recovered(disk)).cursors[1]
+    assert again.tries_of(scattered).tolist() == [1] * 1_200
+    assert not again.tries_of(places[1::2]).any()
+
+
 def test_cursor_keeps_its_terms_and_ends_for_good() -> None:
     log, disk = Log(SMALL), SimulatedDisk()
     log.open_cursor(1, b"first")

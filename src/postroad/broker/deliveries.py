@@ -398,6 +398,8 @@ class Deliveries:
             fresh = self.unexpired(subscription, batch, rows, now)
             is_fresh = np.isin(rows, fresh)
             done, rows, places = places[~is_fresh], fresh, places[is_fresh]
+            assert subscription.queue is not None
+            subscription.queue.holder.expired += len(done)
         if len(rows):
             self._deliver(subscription, batch, rows, outbox, now, places if keeps else None)
         done = done if keeps else taken.places

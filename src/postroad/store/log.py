@@ -630,7 +630,7 @@ class Log:
                 each.attached,
                 packed(unite(each.waiting.runs, each.in_flight.runs)),
                 self._noted(each),
-                [packed(_first_runs(rows)) for rows in each.tries],
+                [packed(rows.runs) for rows in each.tries],
                 [(text, packed(rows.runs)) for text, rows in each.notes.items()],
             )
             for each in self.cursors.values()
@@ -700,12 +700,6 @@ class Log:
             damaged_records=self._damaged,
             lost_rows=self._lost_rows,
         )
-
-
-def _first_runs(rows: RowSet) -> Runs:
-    """The runs of a set, no more than are kept of tried rows."""
-    starts, ends = rows.runs
-    return Runs(starts[:MAX_NOTED_RUNS], ends[:MAX_NOTED_RUNS])
 
 
 def _rows_of(matches: Sequence[tuple[Cursor, NDArray[np.int64]]], count: int) -> NDArray[np.int64] | None:
