@@ -163,3 +163,16 @@ def test_queue_counts_what_expired_when_it_was_to_be_handed_out() -> None:
     scene.consume(scene.core.attached("reader"), "a")
     assert scene.take() == []
     assert scene.queue().holder.expired == 2
+
+
+def test_dead_letters_that_come_in_bursts_do_not_pile_up() -> None:
+    scene = QueueScene(store=StoreSettings(subscription_bytes=20_000))
+    session = scene.core.attached("reader")
+    scene.consume(session, "a")
+    for _ in range(15):
+        scene.send(["x" * 1_000] * 15)
+        for got in scene.take():
+            scene.answer(session, got, positive=False, requeues=False)
+        scene.settle()
+    # The limit, and a burst or two.
+    assert scene.queue("DLQ.work").cursor.bytes < 3 * 20_000

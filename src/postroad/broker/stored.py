@@ -286,7 +286,9 @@ class StoredQueues:
         """A subscription is over its limit, and may lose its oldest."""
         cursor = subscription.cursor
         if cursor is not None and not self.is_discarding(cursor):
-            left = 1 + self.log.unread(cursor) // _SHED_SHARE
+            unread, over = self.log.unread(cursor), cursor.bytes - self.log.settings.subscription_bytes
+            # And no less than it has too much: more may come between two looks than a share of what waits.
+            left = 1 + max(unread // _SHED_SHARE, unread * max(0, over) // max(1, cursor.bytes))
             self.discard(Discard(cursor, subscription.number, left, STORE_FULL, ends=False, owner=subscription))
 
     def proceed(self, now: int) -> None:
