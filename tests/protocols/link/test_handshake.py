@@ -268,8 +268,8 @@ def test_nonce_has_its_size() -> None:
 @pytest.mark.parametrize(
     ("wrong", "because"),
     [
-        ({"lowest": 0}, "no range"),
-        ({"lowest": 3, "highest": 2}, "no range"),
+        ({"lowest": 0}, "not a range"),
+        ({"lowest": 3, "highest": 2}, "not a range"),
         ({"broker": 0}, "out of range"),
         ({"epoch": 0}, "out of range"),
         ({"epoch": 2**63}, "out of range"),
