@@ -262,7 +262,17 @@ class Links:
         whole = link.join_frames(frames)
         batch, destinations = whole.batch, Destinations(whole.sets, whole.lines)
         if self._origins is not None:
-            batch, destinations, left_out = self._origins.believed(batch, destinations, number)
+            try:
+                batch, destinations, left_out = self._origins.believed(batch, destinations, number)
+            except PostroadError:
+                left_out = -1
+                if len(frames) == 1:
+                    raise
+            if left_out and len(frames) > 1:
+                # What is wrong with one frame must not cost the others.
+                for frame in frames:
+                    self._take_messages(number, [frame])
+                return
             if left_out:
                 self._admission.refused(number, f"{left_out} messages of brokers that this network does not list")
         receiver = self._neighbours[number].receiver
