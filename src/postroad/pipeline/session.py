@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -138,7 +140,8 @@ class SparkStart:
             master = self._master
             if master is None and not is_submitted():
                 master = warm_address()
-            self.made = session(master, name=self._name, settings=self._settings)
+            with _own_interrupts():
+                self.made = session(master, name=self._name, settings=self._settings)
             self.seconds = time.monotonic() - began
         return self.made
 
@@ -147,6 +150,17 @@ class SparkStart:
         made, self.made = self.made, None
         if made is not None:
             made.stop()
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Ctrl-C stays what it was: Spark's own handler, which its start sets, would end a job in the middle of a call."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if current_thread() is main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:
