@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 
 import numpy as np
 import pytest
-from bench.capacity import (
+from bench.capacity import is_white, recording_overhead, throughput_errors
+from bench.capacity_waits import (
     KINDS,
-    SMOKE,
-    Load,
-    is_white,
+    Calibrated,
+    Seen,
     measure_waits,
-    predicted_by_batches,
+    measured_load,
+    own_service,
+    predicted,
     predicted_by_messages,
-    recording_overhead,
-    running,
-    throughput_errors,
     wait_errors,
 )
+from bench.measured_brokers import running
 from bench.open_loop import MOST_MESSAGES, SLICE_SECONDS, OpenLoop, arrival_times, quiet_messages
 
 from postroad.capacity import BatchCosts, ReadCosts
-from postroad.lab.calibration import WINDOW, Cell, MeasuredCell, Programme, message_bytes
-from postroad.server.tcp import READ_BYTES
+from postroad.lab.calibration import Cell, MeasuredCell, Programme, batch_messages, message_bytes
 
 PROGRAMME = Programme((0, 100, 1_000), (0, 1, 4), (100, 1_000), (1, 16, 256))
 COSTS = BatchCosts(batch=40e-6, write=8e-6, receive=5e-7, lookup=3e-8, send=3e-7, byte=2e-10, sent_byte=1e-9)
@@ -32,13 +32,11 @@ COSTS = BatchCosts(batch=40e-6, write=8e-6, receive=5e-7, lookup=3e-8, send=3e-7
 
 def made_up(cell: Cell) -> MeasuredCell:
     """A load as a broker with these costs would carry it."""
-    size, batch = message_bytes(cell), cell.burst
-    if cell.saturated:
-        batch = min(int(READ_BYTES / size), WINDOW * batch)
-    each = COSTS.marginal(cell.subscriptions + cell.copies, cell.copies, size)
-    seconds = COSTS.fixed(cell.copies) + batch * each
+    batch = batch_messages(cell)
+    each = COSTS.marginal(cell.subscriptions + cell.copies, cell.copies, message_bytes(cell))
     bursts = 1_000
-    return MeasuredCell(cell, bursts, bursts * cell.burst / batch * seconds, bursts * cell.burst / batch * seconds)
+    seconds = bursts * cell.burst / batch * (COSTS.fixed(cell.copies) + batch * each)
+    return MeasuredCell(cell, bursts, seconds, seconds, seconds)
 
 
 def test_the_half_that_was_not_fitted_is_predicted() -> None:
@@ -59,18 +57,25 @@ def test_loads_that_the_generator_could_not_saturate_do_not_count() -> None:
     assert found["throughput_error"] < 0.02
 
 
-def test_errors_of_waits_are_medians_and_endless_queues_are_told() -> None:
-    costs = ReadCosts(200e-6, 2e-6, True)
+def test_errors_of_waits_are_medians_over_rounds_and_endless_queues_are_told() -> None:
+    costs, besides = ReadCosts(200e-6, 2e-6, True), 3e-5
     loads = []
     for kind in KINDS:
-        ours = predicted_by_batches(costs, 250_000 if kind.publishers == 1 else 3_000, kind)
-        linear = predicted_by_messages(6e-6, 250_000, kind.burst)
-        loads.append(Load(kind.name, 0.5, ours[0] / 1.1, ours[1] / 0.8, ours, linear, 1e-5, 1.0))
+        rate = 250_000.0 if kind.publishers == 1 else 3_000.0
+        mean, p99 = predicted(costs, rate, kind)
+        rest = besides + own_service(costs, kind)
+        each = 6e-6 if kind.publishers == 1 else 1e-3
+        rounds = [
+            (Calibrated(costs, each, besides), Seen(rate, 1, 1, 1, mean / off + rest, p99 / 0.8 + rest, 1e-5, 1.0))
+            for off in (1.1, 5.0, 1.1)
+        ]
+        loads.append(measured_load(kind, rounds))
+        assert math.isinf(predicted_by_messages(each, rate, kind.burst)[0])
     found = wait_errors(loads)
     assert found["mean_wait_error"] == pytest.approx(0.1)
     assert found["p99_wait_error"] == pytest.approx(0.2)
     assert found["mean_wait_error_many_publishers"] == pytest.approx(0.1)
-    # 250,000 messages a second of 6 microseconds each: by the paper's form nobody ever comes out.
+    # More than the paper's form says that a broker carries: by it nobody ever comes out.
     assert (found["linear_mean_wait_error"], found["linear_endless"]) == (None, len(KINDS))
     json.dumps(found)
 
@@ -98,7 +103,7 @@ def test_measuring_costs_a_known_share() -> None:
 
 def test_a_short_run_through_a_real_broker_gives_figures(capsys: pytest.CaptureFixture[str]) -> None:
     with running(1, os.sched_getaffinity(0)) as servers:
-        loads = [load for kind in KINDS if kind.brokers == 1 for load in measure_waits(kind, servers, SMOKE)]
+        loads = [load for kind in KINDS if kind.brokers == 1 for load in measure_waits(kind, servers, 0.1)]
         with OpenLoop(servers[0].port, servers[0].port, 3, 2) as line:
             line.settle()
             passed = line.run(arrival_times(2_000, 0.1, 1, 7))

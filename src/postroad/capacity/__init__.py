@@ -16,6 +16,7 @@ from postroad.capacity.grid import (
     publisher_side,
     subscriber_side,
 )
+from postroad.capacity.loop_server import WakingServer, fit_waking
 from postroad.capacity.moments import Moments
 from postroad.capacity.monitor import (
     LIMIT_UTILISATION,
@@ -103,6 +104,7 @@ __all__ = [
     "SingleServer",
     "Storage",
     "Traffic",
+    "WakingServer",
     "admitted_share",
     "assess",
     "binomial_third_moment",
@@ -113,6 +115,7 @@ __all__ = [
     "fit_every_form",
     "fit_reads",
     "fit_report",
+    "fit_waking",
     "group_of",
     "highest_rate",
     "limit_rate",

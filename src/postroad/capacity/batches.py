@@ -139,41 +139,41 @@ class BatchServer(NamedTuple):
 
     def mean_wait(self) -> float:
         """Mean seconds from a message's arrival until its batch begins."""
-        seconds, weights = self._seen()
+        seconds, weights = self.seen()
         return float(weights @ seconds) / 2
 
     def mean_response(self) -> float:
         """Mean seconds from a message's arrival until its batch is done."""
-        seconds, weights = self._seen()
+        seconds, weights = self.seen()
         alone = 1 - float(weights.sum())
         own = self.seconds(1 + self.rate * seconds)
         return self.mean_wait() + float(weights @ own) + alone * (self.fixed + self.marginal)
 
     def wait_tail(self, at: float) -> float:
         """P(wait > at)."""
-        seconds, weights = self._seen()
+        seconds, weights = self.seen()
         return float(weights @ np.clip(1 - at / seconds, 0, 1))
 
     def response_tail(self, at: float) -> float:
         """P(response > at)."""
-        return self._response_tail(*self._seen())(at)
+        return self._response_tail(*self.seen())(at)
 
     def wait_quantile(self, p: float) -> float:
         """The wait that a share `p` of messages does not exceed."""
         check_probability(p)
-        seconds, weights = self._seen()
+        seconds, weights = self.seen()
         return _root(lambda at: float(weights @ np.clip(1 - at / seconds, 0, 1)) - (1 - p), float(seconds.max()))
 
     def response_quantile(self, p: float) -> float:
         """The response time that a share `p` of messages does not exceed."""
         check_probability(p)
-        seconds, weights = self._seen()
+        seconds, weights = self.seen()
         most = float(seconds.max())
         longest = most + self.fixed + self.marginal * (1 + self.rate * most + 10 * math.sqrt(self.rate * most + 1) + 20)
         tail = self._response_tail(seconds, weights)
         return _root(lambda at: tail(at) - (1 - p), longest)
 
-    def _seen(self) -> tuple[Floats, Floats]:
+    def seen(self) -> tuple[Floats, Floats]:
         """The seconds of the batches during which messages arrive, and the share of messages that see each.
 
         The shares add up to less than 1: the rest finds the server idle.

@@ -6,9 +6,9 @@ subscriptions. What a batch costs is the processor time that the broker's proces
 reading, decoding, writing and recording included. Processor time does not count the time for which other programs held
 the processor, so that a busy machine gives nearly the same costs as a quiet one.
 
-In the last cells of each broker the publisher keeps it saturated. These are not fitted: the rate that gets through is
-compared with what the costs predict, unless the broker used less than `SATURATED` of a processor. Then the load
-generator was the bottleneck, and the cell says nothing of the broker.
+In the last cells of each broker the publisher keeps it saturated: what a message costs in large batches comes from
+these. A saturated cell in which the broker's loop was idle for more than the rest of `SATURATED` is left out: there the
+load generator was the bottleneck, and the cell says nothing of the broker.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -34,25 +35,35 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
 __all__ = [
+    "READ_BYTES",
     "SATURATED",
     "CalibrationError",
     "Cell",
     "MeasuredCell",
     "Programme",
+    "batch_messages",
     "cell_samples",
     "measure",
     "message_bytes",
 ]
 
-# The share of a processor below which a broker is not saturated.
+# The share of the time below which a broker's loop is not saturated.
 SATURATED = 0.9
 # A cell is warmed up for this part of its time before it counts.
 _WARM_UP = 0.25
+# A cell is measured in so many slices, of which the middle one counts: a machine that is shared changes its speed.
+_SLICES = 5
 # The bytes of a frame that are not its body.
 _FRAME_BYTES = 60
 # Bursts under way at once in a saturated cell.
 WINDOW = 4
-_READ_BYTES = 1 << 20
+# What the broker takes in one read at most (`server.tcp.READ_BYTES`, which this room does not import; a test compares).
+READ_BYTES = 256 * 1024
+# What a consumer throws away in one call.
+_DISCARDED_BYTES = 8 << 20
+# Receipts, and what comes before them.
+_SMALL_READ = 4_096
+_SUBSCRIBED_AT_ONCE = 1_000
 _READY = re.compile(r'"stomp": "stomp://([^:"]+):(\d+)"')
 
 
@@ -77,13 +88,15 @@ class MeasuredCell(NamedTuple):
         cell: the load.
         bursts: how many were confirmed.
         seconds: how long it took.
-        processor_seconds: what the broker's process used of them.
+        processor_seconds: what the broker's process used of them, all threads together.
+        loop_seconds: for how much of them its loop ran, or was ready to run and waited for a processor.
     """
 
     cell: Cell
     bursts: int
     seconds: float
     processor_seconds: float
+    loop_seconds: float
 
     @property
     def rate(self) -> float:
@@ -98,7 +111,7 @@ class MeasuredCell(NamedTuple):
     @property
     def conclusive(self) -> bool:
         """Whether the rate is the broker's, not the load generator's."""
-        return self.cell.saturated and self.busy >= SATURATED
+        return self.cell.saturated and self.loop_seconds >= SATURATED * self.seconds
 
 
 class Programme(NamedTuple):
@@ -144,20 +157,31 @@ async def measure(programme: Programme, folder: Path, tell: Callable[[str], None
     return found
 
 
+def batch_messages(cell: Cell) -> float:
+    """How many messages the broker takes in one read: a burst, or what a read holds of bursts without a pause."""
+    if not cell.saturated:
+        return float(cell.burst)
+    return min(READ_BYTES / message_bytes(cell), float(WINDOW * cell.burst))
+
+
 def cell_samples(measured: Sequence[MeasuredCell]) -> BatchSamples:
-    """The mean batch of each cell that is not saturated."""
-    rows = [
-        (
-            one.cell.burst,
-            one.cell.subscriptions + one.cell.copies,
-            one.cell.burst * one.cell.copies,
-            one.cell.copies,
-            one.cell.burst * message_bytes(one.cell),
-            one.processor_seconds / one.bursts,
+    """The mean batch of each cell; saturated cells in which the load generator was the bottleneck are left out."""
+    rows = []
+    for one in measured:
+        cell = one.cell
+        if not one.bursts or (cell.saturated and not one.conclusive):
+            continue
+        batch = batch_messages(cell)
+        rows.append(
+            (
+                batch,
+                cell.subscriptions + cell.copies,
+                batch * cell.copies,
+                cell.copies,
+                batch * message_bytes(cell),
+                one.processor_seconds * batch / (one.bursts * cell.burst),
+            )
         )
-        for one in measured
-        if not one.cell.saturated and one.bursts
-    ]
     if not rows:
         raise CalibrationError("no cell got a single message through: the machine is too slow or too busy")
     return BatchSamples(*np.array(rows, np.float64).T)
@@ -213,82 +237,106 @@ async def _run(cell: Cell, programme: Programme, pid: int, address: tuple[str, i
     publisher = await _Publisher.connect(address, cell, programme.by_selector)
     try:
         await publisher.run(_WARM_UP * seconds)
-        used, began = processor_seconds(pid), time.perf_counter()
-        bursts = await publisher.run(seconds)
-        took = time.perf_counter() - began
-        return MeasuredCell(cell, bursts, took, processor_seconds(pid) - used)
+        return _middle([await _slice(publisher, cell, pid, seconds / _SLICES) for _ in range(_SLICES)])
     finally:
         for connection in (publisher, *consumers):
             await connection.close()
 
 
+async def _slice(publisher: _Publisher, cell: Cell, pid: int, seconds: float) -> MeasuredCell:
+    used, ready, began = processor_seconds(pid), _loop_seconds(pid), time.perf_counter()
+    bursts = await publisher.run(seconds)
+    took = time.perf_counter() - began
+    return MeasuredCell(cell, bursts, took, processor_seconds(pid) - used, _loop_seconds(pid) - ready)
+
+
+def _middle(slices: Sequence[MeasuredCell]) -> MeasuredCell:
+    """The slice whose bursts cost neither much nor little; of slices in which none was confirmed the last."""
+    confirmed = sorted((one for one in slices if one.bursts), key=lambda one: one.processor_seconds / one.bursts)
+    return confirmed[len(confirmed) // 2] if confirmed else slices[-1]
+
+
 class _Connection:
     """A STOMP connection made of bytes: nothing of it may cost more than the broker that it measures."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._loop = asyncio.get_running_loop()
 
     @staticmethod
-    async def open(address: tuple[str, int]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection(*address, limit=_READ_BYTES)
-        writer.write(b"CONNECT\naccept-version:1.2\nhost:calibration\n\n\0")
-        await reader.readuntil(b"\0")
-        return reader, writer
+    async def open(address: tuple[str, int]) -> socket.socket:
+        line = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+        line.setblocking(False)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(line, address)
+        await loop.sock_sendall(line, b"CONNECT\naccept-version:1.2\nhost:calibration\n\n\0")
+        await _heard(line, b"CONNECTED")
+        return line
 
     async def close(self) -> None:
-        self._writer.close()
-        with contextlib.suppress(ConnectionError):
-            await self._writer.wait_closed()
+        self._line.close()
+
+
+async def _heard(line: socket.socket, words: bytes) -> None:
+    """Wait for a frame with these words in it."""
+    loop, heard = asyncio.get_running_loop(), b""
+    while words not in heard or not heard.rstrip(b"\n").endswith(b"\0"):
+        more = await loop.sock_recv(line, _SMALL_READ)
+        if not more:
+            raise CalibrationError(f"the broker that is measured closed a connection: {heard[-_SMALL_READ:]!r}")
+        heard += more
 
 
 class _Consumer(_Connection):
-    """Subscribes, and throws away what comes."""
+    """Subscribes, and throws away what comes without copying it: it takes all copies of what the publisher sends."""
 
     @classmethod
     async def connect(cls, address: tuple[str, int], wanted: Sequence[tuple[str, str]]) -> _Consumer:
-        reader, writer = await cls.open(address)
-        for number, (topic, selector) in enumerate(wanted):
-            line = f"selector:{selector}\n" if selector else ""
-            writer.write(f"SUBSCRIBE\nid:{number}\ndestination:{topic}\n{line}\n\0".encode())
-            if number % 1_000 == 0:
-                await writer.drain()
-        writer.write(b"SEND\ndestination:/topic/ready\nreceipt:ready\n\n\0")
-        await writer.drain()
-        await reader.readuntil(b"receipt-id:ready")
-        consumer = cls(reader, writer)
-        consumer._task = asyncio.create_task(consumer._discard())
+        line = await cls.open(address)
+        consumer = cls(line)
+        for first in range(0, len(wanted), _SUBSCRIBED_AT_ONCE):
+            some = enumerate(wanted[first : first + _SUBSCRIBED_AT_ONCE], start=first)
+            frames = b"".join([_subscribe_frame(number, *one) for number, one in some])
+            await consumer._loop.sock_sendall(line, frames)
+        await consumer._loop.sock_sendall(line, b"SEND\ndestination:/topic/ready\nreceipt:ready\n\n\0")
+        await _heard(line, b"receipt-id:ready")
+        consumer._waste = bytearray(_DISCARDED_BYTES)
+        consumer._loop.add_reader(line, consumer._discard)
         return consumer
 
-    _task: asyncio.Task[None]
+    _waste: bytearray
 
-    async def _discard(self) -> None:
-        while await self._reader.read(_READ_BYTES):
-            pass
+    def _discard(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            if not self._line.recv_into(self._waste, 0, socket.MSG_TRUNC):
+                self._loop.remove_reader(self._line)
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        self._loop.remove_reader(self._line)
         await super().close()
 
 
-class _Publisher(_Connection):
-    """Writes bursts, each with a receipt behind its last message."""
+def _subscribe_frame(number: int, topic: str, selector: str) -> bytes:
+    line = f"selector:{selector}\n" if selector else ""
+    return f"SUBSCRIBE\nid:{number}\ndestination:{topic}\n{line}\n\0".encode()
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cell: Cell, by_selector: bool
-    ) -> None:
-        super().__init__(reader, writer)
+
+class _Publisher(_Connection):
+    """Writes bursts, each with a receipt after its last message."""
+
+    def __init__(self, line: socket.socket, cell: Cell, by_selector: bool) -> None:
+        super().__init__(line)
         self._cell = cell
-        line = b"correlation:#0\n" if by_selector else b""
-        frame = b"SEND\ndestination:/topic/load\n" + line + b"content-length:%d\n%s\n%s\0"
+        header = b"correlation:#0\n" if by_selector else b""
+        frame = b"SEND\ndestination:/topic/load\n" + header + b"content-length:%d\n%s\n%s\0"
         body = b"x" * cell.size
         plain = frame % (cell.size, b"", body)
         self._burst = plain * (cell.burst - 1) + frame % (cell.size, b"receipt:r\n", body)
 
     @classmethod
     async def connect(cls, address: tuple[str, int], cell: Cell, by_selector: bool) -> _Publisher:
-        return cls(*await cls.open(address), cell, by_selector)
+        return cls(await cls.open(address), cell, by_selector)
 
     async def run(self, seconds: float) -> int:
         """Send for so long; how many bursts were confirmed."""
@@ -297,12 +345,12 @@ class _Publisher(_Connection):
         under_way = confirmed = 0
         while True:
             while under_way < window and time.perf_counter() < end:
-                self._writer.write(self._burst)
+                await self._loop.sock_sendall(self._line, self._burst)
                 under_way += 1
             if not under_way:
                 return confirmed
-            await self._writer.drain()
-            receipts = (await self._reader.readuntil(b"\0")).count(b"RECEIPT")
+            # "RECEIPT" may be cut by the end of a read, the NUL after it cannot.
+            receipts = (await self._loop.sock_recv(self._line, _SMALL_READ)).count(b"\0")
             under_way -= receipts
             confirmed += receipts
 
@@ -315,3 +363,12 @@ def processor_seconds(pid: int) -> float:
     except (OSError, ValueError, IndexError):
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _loop_seconds(pid: int) -> float:
+    """For how long the first thread of a process, the broker's loop, ran or waited for a processor so far."""
+    try:
+        ran, waited = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[:2]
+        return (int(ran) + int(waited)) / 1e9
+    except (OSError, ValueError):
+        return processor_seconds(pid)
