@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroad.messages.columns import BROADCAST, ENVELOPE_COLUMNS, FLAGS, HOP_LIMIT
 from postroad.routing import Destinations, RoutingError, partition
-from postroad.routing.partition import OUT, counted, part
+from postroad.routing.envelopes import all_may_go_on, any_broadcast
+from postroad.routing.partition import OUT, counted, leads_beyond, part, rows_for
 from postroad.routing.sets import bits_of, fitted
 
 numbers = st.frozensets(st.integers(1, 200), max_size=8)
@@ -113,3 +115,31 @@ def test_links_taken_in_several_turns_give_the_same(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(importlib.import_module("postroad.routing.partition"), "_WORDS_AT_ONCE", 1)
     assert found() == at_once
     assert at_once[1] == (1, [0, 1, 2], [[2], [2], [2]])
+
+
+@given(st.lists(st.tuples(numbers, st.booleans()), max_size=12), st.integers(1, 300))
+def test_rows_for_a_broker_are_those_that_name_it_and_those_for_all(
+    rows: list[tuple[frozenset[int], bool]], number: int
+) -> None:
+    envelopes = np.zeros((len(rows), ENVELOPE_COLUMNS), np.int64)
+    envelopes[:, FLAGS] = [BROADCAST * everywhere for _, everywhere in rows]
+    found = rows_for(Destinations.of([one for one, _ in rows]), envelopes, number)
+    assert found.tolist() == [row for row, (one, everywhere) in enumerate(rows) if number in one or everywhere]
+    assert any_broadcast(envelopes) == any(everywhere for _, everywhere in rows)
+
+
+@given(st.lists(numbers, max_size=12), numbers, st.integers(1, 4), st.integers(1, 300))
+def test_sets_lead_beyond_if_they_name_a_broker_out_of_reach(
+    sets: list[frozenset[int]], within_reach: frozenset[int], words: int, number: int
+) -> None:
+    destinations = Destinations.of(sets)
+    reached = {one for one in within_reach if one < 64 * words}
+    beyond = any(one - reached - {number} for one in sets)
+    assert leads_beyond(destinations.sets, bits_of(reached, words), number) == beyond
+
+
+@pytest.mark.parametrize(("limits", "able"), [([], True), ([1, 5], True), ([1, 0], False), ([-1], False)])
+def test_all_may_go_on_while_every_hop_limit_is_above_zero(limits: list[int], able: bool) -> None:
+    envelopes = np.zeros((len(limits), ENVELOPE_COLUMNS), np.int64)
+    envelopes[:, HOP_LIMIT] = limits
+    assert all_may_go_on(envelopes) is able

@@ -116,7 +116,7 @@ def split_by_owner(
     """Local slots into one answer, brokers into a dictionary of distinct sets; answers how many of each there are.
 
     `sets` has one line more than there are rows; `table` is a power of two larger than that, filled with -1. Slots are
-    the index's own answer, and `owners` has one for each; a broker's number is below 64 times the words of a set.
+    the index's own answer, and those beyond `owners` are local; a broker's number is below 64 times the words of a set.
     """
     distinct = 0
     local = 0
@@ -126,7 +126,7 @@ def split_by_owner(
         for word in range(sets.shape[1]):
             sets[distinct, word] = np.uint64(0)
         for place in range(offsets[row], offsets[row + 1]):
-            owner = owners[slots[place]]
+            owner = owners[slots[place]] if slots[place] < owners.size else LOCAL
             if owner == LOCAL:
                 local_slots[local] = slots[place]
                 local += 1
@@ -147,6 +147,26 @@ def split_by_owner(
             lines[row] = distinct
             distinct += 1
     return distinct, local
+
+
+@kernel("int64(int64[::1], int32[::1], int64[::1], int64[::1], int32[::1])", allocates=False)
+def local_of(
+    offsets: NDArray[np.int64],
+    slots: NDArray[np.int32],
+    owners: NDArray[np.int64],
+    local_offsets: NDArray[np.int64],
+    local_slots: NDArray[np.int32],
+) -> int:
+    """The local slots of each row, and where they begin; returns how many there are. See `split_by_owner`."""
+    local = 0
+    local_offsets[0] = 0
+    for row in range(offsets.size - 1):
+        for place in range(offsets[row], offsets[row + 1]):
+            if slots[place] >= owners.size or owners[slots[place]] == LOCAL:
+                local_slots[local] = slots[place]
+                local += 1
+        local_offsets[row + 1] = local
+    return local
 
 
 class Interests:
@@ -312,23 +332,29 @@ class Interests:
             entering: whether the rows enter the network here.
         """
         offsets, slots = self._index.match(batch) if matched is None else matched
+        if not entering:
+            return self._local(offsets, slots)
         if self._matrix is None:
             return self._split(offsets, slots)
-        if not entering:
-            return Split(Destinations.nowhere(len(batch)), offsets, slots)
         sets, lines = np.unique(self._matrix.match(batch), axis=0, return_inverse=True)
         return Split(Destinations(sets, lines.reshape(-1).astype(np.int64)), offsets, slots)
 
     def _split(self, offsets: NDArray[np.int64], slots: NDArray[np.int32]) -> Split:
         rows = len(offsets) - 1
-        if len(slots) and int(slots.max()) >= len(self._owners):
-            self._owners = np.concatenate([self._owners, np.zeros(int(slots.max()) + 1, np.int64)])
         sets = np.empty((rows + 1, self._words), np.uint64)
         lines, local_offsets = np.empty(rows, np.int64), np.empty(rows + 1, np.int64)
         local_slots = np.empty(len(slots), np.int32)
         table = np.full(1 << (rows + 1).bit_length(), -1, np.int64)
         distinct, local = split_by_owner(offsets, slots, self._owners, sets, lines, table, local_offsets, local_slots)
         return Split(Destinations(sets[: max(distinct, 1)].copy(), lines), local_offsets, local_slots[:local])
+
+    def _local(self, offsets: NDArray[np.int64], slots: NDArray[np.int32]) -> Split:
+        """The local slots of each row; which brokers want it nobody asks."""
+        if self._matrix is None:
+            local_offsets, local_slots = np.empty(len(offsets), np.int64), np.empty(len(slots), np.int32)
+            local = local_of(offsets, slots, self._owners, local_offsets, local_slots)
+            offsets, slots = local_offsets, local_slots[:local]
+        return Split(Destinations.nowhere(len(offsets) - 1), offsets, slots)
 
 
 def _finish(steps: Generator[None, None, None]) -> None:

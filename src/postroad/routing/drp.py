@@ -23,13 +23,21 @@ import numpy as np
 from postroad.messages.columns import BROADCAST, FLAGS
 from postroad.messages.id_columns import TIME_SHIFT
 from postroad.routing.contract import NOTHING, Parcel, Reaction, Routed
-from postroad.routing.envelopes import arrived, entering, may_go_on, returned_rows, with_broadcast
+from postroad.routing.envelopes import (
+    all_may_go_on,
+    any_broadcast,
+    arrived,
+    entering,
+    may_go_on,
+    returned_rows,
+    with_broadcast,
+)
 from postroad.routing.errors import RoutingError
 from postroad.routing.frames import Digest, Interest, InterestDelta, LinkRecord
 from postroad.routing.linkstate import DEFAULT_LIFETIME_MS, DEFAULT_REFRESH_MS, LinkState
-from postroad.routing.partition import OUT, counted, part, partition
+from postroad.routing.partition import OUT, counted, leads_beyond, part, partition, rows_for
 from postroad.routing.sets import Destinations, bits_of, fitted
-from postroad.routing.window import DEFAULT_WINDOW, FIXED_SECRET, SeenIds
+from postroad.routing.window import DEFAULT_WINDOW, FIXED_SECRET, SeenIds, all_fresh
 from postroad.topology import bit_words
 
 if TYPE_CHECKING:
@@ -38,12 +46,20 @@ if TYPE_CHECKING:
     from postroad.routing.frames import Frame
     from postroad.routing.records import Seals
     from postroad.routing.sets import Flags, Integers, Words
+    from postroad.topology import Routes
+
+    # Parcels, and whether a destination is out of reach.
+    _Ways = tuple[list[Parcel], bool]
 
 __all__ = ["DEFAULT_BROADCAST_THRESHOLD", "Drp"]
 
 # Where the published algorithm leaves the value open: about where the sets of many small packets outweigh a few useless
 # packets without sets.
 DEFAULT_BROADCAST_THRESHOLD = 0.8
+
+# Sets of single messages whose parcels are remembered: messages of a topic go to the same brokers again and again. A
+# set of a thousand brokers with its parcels takes a kilobyte or so.
+MAX_WAYS_REMEMBERED = 256
 
 # A broadcast that was published at most so long after a link broke may come from a broker that did not know of the
 # break: news of it travels for a second or two, and clocks differ. What is younger was published without those beyond.
@@ -82,6 +98,9 @@ class Drp:
         self._seen = SeenIds(window, secret)
         # Neighbours whose links broke, and when: as long as that matters to messages on their way.
         self._broken: dict[int, int] = {}
+        # By the set of a single message: where it goes, as long as the routes are these. Nobody writes to what is here.
+        self._ways: dict[bytes, _Ways] = {}
+        self._ways_by: Routes | None = None
 
     def publish(self, batch: Batch, wanted: Destinations, now: int) -> Routed:
         """Messages enter: split the brokers that want them by next hop."""
@@ -101,14 +120,17 @@ class Drp:
         """Messages arrived: deliver those that are for this broker, split the rest."""
         batch = arrived(batch)
         destinations.checked(len(batch))
-        broadcast = (batch.envelopes[:, FLAGS] & BROADCAST) != 0
-        here = np.flatnonzero(self._is_here(destinations) | broadcast)
+        here = rows_for(destinations, batch.envelopes, self.number)
         fresh, doubtful = self._seen.admit(batch.ids, here, now)
-        repeated = here[~fresh]
-        destinations, everywhere = _with_broadcasts(destinations, broadcast, repeated)
-        if self._broken and broadcast.any():
-            destinations, everywhere = self._with_cut_off(destinations, everywhere, batch)
-        routed = self._send(batch, destinations, everywhere, here[fresh], link, duplicates=len(repeated))
+        local = here if all_fresh(fresh) else here[fresh]
+        if any_broadcast(batch.envelopes):
+            broadcast = (batch.envelopes[:, FLAGS] & BROADCAST) != 0
+            destinations, everywhere = _with_broadcasts(destinations, broadcast, here[~fresh])
+            if self._broken:
+                destinations, everywhere = self._with_cut_off(destinations, everywhere, batch)
+        else:
+            everywhere = np.zeros(len(destinations.sets), np.bool_)
+        routed = self._send(batch, destinations, everywhere, local, link, duplicates=len(here) - len(local))
         return routed if doubtful is None else routed._replace(doubtful=here[doubtful])
 
     def reroute(self, batch: Batch, destinations: Destinations, now: int, *, returned: bool) -> Routed:
@@ -173,14 +195,6 @@ class Drp:
         sizes = {"reached": routes.reached, "links": len(routes.neighbours), "membership": self.link_state.membership}
         return {**sizes, **self._seen.statistics()._asdict()}
 
-    def _is_here(self, destinations: Destinations) -> Flags:
-        """bool[rows]: this broker is among the row's destinations."""
-        word, bit = divmod(self.number, 64)
-        if word >= destinations.sets.shape[1]:
-            return np.zeros(len(destinations.lines), np.bool_)
-        own = (destinations.sets[:, word] >> np.uint64(bit)) & np.uint64(1)
-        return np.asarray(own.astype(np.bool_)[destinations.lines])
-
     def _with_cut_off(self, destinations: Destinations, everywhere: Flags, batch: Batch) -> tuple[Destinations, Flags]:
         """The destinations with known brokers that cannot be reached, for broadcasts from before a break was known."""
         known = self.link_state.known()
@@ -205,20 +219,46 @@ class Drp:
     ) -> Routed:
         routes = self.link_state.routes
         exhausted: Parcel | None = None
-        others = ~bits_of([self.number], destinations.sets.shape[1])
-        able = may_go_on(batch)
-        if not able.all():
+        held: Parcel | None = None
+        if not all_may_go_on(batch.envelopes):
+            able = may_go_on(batch)
             stuck = Destinations(destinations.sets, np.where(able, OUT, destinations.lines))
-            exhausted = _parcel(stuck, others, everywhere)
+            exhausted = _parcel(stuck, self._others(destinations), everywhere)
             destinations = Destinations(destinations.sets, np.where(able, destinations.lines, OUT))
-        place = int(np.searchsorted(routes.neighbours, source))
+        parcels, beyond = self._split(destinations, everywhere, routes, source)
+        if beyond:
+            others = self._others(destinations)
+            held = _parcel(destinations, others & ~fitted(routes.reachable, len(others)))
+        return Routed(batch, parcels, local, held, exhausted, duplicates)
+
+    def _split(self, destinations: Destinations, everywhere: Flags, routes: Routes, source: int) -> _Ways:
+        """The parcels of rows, and whether any of their destinations is out of reach."""
+        sets, lines = destinations
+        if len(lines) != 1 or len(sets) != 1 or everywhere[0] or lines[0] == OUT:
+            return self._split_anew(destinations, everywhere, routes, source)
+        # A single message: the source matters only to what goes everywhere.
+        if self._ways_by is not routes:
+            self._ways_by, self._ways = routes, {}
+        key = sets.tobytes()
+        found = self._ways.get(key)
+        if found is None:
+            if len(self._ways) >= MAX_WAYS_REMEMBERED:
+                self._ways.clear()
+            found = self._ways[key] = self._split_anew(destinations, everywhere, routes, source)
+        return found
+
+    def _split_anew(self, destinations: Destinations, everywhere: Flags, routes: Routes, source: int) -> _Ways:
+        place = int(routes.neighbours.searchsorted(source))
         skipped = place if place < len(routes.neighbours) and routes.neighbours[place] == source else OUT
         parcels = [
             Parcel(int(routes.neighbours[link]), rows, parts)
             for link, rows, parts in partition(destinations, routes.masks, everywhere, skipped)
         ]
-        held = _parcel(destinations, others & ~fitted(routes.reachable, len(others)))
-        return Routed(batch, parcels, local, held, exhausted, duplicates)
+        return parcels, leads_beyond(np.ascontiguousarray(destinations.sets), routes.reachable, self.number)
+
+    def _others(self, destinations: Destinations) -> Words:
+        """All brokers but this one, as wide as the sets."""
+        return ~bits_of([self.number], destinations.sets.shape[1])
 
 
 def _parcel(destinations: Destinations, mask: Words, everywhere: Flags | None = None) -> Parcel | None:
@@ -234,7 +274,7 @@ def _with_broadcasts(destinations: Destinations, broadcast: Flags, repeated: Int
     lines = np.where(broadcast, len(sets) - 1, destinations.lines)
     # A repeated row with a set of its own goes on to the other destinations: only its delivery here is one too many.
     lines[repeated[broadcast[repeated]]] = OUT
-    return Destinations(sets, lines), everywhere if broadcast.any() else np.zeros(len(sets), np.bool_)
+    return Destinations(sets, lines), everywhere
 
 
 def _for_all(destinations: Destinations, rows: Flags, known: Words) -> Destinations:

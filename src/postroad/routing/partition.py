@@ -4,7 +4,8 @@
 destination travels in exactly one packet: it is a token that is handed on, never copied.
 
 Lines come from a frame of a neighbour or from a match: those of a frame were compared with the number of sets, and
-OUT, the only negative one, is tested before it is used. Numbers of brokers do not become indices here, only bits.
+OUT, the only negative one, is tested before it is used. Numbers of brokers do not become indices here, only bits;
+that of this broker names a word, which is compared with the width of a set.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.kernels import device, kernel
+from postroad.messages.columns import BROADCAST, FLAGS
 from postroad.routing.sets import Destinations, fitted
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from postroad.routing.sets import Flags, Integers, Words
 
-__all__ = ["OUT", "counted", "part", "partition"]
+__all__ = ["OUT", "counted", "leads_beyond", "part", "partition", "rows_for"]
 
 # As the line of a row: this row takes no part.
 OUT = -1
@@ -87,6 +91,43 @@ def counted(destinations: Destinations, mask: Words) -> Integers:
     """int64[distinct]: how many of the mask's brokers each set has."""
     within = destinations.sets & fitted(mask, destinations.sets.shape[1])
     return np.asarray(np.bitwise_count(within).sum(axis=1, dtype=np.int64))
+
+
+def rows_for(destinations: Destinations, envelopes: NDArray[np.int64], number: int) -> Integers:
+    """The rows that are for a broker, or for all; `destinations` were checked for as many rows."""
+    rows = np.empty(len(envelopes), np.int64)
+    sets, lines = np.ascontiguousarray(destinations.sets), np.ascontiguousarray(destinations.lines)
+    return rows[: _rows_for(sets, lines, envelopes, number, rows)]
+
+
+@kernel("int64(uint64[:, ::1], int64[::1], int64[:, ::1], int64, int64[::1])", allocates=False)
+def _rows_for(sets: Words, lines: Integers, envelopes: NDArray[np.int64], number: int, rows: Integers) -> int:
+    """Write the rows; returns how many. Every line is the place of a set, and `rows` has one for each row."""
+    word, bit = number >> 6, np.uint64(number & 63)
+    named = word < sets.shape[1]
+    count = 0
+    for row in range(len(lines)):
+        own = named and (sets[lines[row], word] >> bit) & np.uint64(1) != 0
+        if own or envelopes[row, FLAGS] & BROADCAST != 0:
+            rows[count] = row
+            count += 1
+    return count
+
+
+@kernel("boolean(uint64[:, ::1], uint64[::1], int64)", allocates=False)
+def leads_beyond(sets: Words, reachable: Words, number: int) -> bool:
+    """Whether any set names a broker that is neither within reach nor this one."""
+    own = np.uint64(1) << np.uint64(number & 63)
+    for one in range(len(sets)):
+        for word in range(sets.shape[1]):
+            left = sets[one, word]
+            if word < len(reachable):
+                left &= ~reachable[word]
+            if word == number >> 6:
+                left &= ~own
+            if left != 0:
+                return True
+    return False
 
 
 def _table_size(entries: int) -> int:
