@@ -36,7 +36,7 @@ class Timeline:
 
     def at(self, time: int, action: Callable[[], None]) -> None:
         """Plan an action for a time in microseconds, for now at the earliest."""
-        heapq.heappush(self._waiting, (max(time, self.now), next(self._serial), action))
+        heapq.heappush(self._waiting, (time if time > self.now else self.now, next(self._serial), action))
 
     def run_until(self, time: int) -> None:
         """Let everything happen that is due up to a time in microseconds, which is then now."""

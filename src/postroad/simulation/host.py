@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from postroad.simulation.arrivals import JOINED_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from postroad.broker import Broker, Outbox, Relay, Session, Subscription
     from postroad.messages import Batch
     from postroad.routing.sets import Integers
+    from postroad.simulation.arrivals import ArrivedFrame
+    from postroad.simulation.events import Timeline
+    from postroad.simulation.transport import SimulatedTransport
 
 __all__ = ["Host", "Observer", "Task"]
+
+# Tasks that are looked through for frames to be taken together: a bound on the search where thousands wait.
+_LOOKED_THROUGH = 256
 
 
 class Observer(Protocol):
@@ -30,21 +38,33 @@ class Task(NamedTuple):
 
     Attributes:
         run: does it; the answer says what follows.
-        cost: microseconds that it took, given what follows.
+        cost: microseconds that it took, given what follows; None for no time at all.
         pausable: whether it waits while publishers are paused.
+        link: the neighbour that it came from; 0 for a client.
+        frame: the messages that the neighbour sent; None if it is something else.
+        arrival: of those messages, where they came alone; they may be taken together with others.
     """
 
     run: Callable[[], Outbox]
-    cost: Callable[[Outbox], int]
+    cost: Callable[[Outbox], int] | None = None
     pausable: bool = False
+    link: int = 0
+    frame: Batch | None = None
+    arrival: ArrivedFrame | None = None
 
 
 class Host:
     """A broker that runs.
 
-    Attributes:
+    Args:
         core: the broker.
         relay: joins it with its strategy.
+        timeline: tells when the processor is done with something.
+        transport: does what the core says, and reads frames.
+
+    Attributes:
+        core, relay: as above.
+        running: whether it runs; a broker that crashed is never run again.
         session: the client that publishes, and subscribes where no other session is named.
         tasks: what waits for the processor, oldest first.
         offered: what clients want to publish and may not yet, because publishers are paused.
@@ -56,6 +76,8 @@ class Host:
     """
 
     __slots__ = (
+        "_timeline",
+        "_transport",
         "busy",
         "busy_us",
         "core",
@@ -64,13 +86,17 @@ class Host:
         "offered",
         "paused",
         "relay",
+        "running",
         "session",
         "tasks",
     )
 
-    def __init__(self, core: Broker, relay: Relay) -> None:
+    def __init__(self, core: Broker, relay: Relay, timeline: Timeline, transport: SimulatedTransport) -> None:
         self.core = core
         self.relay = relay
+        self._timeline = timeline
+        self._transport = transport
+        self.running = True
         self.session: Session = core.attached("")
         self.tasks: deque[Task] = deque()
         self.offered: deque[Task] = deque()
@@ -79,3 +105,67 @@ class Host:
         self.busy_us = 0
         self.frozen: list[Task] | None = None
         self.given_up_by: list[int] = []
+
+    def give(self, task: Task) -> None:
+        """Something has come: the broker reads it, now or when it can."""
+        if not self.running:
+            return
+        if self.frozen is not None:
+            self.frozen.append(task)
+            return
+        self.tasks.append(task)
+        self.serve()
+
+    def serve(self) -> None:
+        """Take up the next task; what follows from it happens when it is done."""
+        while self.tasks and not self.busy:
+            task = self.tasks.popleft()
+            if task.arrival is not None and self.tasks:
+                task = self._with_others(task, task.arrival)
+            if task.pausable and self.paused:
+                self.offered.append(task)
+            elif task.cost is None:
+                self._transport.carry_out(self, task.run(), task.frame)
+            else:
+                self._begin(task, task.cost)
+
+    def _with_others(self, task: Task, arrival: ArrivedFrame) -> Task:
+        """The task, with frames of the same link that wait: what a link brought stays in order."""
+        taken: list[ArrivedFrame] = [arrival]
+        others: list[Task] = []
+        size = arrival.batch.buffer.nbytes
+        while self.tasks and len(others) < _LOOKED_THROUGH:
+            if self.tasks[0].link != arrival.link:
+                others.append(self.tasks.popleft())
+                continue
+            follows = self.tasks[0].arrival
+            if follows is None or not arrival.goes_with(follows) or size + follows.batch.buffer.nbytes > JOINED_BYTES:
+                break
+            size += follows.batch.buffer.nbytes
+            taken.append(follows)
+            self.tasks.popleft()
+        self.tasks.extendleft(reversed(others))
+        return task if len(taken) == 1 else self._transport.reading(self, taken)
+
+    def _begin(self, task: Task, cost: Callable[[Outbox], int]) -> None:
+        outbox = task.run()
+        taken = cost(outbox)
+        self.busy = True
+        self.busy_us += taken
+
+        def done() -> None:
+            if not self.running:
+                return
+            self.busy = False
+            self._transport.carry_out(self, outbox, task.frame)
+            if self.tasks:
+                self.serve()
+
+        self._timeline.at(self._timeline.now + taken, done)
+
+    def resume(self) -> None:
+        """Publishers go on: what they offered meanwhile comes first."""
+        waiting, self.offered = self.offered, deque()
+        self.tasks.extendleft(reversed(waiting))
+        if self.frozen is None:
+            self.serve()

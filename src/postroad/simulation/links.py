@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from postroad.simulation.events import MICROSECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from random import Random
 
     from postroad.broker import Sending
@@ -139,13 +139,14 @@ class Direction:
             self._free_at += sending
         self._later(self._free_at + self._delay, arrive)
 
-    def confirm(self, number: int, let_go: Callable[[Sending], None]) -> None:
-        """The other end has confirmed what was sent under a number; the word takes its time on the way back."""
+    def confirm(self, numbers: Sequence[int], let_go: Callable[[Sending], None]) -> None:
+        """The other end has confirmed what was sent under these numbers; the word takes its time on the way back."""
 
         def drop() -> None:
-            sending, size = self._held.pop(number)
-            self._held_bytes -= size
-            let_go(sending)
+            dropped = [self._held.pop(number) for number in numbers]
+            for sending, size in dropped:
+                self._held_bytes -= size
+                let_go(sending)
 
         self._later(self._timeline.now + self._delay, drop)
 

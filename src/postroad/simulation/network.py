@@ -7,31 +7,28 @@ Everything that happens follows from the arguments and the seed: two runs are eq
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from postroad.broker import AckMode, Broker, Outbox, OverflowPolicy, PublisherNumbers, Relay, SubscriptionNumbers
 from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
-from postroad.broker.queues import copied_out
 from postroad.errors import PostroadError
 from postroad.messages import Batch
-from postroad.routing import decode_frame, encode_frame
 from postroad.simulation.agreement import learn, said_of_itself
 from postroad.simulation.events import MICROSECONDS, Timeline
 from postroad.simulation.host import Host, Task
 from postroad.simulation.links import Direction, LinkQuality
+from postroad.simulation.transport import ROW_BYTES, SimulatedTransport
 from postroad.topology import DEFAULT_COST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from random import Random
 
-    from postroad.broker import Limits, Recorder, Sending, Session, Subscription
+    from postroad.broker import Limits, Recorder, Session, Subscription
     from postroad.matching.encoding import Scheme
-    from postroad.messages import Draft, MessageId, Untyped
-    from postroad.routing import Frame, Strategy
+    from postroad.messages import Draft, MessageId
+    from postroad.routing import Strategy
     from postroad.simulation.host import Observer
     from postroad.simulation.service import ServiceTimes
     from postroad.topology import Graph
@@ -43,9 +40,6 @@ __all__ = ["ROW_BYTES", "SimulatedNetwork"]
 
 # How often brokers look after what changed, in virtual ms.
 TICK_MS = 50
-# What a data frame costs beside its messages: the envelope of each, and a little for the frame.
-ROW_BYTES = 48
-_FRAME_BYTES = 48
 
 
 class SimulatedNetwork:
@@ -71,9 +65,6 @@ class SimulatedNetwork:
         delivered: subscription name -> the ids it was handed, in order.
         headers: subscription name -> (id, header lines) of those among them that have header lines.
         paused: brokers whose publisher has to wait.
-        events: what brokers have handled: messages accepted, arrived, relayed and delivered, each at one broker, and
-            control frames that arrived.
-        last_learned: when a broker was done with the last control frame so far, in microseconds.
     """
 
     def __init__(
@@ -94,13 +85,7 @@ class SimulatedNetwork:
     ) -> None:
         self.timeline = Timeline()
         self.graph = graph
-        self.delivered: dict[str, list[MessageId]] = defaultdict(list)
-        self.headers: dict[str, list[tuple[MessageId, dict[str, Untyped]]]] = defaultdict(list)
-        self.paused: set[int] = set()
-        self.events = 0
-        self.last_learned = 0
         self._strategy = strategy
-        self._custody = custody
         self._limits = limits
         self._scheme = scheme
         self._order_wait = order_wait_ms
@@ -108,14 +93,14 @@ class SimulatedNetwork:
         self._service = service
         self._observer = observer
         self._starts: dict[int, int] = defaultdict(int)
-        self._hosts: dict[int, Host] = {}
-        self._directions: dict[tuple[int, int], Direction] = {}
         self._wanted: dict[int, set[int]] = defaultdict(set)
         self._random = random
         self._quality = quality or LinkQuality()
-        self._outboxes: deque[tuple[Host, Outbox]] = deque()
-        self._carrying = False
-        self._silent = silent
+        self._transport = SimulatedTransport(self.timeline, service, custody, observer, self._connect, self._disconnect)
+        self._transport.silent = silent
+        self._hosts, self._directions = self._transport.hosts, self._transport.directions
+        self.delivered, self.headers = self._transport.delivered, self._transport.headers
+        self.paused = self._transport.paused
         for one, other in graph.links:
             self._lay(one, other)
         for number in graph.brokers:
@@ -125,6 +110,17 @@ class SimulatedNetwork:
     def now(self) -> int:
         """The virtual time in ms."""
         return self.timeline.now_ms
+
+    @property
+    def events(self) -> int:
+        """What brokers have handled so far: messages accepted, arrived, relayed and delivered, each at one broker, and
+        control frames that arrived."""
+        return self._transport.events
+
+    @property
+    def last_learned(self) -> int:
+        """When a broker was done with the last control frame so far, in microseconds."""
+        return self._transport.last_learned
 
     @property
     def running(self) -> list[int]:
@@ -181,7 +177,7 @@ class SimulatedNetwork:
         """Publish from another session than the broker's usual one."""
         batch = Batch.build(drafts)
         host = self._hosts[broker]
-        self.events += len(batch)
+        self._transport.events += len(batch)
         self._carry_out(host, host.core.receive(batch, session, self.now))
         return [message.id for message in batch]
 
@@ -197,12 +193,12 @@ class SimulatedNetwork:
 
         def accept() -> Outbox:
             outbox = host.core.receive(batch, host.session, self.now)
-            self.events += len(batch)
+            self._transport.events += len(batch)
             if self._observer is not None:
                 self._observer.accepted(broker, client, batch, offered)
             return outbox
 
-        self._give(host, Task(accept, self._costs(host, batch), pausable=True))
+        host.give(Task(accept, self._transport.batch_cost(host, batch), pausable=True))
 
     def offer_subscription(
         self, broker: int, name: str, topic: str, selector: str, answered: Callable[[int], None]
@@ -212,14 +208,10 @@ class SimulatedNetwork:
 
         def subscribe() -> Outbox:
             self.subscribe(broker, name, topic, selector)
-            answered(self.timeline.now + self._subscribe_cost(outbox))
-            return outbox
+            answered(self.timeline.now + (0 if self._service is None else self._service.subscribe_us))
+            return Outbox()
 
-        outbox = Outbox()
-        self._give(host, Task(subscribe, self._subscribe_cost))
-
-    def _subscribe_cost(self, _: Outbox) -> int:
-        return 0 if self._service is None else self._service.subscribe_us
+        host.give(Task(subscribe, self._transport.subscribe_cost()))
 
     def drained(self, broker: int) -> None:
         """The subscribers at a broker, told `congested`, read again: all that waits is handed out."""
@@ -244,8 +236,8 @@ class SimulatedNetwork:
         subscriptions = SubscriptionNumbers(lambda: 1 + run * SUBSCRIPTION_BLOCK)
         core = Broker(broker, numbers, self._limits, recorder=recorder, subscription_numbers=subscriptions)
         relay = Relay(core, self._strategy(broker, self.now), self._scheme, self._order_wait)
-        host = self._hosts[broker] = Host(core, relay)
-        self._tick(host)
+        host = self._hosts[broker] = Host(core, relay, self.timeline, self._transport)
+        self._keep_ticking(host)
         for neighbour in self._neighbours(broker):
             if neighbour in self._hosts:
                 self.join(broker, neighbour)
@@ -255,18 +247,18 @@ class SimulatedNetwork:
 
         Only where strategies spread link state; the others have nothing to agree on.
         """
-        self._silent = True
+        self._transport.silent = True
         for host in self._hosts.values():
             if host.relay.strategy.link_state is not None:
                 self._carry_out(host, host.relay.tick(self.now))
         said = {broker: said_of_itself(host, self.now) for broker, host in self._hosts.items()}
         for host in self._hosts.values():
             learn(host, said, self.now, self._carry_out)
-        self._silent = False
+        self._transport.silent = False
 
     def crash(self, broker: int) -> None:
         """A broker is gone at once, with its clients and all it held."""
-        del self._hosts[broker]
+        self._hosts.pop(broker).running = False
         self.paused.discard(broker)
         for neighbour in self._neighbours(broker):
             self._directions[broker, neighbour].cut()
@@ -282,7 +274,7 @@ class SimulatedNetwork:
         frozen = host.frozen = []
 
         def notice() -> None:
-            if host.frozen is not frozen or self._hosts.get(broker) is not host:
+            if host.frozen is not frozen or not host.running:
                 return
             for neighbour in self._neighbours(broker):
                 if neighbour in self._hosts and self._directions[neighbour, broker].up:
@@ -302,7 +294,7 @@ class SimulatedNetwork:
             if neighbour in self._hosts:
                 self.join(broker, neighbour)
         for task in waited:
-            self._give(host, task)
+            host.give(task)
 
     def join(self, one: int, other: int) -> None:
         """The link between two running brokers comes up."""
@@ -355,213 +347,21 @@ class SimulatedNetwork:
         host = self._hosts[here]
         self._carry_out(host, host.relay.link_down(there, self.now))
         for sending in unconfirmed:
-            self._return(host, sending)
-        self._look_for_room(here, there)
+            self._transport.give_back(host, sending)
+        self._transport.look_for_room(here, there)
 
-    def _return(self, host: Host, sending: Sending) -> None:
-        consignment, link = sending.consignment, sending.link
-        self._carry_out(host, host.relay.returned(sending.batch, sending.destinations, self.now, consignment, link))
+    def _keep_ticking(self, host: Host) -> None:
+        """A broker looks after what changed, now and from now on."""
 
-    def _tick(self, host: Host) -> None:
-        if self._hosts.get(host.core.number) is not host:
-            return
-        if host.frozen is None:
-            self._carry_out(host, host.relay.tick(self.now))
-            self._work(host)
-        self.timeline.at(self.timeline.now + TICK_MS * MICROSECONDS, lambda: self._tick(host))
-
-    def _work(self, host: Host) -> None:
-        while host.relay.working:
-            self._carry_out(host, host.relay.work(self.now))
-
-    # --- the processor ---------------------------------------------------------------------------------------------
-
-    def _costs(self, host: Host, batch: Batch) -> Callable[[Outbox], int]:
-        service = self._service
-        if service is None:
-            return _nothing
-        return lambda outbox: service.batch_us(len(batch), batch.buffer.nbytes, len(host.core.index), outbox)
-
-    def _give(self, host: Host, task: Task) -> None:
-        """Something has come to a broker: it reads it, now or when it can."""
-        if self._hosts.get(host.core.number) is not host:
-            return
-        if host.frozen is not None:
-            host.frozen.append(task)
-            return
-        host.tasks.append(task)
-        self._serve(host)
-
-    def _serve(self, host: Host) -> None:
-        """Take up the next task; what follows from it happens when it is done."""
-        while host.tasks and not host.busy:
-            task = host.tasks.popleft()
-            if task.pausable and host.paused:
-                host.offered.append(task)
-            elif self._service is None:
-                self._carry_out(host, task.run())
-            else:
-                self._begin(host, task)
-
-    def _begin(self, host: Host, task: Task) -> None:
-        outbox = task.run()
-        cost = task.cost(outbox)
-        host.busy = True
-        host.busy_us += cost
-
-        def done() -> None:
-            if self._hosts.get(host.core.number) is not host:
+        def tick() -> None:
+            if not host.running:
                 return
-            host.busy = False
-            self._carry_out(host, outbox)
-            self._serve(host)
+            if host.frozen is None:
+                self._carry_out(host, host.relay.tick(self.now))
+                self._transport.work(host)
+            self.timeline.at(self.timeline.now + TICK_MS * MICROSECONDS, tick)
 
-        self.timeline.at(self.timeline.now + cost, done)
-
-    def _resume(self, host: Host) -> None:
-        """Publishers go on: what they offered meanwhile comes first."""
-        waiting, host.offered = host.offered, deque()
-        host.tasks.extendleft(reversed(waiting))
-        if host.frozen is None:
-            self._serve(host)
-
-    # --- carrying out ----------------------------------------------------------------------------------------------
+        tick()
 
     def _carry_out(self, host: Host, outbox: Outbox) -> None:
-        """Do what a core says; what follows from that, such as a full link, is done after it, as a live broker does."""
-        self._outboxes.append((host, outbox))
-        if self._carrying:
-            return
-        self._carrying = True
-        try:
-            while self._outboxes:
-                self._carry_out_one(*self._outboxes.popleft())
-        finally:
-            self._carrying = False
-
-    def _carry_out_one(self, host: Host, outbox: Outbox) -> None:
-        broker = host.core.number
-        if outbox.deliveries:
-            self._deliver(broker, outbox)
-        for link, frame in outbox.frames:
-            self._send_frame(broker, link, frame)
-        for sending in outbox.parcels:
-            self._send(host, sending)
-        for number in outbox.connects:
-            self._connect(broker, number)
-        for number in outbox.disconnects:
-            self._disconnect(broker, number)
-        if host.session.number in outbox.pauses:
-            host.paused = True
-            self.paused.add(broker)
-        if host.session.number in outbox.resumes:
-            host.paused = False
-            self.paused.discard(broker)
-            # Not now: a task may pause publishers again, which is noticed when its outbox is carried out.
-            self.timeline.at(self.timeline.now, lambda: self._resume(host))
-        self._settle(host)
-
-    def _deliver(self, broker: int, outbox: Outbox) -> None:
-        for delivery in outbox.deliveries:
-            self.events += len(delivery.rows)
-            if self._observer is not None:
-                self._observer.delivered(
-                    broker, delivery.subscription, delivery.batch, delivery.rows, self.timeline.now
-                )
-                continue
-            key = delivery.subscription.key
-            messages = [delivery.batch.message(row) for row in delivery.rows.tolist()]
-            self.delivered[key] += [message.id for message in messages]
-            self.headers[key] += [(message.id, message.headers) for message in messages if message.headers]
-
-    def _send_frame(self, here: int, there: int, frame: Frame) -> None:
-        direction = self._directions[here, there]
-        if not direction.up or self._silent:
-            return
-        data = encode_frame(frame)
-        direction.control_bytes += len(data)
-        direction.control_frames += 1
-
-        def arrive() -> None:
-            host = self._hosts[there]
-
-            def learn() -> Outbox:
-                self.events += 1
-                self.last_learned = self.timeline.now + self._control_cost(Outbox())
-                outbox = host.relay.control(decode_frame(data), here, self.now)
-                self._work(host)
-                return outbox
-
-            self._give(host, Task(learn, self._control_cost))
-
-        direction.carry(len(data), arrive)
-
-    def _control_cost(self, _: Outbox) -> int:
-        return 0 if self._service is None else self._service.control_us
-
-    def _send(self, host: Host, sending: Sending) -> None:
-        here, there, relay = host.core.number, sending.link, host.relay
-        direction = self._directions[here, there]
-        # Over a real link only bytes travel: nothing of the sender's memory may be shared.
-        batch = copied_out(sending.batch, sending.rows)
-        carried = sending._replace(batch=batch, rows=np.arange(len(batch), dtype=np.int64))
-        if not direction.up:
-            self._return(host, carried)
-            return
-        size = batch.buffer.nbytes + ROW_BYTES * len(batch) + sending.destinations.sets.nbytes + _FRAME_BYTES
-        number = direction.hold(carried, size)
-        taken = number is not None
-        relay.sent(carried, len(batch) * taken, int(taken), self.now)
-        if sending.publisher and direction.crowded:
-            direction.pauses = True
-            self._carry_out(host, relay.link_full(there, sending.publisher))
-        if number is None:
-            return
-        self.events += len(batch)
-        direction.messages += len(batch)
-        life = direction.life
-
-        def arrive() -> None:
-            receiver = self._hosts[there]
-
-            def receive() -> Outbox:
-                self.events += len(batch)
-                consignment = receiver.relay.consignments.take(here, life, number) if self._custody else None
-                outbox = receiver.relay.receive(batch, sending.destinations, here, self.now, consignment)
-                if consignment is None and direction.life == life:
-                    direction.confirm(number, lambda sent: self._let_go(here, sent))
-                return outbox
-
-            self._give(receiver, Task(receive, self._costs(receiver, batch)))
-
-        direction.carry(size, arrive)
-
-    def _settle(self, host: Host) -> None:
-        """Tell neighbours that what they entrusted to a broker is done with."""
-        broker = host.core.number
-        if self._hosts.get(broker) is not host:
-            return
-        for consignment in host.relay.consignments.take_settled():
-            sender = consignment.link
-            direction = self._directions[sender, broker]
-            if direction.life == consignment.epoch:
-                direction.confirm(consignment.number, lambda sent, sender=sender: self._let_go(sender, sent))  # type: ignore[misc]
-
-    def _let_go(self, here: int, sending: Sending) -> None:
-        """The other end has confirmed a parcel."""
-        if sending.consignment is not None:
-            host = self._hosts[here]
-            host.relay.settled([sending.consignment])
-            self._settle(host)
-        self._look_for_room(here, sending.link)
-
-    def _look_for_room(self, here: int, there: int) -> None:
-        direction = self._directions[here, there]
-        if direction.pauses and direction.relaxed:
-            direction.pauses = False
-            host = self._hosts[here]
-            self._carry_out(host, host.relay.link_free(there))
-
-
-def _nothing(_: Outbox) -> int:
-    return 0
+        self._transport.carry_out(host, outbox)

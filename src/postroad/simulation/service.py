@@ -38,8 +38,11 @@ class ServiceTimes(NamedTuple):
             outbox: what has to be written because of them.
         """
         costs = self.costs
-        copies = sum(len(delivery.rows) for delivery in outbox.deliveries)
-        copies += sum(len(sending.rows) for sending in outbox.parcels)
+        copies = 0
+        for delivery in outbox.deliveries:
+            copies += len(delivery.rows)
+        for sending in outbox.parcels:
+            copies += len(sending.rows)
         written = len(outbox.deliveries) + len(outbox.parcels)
         matched = costs.match * subscriptions + costs.lookup * math.log2(1 + subscriptions)
         seconds = costs.batch + costs.write * written + messages * (costs.receive + matched) + costs.send * copies

@@ -1,0 +1,280 @@
+"""Carries out what simulated brokers say: rows to subscribers, rows and control frames over links to each other."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.broker import Outbox, Sending
+from postroad.broker.queues import copied_out
+from postroad.messages import Batch
+from postroad.routing import decode_frame, encode_frame
+from postroad.simulation.arrivals import ArrivedFrame, joined
+from postroad.simulation.host import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from postroad.messages import MessageId, Untyped
+    from postroad.routing import Frame
+    from postroad.simulation.events import Timeline
+    from postroad.simulation.host import Host, Observer
+    from postroad.simulation.links import Direction
+    from postroad.simulation.service import ServiceTimes
+
+    # A broker wants a link to another one, or wants it no more.
+    ChangeLink = Callable[[int, int], None]
+
+__all__ = ["ROW_BYTES", "SimulatedTransport"]
+
+# What a data frame costs beside its messages: the envelope of each, and a little for the frame.
+ROW_BYTES = 48
+_FRAME_BYTES = 48
+
+
+class SimulatedTransport:
+    """What brokers hand to the network.
+
+    Args:
+        timeline: the clock.
+        service: how long brokers work on what comes; None for no time at all.
+        custody: brokers keep what they send until it is settled, not only until it has come.
+        observer: is told of messages delivered, instead of `delivered` and `headers`.
+        connect, disconnect: do what brokers say of links beyond those of the plan.
+
+    Attributes:
+        hosts: the brokers that run, by number.
+        directions: (from, to) -> what one broker sends the other, of all links there ever were.
+        silent: links carry no control frames.
+        events, last_learned, delivered, headers, paused: see `SimulatedNetwork`.
+    """
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        service: ServiceTimes | None,
+        custody: bool,
+        observer: Observer | None,
+        connect: ChangeLink,
+        disconnect: ChangeLink,
+    ) -> None:
+        self.hosts: dict[int, Host] = {}
+        self.directions: dict[tuple[int, int], Direction] = {}
+        self.silent = False
+        self.events = 0
+        self.last_learned = 0
+        self.delivered: dict[str, list[MessageId]] = defaultdict(list)
+        self.headers: dict[str, list[tuple[MessageId, dict[str, Untyped]]]] = defaultdict(list)
+        self.paused: set[int] = set()
+        self._timeline = timeline
+        self._service = service
+        self._custody = custody
+        self._observer = observer
+        self._connect = connect
+        self._disconnect = disconnect
+        self._outboxes: deque[tuple[Host, Outbox, Batch | None]] = deque()
+        self._carrying = False
+
+    # --- what work costs -------------------------------------------------------------------------------------------
+
+    def batch_cost(self, host: Host, batch: Batch) -> Callable[[Outbox], int] | None:
+        """How long a broker works on a batch, given what follows from it; None for no time at all."""
+        service = self._service
+        if service is None:
+            return None
+        messages, size, index = len(batch), batch.buffer.nbytes, host.core.index
+        return lambda outbox: service.batch_us(messages, size, len(index), outbox)
+
+    def control_cost(self) -> Callable[[Outbox], int] | None:
+        """How long a broker works on a control frame."""
+        return None if self._service is None else lambda _, cost=self._service.control_us: cost  # type: ignore[misc]
+
+    def subscribe_cost(self) -> Callable[[Outbox], int] | None:
+        """How long a broker works on a SUBSCRIBE."""
+        return None if self._service is None else lambda _, cost=self._service.subscribe_us: cost  # type: ignore[misc]
+
+    # --- carrying out ----------------------------------------------------------------------------------------------
+
+    def carry_out(self, host: Host, outbox: Outbox, frame: Batch | None = None) -> None:
+        """Do what a core says; what follows from that, such as a full link, is done after it, as a live broker does.
+
+        Args:
+            host: the broker.
+            outbox: what it says.
+            frame: what a link brought, if it says so because of that.
+        """
+        self._outboxes.append((host, outbox, frame))
+        if self._carrying:
+            return
+        self._carrying = True
+        try:
+            while self._outboxes:
+                self._carry_out_one(*self._outboxes.popleft())
+        finally:
+            self._carrying = False
+
+    def _carry_out_one(self, host: Host, outbox: Outbox, frame: Batch | None) -> None:
+        broker = host.core.number
+        if outbox.deliveries:
+            self._deliver(broker, outbox)
+        for link, control in outbox.frames:
+            self._send_frame(broker, link, control)
+        for sending in outbox.parcels:
+            self._send(host, sending, frame)
+        for number in outbox.connects:
+            self._connect(broker, number)
+        for number in outbox.disconnects:
+            self._disconnect(broker, number)
+        if outbox.pauses and host.session.number in outbox.pauses:
+            host.paused = True
+            self.paused.add(broker)
+        if outbox.resumes and host.session.number in outbox.resumes:
+            host.paused = False
+            self.paused.discard(broker)
+            # Not now: a task may pause publishers again, which is noticed when its outbox is carried out.
+            self._timeline.at(self._timeline.now, host.resume)
+        if self._custody:
+            self._settle(host)
+
+    def work(self, host: Host) -> None:
+        """Let a broker finish what long advertisements of others call for."""
+        while host.relay.working:
+            self.carry_out(host, host.relay.work(self._timeline.now_ms))
+
+    def _deliver(self, broker: int, outbox: Outbox) -> None:
+        for delivery in outbox.deliveries:
+            self.events += len(delivery.rows)
+            if self._observer is not None:
+                self._observer.delivered(
+                    broker, delivery.subscription, delivery.batch, delivery.rows, self._timeline.now
+                )
+                continue
+            key = delivery.subscription.key
+            messages = [delivery.batch.message(row) for row in delivery.rows.tolist()]
+            self.delivered[key] += [message.id for message in messages]
+            self.headers[key] += [(message.id, message.headers) for message in messages if message.headers]
+
+    # --- links -----------------------------------------------------------------------------------------------------
+
+    def _send_frame(self, here: int, there: int, frame: Frame) -> None:
+        direction = self.directions[here, there]
+        if not direction.up or self.silent:
+            return
+        data = encode_frame(frame)
+        direction.control_bytes += len(data)
+        direction.control_frames += 1
+        cost = self.control_cost()
+
+        def arrive() -> None:
+            host = self.hosts[there]
+
+            def learn() -> Outbox:
+                self.events += 1
+                self.last_learned = self._timeline.now + (0 if self._service is None else self._service.control_us)
+                outbox = host.relay.control(decode_frame(data), here, self._timeline.now_ms)
+                self.work(host)
+                return outbox
+
+            host.give(Task(learn, cost, link=here))
+
+        direction.carry(len(data), arrive)
+
+    def _send(self, host: Host, sending: Sending, frame: Batch | None) -> None:
+        here, there, relay = host.core.number, sending.link, host.relay
+        direction = self.directions[here, there]
+        destinations = sending.destinations
+        batch = _written(sending, frame)
+        count = len(sending.rows)
+        rows = np.arange(count, dtype=np.int64)
+        carried = Sending(there, batch, rows, destinations, sending.publisher, sending.consignment, sending.returned)
+        if not direction.up:
+            self.give_back(host, carried)
+            return
+        size = batch.buffer.nbytes + ROW_BYTES * count + destinations.sets.nbytes + _FRAME_BYTES
+        number = direction.hold(carried, size)
+        taken = number is not None
+        relay.sent(carried, count * taken, int(taken), self._timeline.now_ms)
+        if sending.publisher and direction.crowded:
+            direction.pauses = True
+            self.carry_out(host, relay.link_full(there, sending.publisher))
+        if number is None:
+            return
+        self.events += count
+        direction.messages += count
+        arrival = ArrivedFrame(here, direction.life, number, batch, destinations)
+
+        def arrive() -> None:
+            receiver = self.hosts[there]
+            receiver.give(self.reading(receiver, (arrival,)))
+
+        direction.carry(size, arrive)
+
+    def reading(self, host: Host, arrivals: Sequence[ArrivedFrame]) -> Task:
+        """A broker reads frames that came over one link: one, or several together."""
+        batch, destinations = joined(arrivals)
+        link, life = arrivals[0].link, arrivals[0].life
+        direction = self.directions[link, host.core.number]
+
+        def receive() -> Outbox:
+            self.events += len(batch)
+            consignment = None
+            if self._custody:
+                consignments = host.relay.consignments
+                taken = [consignments.take(link, life, one.number) for one in arrivals]
+                consignment = taken[0] if len(taken) == 1 else consignments.joined(taken)
+            outbox = host.relay.receive(batch, destinations, link, self._timeline.now_ms, consignment)
+            if consignment is None and direction.life == life:
+                direction.confirm([one.number for one in arrivals], confirmed)
+            return outbox
+
+        def confirmed(sent: Sending) -> None:
+            self._let_go(link, sent)
+
+        alone = arrivals[0] if len(arrivals) == 1 else None
+        return Task(receive, self.batch_cost(host, batch), link=link, frame=batch, arrival=alone)
+
+    def give_back(self, host: Host, sending: Sending) -> None:
+        """A link did not bring rows to the other end, or nobody knows whether it did."""
+        consignment, link = sending.consignment, sending.link
+        now = self._timeline.now_ms
+        self.carry_out(host, host.relay.returned(sending.batch, sending.destinations, now, consignment, link))
+
+    def _settle(self, host: Host) -> None:
+        """Tell neighbours that what they entrusted to a broker is done with."""
+        if not host.running:
+            return
+        broker = host.core.number
+        for consignment in host.relay.consignments.take_settled():
+            sender = consignment.link
+            direction = self.directions[sender, broker]
+            if direction.life == consignment.epoch:
+                direction.confirm([consignment.number], lambda sent, sender=sender: self._let_go(sender, sent))  # type: ignore[misc]
+
+    def _let_go(self, here: int, sending: Sending) -> None:
+        """The other end has confirmed a parcel."""
+        if sending.consignment is not None:
+            host = self.hosts[here]
+            host.relay.settled([sending.consignment])
+            self._settle(host)
+        self.look_for_room(here, sending.link)
+
+    def look_for_room(self, here: int, there: int) -> None:
+        """If publishers wait for a link that has room again, they go on."""
+        direction = self.directions[here, there]
+        if direction.pauses and direction.relaxed:
+            direction.pauses = False
+            host = self.hosts[here]
+            self.carry_out(host, host.relay.link_free(there))
+
+
+def _written(sending: Sending, frame: Batch | None) -> Batch:
+    """The rows as the other end reads them: over a real link only bytes travel, so nothing that may change is shared.
+
+    A frame that goes on with all of its rows keeps its bytes, which nobody changes.
+    """
+    batch, rows = sending.batch, sending.rows
+    if frame is not None and batch.buffer is frame.buffer and len(rows) == len(frame):
+        return Batch(frame.buffer, frame.spans, batch.ids.copy(), batch.envelopes.copy())
+    return copied_out(batch, rows)
