@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from postroad.lab.load_frames import Stomp, wait_for
+
 if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
@@ -25,47 +27,6 @@ class Dialect(Protocol):
 
     def publication(self, topic: str, headers: bytes, body: bytes) -> bytes:
         """A message, ready to send."""
-
-
-def wait_for(line: socket.socket, end: bytes, trouble: bytes) -> bytes:
-    """Read up to an expected end; line ends may follow it.
-
-    Raises:
-        ConnectionError: the broker hung up, or answered with what this protocol shows trouble by.
-    """
-    answer = b""
-    while not answer.rstrip(b" \r\n").endswith(end):
-        data = line.recv(65_536)
-        answer += data
-        if not data or trouble in answer:
-            raise ConnectionError(f"the broker refused: {answer[:500]!r}")
-    return answer
-
-
-class Stomp:
-    """STOMP 1.2. Frames end in NUL and a line end, which some relays insist on."""
-
-    def greet(self, line: socket.socket) -> None:
-        line.sendall(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0\n")
-        self._answer(line)
-
-    def subscribe(self, line: socket.socket, topic: str, selectors: Sequence[str]) -> None:
-        frames = [self._subscription(topic, place, selector) for place, selector in enumerate(selectors)]
-        # One client's frames are handled in order: the last receipt speaks for all.
-        frames[-1] = frames[-1].replace(b"\n\n\0", b"\nreceipt:ready\n\n\0")
-        line.sendall(b"".join(frames))
-        self._answer(line)
-
-    def publication(self, topic: str, headers: bytes, body: bytes) -> bytes:
-        head = b"SEND\ndestination:/topic/%b\ncontent-length:%d\n" % (topic.encode(), len(body))
-        return head + headers + b"\n" + body + b"\0\n"
-
-    def _subscription(self, topic: str, place: int, selector: str) -> bytes:
-        wanted = f"\nselector:{selector}" if selector else ""
-        return f"SUBSCRIBE\nid:{place}\ndestination:/topic/{topic}{wanted}\n\n\0\n".encode()
-
-    def _answer(self, line: socket.socket) -> None:
-        wait_for(line, b"\0", b"ERROR\n")
 
 
 class BareStomp(Stomp):

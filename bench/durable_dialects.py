@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Protocol
 
-from bench.dialects import Nats, Stomp, wait_for
+from bench.dialects import Nats
+from postroad.lab.load_frames import Stomp, wait_for
 
 if TYPE_CHECKING:
     import socket

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.dialects import Stomp
 from bench.stopwatch import Side, best_of
 from bench.traffic import MATCHING, cycle, idle_selectors
 from postroad.broker import Broker, PublisherNumbers
+from postroad.lab.load_frames import Stomp
 from postroad.matching import SubscriptionIndex
 from postroad.protocols.stomp import StompDecoder, Version, message_prefix, render_messages, render_rows
 from postroad.server.memory import keep_freed_memory

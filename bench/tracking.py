@@ -1,4 +1,4 @@
-"""What tracking costs: filters against the limit, records of the paper's scenario, and a broker with each recorder."""
+"""What tracking costs: filters against the limit, recorders alone, and a broker with each recorder at saturation."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.recorder_costs import recorder_costs, show_costs
-from bench.scene import live_scene, show_scene
 from bench.tracked_broker import FLOORS, recorders_compared
 from bench.tracking_filters import PROBES, build_costs, error_rate_measured, partial_fill, sizes_against_the_limit
 from bench.trail_size import exact_size
-from postroad.lab.papers.tracked_storage import paper_scenario, paper_strategies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,43 +27,17 @@ CEILINGS = {
 }
 QUICK_PROBES = 4_000_000
 QUICK_RECORDERS = ("none", "exact", "bloom", "sealed")
-# Whole tables: for a file, and not for the last line.
-TABLES = ("stored_rows", "live_rows")
 Figures = dict[str, Any]
 
 
-def storage(seconds: int) -> Figures:
-    """The paper's scenario in virtual time as a table on the screen: the paper's strategies, then our recorders."""
-    print(f"the paper's scenario, {seconds} s of virtual time, 5,000 messages/s, the history of publishers")
-    print("recorder  row             Tp s   forces/s   bytes/message   compressed   filling")
-    rows = [*paper_strategies(max(seconds, 60)), *paper_scenario(seconds)]
-    for name, row, interval, forces, raw, compressed, filling in rows:
-        print(f"{name:8}  {row:14}  {interval:4}   {forces:8.2f}   {raw:13.2f}   {compressed:10.2f}   {filling:6.0%}")
-    found = {(name, row, interval): figures for name, row, interval, *figures in rows}
-    (log_forces, *log), (bloom_forces, *bloom) = found["log", "10K", 1], found["bloom", "10K 99.999%", 1]
-    sealed, exact = found["sealed", "10K 99.999%", 1][1:], found["exact", "135K", 1][1:]
-    return {
-        "log_forces_per_s": round(log_forces, 2),
-        "bloom_forces_per_s": round(bloom_forces, 2),
-        "force_ratio_log_vs_bloom": round(log_forces / bloom_forces, 2),
-        **{
-            f"{name}_bytes": [round(size, 2) for size in sizes[:2]]
-            for name, sizes in (("log", log), ("bloom", bloom), ("sealed", sealed), ("exact", exact))
-        },
-        "stored_rows": [list(row) for row in rows],
-    }
-
-
-def steps(quick: bool, seconds: int) -> dict[str, Callable[[], Figures]]:
+def steps(quick: bool) -> dict[str, Callable[[], Figures]]:
     """What is measured, by name, in order."""
     return {
         "sizes of filters": lambda: sizes_against_the_limit() | partial_fill(),
         "false positives": lambda: error_rate_measured(QUICK_PROBES if quick else PROBES),
         "building filters": build_costs,
         "recorders alone": lambda: show_costs(recorder_costs(rounds=2 if quick else 5)),
-        "the paper's scenario in virtual time": lambda: storage(seconds),
         "the exact record of twenty brokers": lambda: exact_size(100_000 if quick else 1_000_000),
-        "the paper's scenario live": lambda: show_scene(live_scene(quick)),
         "brokers at saturation": lambda: (
             recorders_compared(1, 1, 1.0, QUICK_RECORDERS) if quick else recorders_compared()
         ),
@@ -87,8 +59,7 @@ def _verdict(met: bool, name: str, value: float, bound: str) -> str:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench tracking", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer probes and rows, less time, less traffic")
-    parser.add_argument("--seconds", type=int, help="of virtual time in the paper's scenario, 30 or more")
-    parser.add_argument("--save", type=Path, help="write all figures, with the tables, to this file")
+    parser.add_argument("--save", type=Path, help="write all figures to this file, for tracking_tables")
     return parser.parse_args()
 
 
@@ -97,7 +68,7 @@ def main() -> None:
     # Told to end, it ends as after Ctrl-C: every broker is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     result: Figures = {"bench": "tracking", "quick": chosen.quick}
-    todo = steps(chosen.quick, chosen.seconds or (30 if chosen.quick else 120))
+    todo = steps(chosen.quick)
     begun = time.monotonic()
     for place, (name, step) in enumerate(todo.items()):
         print(f"{time.monotonic() - begun:5.0f} s  {place + 1}/{len(todo)} {name}", file=sys.stderr, flush=True)
@@ -107,8 +78,8 @@ def main() -> None:
     if chosen.save is not None:
         chosen.save.write_text(json.dumps(result) + "\n")
     print("\n".join(verdicts(result)))
-    print(json.dumps({name: value for name, value in result.items() if name not in TABLES}))
-    if result["lost"] or result["live_lost"]:
+    print(json.dumps(result))
+    if result["lost"]:
         sys.exit("deliveries did not come as sent: the figures above prove nothing")
 
 

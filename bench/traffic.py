@@ -7,35 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from postroad.lab.load_frames import HEADER_BLOCKS, MARKER, body, header_lines
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["HEADER_BLOCKS", "MARKER", "MATCHING", "body", "cycle", "header_lines", "idle_selectors"]
-
-# One byte, once in every message and nowhere else in what a broker sends: counting it counts messages, wherever the
-# reads happen to end. The record separator stands in no header and in no length that the protocols here write.
-MARKER = b"\x1e"
-
-# A broker that remembers header blocks it has seen would look fast on a few; real traffic repeats none.
-HEADER_BLOCKS = 2_048
 
 # Every message is one of these; no message is wanted by an idle subscription.
 MATCHING = "market = 'XLON'"
 
 # Prices are below this, always.
 PRICE_LIMIT = 1_000
-
-
-def header_lines(number: int) -> bytes:
-    """The header block of a message; they repeat after HEADER_BLOCKS."""
-    place = number % HEADER_BLOCKS
-    price, volume = 100 + place * 37 % 900, 10_000 + place * 7_919 % 90_000
-    return b"market:XLON\nstock:S%d\nprice:%d\nvolume:%d\norder:o-%08d\n" % (1_000 + place, price, volume, place)
-
-
-def body(number: int, size: int) -> bytes:
-    """The marker, the message's number in eight digits, and filling."""
-    return (MARKER + b"%08d" % number).ljust(size, b"x")
 
 
 def cycle(publication: Callable[[bytes, bytes], bytes], size: int, count: int = HEADER_BLOCKS) -> tuple[bytes, int]:

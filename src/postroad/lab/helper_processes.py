@@ -81,4 +81,5 @@ def helping(program: str, name: str) -> Iterator[Helper]:
 def serve_lines(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """The side of the helper: answer line by line until there are no more."""
     for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line))), flush=True)
+        sys.stdout.write(json.dumps(answer(json.loads(line))) + "\n")
+        sys.stdout.flush()

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.dialects import DIALECTS
-from bench.helpers import serve_lines
-from bench.traffic import MARKER, body, header_lines
+from postroad.lab.helper_processes import serve_lines
+from postroad.lab.load_frames import MARKER, Stomp, body, header_lines
 
-__all__ = ["PROGRAM", "RATE", "Clients", "Plan", "main", "plan"]
+__all__ = ["PROGRAM", "RATE", "SceneClients", "ScenePlan", "main", "scene_plan"]
 
-PROGRAM = "from bench.scene_load import main; main()"
+PROGRAM = "from postroad.lab.papers.tracked_clients import main; main()"
 PUBLISHERS, SUBSCRIBERS, TOPICS, TOPICS_EACH = 200, 500, 500, 10
 PER_PUBLISHER = 25
 RATE = PUBLISHERS * PER_PUBLISHER
@@ -37,7 +36,7 @@ SETUP_SECONDS = 60.0
 _DIGITS = 8
 
 
-class Plan(NamedTuple):
+class ScenePlan(NamedTuple):
     """Who publishes and wants what.
 
     Attributes:
@@ -51,21 +50,23 @@ class Plan(NamedTuple):
     readers: list[int]
 
 
-def plan(seed: int = 1, publishers: int = PUBLISHERS, subscribers: int = SUBSCRIBERS, topics: int = TOPICS) -> Plan:
+def scene_plan(
+    seed: int = 1, publishers: int = PUBLISHERS, subscribers: int = SUBSCRIBERS, topics: int = TOPICS
+) -> ScenePlan:
     """The paper's: topics get equally many publishers, and subscribers as chance has it."""
     random = np.random.default_rng(seed)
     order = random.permutation(topics)
     places = np.arange(publishers * TOPICS_EACH).reshape(publishers, TOPICS_EACH)
     wanted = random.integers(0, topics, subscribers)
-    return Plan(order[places % topics].tolist(), wanted.tolist(), np.bincount(wanted, minlength=topics).tolist())
+    return ScenePlan(order[places % topics].tolist(), wanted.tolist(), np.bincount(wanted, minlength=topics).tolist())
 
 
-class Clients:
+class SceneClients:
     """All of them, connected to one broker."""
 
-    def __init__(self, port: int, chosen: Plan, dialect: str = "stomp") -> None:
+    def __init__(self, port: int, chosen: ScenePlan, dialect: Stomp | None = None) -> None:
         self._plan = chosen
-        self._dialect = DIALECTS[dialect]
+        self._dialect = dialect or Stomp()
         self._port = port
         self._publishers = [self._line() for _ in chosen.topics]
         self._subscribers: dict[int, socket.socket] = {}
@@ -238,12 +239,12 @@ class _Load:
     """Clients that come and go as they are told."""
 
     def __init__(self) -> None:
-        self._clients: Clients | None = None
+        self._clients: SceneClients | None = None
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         do = question.pop("do")
         if do == "connect":
-            self._clients = Clients(question["port"], plan())
+            self._clients = SceneClients(question["port"], scene_plan())
             return {}
         assert self._clients is not None
         if do == "pace":

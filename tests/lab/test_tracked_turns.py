@@ -5,23 +5,25 @@ from __future__ import annotations
 import importlib
 
 import pytest
-from bench.helpers import helping
-from bench.peers import stage
+from bench.dialects import BareStomp
 from bench.peers.relay import Relay
-from bench.scene import HEADING, Shown, _against_base, _with_base
-from bench.scene_load import PUBLISHERS, SUBSCRIBERS, TOPICS, Clients, plan
 
+from postroad.lab.errors import LabError
+from postroad.lab.helper_processes import helping
+from postroad.lab.papers import tracked_stage
 from postroad.lab.papers.table_2 import BASE, RecorderSetup, setups
+from postroad.lab.papers.tracked_clients import PUBLISHERS, SUBSCRIBERS, TOPICS, SceneClients, scene_plan
+from postroad.lab.papers.tracked_turns import LiveTurns, ShownTurn, against_base, with_base
 from tests.bench.relays import Forgetful, relaying
 
 # Kernels are compiled now, where they are not yet, and not within the time that a test has.
 importlib.import_module("postroad.server")
 
-SMALL = plan(publishers=4, subscribers=8, topics=10)
+SMALL = scene_plan(publishers=4, subscribers=8, topics=10)
 
 
 def test_plan_is_that_of_the_paper() -> None:
-    found = plan()
+    found = scene_plan()
     assert len(found.topics) == PUBLISHERS
     assert len(found.wanted) == SUBSCRIBERS
     assert sum(found.readers) == SUBSCRIBERS
@@ -32,7 +34,7 @@ def test_plan_is_that_of_the_paper() -> None:
 
 def test_paced_clients_send_at_the_rate_and_read_every_delivery() -> None:
     with relaying(Relay) as port:
-        clients = Clients(port, SMALL, "bare stomp")
+        clients = SceneClients(port, SMALL, BareStomp())
         try:
             found = clients.pace(seconds=0.3, warm_up=0.1, rate=500)
         finally:
@@ -44,7 +46,7 @@ def test_paced_clients_send_at_the_rate_and_read_every_delivery() -> None:
 
 def test_flooding_clients_read_every_delivery() -> None:
     with relaying(Relay) as port:
-        clients = Clients(port, SMALL, "bare stomp")
+        clients = SceneClients(port, SMALL, BareStomp())
         try:
             found = clients.flood(seconds=0.2, warm_up=0.1)
         finally:
@@ -56,10 +58,10 @@ def test_flooding_clients_read_every_delivery() -> None:
 
 
 def test_paced_clients_notice_a_lost_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.scene_load.DRAIN_SECONDS", 0.2)
+    monkeypatch.setattr("postroad.lab.papers.tracked_clients.DRAIN_SECONDS", 0.2)
     with relaying(Forgetful) as port:
         # Every topic is wanted: whichever is lost is missed.
-        clients = Clients(port, SMALL._replace(wanted=list(range(10)), readers=[1] * 10), "bare stomp")
+        clients = SceneClients(port, SMALL._replace(wanted=list(range(10)), readers=[1] * 10), BareStomp())
         try:
             found = clients.pace(seconds=0.2, warm_up=0.0, rate=500)
         finally:
@@ -68,9 +70,9 @@ def test_paced_clients_notice_a_lost_message(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_broker_on_the_stage_records_counts_forces_and_shows_what_it_stored() -> None:
-    with helping(stage.PROGRAM, "the broker") as broker:
+    with helping(tracked_stage.PROGRAM, "the broker") as broker:
         for setup in (RecorderSetup("exact", "135K"), RecorderSetup("bloom", "10K 99.999%")):
-            clients = Clients(broker.ask("start", tracking=setup.tracking)["port"], SMALL)
+            clients = SceneClients(broker.ask("start", tracking=setup.tracking)["port"], SMALL)
             before = broker.ask("count")
             paced = clients.pace(seconds=0.4, warm_up=0.0, rate=500)
             clients.close()
@@ -88,14 +90,30 @@ def test_helper_that_fails_is_reported(capfd: pytest.CaptureFixture[str]) -> Non
 
 
 def test_turns_are_compared_with_the_turns_of_none_around_them() -> None:
-    order = _with_base(setups())
+    order = with_base(setups())
     assert order[0] == order[-1] == BASE
     assert [one for one in order if one != BASE] == setups()
     turns = [shown(BASE, 2.0, 10.0), shown(RecorderSetup("log", "10K"), 6.0, 15.0), shown(BASE, 4.0, 30.0)]
-    log = _against_base(turns)[1]
+    log = against_base(turns)[1]
     assert (log.p50_ratio, log.flood_ratio) == (2.0, 0.75)
-    assert len(log.line()) == len(HEADING)
 
 
-def shown(setup: RecorderSetup, p50: float, flood: float) -> Shown:
-    return Shown(setup, 1.0, 2.0, 3.0, 4.0, 5.0, 6, p50, p50, p50, 7.0, 0, flood_per_s=flood)
+# Answers whatever a turn asks, and says that one of the deliveries did not come.
+LOSING = """
+import json, sys
+answer = dict.fromkeys(("port", "messages", "lost", "at"), 1) | {"trouble": "", "held_most": 0, "cpu_seconds": 0.0}
+answer |= dict.fromkeys(("commits", "fsyncs", "raw_bytes", "compressed_bytes", "trail_bytes"), 0)
+for line in sys.stdin:
+    print(json.dumps(answer), flush=True)
+"""
+
+
+def test_turn_in_which_a_delivery_is_missing_shows_nothing() -> None:
+    with helping(LOSING, "both") as both:
+        turns = LiveTurns(both, both)
+        with pytest.raises(LabError, match="1 deliveries of the broker with the recorder exact 10K 1 did not come"):
+            turns.play(RecorderSetup("exact", "10K"), 1.0, flood=False)
+
+
+def shown(setup: RecorderSetup, p50: float, flood: float) -> ShownTurn:
+    return ShownTurn(setup, 1.0, 2.0, 3.0, 4.0, 5.0, 6, p50, p50, p50, 7.0, flood_per_s=flood)

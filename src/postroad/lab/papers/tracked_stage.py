@@ -14,14 +14,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.peers.loops import run
-
 if TYPE_CHECKING:
     from postroad.server import Service
 
 __all__ = ["PROGRAM", "Stage", "main"]
 
-PROGRAM = "from bench.peers.stage import main; main()"
+PROGRAM = "from postroad.lab.papers.tracked_stage import main; main()"
 # A broker looks for full buffers four times a second, which the paper's small ones would not keep to: at 5,000
 # messages/s the log fills 20,000 bytes in an eighth of a second.
 LOOK_SECONDS = 0.05
@@ -56,7 +54,7 @@ class Stage:
         self._forces = forces
         self._service: Service | None = None
         self._directory: tempfile.TemporaryDirectory[str] | None = None
-        self._sampling: asyncio.Task[None] | None = None
+        self._sampler: asyncio.Task[None] | None = None
         self._held_most = 0
 
     async def answer(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -74,13 +72,13 @@ class Stage:
         from postroad.config import BrokerConfig, TrackingConfig
         from postroad.server import Service
 
-        self._directory = tempfile.TemporaryDirectory(prefix="postroad-bench-")
+        self._directory = tempfile.TemporaryDirectory(prefix="postroad-lab-")
         # Not through the reader of settings: it refuses the paper's memory as too little to be of use.
         settings = TrackingConfig(**tracking)
         self._service = Service(BrokerConfig(port=0, data=self._directory.name, tracking=settings))
         await self._service.start()
         self._held_most = 0
-        self._sampling = asyncio.create_task(self._sample())
+        self._sampler = asyncio.create_task(self._sample())
         return {"port": self._service.port}
 
     async def _sample(self) -> None:
@@ -107,12 +105,12 @@ class Stage:
     async def _stop(self) -> dict[str, Any]:
         assert self._service is not None
         assert self._directory is not None
-        assert self._sampling is not None
-        self._sampling.cancel()
+        assert self._sampler is not None
+        self._sampler.cancel()
         await self._service.stop()
         found = stored(Path(self._directory.name) / "trail")
         self._directory.cleanup()
-        self._service = self._directory = self._sampling = None
+        self._service = self._directory = self._sampler = None
         return found
 
     async def leave(self) -> None:
@@ -153,11 +151,16 @@ async def perform() -> None:
     try:
         # Lines are awaited in a thread, so that the broker goes on meanwhile.
         while line := await loop.run_in_executor(None, sys.stdin.readline):
-            print(json.dumps(await stage.answer(json.loads(line))), flush=True)
+            sys.stdout.write(json.dumps(await stage.answer(json.loads(line))) + "\n")
+            sys.stdout.flush()
     finally:
         await stage.leave()
 
 
 def main() -> None:
-    """The process."""
-    run(perform())
+    """The process: on the event loop that a broker takes by default."""
+    from postroad.config import BrokerConfig
+    from postroad.server.extras import loop_factory
+
+    with asyncio.Runner(loop_factory=loop_factory(BrokerConfig())) as runner:
+        runner.run(perform())
