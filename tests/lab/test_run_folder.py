@@ -17,6 +17,7 @@ from pyarrow import parquet
 from postroad.lab.errors import LabError
 from postroad.lab.experiments import RunRequest, experiment_named
 from postroad.lab.run_folder import RunFolder
+from postroad.lab.runs import request_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +40,10 @@ def test_a_run_goes_on_with_the_cells_that_are_missing(tmp_path: Path) -> None:
     assert folder.begin(ASKED, ["a", "b", "c"]) == ["a", "b", "c"]
     with folder.cell("a") as events:
         fill(events)
-    assert folder.state == "running"
+    # It is called running while it runs; seen from outside it is as far as it is.
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["state"] == "running"
+    assert folder.state == "partial"
+    assert folder.progress() == (1, 3)
     again = RunFolder(tmp_path / "run")
     assert again.begin(ASKED, ["a", "b", "c"]) == ["b", "c"]
     for key in ("b", "c"):
@@ -78,6 +82,7 @@ import resource, signal, sys
 from pathlib import Path
 import numpy as np
 from postroad.lab.run_folder import RunFolder
+from postroad.lab.runs import request_of
 from postroad.errors import PostroadError
 
 def fill(events, count):
@@ -139,8 +144,9 @@ def test_the_same_trial_writes_the_same_bytes(tmp_path: Path) -> None:
     assert parquet.read_table(tmp_path / "one" / "raw" / "cell=drp-4" / "delivered.parquet").num_rows > 50
 
 
-def test_a_killed_run_is_partial_and_goes_on(tmp_path: Path) -> None:
-    """The process gets SIGTERM in the middle of its first cell; the next start plays what is missing."""
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_broken_off_says_so_and_goes_on(tmp_path: Path, how: signal.Signals) -> None:
+    """The process is ended in the middle of its cells; the next start plays what is missing."""
     command = [sys.executable, "-c", "from postroad.cli import main; main()", "lab", "run", "bdrp-comparative"]
     command += ["--scale", "0.03", "--out", str(tmp_path), "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -151,15 +157,38 @@ def test_a_killed_run_is_partial_and_goes_on(tmp_path: Path) -> None:
             assert process.poll() is None, process.communicate()[1]
             assert time.monotonic() < end
             time.sleep(0.05)
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=240)
+        process.send_signal(how)
+        _, said = process.communicate(timeout=240)
     finally:
         if process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)
             process.communicate()
     assert process.returncode not in (0, None)
-    said = json.loads((root / "run.json").read_text())
-    assert said["state"] == "partial"
-    todo = RunFolder(root).begin(said["asked"], said["cells"])
+    folder = RunFolder(root)
+    assert folder.state == "partial"
+    played, cells = folder.progress()
+    assert 0 < played < cells
+    if how is not signal.SIGKILL:
+        assert f"broken off; {played} of {cells} cells are kept; start the same run again to go on" in said
+        assert json.loads((root / "run.json").read_text())["state"] == "partial"
+    # As `postroad lab report --all` goes on with it.
+    request = request_of(folder)
+    assert request == RunRequest(scale=0.03)
+    asked = folder.read()["asked"]
+    todo = folder.begin(asked, folder.read()["cells"])
     assert "drp-1" not in todo
-    assert 0 < len(todo) < len(said["cells"])
+    assert len(todo) == cells - played
+
+
+def test_summaries_are_of_all_cells_that_were_played_or_made_again(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.begin(ASKED, ["a", "b"])
+    folder.summary.mkdir()
+    assert not folder.is_summarised
+    with folder.cell("a") as events:
+        fill(events)
+    folder.put_summarised()
+    assert folder.is_summarised
+    with folder.cell("b") as events:
+        fill(events)
+    assert not folder.is_summarised

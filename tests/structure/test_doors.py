@@ -38,6 +38,7 @@ INNER: dict[str, set[str]] = {
         "experiments",
         "replay",
         "report",
+        "run_folder",
         "runs",
         "scenarios",
         "scenarios.recorded",
@@ -108,8 +109,10 @@ INNER: dict[str, set[str]] = {
     },
     "server": {
         "directories",
+        "extras",
         "http",
         "logs",
+        "process",
     },
     "sessions": {
         "contract",

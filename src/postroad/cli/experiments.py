@@ -12,10 +12,11 @@ from postroad.cli.output import AsJson, echo_json, echo_table
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from postroad.lab.experiments import Experiment, Finding, RunRequest
     from postroad.lab.replay import PlayedTraffic, ReplayComparison
+    from postroad.lab.run_folder import RunFolder
     from postroad.lab.runs import Watch
     from postroad.lab.scenarios.recorded import RecordedTraffic
     from postroad.topology import Plan
@@ -78,7 +79,8 @@ def run(
     else:
         _show_findings(experiment, findings)
         typer.echo(
-            f"{outcome.state}: {len(outcome.played)} cells played, {len(outcome.kept)} kept; {outcome.folder.root}"
+            f"{outcome.state}: {len(outcome.played)} cells played, {len(outcome.kept)} kept; {outcome.folder.root}\n"
+            f"`postroad lab report {name} --out {out}` draws its figures"
         )
 
 
@@ -131,20 +133,12 @@ def report(
     """Build the HTML report of runs, with the papers' findings beside ours."""
     from postroad.lab.experiments import EXPERIMENTS, experiment_named
     from postroad.lab.report import html_report, write_pages
-    from postroad.lab.runs import is_complete, run_experiment, run_folder
 
     chosen = [experiment_named(name) for name in names or EXPERIMENTS]
-    if every:
-        with _watching(False) as watch:
-            for one in chosen:
-                if not is_complete(run_folder(out, one, one.modes[0])):
-                    run_experiment(one, _request(one, False, scale, seed, None), out, watch)
-    runs = [
-        (one, folder)
-        for one in chosen
-        for mode in one.modes
-        if (folder := run_folder(out, one, mode)).exists and (folder.summary / "figures").is_dir()
-    ]
+    with _watching(False) as watch:
+        if every:
+            _run_missing(chosen, lambda one: _request(one, False, scale, seed, None), out, watch)
+        runs = _played(chosen, out, watch)
     if not runs:
         raise PostroadError(f"{out}: no experiment was run here; `postroad lab run NAME` does, or give --all")
     path = file or out / "report.html"
@@ -153,6 +147,34 @@ def report(
     if pages is not None:
         for page in write_pages(runs, pages):
             typer.echo(str(page))
+
+
+def _run_missing(
+    chosen: Sequence[Experiment], request: Callable[[Experiment], RunRequest], out: Path, watch: Watch
+) -> None:
+    """Run what was not run, and go on with what was broken off, as it was asked for."""
+    from postroad.lab.runs import is_complete, request_of, run_experiment, run_folder
+
+    for one in chosen:
+        folder = run_folder(out, one, one.modes[0])
+        if not is_complete(folder):
+            run_experiment(one, request_of(folder) if folder.exists else request(one), out, watch)
+
+
+def _played(chosen: Sequence[Experiment], out: Path, watch: Watch) -> list[tuple[Experiment, RunFolder]]:
+    """The runs that a report can be made of, summarised: complete, or partial with a cell at least."""
+    from postroad.lab.runs import run_folder, summarise_played
+
+    found = []
+    for one in chosen:
+        for mode in one.modes:
+            folder = run_folder(out, one, mode)
+            if folder.exists and folder.progress()[0]:
+                summarise_played(folder, watch)
+                found.append((one, folder))
+            elif folder.exists:
+                typer.echo(f"{folder.root}: no cell was played to its end; it is left out", err=True)
+    return found
 
 
 def workload(

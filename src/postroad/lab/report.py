@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 from postroad.capacity.report import html_table, new_axes, page, svg_text
@@ -74,12 +75,14 @@ def _html_rows(rows: Sequence[dict[str, Any]]) -> str:
 def _text(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:,.4g}"
+    return str(value)
 
 
 def _progress(folder: RunFolder) -> str:
-    cells = folder.read()["cells"]
-    return f"{sum(folder.has(key) for key in cells)} of {len(cells)} cells were played to their end"
+    played, cells = folder.progress()
+    return f"{played} of {cells} cells were played to their end"
 
 
 def _settings_line(experiment: Experiment, folder: RunFolder) -> str:

@@ -4,6 +4,7 @@
     RUN/raw/cell=<key>/<table>.parquet  raw events of a cell that was played to its end
     RUN/unfinished/cell=<key>/          what a cell had seen when it was broken off; no summary uses it
     RUN/summary/<table>                 what Spark made of the raw events
+    RUN/summary/cells.txt               the cells that the summaries are of
 
 A cell is put in place in one step. A run that was killed, or that a full disk ended, goes on with the cells that are
 missing when it is started again with the same settings.
@@ -30,6 +31,8 @@ __all__ = ["RunFolder"]
 
 RUN_FORMAT = 1
 RUNNING, PARTIAL, COMPLETE = "running", "partial", "complete"
+# Beside the summaries: the cells that they are of.
+SUMMARISED = "cells.txt"
 
 
 class RunFolder:
@@ -96,7 +99,7 @@ class RunFolder:
                     f"{self.root}: holds a run with other settings ({', '.join(changed) or 'fewer of them'}); "
                     "choose another --out, or --fresh to throw it away"
                 )
-        elif self.root.exists() and any(self.root.iterdir()):
+        elif self.root.is_file() or (self.root.is_dir() and any(self.root.iterdir())):
             raise LabError(f"{self.root}: is not empty and holds no run; choose another directory")
         with self._told():
             self.raw.mkdir(parents=True, exist_ok=True)
@@ -108,6 +111,26 @@ class RunFolder:
     def has(self, key: str) -> bool:
         """Whether a cell was played to its end."""
         return (self.raw / f"cell={key}").is_dir()
+
+    def progress(self) -> tuple[int, int]:
+        """How many cells were played to their end, and how many there are."""
+        cells = self.read()["cells"]
+        return sum(self.has(key) for key in cells), len(cells)
+
+    @property
+    def is_summarised(self) -> bool:
+        """Whether there are summaries of all cells that were played."""
+        try:
+            summarised = (self.summary / SUMMARISED).read_text("utf-8").split()
+        except OSError:
+            return False
+        return set(summarised) == {key for key in self.read()["cells"] if self.has(key)}
+
+    def put_summarised(self) -> None:
+        """Put down that all cells that were played are summarised; after the last summary."""
+        cells = [key for key in self.read()["cells"] if self.has(key)]
+        with self._told():
+            (self.summary / SUMMARISED).write_text("".join(f"{key}\n" for key in cells), "utf-8")
 
     def finish(self) -> str:
         """Put down how far the run got: complete if all cells are there."""
@@ -121,7 +144,7 @@ class RunFolder:
     def state(self) -> str:
         """The state of the run: what is called running while nobody runs it was killed, and is partial."""
         said = self.read()
-        return COMPLETE if all(self.has(key) for key in said["cells"]) else str(said["state"])
+        return COMPLETE if all(self.has(key) for key in said["cells"]) else PARTIAL
 
     @contextmanager
     def cell(self, key: str) -> Iterator[RawEvents]:

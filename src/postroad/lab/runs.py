@@ -8,7 +8,7 @@ from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.lab.errors import LabError
-from postroad.lab.experiments.experiment import Results, TimedTell
+from postroad.lab.experiments.experiment import Results, RunRequest, TimedTell
 from postroad.lab.run_folder import COMPLETE, RunFolder
 from postroad.lab.summary import summarise
 
@@ -18,9 +18,18 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from postroad.lab.experiments.experiment import Experiment, RunRequest
+    from postroad.lab.experiments.experiment import Experiment
 
-__all__ = ["RunOutcome", "Watch", "read_results", "run_experiment", "run_folder"]
+__all__ = [
+    "RunOutcome",
+    "Watch",
+    "is_complete",
+    "read_results",
+    "request_of",
+    "run_experiment",
+    "run_folder",
+    "summarise_played",
+]
 
 # A run has a few million events at most: fewer, larger tasks than a trail takes.
 _SPARK = {"spark.sql.shuffle.partitions": "8"}
@@ -102,14 +111,31 @@ def run_experiment(
                 watch.trial(key, number, len(trials))
                 with folder.cell(key) as events:
                     trials[key].play(events, TimedTell(watch.share))
+    except KeyboardInterrupt:
+        raise LabError(f"{folder.root}: broken off; {_progress(folder)}; start the same run again to go on") from None
     finally:
         state = folder.finish()
-    _summarise(folder, watch, spark)
+    summarise_played(folder, watch, spark)
     return RunOutcome(folder, state, todo, kept)
 
 
-def _summarise(folder: RunFolder, watch: Watch, spark: SparkSession | None) -> None:
+def _progress(folder: RunFolder) -> str:
+    played, cells = folder.progress()
+    return f"{played} of {cells} cells are kept"
+
+
+def request_of(folder: RunFolder) -> RunRequest:
+    """How a run was asked for, to go on with it."""
+    return RunRequest.of(folder.read()["asked"])
+
+
+def summarise_played(folder: RunFolder, watch: Watch | None = None, spark: SparkSession | None = None) -> None:
+    """Summarise the cells of a run that were played, unless that was done; a run with none of them is left alone."""
     from postroad.pipeline import session
+
+    watch = watch or Watch()
+    if not folder.progress()[0] or folder.is_summarised:
+        return
 
     watch.line("starting Spark")
     own = session(name="postroad lab", settings=_SPARK) if spark is None else None
@@ -151,4 +177,4 @@ def read_results(folder: RunFolder) -> Results:
 
 def is_complete(folder: RunFolder) -> bool:
     """Whether a run is there, complete and summarised."""
-    return folder.exists and folder.state == COMPLETE and (folder.summary / "figures").is_dir()
+    return folder.exists and folder.state == COMPLETE and folder.is_summarised

@@ -62,6 +62,7 @@ def summarise(spark: SparkSession, run: RunFolder, tell: Callable[[str], None] =
     for name, make in SUMMARIES.items():
         tell(f"summary {name}")
         replace_output(make(raw).coalesce(1), run.summary, name)
+    run.put_summarised()
     return list(SUMMARIES)
 
 

@@ -13,6 +13,7 @@ from postroad.lab.experiments.content import (
 from postroad.lab.experiments.experiment import Experiment, Finding, Plot, PlottedLine, Results, RunRequest, Trial
 from postroad.lab.experiments.filter_costs import FilterCostExperiment
 from postroad.lab.experiments.hierarchies import HierarchyExperiment
+from postroad.lab.experiments.record_latency import RecordLatencyExperiment
 from postroad.lab.experiments.record_sizes import RecordSizeExperiment
 
 __all__ = [
@@ -35,6 +36,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ConstantRateExperiment(),
         ScaleExperiment(),
         RecordSizeExperiment(),
+        RecordLatencyExperiment(),
         FilterCostExperiment(),
         HierarchyExperiment(),
         ThousandExperiment(),

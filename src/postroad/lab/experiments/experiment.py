@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from pyarrow import parquet
 
+from postroad.capacity import BatchCosts
 from postroad.lab.errors import LabError
 from postroad.lab.service_costs import MEASURED_TIMES
+from postroad.simulation import ServiceTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from postroad.lab.raw_events import RawEvents
-    from postroad.simulation import ServiceTimes
 
 __all__ = ["Experiment", "Finding", "Mode", "Plot", "PlottedLine", "Results", "RunRequest", "Trial"]
 
@@ -38,6 +39,13 @@ class RunRequest:
     scale: float = 1.0
     seed: int = 1
     service: ServiceTimes = MEASURED_TIMES
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> RunRequest:
+        """From what `settings` gave."""
+        service = settings["service"]
+        times = ServiceTimes(BatchCosts(**service["costs"]), service["control_us"], service["subscribe_us"])
+        return cls(settings["mode"], settings["scale"], settings["seed"], times)
 
     def settings(self) -> dict[str, Any]:
         """For `run.json` and the report."""
@@ -149,6 +157,10 @@ class Results:
         return set(cells) <= {row["cell"] for row in self.rows("figures")} | {
             row["cell"] for row in self.rows("completeness")
         }
+
+    def verdict(self, agrees: bool, *cells: str) -> bool | None:
+        """Whether a finding agrees; None while a cell is missing that it rests on."""
+        return agrees if self.has(*cells) else None
 
     def figure(self, cell: str, name: str) -> float:
         """A figure that the experiment measured itself; not a number where it is missing."""

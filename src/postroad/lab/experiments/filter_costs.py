@@ -55,21 +55,21 @@ class FilterCostExperiment(Experiment):
                 "Figure 4: with one copy, 155 more filters that do not match leave 5 % of the throughput "
                 "(33,349 to 1,742 messages/s, received and sent)",
                 f"{rate(5, 1):,.0f} to {rate(160, 1):,.0f} messages/s: {ours:.0%} are left",
-                ours < 0.2,
+                results.verdict(ours < 0.2, "filters-5", "filters-160"),
                 "FioranoMQ tests one filter after the other; ours looks correlation ids up in an index",
             ),
             Finding(
                 "Figure 4: with 5 filters, 40 copies instead of one raise the overall throughput "
                 "(33,349 to 41,134 messages/s)",
                 f"{rate(5, 1):,.0f} to {rate(5, 40):,.0f} messages/s",
-                many > 1,
+                results.verdict(many > 1, "filters-5"),
                 "a message is received once and sent many times",
             ),
             Finding(
                 "Table I, correlation ids: 0.852 us to receive, 7.02 us for each filter, 17.0 us for each copy",
                 f"by the same form: {1e6 * costs['receive']:.3g} us, {1e6 * costs['match']:.3g} us, "
                 f"{1e6 * costs['send']:.3g} us",
-                costs["match"] < CORRELATION.match,
+                results.verdict(costs["match"] < CORRELATION.match, *(f"filters-{one}" for one in OTHERS)),
                 "the form charges every message for every filter, which is not what an index costs; "
                 "the form `batched` of docs/capacity.md fits better",
             ),
@@ -82,6 +82,8 @@ class FilterCostExperiment(Experiment):
             key, _, what = row["name"].partition("; ")
             if what in _SAMPLE:
                 rows.setdefault(f"{row['cell']} {key}", {})[what] = row["value"]
+        if not rows:
+            return dict.fromkeys(("receive", "match", "send"), float("nan"))
         columns = np.array([[one[name] for name in _SAMPLE] for one in rows.values()], np.float64).T
         samples = BatchSamples(*columns)
         fits = fit_every_form(samples, np.arange(len(samples.seconds)))
