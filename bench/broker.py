@@ -11,14 +11,16 @@ import sys
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil  # type: ignore[import-untyped]
 
 from bench.load import WINDOW, WRITE_BYTES, Job, Outcome
 from bench.peers import ACTIVEMQ, ECHO, MOSQUITTO, NATS, POSTROAD, RELAY
+from bench.peers.postroad import storing_nothing
 from bench.processes import Missing, started
-from bench.scores import Scores
+from bench.scores import BEFORE, Scores
 from bench.traffic import HEADER_BLOCKS
 
 if TYPE_CHECKING:
@@ -136,6 +138,14 @@ def compare(running: list[Running], chosen: list[Case], rounds: int, seconds: fl
     return scores
 
 
+def selected(every: list[Case], names: list[str] | None) -> list[Case]:
+    """The cases of these names, or all."""
+    unknown = set(names or ()) - {case.name for case in every}
+    if unknown:
+        sys.exit(f"there is no case {', '.join(sorted(unknown))}: choose from {', '.join(case.name for case in every)}")
+    return [case for case in every if names is None or case.name in names]
+
+
 def tell(text: str) -> None:
     """Show how far it is, to somebody who watches."""
     if sys.stderr.isatty():
@@ -146,6 +156,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench broker", description=__doc__)
     parser.add_argument("--peers", action="store_true", help="ActiveMQ, NATS and Mosquitto too, as far as installed")
     parser.add_argument("--quick", action="store_true", help="fewer cases, shorter runs")
+    parser.add_argument("--before", type=Path, help="a checkout of an earlier commit, measured in turns with this one")
+    parser.add_argument("--cases", nargs="+", help="only these")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each case; medians count (default %(default)s)")
     return parser.parse_args()
 
@@ -160,8 +172,11 @@ def main() -> None:
         f"{seconds} s; {HEADER_BLOCKS:,} header blocks, at most {WINDOW:,} messages under way"
     )
     with ExitStack() as stack:
-        running = start_all((*OWN, *PEERS) if chosen.peers else OWN, stack)
-        scores = compare(running, cases(chosen.quick), chosen.rounds, seconds)
+        contenders = (*OWN, *PEERS) if chosen.peers else OWN
+        if chosen.before is not None:
+            contenders = (POSTROAD, storing_nothing(BEFORE, chosen.before))
+        running = start_all(contenders, stack)
+        scores = compare(running, selected(cases(chosen.quick), chosen.cases), chosen.rounds, seconds)
     tell("")
     print("\n".join(["", *scores.table(), "", *scores.verdicts(), ""]))
     print(json.dumps({"bench": "broker", "quick": chosen.quick, "rounds": chosen.rounds, **scores.summary()}))

@@ -11,7 +11,7 @@ from bench.load import Outcome
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["TARGETS", "Scores", "Target"]
+__all__ = ["BEFORE", "TARGETS", "Scores", "Target"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,10 @@ TARGETS = (
     Target("vs_mosquitto_1_1", "1_1", "mosquitto", 5),
     Target("vs_activemq_10k_selectors", "selectors_10000", "activemq", 1_000),
 )
+
+
+# The contender that is an earlier Postroad.
+BEFORE = "before"
 
 
 class Scores:
@@ -103,7 +107,13 @@ class Scores:
             )
 
     def verdicts(self) -> Iterator[str]:
-        """A line for each target."""
+        """A line for each target, or for each case against an earlier version."""
+        earlier = self.against_before()
+        if earlier:
+            yield f"{'against the earlier version':28}{'messages/s':>12}{'CPU s/message':>15}"
+            for case, ratios in earlier.items():
+                yield f"{case:28}{ratios['messages']:>12,.3f}{ratios['processor_time']:>15,.3f}"
+            return
         yield f"{'target':28}{'at least':>10}{'reached':>10}{'best rounds':>13}{'per CPU s':>11}"
         for target in TARGETS:
             reached, best, thrift = self.ratio(target), self.best_ratio(target), self.thrift(target)
@@ -112,6 +122,20 @@ class Scores:
             else:
                 word = "" if reached >= target.least else "   missed"
                 yield f"{target.name:28}{target.least:>10,g}{reached:>10,.2f}{best:>13,.2f}{thrift:>11,.2f}{word}"
+
+    def against_before(self) -> dict[str, dict[str, float]]:
+        """By case, ours over the earlier one's: medians of the ratios of rounds, which ran one after the other."""
+        found = {}
+        for case, contender in self._outcomes:
+            if contender == BEFORE:
+                pairs = list(zip(self._outcomes[case, "postroad"], self._outcomes[case, BEFORE], strict=True))
+                found[case] = {
+                    "messages": median(ours.messages_per_s / theirs.messages_per_s for ours, theirs in pairs),
+                    "processor_time": median(
+                        ours.broker_cpu_s_per_million / theirs.broker_cpu_s_per_million for ours, theirs in pairs
+                    ),
+                }
+        return found
 
     def summary(self) -> dict[str, object]:
         """Everything, for the last line."""
@@ -125,4 +149,5 @@ class Scores:
         ratios |= {f"best_{target.name}": self.best_ratio(target) for target in TARGETS}
         ratios |= {f"cpu_{target.name}": self.thrift(target) for target in TARGETS}
         rounded = {name: None if ratio is None else round(ratio, 3) for name, ratio in ratios.items()}
-        return {**rounded, "lost": self.lost, "others_busy": round(self.others_busy, 2), "medians": medians}
+        earlier = {"against_before": self.against_before()} if self.against_before() else {}
+        return {**rounded, **earlier, "lost": self.lost, "others_busy": round(self.others_busy, 2), "medians": medians}

@@ -47,16 +47,22 @@ def storing_nothing(name: str, checkout: Path | None = None) -> Contender:
         environment = {"PYTHONPATH": f"{checkout / 'src'}"}
         return Launch([sys.executable, "-c", program, str(port), directory / "data"], environment)
 
-    return Contender(name, "stomp", launch_earlier)
+    return Contender(name, "stomp", launch_earlier, selects=True)
 
 
 # Of what it needs, versions before there was a store have all.
 EARLIER = """\
 import asyncio, sys
 from bench.peers.loops import run
-from postroad.config import BrokerConfig
 from postroad.server import Service
-from postroad.server.process import tune_process
+try:
+    from postroad.config import BrokerConfig
+except ImportError:
+    from postroad.server import BrokerConfig
+try:
+    from postroad.server.process import tune_process
+except ImportError:
+    from postroad.server.running import tune_process
 
 async def serve():
     tune_process()

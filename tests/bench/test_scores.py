@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench.load import Outcome
-from bench.scores import TARGETS, Scores
+from bench.scores import BEFORE, TARGETS, Scores
 
 ONE_TO_ONE = next(target for target in TARGETS if target.name == "vs_nats_1_1")
 
@@ -48,3 +48,15 @@ def test_verdict_names_a_target_that_was_missed() -> None:
 
 def test_losses_and_doubles_do_not_cancel_out() -> None:
     assert scores([outcome(1.0, lost=3)], [outcome(1.0, lost=-3)]).lost == 6
+
+
+def test_an_earlier_version_is_compared_round_by_round() -> None:
+    found = Scores()
+    # The machine was half as fast in the second round, for both.
+    for rate, cpu in ((100.0, 1.0), (50.0, 2.0), (100.0, 1.0)):
+        found.add("1_1", "postroad", outcome(1.1 * rate, 0.9 * cpu))
+        found.add("1_1", BEFORE, outcome(rate, cpu))
+    ratios = found.against_before()["1_1"]
+    assert (ratios["messages"], ratios["processor_time"]) == pytest.approx((1.1, 0.9))
+    assert "against the earlier version" in next(found.verdicts())
+    assert found.summary()["against_before"] == found.against_before()
