@@ -172,7 +172,7 @@ def main() -> None:
         f"{seconds} s; {HEADER_BLOCKS:,} header blocks, at most {WINDOW:,} messages under way"
     )
     with ExitStack() as stack:
-        contenders = (*OWN, *PEERS) if chosen.peers else OWN
+        contenders: tuple[Contender, ...] = (*OWN, *PEERS) if chosen.peers else OWN
         if chosen.before is not None:
             contenders = (POSTROAD, storing_nothing(BEFORE, chosen.before))
         running = start_all(contenders, stack)
