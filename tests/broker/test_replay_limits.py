@@ -6,6 +6,7 @@ import pytest
 
 from postroad.broker import BrokerError, ReplayStart
 from postroad.broker.replays import MAX_READING, _Replay
+from postroad.messages import Batch
 from postroad.store import RetainedTopic
 from tests.broker.replay_scene import ReplayScene, ids
 
@@ -118,3 +119,20 @@ def test_replays_of_many_selectors_keep_few_indexes(monkeypatch: pytest.MonkeyPa
     scene.settle()
     for subscription in replays:
         assert ids(scene, subscription) == scene.wanted(subscription)
+
+
+def test_store_that_fails_refuses_what_a_turn_cannot_tell_apart_and_matches_no_longer() -> None:
+    scene = ReplayScene()
+    scene.failures = 1.0
+    scene.publish(5, "a.x")
+    while not scene.log.trouble:
+        scene.turn()
+    batch = Batch.build([("b", {"n": 1}, (), b".") for _ in range(50)])
+    assert not scene.core.receive(batch, scene.writer, scene.now).unstorable
+    scene.core.turn_budget = 1
+    refused = scene.core.receive(batch, scene.writer, scene.now).unstorable
+    assert "takes too long" in refused
+    assert scene.log.trouble in refused
+    # One message is told within any budget: it is not for the retained topic.
+    single = Batch.build([("b", {"n": 1}, (), b".")])
+    assert not scene.core.receive(single, scene.writer, scene.now).unstorable

@@ -22,7 +22,6 @@ from postroad.broker.retentions import is_retention
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.stored import Discard
 from postroad.errors import PostroadError
-from postroad.matching import NO_BUDGET
 from postroad.messages.headers import escape
 from postroad.selectors import Selector, TopicPattern, check_topic
 
@@ -106,10 +105,14 @@ class Durables:
         # Asked for every batch: first what costs least.
         if not (self._named or retentions) or not (refusal := self._stored.refusal):
             return False
-        _, slots = self._core.index.match(batch, NO_BUDGET)
+        offsets, slots = self._core.index.match(batch, self._core.turn_budget)
         wanting = {each.slot for each in self._named.values() if each.durable and not each.durable.stopped}
         if (wanting | retentions.slots()).isdisjoint(slots.tolist()):
-            return False
+            if len(offsets) - 1 == len(batch):
+                return False
+            # The rest would take the loop longer than a turn, and may hold what cannot be stored.
+            outbox.unstorable = f"it takes too long to tell whether this must be stored, and it could not be: {refusal}"
+            return True
         outbox.unstorable = f"a durable subscription or a retained topic wants this, and it cannot be stored: {refusal}"
         return True
 
