@@ -221,7 +221,7 @@ def recovered(folder: Path, messages: int) -> float:
 
     disk = FileDisk(folder)
     began = time.perf_counter()
-    log = Log(StoreSettings(), recover(disk.segments(), disk.read))
+    log = Log(StoreSettings(), recover(disk.segments(), disk.read, disk.sync))
     seconds = time.perf_counter() - began
     waiting = sum(each.waiting.count for each in log.cursors.values())
     if waiting < messages:

@@ -76,7 +76,7 @@ class Bench:
         self._disk.close()
 
         def recovery() -> None:
-            self._log = Log(self._settings, recover(self._disk.segments(), self._disk.read))
+            self._log = Log(self._settings, recover(self._disk.segments(), self._disk.read, self._disk.sync))
 
         score = _timed(messages, recovery)
         assert all(each.waiting.count == messages for each in self._log.cursors.values())

@@ -83,7 +83,7 @@ def store_segments(data: bytes) -> None:
         kind = choices.pick(tuple(Kind))
         payload = choices.blob(choices.number(2))
         disk.append(1, [store_frame(1, kind, number, choices.byte(), [payload]), payload])
-    log = Log(StoreSettings(), recover(disk.segments(), disk.read))
+    log = Log(StoreSettings(), recover(disk.segments(), disk.read, disk.sync))
     for cursor in list(log.cursors.values()):
         for _ in range(20):
             taken = log.pull(cursor, 100)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def retain(folder: Path, *batches: Batch, topics: tuple[str, ...] = (">",)) -> None:
     """Publish batches to a broker that retains topics, one commit each."""
     disk = FileDisk(folder)
-    found = recover(disk.segments(), disk.read)
+    found = recover(disk.segments(), disk.read, disk.sync)
     log = Log(StoreSettings(retain=[RetainedTopic(topic=each) for each in topics], segment_bytes=65_536), found)
     blocks = itertools.count(1, 1_000)
     core = Broker(1, PublisherNumbers(lambda: next(blocks)))

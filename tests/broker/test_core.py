@@ -241,7 +241,9 @@ def test_a_policy_narrows_what_is_published_and_refuses_a_subscription() -> None
         def may_publish(self, principal: str, batch: Batch) -> list[int]:
             return [row for row, message in enumerate(batch) if int(message.body) % 2 == 0]
 
-        def may_subscribe(self, principal: str, topic: str, selector: Selector | None) -> Selector | Refusal | None:
+        def may_subscribe(
+            self, principal: str, topic: str, selector: Selector | None, queued: bool = False
+        ) -> Selector | Refusal | None:
             return Refusal("not your topic") if principal == "stranger" else selector
 
     core, reader = Broker(1, PublisherNumbers(lambda: 1), policy=OnlyEven()), Reader()  # type: ignore[arg-type]

@@ -123,7 +123,7 @@ def test_queues_of_clients_do_not_keep_dead_letter_queues_from_being_made(monkey
         (got,) = scene.take()
         scene.answer(owner, got, positive=False, requeues=False)
         assert scene.queue(f"DLQ.{name}").cursor.rows == 1
-    assert queues.undeliverable == ""
+    assert queues.returns.undeliverable == ""
     monkeypatch.setattr(named_queues, "MAX_QUEUES", 30)
     with pytest.raises(BrokerError, match="without a login has 2 queues"):
         scene.consume(session, "e", queue="e")

@@ -135,12 +135,12 @@ def test_message_of_a_lost_consumer_goes_to_another_at_once(tmp_path: Path) -> N
     run(talk)
 
 
-def test_queue_of_a_network_is_at_one_broker_and_others_say_which(tmp_path: Path) -> None:
+def test_broker_that_knows_no_way_to_the_home_of_a_queue_says_which_it_is(tmp_path: Path) -> None:
     async def talk() -> None:
         homes = {name: queue_home(name, [1, 2]) for name in ("a", "b", "c", "d", "e")}
         here = next(name for name, home in homes.items() if home == 1)
         away = next(name for name, home in homes.items() if home == 2)
-        async with service(tmp_path, network=NetworkConfig(brokers=[1, 2])) as broker:
+        async with service(tmp_path, network=NetworkConfig(brokers=[1, 2], strategy="flood")) as broker:
             await produce(broker.port, "x", queue=here)
             client = await consumer(broker.port, here)
             assert texts(await messages(client, 1)) == ["x"]

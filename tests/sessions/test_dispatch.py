@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from postroad.broker import Broker, Outbox, PublisherNumbers
 from postroad.sessions import Dispatcher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def connecting(number: int) -> Outbox:
@@ -33,6 +37,9 @@ class FullLinks:
             self._dispatcher.carry_out(connecting(self._left))
         self._depth -= 1
 
+    def send_packets(self, packets: Iterable[tuple[int, bytes]]) -> None:
+        raise AssertionError("this broker has no queues to speak of")
+
 
 def test_what_links_call_for_while_they_send_is_carried_out_after_it_and_before_the_caller_goes_on() -> None:
     dispatcher = Dispatcher(Broker(1, PublisherNumbers(lambda: 1)))
@@ -48,12 +55,12 @@ def test_an_outbox_that_cannot_be_carried_out_does_not_keep_those_behind_it() ->
     dispatcher = Dispatcher(Broker(1, PublisherNumbers(lambda: 1)))
     links = FullLinks(dispatcher, 0)
 
-    class BrokenLinks:
+    class BrokenLinks(FullLinks):
         def send(self, outbox: Outbox) -> None:
             dispatcher.carry_out(connecting(2))
             raise RuntimeError("a defect")
 
-    dispatcher.links = BrokenLinks()
+    dispatcher.links = BrokenLinks(dispatcher, 0)
     try:
         dispatcher.carry_out(connecting(1))
     except RuntimeError:

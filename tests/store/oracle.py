@@ -266,7 +266,7 @@ class Owner:
         if self.random.random() < 0.4:
             return
         self.disk = self.disk.crash(self.random, power=self.power)
-        self.log = Log(self.settings, recover(self.disk.segments(), self.disk.read))
+        self.log = Log(self.settings, recover(self.disk.segments(), self.disk.read, self.disk.sync))
         left = self.contents(self.log)
         self.transfers = []
         for number in list(self.expected):
@@ -318,7 +318,7 @@ class Owner:
         return self.settings.fsync == "always" or not self.power
 
     def check(self, disk: SimulatedDisk) -> None:
-        recovered = recover(disk.segments(), disk.read)
+        recovered = recover(disk.segments(), disk.read, disk.sync)
         if self.is_promised:
             assert recovered.damaged == 0, recovered.told
             assert recovered.lost_rows == 0, recovered.told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,7 @@ def drained(log: Log, cursor: Any, disk: SimulatedDisk | FileDisk, most: int = 1
 
 
 def recovered(disk: SimulatedDisk | FileDisk) -> Recovered:
-    return recover(disk.segments(), disk.read)
+    return recover(disk.segments(), disk.read, disk.sync)
 
 
 def test_log_writes_nothing_before_something_is_stored() -> None:
@@ -436,3 +437,35 @@ def test_files_keep_what_was_stored(tmp_path: Path) -> None:
         log.committed(commit)
     assert len(again.segments()) == 1
     again.close()
+
+
+def test_rows_of_a_process_that_was_killed_are_handed_out_when_they_are_forced_to_disk() -> None:
+    class Reluctant(SimulatedDisk):
+        """A disk that cannot be forced for a while."""
+
+        reluctant = False
+
+        def sync(self, segment: int) -> None:
+            if self.reluctant:
+                raise OSError(errno.EIO, "Input/output error")
+            super().sync(segment)
+
+    disk = Reluctant()
+    log = Log(StoreSettings(), recovered(disk))
+    cursor = log.open_cursor(1, b"terms")
+    log.append(batch_of(1, 0, 10), [(cursor, np.arange(10))], 0)
+    disk.reluctant = True
+    commit = log.take_commit(0)
+    assert commit is not None
+    with pytest.raises(StoreWriteError):
+        carry_out(commit, disk)
+    # The process is killed after its write and before its sync: the rows are there, and a power failure may take them.
+    again = Log(StoreSettings(), recovered(disk))
+    assert drained(again, again.cursors[1], disk) == []
+    disk.reluctant = False
+    assert again.has_work
+    commit_all(again, disk)
+    assert drained(again, again.cursors[1], disk) == [(1, number) for number in range(10)]
+    # Where the disk takes it, recovery itself forces it, and nothing has to wait.
+    third = Log(StoreSettings(), recovered(disk))
+    assert drained(third, third.cursors[1], disk) == [(1, number) for number in range(10)]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from postroad.broker.channel_items import ChannelError
+from postroad.broker.consumers import ConsumerTerms
 from postroad.broker.core import Broker
 from postroad.broker.errors import BrokerError
 from postroad.broker.given_ids import DEFAULT_SKEW_TOLERANCE_MS, AssigningPublisher, IdAdmission
 from postroad.broker.limits import Limits
-from postroad.broker.named_queues import ConsumerTerms, NamedQueue
+from postroad.broker.named_queues import NamedQueue
 from postroad.broker.no_recorder import NoRecorder, Recorder
 from postroad.broker.numbers import PublisherNumbers, SubscriptionNumbers
 from postroad.broker.outbox import Delivery, Outbox, Sending
+from postroad.broker.peers import PacketHead, passed_on, read_packet
 from postroad.broker.queue_homes import queue_home
 from postroad.broker.redeliveries import QueueSettings
 from postroad.broker.relay import Relay, RelayStatistics
@@ -29,6 +32,7 @@ __all__ = [
     "Broker",
     "BrokerError",
     "BrokerStatistics",
+    "ChannelError",
     "ConsumerTerms",
     "Delivery",
     "IdAdmission",
@@ -37,6 +41,7 @@ __all__ = [
     "NoRecorder",
     "Outbox",
     "OverflowPolicy",
+    "PacketHead",
     "PublisherNumbers",
     "QueueSettings",
     "Recorder",
@@ -51,8 +56,10 @@ __all__ = [
     "is_retention",
     "make_strategy",
     "order_wait",
+    "passed_on",
     "planned_strategy",
     "queue_home",
+    "read_packet",
     "retained_topic",
     "scheme_of",
     "settlements",

@@ -24,12 +24,34 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.int64]
 
-__all__ = ["MAX_PROFILES", "Consumer", "ConsumerProfile", "Consumers", "fair_shares"]
+__all__ = ["MAX_PROFILES", "Consumer", "ConsumerProfile", "ConsumerTerms", "Consumers", "Share", "fair_shares"]
 
 # Different selectors of the consumers of one queue: rows are sorted by which of them want them, one bit each.
 MAX_PROFILES = 60
+# Runs of rows that are known of one profile as not wanted: 160 KiB. Where rows that are wanted and others alternate,
+# there would be one for every other row of a backlog.
+MAX_PASSED_RUNS = 10_000
+# Sets of profiles for which it is remembered how far the queue was searched: consumers come and go, and have room or
+# not, so that the same sets come again.
+MAX_FLOORS = 64
 # A consumer that acknowledges nothing has room for so many at once; others have their turn in between.
 AUTO_ROOM = 1_000
+
+
+class ConsumerTerms(NamedTuple):
+    """What a consumer asks for.
+
+    Attributes:
+        selector: what it wants; empty for all messages.
+        ack_mode: when a message is done with.
+        prefetch: how many messages it may have that it has not acknowledged; None for the broker's default.
+        exclusive: while it is there, nobody else gets anything.
+    """
+
+    selector: str = ""
+    ack_mode: AckMode = AckMode.AUTO
+    prefetch: int | None = None
+    exclusive: bool = False
 
 
 class ConsumerProfile:
@@ -118,9 +140,8 @@ class Consumers:
         self._consumers: dict[int, Consumer] = {}
         self.profiles: dict[str, ConsumerProfile] = {}
         self._turn = 0
-        # The profiles that were searched for last, and the place below which none of them wants what waits.
-        self._searched_for: frozenset[ConsumerProfile] = frozenset()
-        self._searched_below = 0
+        # For sets of profiles, the place below which none of them wants what waits.
+        self._floors: dict[frozenset[ConsumerProfile], int] = {}
 
     def __len__(self) -> int:
         return len(self._consumers)
@@ -145,6 +166,7 @@ class Consumers:
         if profile.members:
             return None
         del self.profiles[profile.selector]
+        self._floors = {key: floor for key, floor in self._floors.items() if profile not in key}
         return profile
 
     def open(self) -> list[Consumer]:
@@ -163,9 +185,7 @@ class Consumers:
         """The waiting rows that one of the consumers may want; those `without` go out another way."""
         profiles = _profiles(consumers)
         key = frozenset(profiles)
-        if key != self._searched_for:
-            self._searched_for, self._searched_below = key, 0
-        floor = self._searched_below
+        floor = self._floors.get(key, 0)
         waiting = subtract(_from(cursor.waiting.runs, floor), without)
         passed = _from(profiles[0].passed.runs, floor)
         for profile in profiles[1:]:
@@ -174,19 +194,32 @@ class Consumers:
             passed = intersect(passed, _from(profile.passed.runs, floor))
         found = subtract(waiting, passed)
         if len(found.starts):
-            self._searched_below = int(found.starts[0])
+            floor = int(found.starts[0])
         elif len(waiting.starts):
-            self._searched_below = int(waiting.ends[-1])
+            floor = int(waiting.ends[-1])
+        self._remember(key, floor)
         return found
+
+    def _remember(self, key: frozenset[ConsumerProfile], floor: int) -> None:
+        """These profiles want nothing below a place; what they do not want there need not be known one by one."""
+        if key not in self._floors and len(self._floors) >= MAX_FLOORS:
+            self._floors.clear()
+        self._floors[key] = floor
+        for profile in key:
+            if len(profile.passed.runs.starts) > MAX_PASSED_RUNS:
+                # What is forgotten above the place, if there is still too much, is looked at again.
+                kept = _from(profile.passed.runs, floor)
+                profile.passed = RowSet(Runs(kept.starts[:MAX_PASSED_RUNS].copy(), kept.ends[:MAX_PASSED_RUNS].copy()))
 
     def came_back(self, places: Rows) -> None:
         """Rows wait (again) that may be older than what was searched."""
         if len(places):
-            self._searched_below = min(self._searched_below, int(places.min()))
+            first = int(places.min())
+            self._floors = {key: min(floor, first) for key, floor in self._floors.items()}
 
     def search_anew(self) -> None:
         """Rows that went out another way are to be found again."""
-        self._searched_below = 0
+        self._floors.clear()
 
     def assign(
         self,

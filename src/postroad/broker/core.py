@@ -22,6 +22,8 @@ from postroad.broker.named_queues import NamedQueues
 from postroad.broker.no_recorder import NoRecorder
 from postroad.broker.numbers import SubscriptionNumbers
 from postroad.broker.outbox import Outbox
+from postroad.broker.peers import Peers
+from postroad.broker.queue_homes import QueueHomes
 from postroad.broker.queues import Load
 from postroad.broker.redeliveries import QueueSettings, Redeliveries
 from postroad.broker.replays import Replays
@@ -80,7 +82,9 @@ class Broker:
         durables: the durable subscriptions; None without a store.
         queues: the queues; None without a store.
         queue_settings: how queues treat what comes back; to be set before the store is opened.
-        queue_home: the number of the broker that has a queue; None where there is only this one.
+        homes: which broker has a queue.
+        peers: the queues of other brokers, and what these do with the ones here; None outside a network, or without a
+            store.
         redeliveries: what came back, and waits for its time; None without a store.
         alias_attribute: the attribute that has a message's name in another system, to be recorded; none without.
     """
@@ -118,7 +122,8 @@ class Broker:
         self.queues: NamedQueues | None = None
         self.redeliveries: Redeliveries | None = None
         self.queue_settings = QueueSettings()
-        self.queue_home: Callable[[str], int] | None = None
+        self.homes = QueueHomes(number)
+        self.peers: Peers | None = None
         self.alias_attribute: str | None = None
         self._grouping = Grouping()
         self._sessions: dict[int, Session] = {}
@@ -244,17 +249,18 @@ class Broker:
             limit = self.limits.subscriptions_per_session
             raise BrokerError(f"this session has {limit:,} subscriptions, the limit (subscriptions_per_session)")
 
-    def allowed(self, session: Session, topic: str, selector: str) -> Selector | None:
-        """The selector that the policy lets a session subscribe with.
+    def allowed(self, session: Session, topic: str, selector: str, queued: bool = False) -> Selector | None:
+        """The selector that the policy lets a session subscribe with, to a topic or, if it is `queued`, a queue.
 
         Raises:
             BrokerError: it refuses.
             SelectorError: the text does not parse.
         """
         wanted = Selector.parse(selector) if selector.strip() else None
-        allowed = self._policy.may_subscribe(session.principal, topic, wanted)
+        allowed = self._policy.may_subscribe(session.principal, topic, wanted, queued)
         if isinstance(allowed, Refusal):
-            raise BrokerError(f"subscription to {topic!r} refused: {allowed.reason}")
+            destination = f"/queue/{topic}" if queued else topic
+            raise BrokerError(f"subscription to {destination!r} refused: {allowed.reason}")
         return allowed
 
     def take_subscription_number(self) -> int:
@@ -340,6 +346,10 @@ class Broker:
         return outbox
 
     def _end_subscription(self, subscription: Subscription, reason: str, outbox: Outbox, now: int) -> None:
+        if subscription.remote is not None:
+            assert self.peers is not None
+            self.peers.consumers.left(subscription, outbox, now)
+            return
         self.leave_index(subscription, now)
         if subscription.replays:
             self.replays.ended(subscription)
@@ -577,7 +587,12 @@ class Broker:
         self.queues = self._deliveries.queues = NamedQueues(self, self._deliveries, self.redeliveries)
         self.queues.restore(now)
         self.durables = self._deliveries.durables = Durables(self, stored)
-        return problems + self.durables.restore(now)
+        problems += self.durables.restore(now)
+        self.homes.dead_letter = self.queue_settings.dead_letter
+        if self.homes.home is not None:
+            self.peers = self._deliveries.peers = Peers(self, self._deliveries, now)
+            self.peers.restore(now)
+        return problems
 
     @property
     def retentions(self) -> Retentions:
@@ -610,6 +625,8 @@ class Broker:
         """The store has written something, or read it: whoever waited for that goes on."""
         outbox = Outbox()
         self._deliveries.proceed_stored(outbox, now)
+        if self.peers is not None:
+            self.peers.stored(now)
         self.replays.read()
         return outbox
 
@@ -626,18 +643,6 @@ class Broker:
         return outbox
 
     # --- queues ------------------------------------------------------------------------------------------------------
-
-    def check_home(self, queue: str) -> None:
-        """Refuse a queue that lives at another broker.
-
-        Raises:
-            BrokerError: it does; the error names that broker.
-        """
-        home = self.number if self.queue_home is None else self.queue_home(queue)
-        if home != self.number:
-            raise BrokerError(
-                f"the queue {queue!r} is at broker {home} of this network, and only there; connect to that broker"
-            )
 
     def offer(self, subscription: Subscription, now: int) -> Outbox:
         """Hand out what waits in the queue of a new consumer."""
@@ -700,7 +705,7 @@ class Broker:
         session = subscription.session
         if subscription.queue is not None and self._in_turns:
             assert self.queues is not None
-            self.queues.owe(subscription)
+            self.queues.dispatch.owe(subscription)
         elif subscription.queue is None and session.congested:
             return
         elif subscription.cursor is not None and self._in_turns:
@@ -754,7 +759,7 @@ class Broker:
             acknowledged=self._deliveries.acknowledged,
             refused=self._deliveries.refused,
             redelivered=0 if self.redeliveries is None else self.redeliveries.count,
-            dead_lettered=0 if self.queues is None else self.queues.dead_lettered,
+            dead_lettered=0 if self.queues is None else self.queues.returns.dead_lettered,
             ids_skewed=self._ids_skewed,
             resent=self._resent,
             publishers_away_now=self._assigning.away,

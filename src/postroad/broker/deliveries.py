@@ -8,6 +8,7 @@ import numpy as np
 
 from postroad.broker.errors import BrokerError
 from postroad.broker.groups import any_expires
+from postroad.broker.id_batches import words_of
 from postroad.broker.marks import told_again
 from postroad.broker.outbox import Delivery
 from postroad.broker.sessions import AckMode, OverflowPolicy
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from postroad.broker.named_queues import NamedQueues
     from postroad.broker.no_recorder import Recorder
     from postroad.broker.outbox import Outbox
+    from postroad.broker.peers import Peers
     from postroad.broker.sessions import Session, Subscription
     from postroad.broker.stored import StoredQueues
     from postroad.broker.turns import Turns
@@ -53,6 +55,7 @@ class Deliveries:
         stored: what subscriptions have in the store; None without a store.
         queues: the queues; None without a store.
         durables: the durable subscriptions; None without a store.
+        peers: clients of other brokers, and their queues; None outside a network.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Deliveries:
         self.stored: StoredQueues | None = None
         self.queues: NamedQueues | None = None
         self.durables: Durables | None = None
+        self.peers: Peers | None = None
         self.delivered = self.shed_full = self.shed_closed = self.shed_expired = 0
         self.acknowledged = self.refused = 0
 
@@ -103,17 +107,21 @@ class Deliveries:
         if self._is_full(subscription):
             self._overflow(subscription, source, outbox, now)
 
-    def enqueue(self, holder: Subscription, batch: Batch, rows: NDArray[np.int64], now: int) -> None:
-        """Rows wait in a queue, which a subscription stands for."""
+    def enqueue(self, holder: Subscription, batch: Batch, rows: NDArray[np.int64], now: int) -> NDArray[np.int64]:
+        """Rows wait in a queue, which a subscription stands for; answers those that have not expired."""
         if any_expires(batch.envelopes):
             rows = self.unexpired(holder, batch, rows, now)
         if len(rows):
             self._store(holder, batch, rows, now)
+        return rows
 
     def can_pause(self, source: Session, subscription: Subscription) -> bool:
         """Whether a publisher waits when a subscription has too much in the store, or the oldest is dropped anyway."""
         assert self.stored is not None
-        return self.stored.log.settings.at_limit == "drop-oldest" or not _may_not_wait(source, subscription)
+        if self.stored.log.settings.at_limit == "drop-oldest":
+            # What goes to another broker is not dropped: some of it may be there already.
+            return subscription.outgoing is None
+        return not _may_not_wait(source, subscription)
 
     def owe(self, session: Session) -> None:
         """A session gets more in a later turn, if there are turns."""
@@ -136,7 +144,7 @@ class Deliveries:
     def _store(self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], now: int) -> None:
         assert self.stored is not None
         self.stored.store(subscription, rows)
-        if not subscription.retains:
+        if not subscription.retains and subscription.outgoing is None:
             self._recorder.queued(batch, rows, subscription.number, now)
 
     def flush_stored(
@@ -147,6 +155,9 @@ class Deliveries:
         assert stored is not None
         for subscription in stored.flush(batch, now, consignment):
             self.overflowed.add(subscription)
+            if subscription.outgoing is not None and not (source is not None and self.can_pause(source, subscription)):
+                # It refuses what comes next, as a queue does.
+                continue
             if stored.log.settings.at_limit == "stop" and subscription.durable is not None:
                 outbox.stops.append(subscription)
             elif stored.log.settings.at_limit == "drop-oldest" or source is None:
@@ -260,13 +271,19 @@ class Deliveries:
         now: int,
         places: NDArray[np.int64] | None = None,
     ) -> None:
-        outbox.deliveries.append(Delivery(subscription, batch, rows))
+        if subscription.guest is None:
+            outbox.deliveries.append(Delivery(subscription, batch, rows))
+        else:
+            assert self.peers is not None
+            self.peers.guests.hand(subscription, batch, rows, now)
         subscription.delivered += len(rows)
         self.delivered += len(rows)
         self._recorder.delivered(batch, rows, subscription.recorded, now)
+        if subscription.remote is not None and subscription.ack_mode is AckMode.AUTO:
+            assert self.peers is not None
+            self.peers.consumers.answer(subscription, _integers(batch, rows), True, True, now)
         if subscription.ack_mode is not AckMode.AUTO:
-            heads, tails = batch.ids[rows, 0].tolist(), batch.ids[rows, 1].tolist()
-            ids = [head << WORD_BITS | tail for head, tail in zip(heads, tails, strict=True)]
+            ids = _integers(batch, rows)
             if places is None:
                 subscription.unacknowledged.update(dict.fromkeys(ids, -1))
             else:
@@ -417,6 +434,9 @@ class Deliveries:
             if subscription.queue is not None:
                 assert self.queues is not None
                 self.queues.stored(subscription, outbox, now)
+            elif subscription.outgoing is not None:
+                assert self.peers is not None
+                self.peers.outgoing.pump(subscription.outgoing, now)
             elif not session.congested and self._sessions.get(session.number) is session:
                 self.drain(subscription, self._limits.drain_messages, outbox, now)
                 if self.drainable(subscription) and self._turns is not None:
@@ -482,10 +502,13 @@ class Deliveries:
         if subscription.queue is not None:
             assert self.queues is not None
             if positive:
-                self.queues.settled(subscription.queue, places)
+                self.queues.returns.settled(subscription.queue, places)
             else:
                 rows = dict(zip(settled, places, strict=True))
-                self.queues.came_back(subscription.queue, rows, now, refused=True, for_good=not requeues)
+                self.queues.returns.came_back(subscription.queue, rows, now, refused=True, for_good=not requeues)
+        elif subscription.remote is not None:
+            assert self.peers is not None
+            self.peers.consumers.answer(subscription, settled, positive, requeues, now)
         elif subscription.durable is not None and not positive:
             assert self.durables is not None
             self.durables.refused(subscription, dict(zip(settled, places, strict=True)), now, not requeues)
@@ -509,13 +532,13 @@ class Deliveries:
         else:
             subscription.refused += len(messages)
             self.refused += len(messages)
-        self._recorder.acknowledged(_words(messages), subscription.recorded, positive, now)
+        self._recorder.acknowledged(words_of(messages), subscription.recorded, positive, now)
 
 
-def _words(messages: list[int]) -> NDArray[np.uint64]:
-    """Ids as batches have them: uint64[n, 2]."""
-    data = b"".join([message.to_bytes(2 * WORD_BITS // 8, "big") for message in messages])
-    return np.frombuffer(data, ">u8").astype(np.uint64).reshape(-1, 2)
+def _integers(batch: Batch, rows: NDArray[np.int64]) -> list[int]:
+    """The ids of rows, as 128-bit integers."""
+    heads, tails = batch.ids[rows, 0].tolist(), batch.ids[rows, 1].tolist()
+    return [head << WORD_BITS | tail for head, tail in zip(heads, tails, strict=True)]
 
 
 def _may_not_wait(source: Session, subscription: Subscription) -> bool:

@@ -16,7 +16,10 @@ import msgspec
 import numpy as np
 
 from postroad.broker.errors import BrokerError
-from postroad.broker.named_queues import given_up_because, is_queue
+from postroad.broker.named_queues import is_queue
+from postroad.broker.outgoing_queues import is_outgoing
+from postroad.broker.queue_returns import given_up_because
+from postroad.broker.receptions import is_reception
 from postroad.broker.replays import ReplayTerms  # noqa: TC001 - msgspec reads the annotation
 from postroad.broker.retentions import is_retention
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
@@ -43,6 +46,8 @@ MAX_NAME_BYTES = 255
 MAX_DURABLES = 10_000
 # So that one login does not take them all.
 MAX_DURABLES_PER_PRINCIPAL = 1_000
+# Whose cursors are in the same store.
+_OTHERS = (is_retention, is_queue, is_outgoing, is_reception)
 
 
 class DurableTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +127,7 @@ class Durables:
         """Take up what an earlier process has left; answers what could not be, in words."""
         problems = []
         for cursor in list(self._stored.log.cursors.values()):
-            if is_retention(cursor.terms) or is_queue(cursor.terms):
+            if any(is_others(cursor.terms) for is_others in _OTHERS):
                 continue
             try:
                 terms = msgspec.msgpack.decode(cursor.terms, type=DurableTerms)
@@ -319,8 +324,8 @@ class Durables:
             who = escape(f"{terms.client}/{terms.name}")
             note = f"dead-letter-subscription:{who}\ndead-letter-reason:{reason}\n".encode()
             lost = {each: place for each, place in rows.items() if place in gone}
-            queues.give_up(cursor, _dead_letter_name(terms, cursor.number), lost, reason, note, now)
-        queues.note_return({each: place for each, place in rows.items() if place not in gone}, now)
+            queues.returns.give_up(cursor, _dead_letter_name(terms, cursor.number), lost, reason, note, now)
+        queues.returns.note_return({each: place for each, place in rows.items() if place not in gone}, now)
         self._refusing[cursor.number] = subscription
         subscription.waiting.stored = self._stored.log.unread(cursor)
 

@@ -124,6 +124,19 @@ class Outbox:
             self._largest = int((batch.spans[:, -1] - batch.spans[:, 0]).max())
         return self._largest
 
+    def add(self, other: Outbox) -> None:
+        """What another call has filled, after all that is here."""
+        self.deliveries += other.deliveries
+        self.pauses += other.pauses
+        self.resumes += other.resumes
+        self.closes += other.closes
+        self.parcels += other.parcels
+        self.frames += other.frames
+        self.connects += other.connects
+        self.disconnects += other.disconnects
+        self.refusals += other.refusals
+        self.searched += other.searched
+
     @property
     def concerns_links(self) -> bool:
         """Whether there is anything to do beside clients' connections."""

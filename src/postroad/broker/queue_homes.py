@@ -8,19 +8,70 @@ from typing import TYPE_CHECKING
 from postroad.broker.errors import BrokerError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["queue_home"]
+__all__ = ["QueueHomes", "queue_home"]
 
 
-def queue_home(queue: str, brokers: Sequence[int]) -> int:
-    """The broker that has a queue: the one whose number has the largest hash together with the queue's name.
+class QueueHomes:
+    """Which broker has a queue, as one broker sees it.
+
+    Args:
+        number: this broker.
+
+    Attributes:
+        home: the number of the broker that has a queue; None where there is only this one.
+        can_reach: whether queues of another broker can be used from here, as the network is made.
+        dead_letter: what the names of dead-letter queues begin with.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self.home: Callable[[str], int] | None = None
+        self.can_reach: Callable[[int], bool] = lambda _: True
+        self.dead_letter = ""
+
+    def of(self, queue: str) -> int:
+        """The number of the broker that has a queue; dead letters are where their queue is.
+
+        Raises:
+            BrokerError: nobody has said which brokers there are.
+        """
+        return self._number if self.home is None else self.home(queue.removeprefix(self.dead_letter))
+
+    def elsewhere(self, queue: str) -> int:
+        """The number of another broker that has a queue and can be reached from here; 0 if there is none such.
+
+        Raises:
+            BrokerError: nobody has said which brokers there are.
+        """
+        home = self.of(queue)
+        return home if home != self._number and self.can_reach(home) else 0
+
+    def check(self, queue: str) -> None:
+        """Refuse a queue that lives at another broker.
+
+        Raises:
+            BrokerError: it does; the error names that broker.
+        """
+        home = self.of(queue)
+        if home != self._number:
+            raise BrokerError(
+                f"the queue {queue!r} is at broker {home} of this network, and cannot be reached from here; connect to "
+                "that broker"
+            )
+
+
+def queue_home(queue: str, brokers: Sequence[int], homes: Mapping[str, int] | None = None) -> int:
+    """The broker that has a queue: the one that is named for it, or the one whose number has the largest hash with it.
 
     All brokers agree on it without asking each other. A broker more, or one less, moves only its own share of queues.
 
     Raises:
         BrokerError: nobody has said which brokers there are.
     """
+    if homes and (home := homes.get(queue)) is not None:
+        return home
     if not brokers:
         raise BrokerError(
             f"this broker does not know all brokers of its network, so it cannot tell which of them has the queue "

@@ -1,4 +1,4 @@
-"""Which rows of a batch are for which queue."""
+"""Names of queues, and which rows of a batch are for which queue."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from postroad.broker.errors import BrokerError
 from postroad.messages.columns import TOPIC
 
 if TYPE_CHECKING:
@@ -17,7 +18,20 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.int64]
 
-__all__ = ["rows_by_name"]
+__all__ = ["MAX_NAME_BYTES", "check_name", "rows_by_name"]
+
+# Names are kept in the store, in every checkpoint of it.
+MAX_NAME_BYTES = 255
+
+
+def check_name(name: str) -> None:
+    """Refuse what is no name of a queue.
+
+    Raises:
+        BrokerError: it is too long.
+    """
+    if len(name.encode()) > MAX_NAME_BYTES:
+        raise BrokerError(f"the name of a queue has at most {MAX_NAME_BYTES} bytes")
 
 
 def rows_by_name(batch: Batch, rows: Rows) -> list[tuple[str, Rows]]:

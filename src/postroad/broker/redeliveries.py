@@ -7,7 +7,7 @@ offered it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -38,6 +38,8 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         dead_letter: what is given up goes to the queue of this name and its own queue's behind it, and keeps the
             reason; with an empty text it is dropped, and on record.
         prefetch: how many messages a consumer has at most that it has not acknowledged, unless it says so itself.
+        when_home_is_down: what becomes of a message to a queue of another broker that cannot be reached: this broker
+            keeps it until it can be (`keep`), or refuses it (`refuse`), and confirms it when the other has stored it.
     """
 
     max_deliveries: Annotated[int, msgspec.Meta(ge=1, le=MAX_TRIES)] = 5
@@ -45,6 +47,7 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     max_redelivery_ms: Count = 60_000
     dead_letter: Annotated[str, msgspec.Meta(max_length=64)] = "DLQ."
     prefetch: Annotated[int, msgspec.Meta(ge=1)] = 1_000
+    when_home_is_down: Literal["keep", "refuse"] = "keep"
 
 
 class Redeliveries:

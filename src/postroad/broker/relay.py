@@ -469,6 +469,14 @@ class Relay:
         self._removed.append(topic)
         self._changed = True
 
+    def next_hop(self, broker: int) -> int:
+        """The neighbour that the way to a broker begins with; 0 if there is none, or the strategy knows none."""
+        state = self.strategy.link_state
+        if state is None:
+            return 0
+        hops = state.routes.first_hops
+        return max(0, int(hops[broker])) if 0 <= broker < len(hops) else 0
+
     def statistics(self) -> RelayStatistics:
         """Counts for people and for metrics."""
         order = OrderStatistics(0, 0, 0, 0) if self._order is None else self._order.statistics()

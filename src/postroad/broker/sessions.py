@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING
 from postroad.broker.queues import Load, WaitingQueue
 
 if TYPE_CHECKING:
+    from postroad.broker.confirmations import Confirmations
     from postroad.broker.durables import DurableTerms
     from postroad.broker.given_ids import AssigningPublisher
+    from postroad.broker.guest_consumers import Guest
     from postroad.broker.named_queues import NamedQueue
+    from postroad.broker.outgoing_queues import OutgoingQueue
+    from postroad.broker.remote_consumers import RemoteConsumer
     from postroad.messages import IdGenerator
     from postroad.store import Cursor
 
@@ -54,6 +58,9 @@ class Subscription:
         cursor: what of it is in the store; None while nothing is.
         durable: under which name it outlives its session; None if it does not.
         queue: the queue that it consumes, or stands for; None for a subscription to topics.
+        outgoing: the messages for a queue of another broker that it stands for; None for none.
+        remote: the queue of another broker that it consumes; None for one of this broker, or topics.
+        guest: the client of another broker that consumes by it; None for one of this broker.
         recorded: the number that the record knows it by: its own, or that of its queue.
         blocked: what comes next is not in memory, or not safe yet.
         stores: what matches waits in the store in any case: for good, or until nothing of its history waits there.
@@ -72,13 +79,16 @@ class Subscription:
         "delivered",
         "durable",
         "expired",
+        "guest",
         "key",
         "number",
+        "outgoing",
         "policy",
         "pushes_back",
         "queue",
         "recorded",
         "refused",
+        "remote",
         "replays",
         "retains",
         "selector",
@@ -111,6 +121,9 @@ class Subscription:
         self.cursor: Cursor | None = None
         self.durable: DurableTerms | None = None
         self.queue: NamedQueue | None = None
+        self.outgoing: OutgoingQueue | None = None
+        self.remote: RemoteConsumer | None = None
+        self.guest: Guest | None = None
         self.recorded = number
         self.blocked = False
         self.stores = self.retains = self.replays = False
@@ -140,6 +153,7 @@ class Session:
         waiting: what waits for all its subscriptions together.
         must_acknowledge: how many of its subscriptions push back and go on only when it acknowledges.
         unfinished: some of what it published waits for its turn to be matched.
+        confirmations: what it waits for at other brokers; None if it has never asked one for something.
         subscription_bytes: what its subscriptions are estimated to take.
         matching_work: what its subscriptions added to the work that a message can cost (`SubscriptionIndex.work`).
     """
@@ -147,6 +161,7 @@ class Session:
     __slots__ = (
         "accepted",
         "assigning",
+        "confirmations",
         "congested",
         "full_links",
         "matching_work",
@@ -176,6 +191,7 @@ class Session:
         self.unfinished = False
         self.subscription_bytes = 0
         self.matching_work = 0
+        self.confirmations: Confirmations | None = None
 
     @property
     def paused(self) -> bool:

@@ -43,7 +43,7 @@ _SHED_SHARE = 8
 NO_IDS: NDArray[np.bytes_] = np.empty(0, "S16")
 
 
-def _as_text(ids: NDArray[np.uint64]) -> NDArray[np.bytes_]:
+def id_texts(ids: NDArray[np.uint64]) -> NDArray[np.bytes_]:
     """Ids as one column that can be sorted: the 16 bytes of each."""
     # A last byte of zero would be cut off, but both sides of a comparison alike, and no two ids become the same: all
     # have 16 bytes.
@@ -100,6 +100,7 @@ class StoredQueues:
         blocked: subscriptions that wait for the store, by number.
         full: subscriptions that keep publishers waiting because of the store, by number.
         shed: rows that were given up, for whatever reason.
+        record: the number of the record that the last rows are in.
         recent: ids that an earlier process has stored, sorted: neighbours may send them again.
         repeated: how many such rows came again, and were left out.
         unretained: rows of retained topics that the store had no room for.
@@ -116,14 +117,14 @@ class StoredQueues:
         self._discards: list[Discard] = []
         # How many of them there are of a cursor, by its number: asked for every row that goes out.
         self._discarding: Counter[int] = Counter()
-        self.shed = 0
+        self.shed = self.record = 0
         self.recent = NO_IDS
         self.repeated = self.unretained = 0
         self.on_follow: Callable[[Subscription], None] | None = None
 
     def remember(self, ids: NDArray[np.uint64]) -> None:
         """An earlier process has stored these."""
-        self.recent = np.unique(_as_text(ids))
+        self.recent = np.unique(id_texts(ids))
 
     def forget(self) -> None:
         """Nobody sends again what an earlier process has stored."""
@@ -145,7 +146,7 @@ class StoredQueues:
         """Which ids an earlier process has stored lately."""
         if not len(self.recent):
             return np.zeros(len(ids), np.bool_)
-        wanted = _as_text(ids)
+        wanted = id_texts(ids)
         at = np.minimum(np.searchsorted(self.recent, wanted), len(self.recent) - 1)
         return np.asarray(self.recent[at] == wanted)
 
@@ -167,7 +168,7 @@ class StoredQueues:
         storing, self._storing = self._storing, []
         matches = [(each.cursor, rows) for each, rows in storing if each.cursor is not None]
         try:
-            position = self.log.append(batch, matches, now)
+            position = self.record = self.log.append(batch, matches, now)
         except StoreFullError:
             for subscription, rows in storing:
                 if subscription.retains:

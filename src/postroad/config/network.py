@@ -90,6 +90,8 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         station: this broker's place (`tree`, `cluster`).
         neighbours: the brokers that this one is linked with, or may come to be.
         brokers: the numbers of all brokers, needed to tell which of them has a queue; those of `members` without.
+        queue_homes: the broker that has a queue, by the queue's name; for others a hash of the name says it. The same
+            at all brokers.
         admins: the admin endpoints of the brokers, as host:port by their numbers, for the console; `postroad network
             up` fills them in.
     """
@@ -109,6 +111,7 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     station: Station = Station()
     neighbours: list[Neighbouring] = []
     brokers: list[Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BROKER)]] = []
+    queue_homes: dict[str, Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BROKER)]] = {}
     admins: dict[str, Annotated[str, msgspec.Meta(pattern=r":[0-9]{1,5}$")]] = {}
 
 

@@ -95,6 +95,7 @@ def broker_config(
         station=station,
         neighbours=neighbours,
         brokers=sorted(brokers),
+        queue_homes=plan.queue_homes,
     )
     return BrokerConfig(
         number=number, host=broker.host, port=broker.port, admin_port=admin_port, data=str(data), network=network

@@ -29,8 +29,13 @@ class Policy(Protocol):
         Rows for queues have the flag `QUEUED`, and the name of the queue, without `/queue/`, as their topic.
         """
 
-    def may_subscribe(self, principal: str, topic: str, selector: Selector | None) -> Selector | Refusal | None:
-        """The selector to use (a policy may narrow it; None selects everything), or a refusal."""
+    def may_subscribe(
+        self, principal: str, topic: str, selector: Selector | None, queued: bool = False
+    ) -> Selector | Refusal | None:
+        """The selector to use (a policy may narrow it; None selects everything), or a refusal.
+
+        With `queued` the topic is the name of a queue, without `/queue/`, as in `may_publish`.
+        """
 
 
 class AllowAll:
@@ -39,5 +44,7 @@ class AllowAll:
     def may_publish(self, principal: str, batch: Batch) -> NDArray[np.intp] | None:
         return None
 
-    def may_subscribe(self, principal: str, topic: str, selector: Selector | None) -> Selector | Refusal | None:
+    def may_subscribe(
+        self, principal: str, topic: str, selector: Selector | None, queued: bool = False
+    ) -> Selector | Refusal | None:
         return selector

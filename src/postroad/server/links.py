@@ -24,7 +24,7 @@ from postroad.server.link_connection import MAX_UNREAD_BYTES, LinkConnection
 from postroad.server.strangers import Strangers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from postroad.broker import Outbox, Relay, Sending
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from postroad.security import BrokerKeys
     from postroad.server.counts import QuarantineStatus
     from postroad.server.link_listener import Accepted
+    from postroad.server.queue_packets import QueuePackets
     from postroad.server.tls import LinkTls
     from postroad.sessions.contract import BatchTimer
 
@@ -48,9 +49,12 @@ GIVE_UP_BEATS = 1
 STOP_MS = 1_000
 # How often links are looked after: about as often as the other end wants to hear how far its frames got.
 TICK_SECONDS = 0.025
-# The kinds of control frames: of routing, and questions about messages.
+# The kinds of control frames: of routing, questions about messages, and what brokers say about queues.
 ROUTING = 1
 QUESTION = 2
+PACKET = 3
+# What a neighbour may leave unread before packets to it are left out.
+MAX_UNREAD_PACKETS = 32 * 1024 * 1024
 
 
 class Links:
@@ -70,6 +74,7 @@ class Links:
         certificate: what this broker shows when others dial it.
         strangers: connections that have not proved who they are.
         timing: counts messages and times some reads; None for none.
+        packets: what brokers say about queues; None if this one has none.
     """
 
     def __init__(
@@ -112,6 +117,7 @@ class Links:
         self._dialler = Dialler(lambda other: LinkConnection(self, dialled=other), self._is_to_be_dialled, dialling)
         self._ticker: asyncio.Task[None] | None = None
         self.on_question: Callable[[bytes, int], None] | None = None
+        self.packets: QueuePackets | None = None
         self.timing: BatchTimer | None = None
         # Neighbours whose links keep local publishers waiting.
         self._crowded: set[int] = set()
@@ -250,11 +256,15 @@ class Links:
         try:
             if not isinstance(part, link.Control):
                 self._take_messages(number, part)
-            elif part.kind != QUESTION:
+            elif part.kind == QUESTION:
+                if self.on_question is not None:
+                    self.on_question(part.payload, number)
+            elif part.kind == PACKET:
+                if self.packets is not None:
+                    self.packets.receive(part.payload, number)
+            else:
                 self.carry(self._relay.control(decode_frame(part.payload), number, self._clock()))
                 self._work_on()
-            elif self.on_question is not None:
-                self.on_question(part.payload, number)
         except PostroadError as error:
             self._refuse(number, str(error))
 
@@ -378,6 +388,17 @@ class Links:
             data = conversation.control(QUESTION, payload, self.timer())
             self._write_bounded(number, self._connections[conversation], data)
 
+    def send_packets(self, packets: Iterable[tuple[int, bytes]]) -> None:
+        """Send packets about queues, each to the broker that it is for, as far as there are ways."""
+        if self.packets is not None:
+            self.packets.send(packets)
+
+    def send_packet(self, number: int, data: bytes) -> None:
+        """Send a neighbour a packet, unless it has not read many: packets that do not come are sent again."""
+        conversation = self._current(number)
+        if conversation is not None and self._connections[conversation].unread < MAX_UNREAD_PACKETS:
+            self._connections[conversation].write(conversation.control(PACKET, data, self.timer()))
+
     def refused(self, number: int, reason: str) -> None:
         """Count what a neighbour sent and is not believed; it may be honest."""
         self._admission.refused(number, reason)
@@ -447,6 +468,8 @@ class Links:
             if conversation in self._connections and (conversation.open or conversation.neighbour is None):
                 self.heard(conversation, conversation.tick(now))
         self.carry(self._relay.tick(self._clock()))
+        if self.packets is not None:
+            self.packets.tick()
         self._work_on()
         self._settle()
         for number, since in list(self._lost_at.items()):

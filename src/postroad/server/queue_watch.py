@@ -58,7 +58,7 @@ class QueueWatch:
             log.info("messages expired", extra={"count": expired - self._expired})
             self._expired = expired
 
-        reason = "" if self._core.queues is None else self._core.queues.undeliverable
+        reason = "" if self._core.queues is None else self._core.queues.returns.undeliverable
         if reason and reason != self._undeliverable:
             log.error("dead letters not kept", extra={"reason": reason})
         self._undeliverable = reason

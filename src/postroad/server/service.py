@@ -41,6 +41,7 @@ from postroad.server.listeners import CLIENT_LISTENERS
 from postroad.server.observation import Observation
 from postroad.server.publisher_secret import publisher_secret
 from postroad.server.queue_admin import QueueAdmin
+from postroad.server.queue_packets import QueuePackets
 from postroad.server.queue_watch import QueueWatch
 from postroad.server.reservation import Reservation, ReservationError
 from postroad.server.status import status
@@ -171,7 +172,7 @@ class Service:
         number = self.config.number
         check_network(network, number)
         brokers = network.brokers or [member.number for member in network.members]
-        core.queue_home = lambda queue: queue_home(queue, brokers)
+        core.homes.home = lambda queue: queue_home(queue, brokers, network.queue_homes)
         keys = self._keys = link_keys(network, number)
 
         strategy = make_strategy(
@@ -188,6 +189,10 @@ class Service:
         self._link_tls = link_tls(network.tls)
         links = Links(number, relay, network, self._dispatcher.carry_out, wall_clock, self.timer, self._link_tls, keys)
         self._dispatcher.links = links
+        links.packets = QueuePackets(core, links, brokers, wall_clock)
+        # Other strategies know no ways to single brokers.
+        linked = {neighbour.number for neighbour in network.neighbours}
+        core.homes.can_reach = lambda home: strategy.link_state is not None or home in linked
         return links
 
     def _timed(self, core: Broker) -> Sampler:

@@ -78,7 +78,7 @@ class StoreDriver:
 
     async def start(self) -> None:
         """Find out what an earlier process has left, and take it up."""
-        found = await asyncio.to_thread(lambda: recover(self._disk.segments(), self._disk.read))
+        found = await asyncio.to_thread(lambda: recover(self._disk.segments(), self._disk.read, self._disk.sync))
         self.log = Log(self._settings, found)
         for problem in self._core.open_store(self.log, found.recent, self._clock()):
             log.error("durable subscription not taken up", extra={"reason": problem})

@@ -205,6 +205,9 @@ class OutboxSender(Protocol):
     def send(self, outbox: Outbox) -> None:
         """Send the control frames and parcels of an outbox, and dial or hang up as it says."""
 
+    def send_packets(self, packets: Iterable[tuple[int, bytes]]) -> None:
+        """Send packets about queues, each to the broker that it is for, as far as there are ways."""
+
 
 class RecordSafety(Protocol):
     """The record, as whoever gives receipts sees it."""

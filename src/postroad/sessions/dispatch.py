@@ -110,6 +110,9 @@ class Dispatcher:
             self._write(outbox.deliveries)
         if self.links is not None and outbox.concerns_links:
             self.links.send(outbox)
+        peers = self.core.peers
+        if peers is not None and peers.has_packets and self.links is not None:
+            self.links.send_packets(peers.take_packets(self.clock()))
         for number in outbox.pauses:
             if session := self._sessions.get(number):
                 session.pause_reading()

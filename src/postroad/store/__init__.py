@@ -8,7 +8,8 @@ from postroad.store.errors import DamageError, StoreError, StoreFullError, Store
 from postroad.store.files import FileDisk
 from postroad.store.history import HistoryRows, next_rows
 from postroad.store.log import Log
-from postroad.store.places import NO_RUNS, RowSet, Runs, first_places, intersect, runs_of, subtract
+from postroad.store.payloads import rows_of_payload, rows_payload
+from postroad.store.places import NO_RUNS, ROW_BITS, RowSet, Runs, first_places, intersect, runs_of, subtract
 from postroad.store.recovery import Recovered, RecoveredCursor, recover
 from postroad.store.settings import RetainedTopic, StoreSettings
 from postroad.store.simulated import PowerFailure, SimulatedDisk
@@ -18,6 +19,7 @@ __all__ = [
     "MAX_TRIES",
     "NO_CEILING",
     "NO_RUNS",
+    "ROW_BITS",
     "Cursor",
     "DamageError",
     "Disk",
@@ -44,6 +46,8 @@ __all__ = [
     "intersect",
     "next_rows",
     "recover",
+    "rows_of_payload",
+    "rows_payload",
     "runs_of",
     "subtract",
 ]

@@ -121,7 +121,7 @@ class Log:
             self._resume(recovered)
 
     def _resume(self, recovered: Recovered) -> None:
-        self._writer.resume(recovered.segments, recovered.tail, recovered.next_number)
+        self._writer.resume(recovered.segments, 0 if recovered.is_forced else recovered.tail, recovered.next_number)
         self._damaged, self._lost_rows = recovered.damaged, recovered.lost_rows
         self.told = list(recovered.told[:MAX_TOLD])
         self._catalog.load(recovered.records)

@@ -45,6 +45,8 @@ __all__ = [
     "Match",
     "StoredRows",
     "Transfer",
+    "rows_of_payload",
+    "rows_payload",
     "settled_payload",
 ]
 
@@ -363,3 +365,20 @@ def unpacked(data: tuple[bytes, bytes]) -> Runs:
 def place_of(number: int, rows: Rows) -> Rows:
     """The places of rows of a record."""
     return rows + (number << ROW_BITS)
+
+
+def rows_payload(batch: Batch) -> bytes:
+    """Rows as they travel to another broker: a record of its own that no cursor has matched."""
+    return batch_payload([EncodedRows(batch)], [], 0)
+
+
+def rows_of_payload(payload: bytes) -> Batch:
+    """The rows of such bytes.
+
+    Raises:
+        DamageError: they are none.
+    """
+    found = StoredRows(payload)
+    if found.matches or found.origin:
+        raise DamageError("rows from another broker that claim to be a record of this one's store")
+    return found.batch

@@ -92,6 +92,7 @@ class Recovered(NamedTuple):
         lost_rows: rows that cursors waited for and that are gone.
         told: what was cut or damaged, in words.
         recent: uint64[n, 2]: ids of rows that were stored last, as batches have them. Others may send them again.
+        is_forced: all of it is on disk; otherwise an earlier process may have died before it had forced it there.
     """
 
     segments: dict[int, int]
@@ -104,6 +105,7 @@ class Recovered(NamedTuple):
     lost_rows: int
     told: list[str]
     recent: NDArray[np.uint64]
+    is_forced: bool = False
 
 
 class _Cursor:
@@ -267,12 +269,15 @@ class _Replay:
         self.last = self.through = max(self.last, state.through)
 
 
-def recover(found: Mapping[int, int], read: Callable[[int], bytes]) -> Recovered:
+def recover(
+    found: Mapping[int, int], read: Callable[[int], bytes], sync: Callable[[int], None] | None = None
+) -> Recovered:
     """Find out what a store holds.
 
     Args:
         found: its segments with their sizes, in order.
         read: gives the bytes of a segment. An OSError counts as damage of all of it.
+        sync: forces a segment to disk; without, or if it fails, the first commit of the log does so.
     """
     told: list[str] = []
     contents = _from_last_checkpoint(list(found), read, told)
@@ -287,7 +292,19 @@ def recover(found: Mapping[int, int], read: Callable[[int], bytes]) -> Recovered
     # are not used again, so that nobody can take what is left of them for something else.
     highest = max((each.number for each in whole), default=0)
     recent = _recent_ids([each for each in found if each < contents[0][0]] if contents else [], read, contents, replay)
-    return _recovered(found, replay, scan, max(highest, replay.last) + 1, recent)
+    recovered = _recovered(found, replay, scan, max(highest, replay.last) + 1, recent)
+    return recovered._replace(is_forced=_forced(recovered.tail, sync))
+
+
+def _forced(tail: int, sync: Callable[[int], None] | None) -> bool:
+    """Force the segment that was written last to disk; the others were before it was begun."""
+    if sync is None or not tail:
+        return not tail
+    try:
+        sync(tail)
+    except OSError:
+        return False
+    return True
 
 
 def _recent_ids(

@@ -110,7 +110,7 @@ class LogWriter:
         self.syncs = self.commits = self.failures = self.written_bytes = 0
 
     def resume(self, segments: dict[int, int], tail: int, number: int) -> None:
-        """Go on behind what an earlier process has left."""
+        """Go on behind what an earlier process has left; a `tail` is forced to disk before anything of it is safe."""
         self.segments = dict(segments)
         self._next_segment = 1 + max(segments, default=0)
         self._inherited = tail if tail in segments else None
@@ -134,14 +134,17 @@ class LogWriter:
 
     @property
     def has_queued(self) -> bool:
-        """Whether records wait to be written."""
-        return bool(self._queue)
+        """Whether records wait to be written, or those of an earlier process to be forced to disk."""
+        return bool(self._queue) or self._inherited is not None
 
     @property
     def safe(self) -> int:
         """All records up to this number survive what the setting `fsync` protects from."""
         if self._settings.fsync != "always":
             return self.written
+        if self._inherited is not None:
+            # An earlier process has written it, and may have died before it was forced to disk.
+            return 0
         unsynced = next((each.number for each in self._unsynced if each.durable), None)
         return self.written if unsynced is None else unsynced - 1
 
@@ -173,7 +176,7 @@ class LogWriter:
             return None
         due = self.sync_due()
         is_due = (due is not None and now >= due) or self._unsynced_bytes > MAX_UNSYNCED_BYTES
-        if not self._queue and not is_due and not self.dead():
+        if not self._queue and not is_due and not self.dead() and self._inherited is None:
             return None
         taken, self._queue = self._queue, []
         self._taken, self._taken_bytes, self._queued_bytes = taken, self._queued_bytes, 0

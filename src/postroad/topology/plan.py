@@ -122,6 +122,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         settings: what all brokers agree on.
         brokers: who belongs to it.
         links: who is linked with whom.
+        queue_homes: the broker that has a queue, by the queue's name; for others a hash of the name says it.
     """
 
     version: Literal[1] = 1
@@ -132,6 +133,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     settings: Settings = Settings()
     brokers: tuple[BrokerPlan, ...]
     links: tuple[LinkPlan, ...] = ()
+    queue_homes: dict[str, int] = {}
 
     @classmethod
     def parse(cls, text: str) -> Plan:
@@ -215,6 +217,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise PlanError("settings.lifetime_ms", "must be longer than refresh_ms, or brokers vanish between two")
         self._check_brokers()
         self._check_links()
+        numbers = {broker.number for broker in self.brokers}
+        for queue, home in self.queue_homes.items():
+            if home not in numbers:
+                raise PlanError(f"queue_homes.{queue}", f"there is no broker {home}")
         if self.strategy in HIERARCHICAL:
             self._check_places()
         try:
@@ -309,4 +315,4 @@ def _told(value: Any) -> Any:
     """Fields as they are written: what is false or empty goes without saying."""
     if not isinstance(value, dict):
         return [_told(one) for one in value] if isinstance(value, (list, tuple)) else value
-    return {name: _told(one) for name, one in value.items() if one is not None and one is not False and one != ()}
+    return {name: _told(one) for name, one in value.items() if one not in (None, (), {}) and one is not False}

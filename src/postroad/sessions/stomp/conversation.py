@@ -21,6 +21,7 @@ from postroad.protocols.stomp import Version
 from postroad.protocols.stomp.id_headers import CLOCK_RECEIPT, MESSAGE_ID_HEADER, SERVER_TIME_HEADER
 from postroad.security import principal_of
 from postroad.sessions.contract import LoginVerdict
+from postroad.sessions.stomp.answers import answers_together
 from postroad.sessions.stomp.durable import CLIENT_ID_HEADER, deletes_durable, durable_name
 from postroad.sessions.stomp.heart_beats import HeartBeats
 from postroad.sessions.stomp.ids import CORRECTION_MS, TOKEN_BYTES, asks_for_ids, claimed_publisher, id_terms, no_id
@@ -31,7 +32,7 @@ from postroad.sessions.stomp.replay import replay_start
 from postroad.sessions.stomp.transactions import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from postroad.broker import Delivery, IdAdmission, ReplayStart, Session, Subscription
     from postroad.messages import Batch, MessageId
@@ -167,13 +168,18 @@ class StompConversation:
         """Act on what was read, from an event and a row on; where that is much, a part of it."""
         first, until = place, self._timer() + CONTROLS_MS
         self._receipts.begin()
-        for event in found.events[place:] if place else found.events:
-            place += 1
+        while place < len(found.events):
+            event = found.events[place]
             if found.batch is not None and event.row > row:
                 self._publish(found.batch, found, row, event.row)
                 row = event.row
-            if not self._closed:
-                self._answer(event)
+            count = answers_together(found.events, place, CONTROLS_PER_TURN)
+            if not self._closed and count > 1 and self._acknowledge_together(found.events[place : place + count]):
+                place += count
+            else:
+                place += 1
+                if not self._closed:
+                    self._answer(event)
             if self._closed or self._parting:
                 return
             if self._checking:
@@ -583,6 +589,25 @@ class StompConversation:
         requeues = isinstance(event, stomp.Ack) or event.requeues
         core, now = self._dispatcher.core, self._dispatcher.clock()
         self._dispatcher.carry_out(core.acknowledge(self._session, key, head, tail, positive, now, requeues))
+
+    def _acknowledge_together(self, events: Sequence[stomp.Event]) -> bool:
+        """Act on several acknowledgements at once, which costs far less; False if that cannot be, and nothing is done.
+
+        One that is wrong ends the session, and those before it count: then they are taken one by one.
+        """
+        session, answers = self._session, [each for each in events if isinstance(each, stomp.Ack | stomp.Nack)]
+        if session is None:
+            return False
+        try:
+            settled = settlements(session, [self._acknowledgement(each) for each in answers])
+        except BrokerError:
+            return False
+        dispatcher = self._dispatcher
+        dispatcher.carry_out(dispatcher.core.settle(session, settled, dispatcher.clock()))
+        for event in answers:
+            if event.receipt is not None:
+                self._receipts.control(event, event.receipt, {}, self._version, self._session)
+        return True
 
     def _acknowledgement(self, event: stomp.Ack | stomp.Nack) -> Acknowledgement:
         message = event.message_id.head << WORD_BITS | event.message_id.tail

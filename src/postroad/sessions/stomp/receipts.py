@@ -93,7 +93,11 @@ class Receipts:
         store = self._dispatcher.store
         if store is None:
             return False
-        return bool(self._waiting or store.mark != self._mark or (source is not None and source.unfinished))
+        return bool(
+            self._waiting
+            or store.mark != self._mark
+            or (source is not None and (source.unfinished or source.confirmations))
+        )
 
     def _when_stored(self, action: Callable[[], None], waits: bool, source: Session | None) -> None:
         """Do something once all that was stored so far is safe."""
@@ -110,7 +114,10 @@ class Receipts:
             else:
                 action()
 
-        if source is not None and source.unfinished:
+        if source is not None and source.confirmations:
+            # Another broker stores it; what this one has to store is asked after that, so that receipts stay in order.
+            source.confirmations.when_done(lambda why: stored(why) if why else store.when_safe(stored))
+        elif source is not None and source.unfinished:
             # It is not known yet who wants the rest of what was sent.
             self._dispatcher.after_turns(source, lambda: store.when_safe(stored))
         else:

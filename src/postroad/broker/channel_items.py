@@ -1,0 +1,184 @@
+"""What brokers say to each other about queues, over their channels.
+
+A *put* brings messages to the home of their queue, from the broker where they entered:
+
+```
+entry broker -> home   Put             store these
+home -> entry broker   Stored          they are as safe as a RECEIPT promises
+                       PutRefused      they are not stored, for this reason; try again later
+entry broker -> home   Forget          this broker will not put them again: no need to know their ids any more
+```
+
+A *remote consumer* is a client of one broker that consumes a queue of another:
+
+```
+its broker -> home     Consume         from now on
+                       Leave           not any more; what it has not answered for comes back
+                       ConsumerAnswer  it has acknowledged messages, or refused them
+home -> its broker     Hand            messages for it
+                       Answered        an answer is stored
+                       Dismiss         it cannot consume the queue, or not any more
+```
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from postroad.errors import PostroadError
+
+__all__ = [
+    "Answered",
+    "ChannelError",
+    "Consume",
+    "ConsumerAnswer",
+    "Dismiss",
+    "Forget",
+    "Hand",
+    "Item",
+    "Leave",
+    "Put",
+    "PutRefused",
+    "Stored",
+    "decode_item",
+    "encode_item",
+]
+
+_Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+# As long as a name of a queue may be, and what a client may call itself.
+_Text = Annotated[str, msgspec.Meta(max_length=1_024)]
+_Reason = Annotated[str, msgspec.Meta(max_length=4_096)]
+# As long as a SUBSCRIBE frame may be.
+_Selector = Annotated[str, msgspec.Meta(max_length=1024 * 1024)]
+
+
+class ChannelError(PostroadError):
+    """Bytes from another broker that are nothing brokers say to each other about queues."""
+
+
+class Put(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Messages for a queue.
+
+    Attributes:
+        number: of the put.
+        attempt: of the queue: a put of an attempt that was refused is refused too, so that order is kept.
+        queue: the name.
+        principal: who sent the first of them to the queue.
+        again: some may be there already.
+        rows: the messages (`rows_payload`).
+    """
+
+    number: _Number
+    attempt: _Number
+    queue: _Text
+    principal: _Text
+    again: bool
+    rows: bytes
+
+
+class Stored(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """A put is safe."""
+
+    number: _Number
+
+
+class PutRefused(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """A put is not stored."""
+
+    number: _Number
+    reason: _Reason
+
+
+class Forget(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """Puts up to a number are over; 0 for all that were made before this session."""
+
+    number: _Number
+
+
+class Consume(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """A client consumes a queue.
+
+    Attributes:
+        consumer: its number at its broker.
+        queue: the name.
+        principal: who it is.
+        selector: what it wants; empty for everything.
+        prefetch: how many messages it may have that it has not answered for; 0 for as many as it may.
+        exclusive: while it is there, nobody else gets anything.
+    """
+
+    consumer: _Number
+    queue: _Text
+    principal: _Text
+    selector: _Selector
+    prefetch: _Number
+    exclusive: bool
+
+
+class Leave(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """A consumer is gone."""
+
+    consumer: _Number
+
+
+class Hand(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """Messages for a consumer, with the header lines that say how often they were handed out."""
+
+    consumer: _Number
+    rows: bytes
+
+
+class ConsumerAnswer(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """A consumer answers for messages.
+
+    Attributes:
+        number: of the answer.
+        consumer: whose it is.
+        positive: it has consumed them.
+        requeues: if not, somebody may get them again.
+        ids: 16 bytes each.
+    """
+
+    number: _Number
+    consumer: _Number
+    positive: bool
+    requeues: bool
+    ids: bytes
+
+
+class Answered(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """Answers up to a number are stored."""
+
+    number: _Number
+
+
+class Dismiss(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """A consumer gets nothing any more."""
+
+    consumer: _Number
+    reason: _Reason
+
+
+Item: TypeAlias = Put | Stored | PutRefused | Forget | Consume | Leave | Hand | ConsumerAnswer | Answered | Dismiss
+
+_DECODER = msgspec.msgpack.Decoder(Item)
+
+
+def encode_item(item: Item) -> bytes:
+    """The bytes of an item."""
+    return msgspec.msgpack.encode(item)
+
+
+def decode_item(data: bytes) -> Item:
+    """The item of some bytes.
+
+    Raises:
+        ChannelError: they are none.
+    """
+    try:
+        found: Item = _DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ChannelError(f"not what brokers say about queues: {error}") from error
+    return found

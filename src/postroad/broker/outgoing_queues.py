@@ -1,0 +1,404 @@
+"""Messages for queues of other brokers, from where they entered to the home of their queue.
+
+Rule 1: what a client sends to a queue whose home is elsewhere is stored here first, and put to the home from the store,
+    in order. It is settled here when the home has stored it.
+Rule 2: what was put and not confirmed when a channel was lost, or when this process began, is in doubt: it is put
+    again, said to be so, and the home leaves out what it has (`receptions`).
+Rule 3: when nothing is in doubt any more, the home is told, and forgets the ids.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+
+from postroad.broker.channel_items import Forget, Put
+from postroad.broker.errors import BrokerError
+from postroad.broker.id_batches import ids_alone
+from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
+from postroad.store import rows_payload
+from postroad.tracking.reasons import Detour
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from postroad.broker.channel_items import PutRefused, Stored
+    from postroad.broker.confirmations import Confirmations
+    from postroad.broker.core import Broker
+    from postroad.broker.peers import Peers
+    from postroad.broker.stored import StoredQueues
+    from postroad.messages import Batch
+    from postroad.store import Cursor, Taken
+
+    Rows = NDArray[np.int64]
+
+__all__ = ["MAX_OUTGOING", "OutgoingQueue", "OutgoingQueues", "is_outgoing"]
+
+# Each outlives its publishers while something waits in it: without a bound, clients that send under ever new names
+# would fill memory.
+MAX_OUTGOING = 10_000
+# Messages that one home has not confirmed. It keeps their ids, and writes that it need not any more.
+MAX_UNCONFIRMED = 20_000
+# Messages of one put, and their bytes: some records of the store, so that others have their turn in between.
+PUT_ROWS = 1_000
+PUT_BYTES = 512 * 1024
+# What waits in a channel, before more is read from the store for it.
+MAX_BACKLOG_BYTES = 8 * 1024 * 1024
+# How long a queue waits that its home has refused something for.
+RETRY_MS = 1_000
+
+
+class OutgoingTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of an outgoing queue: the name of the queue, and who made it here."""
+
+    outgoing: str
+    principal: str
+
+
+class OutgoingQueue:
+    """Messages for one queue of another broker.
+
+    Attributes:
+        name: of the queue.
+        home: the broker that has it.
+        holder: stands for it where subscriptions are named.
+        cursor: its rows in the store.
+        attempt: how often its home has refused something.
+        doubtful: how many of its first rows may be at the home already.
+        retry_at: nothing is put before that time, in ms.
+        trouble: why the home took nothing the last time; empty if it did.
+        asked: who waits for rows to be stored at the home: how many rows, whose, and the number it waits for.
+    """
+
+    def __init__(self, terms: OutgoingTerms, home: int, holder: Subscription, cursor: Cursor) -> None:
+        self.name = terms.outgoing
+        self.principal = terms.principal
+        self.home = home
+        self.holder = holder
+        self.cursor = cursor
+        self.attempt = self.doubtful = self.retry_at = self.unconfirmed = 0
+        self.trouble = ""
+        self.asked: deque[tuple[int, Confirmations, int]] = deque()
+
+
+class _Unconfirmed(NamedTuple):
+    queue: OutgoingQueue
+    places: Rows
+    told: Batch
+    again: bool
+
+
+class _Way:
+    """What is on its way to one home.
+
+    Attributes:
+        puts: what is not confirmed, by number, in order.
+        rows: how many messages that are.
+        session: counts sessions of the channel.
+        again: puts of rows in doubt whose settlement is not safe yet.
+        owes: the home has not been told that nothing is in doubt.
+    """
+
+    def __init__(self) -> None:
+        self.puts: dict[int, _Unconfirmed] = {}
+        self.rows = self.session = self.again = 0
+        self.owes = False
+
+
+class OutgoingQueues:
+    """The outgoing queues of a broker.
+
+    Args:
+        core: the broker.
+        stored: its store.
+        peers: the channels to other brokers.
+    """
+
+    def __init__(self, core: Broker, stored: StoredQueues, peers: Peers) -> None:
+        self._core = core
+        self._stored = stored
+        self._log = stored.log
+        self._peers = peers
+        self._named: dict[str, OutgoingQueue] = {}
+        self._ways: dict[int, _Way] = {}
+        self._next = 1
+        # Those that have more to put than they may now.
+        self._stalled: dict[str, OutgoingQueue] = {}
+        # Settled here, and not safe yet: the number of the store, the home and its session, the put, was it in doubt.
+        self._settling: deque[tuple[int, int, int, int, bool]] = deque()
+
+    def listed(self) -> list[OutgoingQueue]:
+        """All of them, by name."""
+        return sorted(self._named.values(), key=lambda each: each.name)
+
+    def restore(self) -> None:
+        """Take up what an earlier process has left: all of it is in doubt."""
+        for cursor in list(self._log.cursors.values()):
+            if is_outgoing(cursor.terms):
+                terms = msgspec.msgpack.decode(cursor.terms, type=OutgoingTerms)
+                queue = self._enter(terms, self._home(terms.outgoing), cursor)
+                queue.doubtful = self._log.unread(cursor)
+                self._stored.block(queue.holder)
+
+    def _home(self, name: str) -> int:
+        """The home of a queue by the plan there is now; no broker's number if that does not list the brokers."""
+        try:
+            return self._core.homes.of(name)
+        except BrokerError:
+            return 0
+
+    def _enter(self, terms: OutgoingTerms, home: int, cursor: Cursor) -> OutgoingQueue:
+        session = Session(0, terms.principal)
+        session.congested = True
+        name = "/queue/" + terms.outgoing
+        holder = Subscription(cursor.number, session, name, name, AckMode.AUTO, OverflowPolicy.SPOOL)
+        holder.cursor = cursor
+        queue = OutgoingQueue(terms, home, holder, cursor)
+        holder.outgoing = queue
+        holder.waiting.stored = self._log.unread(cursor)
+        self._named[queue.name] = queue
+        return queue
+
+    def named(self, name: str, home: int, principal: str) -> OutgoingQueue:
+        """The outgoing queue of this name, which begins now if there is none.
+
+        Raises:
+            BrokerError: there are as many as there may be, or the store takes nothing.
+        """
+        queue = self._named.get(name)
+        if queue is not None:
+            return queue
+        if len(self._named) >= MAX_OUTGOING:
+            self._end_empty()
+        if len(self._named) >= MAX_OUTGOING:
+            raise BrokerError(f"messages for {MAX_OUTGOING:,} queues of other brokers wait here, the limit")
+        if refusal := self._stored.refusal:
+            raise BrokerError(f"nothing can be kept for a queue of another broker now: {refusal}")
+        terms = OutgoingTerms(outgoing=name, principal=principal)
+        cursor = self._log.open_cursor(self._core.take_subscription_number(), msgspec.msgpack.encode(terms))
+        return self._enter(terms, home, cursor)
+
+    def _end_empty(self) -> None:
+        for queue in list(self._named.values()):
+            if not queue.cursor.rows and not self._log.unread(queue.cursor):
+                self._log.end_cursor(queue.cursor)
+                del self._named[queue.name]
+
+    def refusal(self, queue: OutgoingQueue, now: int) -> str:
+        """Why nothing may be sent to a queue now; empty if something may."""
+        if self._core.queue_settings.when_home_is_down == "keep":
+            return ""
+        if self._peers.is_down(queue.home, now):
+            return (
+                f"the queue {queue.name!r} is at broker {queue.home} of this network, which cannot be reached now; "
+                "send again later (setting queues.when_home_is_down)"
+            )
+        return "" if not queue.trouble else f"broker {queue.home} does not take it: {queue.trouble}"
+
+    def accepted(self, queue: OutgoingQueue, batch: Batch, rows: Rows, source: Session | None, now: int) -> None:
+        """Messages were stored here for a queue."""
+        self._core.recorder.dropped(batch, rows, 0, Detour.HELD, now)
+        if source is not None and self._core.queue_settings.when_home_is_down == "refuse":
+            waits = self._peers.confirmations(source)
+            queue.asked.append((len(rows), waits, waits.ask(now)))
+
+    # --- putting -----------------------------------------------------------------------------------------------------
+
+    def pump(self, queue: OutgoingQueue, now: int) -> None:
+        """Put as much to the home of a queue as may be on its way."""
+        if queue.home == self._core.number:
+            self._come_home(queue, now)
+            return
+        if not self._log.unread(queue.cursor):
+            return
+        if not self._peers.is_open(queue.home):
+            self._peers.want(queue.home, now)
+            return
+        way = self._way(queue.home)
+        while way.rows < MAX_UNCONFIRMED and self._peers.backlog(queue.home) < MAX_BACKLOG_BYTES:
+            if now < queue.retry_at or (queue.trouble and queue.unconfirmed):
+                # After a refusal one put is tried alone: what comes behind it must not overtake it.
+                break
+            most = min(PUT_ROWS, MAX_UNCONFIRMED - way.rows, queue.doubtful or PUT_ROWS)
+            taken = self._log.pull(queue.cursor, most)
+            for each in taken:
+                for places, batch in _pieces(each):
+                    self._put(queue, way, places, batch, now)
+            queue.holder.waiting.stored = self._log.unread(queue.cursor)
+            if not taken:
+                if queue.holder.waiting.stored:
+                    # It is not safe yet, or not in memory.
+                    self._stored.block(queue.holder)
+                return
+        self._stalled[queue.name] = queue
+
+    def _put(self, queue: OutgoingQueue, way: _Way, places: Rows, batch: Batch, now: int) -> None:
+        number, self._next = self._next, self._next + 1
+        again, count = queue.doubtful > 0, len(places)
+        queue.doubtful = max(0, queue.doubtful - count)
+        told, every = ids_alone(batch.ids), np.arange(count)
+        way.puts[number] = _Unconfirmed(queue, places, told, again)
+        way.rows += count
+        way.again += again
+        queue.unconfirmed += count
+        self._core.recorder.dropped(told, every, 0, Detour.SENT_ON, now)
+        self._core.recorder.relayed(told, every, queue.home, now)
+        self._peers.send(
+            queue.home, Put(number, queue.attempt, queue.name, queue.principal, again, rows_payload(batch))
+        )
+
+    def _come_home(self, queue: OutgoingQueue, now: int) -> None:
+        """The queue has moved to this broker, by another plan: what waited for it goes to the queue itself."""
+        assert self._core.queues is not None
+        taken = self._log.pull(queue.cursor, PUT_ROWS)
+        while taken:
+            target = self._core.queues.named(queue.name, queue.principal, now)
+            for each in taken:
+                told, every = ids_alone(each.batch.ids[each.rows]), np.arange(len(each.places))
+                self._core.recorder.dropped(told, every, 0, Detour.SENT_ON, now)
+                self._core.recorder.queued(told, every, target.cursor.number, now)
+                self._log.transfer(queue.cursor, each.places, target.cursor, b"")
+            self._stored.block(target.holder)
+            taken = self._log.pull(queue.cursor, PUT_ROWS)
+        queue.holder.waiting.stored = self._log.unread(queue.cursor)
+        if queue.holder.waiting.stored:
+            self._stored.block(queue.holder)
+
+    def _way(self, home: int) -> _Way:
+        return self._ways.setdefault(home, _Way())
+
+    # --- what the home says ------------------------------------------------------------------------------------------
+
+    def stored_there(self, home: int, item: Stored, now: int) -> None:
+        """A put is safe at its home."""
+        way = self._way(home)
+        put = way.puts.pop(item.number, None)
+        if put is None:
+            return
+        queue, count = put.queue, len(put.places)
+        way.rows -= count
+        queue.unconfirmed -= count
+        queue.trouble = ""
+        self._log.settle(queue.cursor, put.places)
+        self._settling.append((self._log.position, home, way.session, item.number, put.again))
+        self._confirm(queue, count)
+        self._pump_stalled(now)
+
+    def _confirm(self, queue: OutgoingQueue, count: int) -> None:
+        """The first rows that somebody waits for are at the home."""
+        while count and queue.asked:
+            rows, waits, number = queue.asked.popleft()
+            if rows > count:
+                queue.asked.appendleft((rows - count, waits, number))
+                return
+            count -= rows
+            waits.done(number)
+
+    def refused_there(self, home: int, item: PutRefused, now: int) -> None:
+        """A home does not take a put now: it waits here."""
+        way = self._way(home)
+        put = way.puts.pop(item.number, None)
+        if put is not None:
+            if now >= put.queue.retry_at:
+                put.queue.attempt += 1
+                put.queue.retry_at = now + RETRY_MS
+            put.queue.trouble = item.reason
+            way.again -= put.again
+            self._take_back(way, put, home, now)
+            self._stalled[put.queue.name] = put.queue
+
+    def _take_back(self, way: _Way, put: _Unconfirmed, home: int, now: int) -> None:
+        queue, every = put.queue, np.arange(len(put.places))
+        way.rows -= len(every)
+        queue.unconfirmed -= len(every)
+        if put.again:
+            queue.doubtful += len(every)
+        self._log.give_back(queue.cursor, put.places)
+        queue.holder.waiting.stored = self._log.unread(queue.cursor)
+        self._core.recorder.dropped(put.told, every, home, Detour.RETURNED, now)
+        self._core.recorder.dropped(put.told, every, 0, Detour.HELD, now)
+
+    def lost(self, home: int, now: int) -> None:
+        """The channel to a home is gone: what it has not confirmed is in doubt."""
+        way = self._ways.get(home)
+        if way is None:
+            return
+        puts, way.puts = list(way.puts.values()), {}
+        way.again, way.session = 0, way.session + 1
+        for put in puts:
+            self._take_back(way, put._replace(again=True), home, now)
+        for queue in self._of(home):
+            # Nobody else has what the home has refused before.
+            queue.attempt, queue.retry_at, queue.trouble = 0, 0, ""
+            if self._log.unread(queue.cursor):
+                self._peers.want(home, now)
+
+    def opened(self, home: int, now: int) -> None:
+        """The channel to a home is there."""
+        self._way(home).owes = True
+        for queue in self._of(home):
+            self.pump(queue, now)
+        self._end_doubts(home)
+
+    def proceed(self, now: int) -> None:
+        """The store has written something."""
+        safe = 2**62 if self._log.position <= self._log.safe else self._log.safe
+        over: dict[int, int] = {}
+        while self._settling and self._settling[0][0] <= safe:
+            _, home, session, number, again = self._settling.popleft()
+            way = self._way(home)
+            if session == way.session:
+                way.again -= again
+                over[home] = number
+        for home, number in over.items():
+            self._peers.send(home, Forget(number))
+            self._end_doubts(home)
+
+    def _end_doubts(self, home: int) -> None:
+        """Tell the home, once, that nothing is in doubt of what it had before this session."""
+        way = self._way(home)
+        if not way.owes or way.again or not self._peers.is_open(home):
+            return
+        for queue in self._of(home):
+            if not queue.unconfirmed and not self._log.unread(queue.cursor):
+                # Rows that turned out to be damaged are put by nobody.
+                queue.doubtful = 0
+        if not any(each.doubtful for each in self._of(home)):
+            way.owes = False
+            self._peers.send(home, Forget(0))
+
+    def tick(self, now: int) -> None:
+        """Time passes: what was refused is tried again."""
+        if self._stalled:
+            self._pump_stalled(now)
+
+    def _pump_stalled(self, now: int) -> None:
+        stalled, self._stalled = self._stalled, {}
+        for queue in stalled.values():
+            self.pump(queue, now)
+
+    def _of(self, home: int) -> Iterator[OutgoingQueue]:
+        return (each for each in self._named.values() if each.home == home)
+
+
+def _pieces(taken: Taken) -> Iterator[tuple[Rows, Batch]]:
+    """The rows of a record in pieces of their own, none much larger than a put may be."""
+    spans = taken.batch.spans[taken.rows].astype(np.int64)
+    sizes = (spans[:, 1::2] - spans[:, ::2]).sum(axis=1)
+    which = np.cumsum(sizes) // PUT_BYTES
+    for at in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(which)) + 1):
+        yield taken.places[at], taken.batch.take(taken.rows[at])
+
+
+def is_outgoing(terms: bytes) -> bool:
+    """Whether the terms of a cursor are those of an outgoing queue."""
+    try:
+        msgspec.msgpack.decode(terms, type=OutgoingTerms)
+    except msgspec.DecodeError:
+        return False
+    return True

@@ -1,0 +1,268 @@
+"""The queues of other brokers, as this one uses them, and its own, as others do: all that goes over channels.
+
+A channel is one datagram after the other, each for one broker; brokers between the two pass it on by the ways that they
+have (`server.links`). Whatever is on its way when a broker dies or a way ends is said again; what must not be lost
+meanwhile is in a store at one of the two ends.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from postroad.broker.channel_items import (
+    Answered,
+    ChannelError,
+    Consume,
+    ConsumerAnswer,
+    Dismiss,
+    Forget,
+    Hand,
+    Leave,
+    Put,
+    PutRefused,
+    Stored,
+    decode_item,
+    encode_item,
+)
+from postroad.broker.channels import Channel, Datagram
+from postroad.broker.confirmations import CONFIRM_MS, Confirmations
+from postroad.broker.guest_consumers import GuestConsumers
+from postroad.broker.outbox import Outbox
+from postroad.broker.outgoing_queues import OutgoingQueues
+from postroad.broker.receptions import Receptions
+from postroad.broker.remote_consumers import RemoteConsumers
+
+if TYPE_CHECKING:
+    from postroad.broker.channel_items import Item
+    from postroad.broker.core import Broker
+    from postroad.broker.deliveries import Deliveries
+    from postroad.broker.sessions import Session
+
+__all__ = ["PacketHead", "Peers", "packet", "passed_on", "read_packet"]
+
+# Longer than any way through a network of a thousand brokers; what goes on beyond is in a circle.
+MAX_HOPS = 64
+# Before a datagram: the broker that sends it, the one that it is for, how far it may go.
+_HEAD = struct.Struct("<QQB")
+# Numbers of sessions are the time when this process began, and a count below it.
+_SESSION_BITS = 20
+
+_DATAGRAMS = msgspec.msgpack.Decoder(Datagram)
+
+
+class PacketHead(NamedTuple):
+    """Where a packet comes from, where it goes, and how many brokers may still pass it on."""
+
+    source: int
+    target: int
+    hops: int
+
+
+def packet(source: int, target: int, datagram: Datagram) -> bytes:
+    """A datagram as it travels."""
+    return _HEAD.pack(source, target, MAX_HOPS) + msgspec.msgpack.encode(datagram)
+
+
+def read_packet(data: bytes) -> PacketHead:
+    """Where a packet comes from and goes.
+
+    Raises:
+        ChannelError: it is too short to be one.
+    """
+    if len(data) < _HEAD.size:
+        raise ChannelError(f"a packet of {len(data)} bytes is none: it begins with {_HEAD.size} of its own")
+    return PacketHead(*_HEAD.unpack_from(data))
+
+
+def passed_on(data: bytes) -> bytes:
+    """A packet for another broker, one hop on."""
+    source, target, hops = _HEAD.unpack_from(data)
+    return _HEAD.pack(source, target, hops - 1) + data[_HEAD.size :]
+
+
+class Peers:
+    """The channels of a broker, and who uses them.
+
+    Args:
+        core: the broker.
+        deliveries: hands messages to clients.
+        epoch: when this process began, in ms.
+
+    Attributes:
+        outgoing: messages for queues of others.
+        receptions: messages of others for queues here.
+        consumers: clients here of queues of others.
+        guests: clients of others of queues here.
+        has_packets: there may be packets to take.
+    """
+
+    def __init__(self, core: Broker, deliveries: Deliveries, epoch: int) -> None:
+        assert deliveries.stored is not None
+        self._core = core
+        self._channels: dict[int, Channel] = {}
+        self._number = epoch << _SESSION_BITS
+        self._events: list[tuple[int, bool]] = []
+        self._sessions: set[Session] = set()
+        self.has_packets = False
+        self.outgoing = OutgoingQueues(core, deliveries.stored, self)
+        self.receptions = Receptions(core, deliveries, self)
+        self.consumers = RemoteConsumers(core, deliveries, self)
+        self.guests = GuestConsumers(core, self)
+
+    def restore(self, now: int) -> None:
+        """Take up what an earlier process has left."""
+        self.outgoing.restore()
+        self.receptions.restore()
+        for queue in self.outgoing.listed():
+            if queue.home != self._core.number:
+                # Also if nothing waits: the home does not know yet that nothing is in doubt.
+                self.want(queue.home, now)
+            self.outgoing.pump(queue, now)
+
+    # --- channels ----------------------------------------------------------------------------------------------------
+
+    def _take_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def _channel(self, peer: int) -> Channel:
+        channel = self._channels.get(peer)
+        if channel is None:
+            channel = self._channels[peer] = Channel(
+                self._take_number,
+                lambda: self._events.append((peer, True)),
+                lambda: self._events.append((peer, False)),
+            )
+        return channel
+
+    def want(self, peer: int, now: int) -> None:
+        """This broker needs a channel to another one."""
+        channel = self._channel(peer)
+        channel.is_wanted = self.has_packets = True
+        channel.tick(now)
+
+    def is_open(self, peer: int) -> bool:
+        """Whether something can be sent to a broker."""
+        channel = self._channels.get(peer)
+        return channel is not None and channel.is_open
+
+    def is_down(self, peer: int, now: int) -> bool:
+        """Whether a broker has not answered for so long that nobody should wait for it."""
+        channel = self._channels.get(peer)
+        since = None if channel is None else channel.closed_since
+        return since is not None and now - since >= CONFIRM_MS
+
+    def backlog(self, peer: int) -> int:
+        """How many bytes wait to be sent to a broker, or to be confirmed by it."""
+        return self._channel(peer).backlog_bytes
+
+    def send(self, peer: int, item: Item) -> None:
+        """Say something to a broker; nothing if there is no channel, since whoever is lost is told everything anew."""
+        channel = self._channels.get(peer)
+        if channel is not None and channel.is_open:
+            channel.send(encode_item(item))
+            self.has_packets = True
+
+    def confirmations(self, session: Session) -> Confirmations:
+        """What a session waits for at other brokers."""
+        if session.confirmations is None:
+            session.confirmations = Confirmations()
+        self._sessions.add(session)
+        return session.confirmations
+
+    # --- what comes, and what goes -----------------------------------------------------------------------------------
+
+    def receive(self, data: bytes, now: int) -> tuple[Outbox, str]:
+        """A packet for this broker came; answers what is to be done, and what was wrong with it, if something was."""
+        outbox, source = Outbox(), read_packet(data).source
+        try:
+            datagram = _DATAGRAMS.decode(memoryview(data)[_HEAD.size :])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return outbox, f"a packet of broker {source} is none: {error}"
+        if source == self._core.number or not self.receptions.is_ready(source):
+            return outbox, ""
+        channel = self._channel(source)
+        received = channel.receive(datagram, now)
+        self.has_packets = True
+        self._tell(outbox, now)
+        try:
+            for item in received:
+                self._act(source, decode_item(item), outbox, now)
+        except ChannelError as error:
+            # What follows it cannot be believed either.
+            channel.lose()
+            self._tell(outbox, now)
+            return outbox, str(error)
+        return outbox, ""
+
+    def _act(self, source: int, item: Item, outbox: Outbox, now: int) -> None:
+        match item:
+            case Put():
+                self.receptions.put(source, item, now)
+            case Forget():
+                self.receptions.forget(source, item.number)
+            case Stored():
+                self.outgoing.stored_there(source, item, now)
+            case PutRefused():
+                self.outgoing.refused_there(source, item, now)
+            case Consume():
+                self.guests.consume(source, item, outbox, now)
+            case Leave():
+                self.guests.leave(source, item.consumer, outbox, now)
+            case ConsumerAnswer():
+                self.guests.answer(source, item, outbox, now)
+            case Hand():
+                self.consumers.handed(source, item, outbox, now)
+            case Answered():
+                self.consumers.answered(source, item)
+            case Dismiss():
+                self.consumers.dismissed(item, outbox)
+
+    def _tell(self, outbox: Outbox, now: int) -> None:
+        """Channels have opened, or were lost."""
+        events, self._events = self._events, []
+        for peer, opened in events:
+            if opened:
+                self.outgoing.opened(peer, now)
+                self.consumers.opened(peer)
+            else:
+                self.outgoing.lost(peer, now)
+                self.receptions.lost(peer)
+                self.consumers.lost(peer, outbox, now)
+                self.guests.lost(peer, outbox, now)
+
+    def stored(self, now: int) -> None:
+        """The store has written something, or read it."""
+        self.receptions.proceed()
+        self.outgoing.proceed(now)
+        self.guests.proceed()
+
+    def tick(self, now: int) -> Outbox:
+        """Time passes; to be called some times a second."""
+        outbox = Outbox()
+        for channel in self._channels.values():
+            channel.tick(now)
+            self.has_packets = True
+        self._tell(outbox, now)
+        self.outgoing.tick(now)
+        self.guests.tick(outbox, now)
+        for session in list(self._sessions):
+            waits = session.confirmations
+            assert waits is not None
+            if waits.overdue(now):
+                waits.fail(f"another broker did not confirm it within {CONFIRM_MS // 1_000} s")
+            if not waits:
+                self._sessions.discard(session)
+        return outbox
+
+    def take_packets(self, now: int) -> list[tuple[int, bytes]]:
+        """What is to be sent: the broker that it is for, and the packet."""
+        self.has_packets, number = False, self._core.number
+        return [
+            (peer, packet(number, peer, datagram))
+            for peer, channel in self._channels.items()
+            for datagram in channel.flush(now)
+        ]

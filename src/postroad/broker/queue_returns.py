@@ -1,0 +1,159 @@
+"""What comes back to a queue: it is counted, handed out again, and in the end given up, to a dead-letter queue.
+
+A message comes back when its consumer refuses it or is gone; when it does so for the last time it goes to the
+dead-letter queue by one record of the store, so that a crash leaves it in one of the two.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.broker.id_batches import ids_alone, words_of
+from postroad.errors import PostroadError
+from postroad.messages.headers import escape
+from postroad.tracking.reasons import Detour
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from postroad.broker.core import Broker
+    from postroad.broker.deliveries import Deliveries
+    from postroad.broker.named_queues import NamedQueue
+    from postroad.broker.redeliveries import Redeliveries
+    from postroad.store import Cursor
+
+__all__ = ["QueueReturns", "given_up_because"]
+
+
+class QueueReturns:
+    """What comes back to the queues of a broker.
+
+    Args:
+        core: the broker.
+        deliveries: hands rows to subscribers.
+        redeliveries: counts, and waits.
+        make: gives the dead-letter queue of a name, which begins if there is none.
+
+    Attributes:
+        dead_lettered: how many messages went to a dead-letter queue, or nowhere for want of one.
+        undeliverable: why the last dead-letter queue that was needed could not be made; empty if all could.
+    """
+
+    def __init__(
+        self,
+        core: Broker,
+        deliveries: Deliveries,
+        redeliveries: Redeliveries,
+        make: Callable[[str, int], NamedQueue],
+    ) -> None:
+        assert deliveries.stored is not None
+        self._core = core
+        self._deliveries = deliveries
+        self._stored = deliveries.stored
+        self._log = self._stored.log
+        self._redeliveries = redeliveries
+        self._settings = redeliveries.settings
+        self._make = make
+        self.dead_lettered = 0
+        self.undeliverable = ""
+
+    def is_dead_letter(self, name: str) -> bool:
+        """Whether a name is that of a dead-letter queue."""
+        prefix = self._settings.dead_letter
+        return bool(prefix) and name.startswith(prefix)
+
+    def settled(self, queue: NamedQueue, places: Sequence[int]) -> None:
+        """Rows were acknowledged."""
+        self._log.settle(queue.cursor, np.array(places))
+        if queue.groups is not None:
+            queue.groups.settled(places)
+
+    def came_back(
+        self, queue: NamedQueue, rows: Mapping[int, int], now: int, refused: bool, for_good: bool = False
+    ) -> None:
+        """Messages were refused, or their consumer is gone.
+
+        Args:
+            queue: their queue.
+            rows: their ids, as 128-bit integers, with their places.
+            now: the time in ms.
+            refused: their consumer has refused them, and is there.
+            for_good: nobody is to get them again.
+        """
+        places = np.array(list(rows.values()), np.int64)
+        late, exhausted = self._redeliveries.came_back(queue.cursor, places, now, refused, for_good)
+        queue.consumers.came_back(places)
+        gone = set(exhausted.tolist())
+        if queue.groups is not None:
+            queue.groups.settled(gone)
+            queue.groups.came_back(places[~np.isin(places, exhausted)], late)
+        self.note_return({each: place for each, place in rows.items() if place not in gone}, now)
+        if gone:
+            reason = given_up_because(self._settings.max_deliveries, refused, for_good)
+            self._give_up(queue, {each: place for each, place in rows.items() if place in gone}, reason, now)
+        queue.idle = False
+
+    def note_return(self, rows: Mapping[int, int], now: int) -> None:
+        """Put on record that messages are handed out again: their ids, as 128-bit integers, with their places."""
+        if rows:
+            self._core.recorder.dropped(ids_alone(words_of(rows)), np.arange(len(rows)), 0, Detour.COMES_AGAIN, now)
+
+    def _give_up(self, queue: NamedQueue, rows: Mapping[int, int], reason: str, now: int) -> None:
+        """Messages came back too often: they go to the dead-letter queue, or nowhere."""
+        places = np.array(list(rows.values()), np.int64)
+        if self.is_dead_letter(queue.name):
+            # There is no place behind this one: they stay.
+            self._redeliveries.again(queue.cursor, places, now)
+            return
+        note = f"dead-letter-queue:{escape(queue.name)}\ndead-letter-reason:{reason}\n".encode()
+        self.give_up(queue.cursor, queue.name, rows, reason, note, now)
+        queue.dead_lettered += len(rows)
+
+    def give_up(self, cursor: Cursor, name: str, rows: Mapping[int, int], reason: str, note: bytes, now: int) -> None:
+        """Messages of a cursor came back too often: they go to the dead-letter queue of a name, or nowhere.
+
+        Args:
+            cursor: whose they are; they are in flight.
+            name: of the queue.
+            rows: their ids, as 128-bit integers, with their places.
+            reason: why, for the record.
+            note: header lines that say so to whoever gets them from there.
+            now: the time in ms.
+        """
+        places = np.array(list(rows.values()), np.int64)
+        told = ids_alone(words_of(rows))
+        every = np.arange(len(places))
+        recorder = self._core.recorder
+        self.dead_lettered += len(places)
+        if not self._settings.dead_letter:
+            recorder.shed(told, every, cursor.number, f"given up: {reason}", now)
+            self._log.settle(cursor, places)
+            return
+        try:
+            target = self._make(self._settings.dead_letter + name, now)
+        except PostroadError as error:
+            self.undeliverable = str(error)
+            self.dead_lettered -= len(places)
+            self._redeliveries.again(cursor, places, now)
+            return
+        self.undeliverable = ""
+        recorder.shed(told, every, cursor.number, f"dead-lettered to {target.name}: {reason}", now)
+        recorder.queued(told, every, target.cursor.number, now)
+        self._log.transfer(cursor, places, target.cursor, note)
+        target.holder.waiting.stored = self._log.unread(target.cursor)
+        target.consumers.came_back(places)
+        target.idle = False
+        self._stored.block(target.holder)
+        if self._stored.is_over(target.holder):
+            # Nobody can be pushed back for dead letters: the latest are kept.
+            self._deliveries.overflowed.add(target.holder)
+            self._stored.shed_oldest(target.holder)
+
+
+def given_up_because(deliveries: int, refused: bool, for_good: bool) -> str:
+    """Why a message is not handed out again, in words."""
+    if for_good:
+        return "refused for good (requeue:false)"
+    return f"{'refused' if refused else 'not acknowledged by a consumer that is gone'}, delivery {deliveries}"

@@ -1,0 +1,279 @@
+"""What other brokers put into the queues of this one, each message once.
+
+Rule 1: a message is stored for its queue and for the *reception* of the broker that put it, by one record: after a
+    crash it is known in both, or in neither.
+Rule 2: a reception keeps the id of a message until its broker says that it will not put it again.
+Rule 3: what is put again, and is known, is left out; it is confirmed as the others are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+
+from postroad.broker.channel_items import ChannelError, PutRefused, Stored
+from postroad.broker.stored import id_texts
+from postroad.errors import PostroadError
+from postroad.messages.columns import FLAGS, QUEUED, SOURCE
+from postroad.selectors import check_topic
+from postroad.store import rows_of_payload
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from postroad.broker.channel_items import Put
+    from postroad.broker.core import Broker
+    from postroad.broker.deliveries import Deliveries
+    from postroad.broker.named_queues import NamedQueue
+    from postroad.broker.peers import Peers
+    from postroad.messages import Batch
+    from postroad.store import Cursor
+
+    Rows = NDArray[np.int64]
+
+__all__ = ["Receptions", "is_reception"]
+
+# Queues of one broker that refuse what it puts, remembered to keep its messages in order; beyond, all are tried anew.
+MAX_REFUSING = 10_000
+
+
+class ReceptionTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of a reception: the number of the broker."""
+
+    reception: int
+
+
+class _Known:
+    """Messages of one put: their ids, and their places in the store once they are safe."""
+
+    __slots__ = ("ids", "is_over", "places")
+
+    def __init__(self, ids: NDArray[np.uint64]) -> None:
+        self.ids = ids
+        self.places = np.empty(0, np.int64)
+        self.is_over = False
+
+
+class _Pending(NamedTuple):
+    """A put that is to be confirmed when the store has reached a position."""
+
+    position: int
+    source: int
+    session: int
+    number: int
+    known: _Known
+
+
+class _Reception:
+    """What one broker has put.
+
+    Attributes:
+        cursor: its rows in the store.
+        puts: of this session of the channel, by number.
+        earlier: of earlier sessions.
+        refusing: the last attempt that was refused, by the name of the queue, with the reason.
+        loading: ids of earlier processes are being read.
+        session: counts sessions of the channel.
+    """
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.puts: dict[int, _Known] = {}
+        self.earlier: list[_Known] = []
+        self.refusing: dict[str, tuple[int, str]] = {}
+        self.loading = False
+        self.session = 0
+
+
+class Receptions:
+    """What other brokers put here.
+
+    Args:
+        core: the broker.
+        deliveries: sheds what is too old.
+        peers: the channels to other brokers.
+    """
+
+    def __init__(self, core: Broker, deliveries: Deliveries, peers: Peers) -> None:
+        assert deliveries.stored is not None
+        self._core = core
+        self._deliveries = deliveries
+        self._stored = deliveries.stored
+        self._log = self._stored.log
+        self._peers = peers
+        self._of: dict[int, _Reception] = {}
+        self._pending: deque[_Pending] = deque()
+        self.repeated = 0
+
+    def restore(self) -> None:
+        """Take up what an earlier process knew; it is read by and by."""
+        for cursor in list(self._log.cursors.values()):
+            if is_reception(cursor.terms):
+                terms = msgspec.msgpack.decode(cursor.terms, type=ReceptionTerms)
+                reception = self._of[terms.reception] = _Reception(cursor)
+                reception.loading = True
+        self._load()
+
+    def is_ready(self, source: int) -> bool:
+        """Whether all is known that a broker has put before; until then it has to wait."""
+        reception = self._of.get(source)
+        return reception is None or not reception.loading
+
+    def _load(self) -> None:
+        for reception in self._of.values():
+            while reception.loading:
+                taken = self._log.pull(reception.cursor, 2**30)
+                for each in taken:
+                    known = _Known(each.batch.ids[each.rows].copy())
+                    known.places = each.places
+                    reception.earlier.append(known)
+                reception.loading = bool(self._log.unread(reception.cursor))
+                if not taken:
+                    break
+
+    # --- what others put ---------------------------------------------------------------------------------------------
+
+    def put(self, source: int, item: Put, now: int) -> None:
+        """A broker puts messages.
+
+        Raises:
+            ChannelError: it puts what did not enter there, or what are no messages.
+        """
+        try:
+            batch = rows_of_payload(item.rows)
+        except PostroadError as error:
+            raise ChannelError(f"broker {source} puts what are no messages: {error}") from error
+        if not len(batch) or (batch.envelopes[:, SOURCE] != source).any():
+            raise ChannelError(f"broker {source} puts messages into a queue that did not enter there")
+        batch.envelopes[:, FLAGS] |= QUEUED
+        reception = self._reception(source)
+        attempt, reason = reception.refusing.get(item.queue, (-1, ""))
+        if item.attempt > attempt:
+            reason = self._store(source, reception, item, batch, now)
+        if reason:
+            if len(reception.refusing) >= MAX_REFUSING:
+                reception.refusing.clear()
+            reception.refusing[item.queue] = (item.attempt, reason)
+            self._peers.send(source, PutRefused(item.number, reason[:1_000]))
+
+    def _reception(self, source: int) -> _Reception:
+        reception = self._of.get(source)
+        if reception is None:
+            terms = msgspec.msgpack.encode(ReceptionTerms(reception=source))
+            cursor = self._log.open_cursor(self._core.take_subscription_number(), terms)
+            reception = self._of[source] = _Reception(cursor)
+        return reception
+
+    def _store(self, source: int, reception: _Reception, item: Put, batch: Batch, now: int) -> str:
+        """Store what is new; answers why that cannot be."""
+        queues = self._core.queues
+        assert queues is not None
+        known = _contains(reception.earlier, batch.ids) if item.again and reception.earlier else None
+        fresh = np.arange(len(batch)) if known is None else np.flatnonzero(~known)
+        self.repeated += len(batch) - len(fresh)
+        put = _Known(batch.ids[fresh].copy())
+        position = self._log.position
+        if len(fresh):
+            try:
+                check_topic(item.queue)
+                queue = queues.named(item.queue, item.principal, now)
+                if reason := self._refusal(queue):
+                    return reason
+                position = self._append(reception, queue, batch, fresh, source, now)
+            except PostroadError as error:
+                return str(error)
+        reception.refusing.pop(item.queue, None)
+        reception.puts[item.number] = put
+        self._pending.append(_Pending(position, source, reception.session, item.number, put))
+        return ""
+
+    def _refusal(self, queue: NamedQueue) -> str:
+        if refusal := self._stored.refusal:
+            return refusal
+        if self._log.settings.at_limit != "drop-oldest" and self._stored.is_full(queue.holder):
+            return f"the queue {queue.name!r} is full ({queue.cursor.bytes:,} bytes)"
+        return ""
+
+    def _append(
+        self, reception: _Reception, queue: NamedQueue, batch: Batch, fresh: Rows, source: int, now: int
+    ) -> int:
+        rows = self._deliveries.unexpired(queue.holder, batch, fresh, now)
+        matches = [(queue.cursor, rows), (reception.cursor, fresh)] if len(rows) else [(reception.cursor, fresh)]
+        position = self._log.append(batch, matches, now)
+        recorder, holder = self._core.recorder, queue.holder
+        recorder.arrived(batch.take(fresh), source, now)
+        if len(rows):
+            assert self._core.queues is not None
+            self._core.queues.note_expiry(queue, batch, rows, position)
+            recorder.queued(batch, rows, holder.number, now)
+            holder.waiting.stored = self._log.unread(queue.cursor)
+            self._stored.block(holder)
+            if self._stored.is_full(holder):
+                self._deliveries.overflowed.add(holder)
+                if self._log.settings.at_limit == "drop-oldest":
+                    self._stored.shed_oldest(holder)
+        return position
+
+    # --- later -------------------------------------------------------------------------------------------------------
+
+    def proceed(self) -> None:
+        """The store has written or read something: confirm what is safe by now."""
+        self._load()
+        safe = 2**62 if self._log.position <= self._log.safe else self._log.safe
+        while self._pending and self._pending[0].position <= safe:
+            _, source, session, number, known = self._pending[0]
+            reception = self._of[source]
+            if not self._placed(reception, known):
+                return
+            self._pending.popleft()
+            if known.is_over:
+                self._log.settle(reception.cursor, known.places)
+            if session == reception.session:
+                self._peers.send(source, Stored(number))
+
+    def _placed(self, reception: _Reception, known: _Known) -> bool:
+        """Take the rows of a put from the reception; answers whether all are there."""
+        while (left := len(known.ids) - len(known.places)) > 0:
+            taken = self._log.pull(reception.cursor, left)
+            if not taken:
+                # Rows that turned out to be damaged never come.
+                return not self._log.unread(reception.cursor)
+            known.places = np.concatenate([known.places, *(each.places for each in taken)])
+        return True
+
+    def forget(self, source: int, number: int) -> None:
+        """A broker will not put again what it has put up to a number; 0 for all of earlier sessions."""
+        reception = self._reception(source)
+        if not number:
+            over, reception.earlier = reception.earlier, []
+        else:
+            over = [reception.puts.pop(each) for each in list(reception.puts) if each <= number]
+        for known in over:
+            known.is_over = True
+            if len(known.places) == len(known.ids) and len(known.ids):
+                self._log.settle(reception.cursor, known.places)
+
+    def lost(self, source: int) -> None:
+        """The channel to a broker is gone: it may put again all that it does not say is over."""
+        reception = self._of.get(source)
+        if reception is not None:
+            reception.session += 1
+            reception.earlier += [each for each in reception.puts.values() if len(each.ids)]
+            reception.puts, reception.refusing = {}, {}
+
+
+def _contains(known: list[_Known], ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Which ids are among those that are known."""
+    return np.isin(id_texts(ids), id_texts(np.concatenate([each.ids for each in known])))
+
+
+def is_reception(terms: bytes) -> bool:
+    """Whether the terms of a cursor are those of a reception."""
+    try:
+        msgspec.msgpack.decode(terms, type=ReceptionTerms)
+    except msgspec.DecodeError:
+        return False
+    return True

@@ -1,0 +1,71 @@
+"""Packets about queues on their way through the links: those for this broker are its own, the others go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.broker import ChannelError, passed_on, read_packet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from postroad.broker import Broker
+    from postroad.server.links import Links
+
+__all__ = ["QueuePackets"]
+
+
+class QueuePackets:
+    """Passes packets on, to neighbours and to the core.
+
+    Args:
+        core: the broker.
+        links: its links.
+        brokers: the numbers of all brokers of the network; packets of others are left out.
+        clock: the time in ms.
+    """
+
+    def __init__(self, core: Broker, links: Links, brokers: Collection[int], clock: Callable[[], int]) -> None:
+        self._core = core
+        self._links = links
+        self._brokers = frozenset(brokers)
+        self._clock = clock
+
+    def next_hop(self, broker: int) -> int:
+        """The neighbour to which packets for a broker go; 0 if there is no way now."""
+        if broker in self._links.up:
+            return broker
+        return 0 if self._core.relay is None else self._core.relay.next_hop(broker)
+
+    def send(self, packets: Iterable[tuple[int, bytes]]) -> None:
+        """Send packets of this broker; those without a way are lost, and sent again."""
+        for target, data in packets:
+            if hop := self.next_hop(target):
+                self._links.send_packet(hop, data)
+
+    def receive(self, data: bytes, neighbour: int) -> None:
+        """A neighbour has sent a packet.
+
+        Raises:
+            ChannelError: the neighbour itself says what no honest broker says.
+        """
+        source, target, hops = read_packet(data)
+        if source not in self._brokers or target not in self._brokers:
+            self._links.refused(neighbour, f"a packet from broker {source} to {target}, which this network lacks")
+        elif target != self._core.number:
+            hop = self.next_hop(target)
+            if hops and hop and hop != neighbour:
+                self._links.send_packet(hop, passed_on(data))
+        elif self._core.peers is not None:
+            outbox, fault = self._core.peers.receive(data, self._clock())
+            self._links.carry(outbox)
+            if fault and source == neighbour:
+                raise ChannelError(fault)
+            if fault:
+                # The neighbour has passed it on, and is not to blame.
+                self._links.refused(neighbour, fault)
+
+    def tick(self) -> None:
+        """Time passes."""
+        if self._core.peers is not None:
+            self._links.carry(self._core.peers.tick(self._clock()))

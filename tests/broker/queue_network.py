@@ -1,0 +1,335 @@
+"""Brokers with queues on simulated disks, joined by wires that lose, repeat and reorder packets; and an oracle.
+
+Everything follows from the seed. Clients know what they sent and what was confirmed, what they got and what they
+acknowledged; whatever contradicts a promise is a fault.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from postroad.broker import (
+    AckMode,
+    Broker,
+    ConsumerTerms,
+    Limits,
+    PublisherNumbers,
+    QueueSettings,
+    SubscriptionNumbers,
+)
+from postroad.messages import Batch, Draft
+from postroad.messages.columns import FLAGS, QUEUED
+from postroad.store import Log, PowerFailure, SimulatedDisk, StoreSettings, carry_out, recover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from postroad.broker import Outbox, Recorder, Session, Subscription
+    from postroad.broker.peers import Peers
+
+SETTINGS = QueueSettings(max_deliveries=100, redelivery_ms=10, max_redelivery_ms=50, prefetch=5)
+STORE = StoreSettings(segment_bytes=8_192, cache_bytes=16_000)
+QUEUE = "work"
+
+
+class QueueClient:
+    """A consumer: what it has, and how it asked for it."""
+
+    def __init__(self, broker: int, session: Session, ack: AckMode) -> None:
+        self.broker = broker
+        self.session = session
+        self.ack = ack
+        self.held: dict[int, tuple[int, int]] = {}
+
+
+class QueueBroker:
+    """One broker of the network, in one of its lives."""
+
+    def __init__(self, core: Broker, log: Log, disk: SimulatedDisk) -> None:
+        self.core = core
+        self.log = log
+        self.disk = disk
+        self.writer = core.attached("writer")
+        # What was sent and is not confirmed: the number that the store has to reach, and the messages.
+        self.sent: list[tuple[int, list[int]]] = []
+
+    @property
+    def peers(self) -> Peers:
+        assert self.core.peers is not None
+        return self.core.peers
+
+
+class QueueNetwork:
+    """Some brokers; the first one has the queue."""
+
+    def __init__(
+        self,
+        seed: int = 0,
+        count: int = 3,
+        settings: QueueSettings = SETTINGS,
+        store: StoreSettings = STORE,
+        recorder: Callable[[int], Recorder] | None = None,
+    ) -> None:
+        self.random = random.Random(seed)
+        self.now = 1_000_000
+        self.settings, self.store, self.recorder = settings, store, recorder
+        self.numbers, self.blocks = itertools.count(1, 1_000), itertools.count(1, 1_000)
+        self.bodies = itertools.count(1)
+        self.disks = {number: SimulatedDisk() for number in range(1, count + 1)}
+        self.brokers: dict[int, QueueBroker] = {}
+        self.wires: list[tuple[int, int, bytes]] = []
+        self.cut: set[frozenset[int]] = set()
+        self.loss = 0.0
+        self.clients: dict[int, QueueClient] = {}
+        self.confirmed: set[int] = set()
+        self.handed: set[int] = set()
+        self.acknowledged: set[int] = set()
+        self.settled: set[int] = set()
+        self.faults: list[str] = []
+        self.told: list[str] = []
+        for number in self.disks:
+            self.start(number)
+
+    def start(self, number: int) -> None:
+        recorder = None if self.recorder is None else self.recorder(number)
+        core = Broker(
+            number,
+            PublisherNumbers(lambda: next(self.blocks)),
+            Limits(unacknowledged=50),
+            recorder=recorder,
+            subscription_numbers=SubscriptionNumbers(lambda: next(self.numbers)),
+        )
+        core.queue_settings, core.homes.home = self.settings, lambda _: 1
+        disk = self.disks[number]
+        log = Log(self.store, recover(disk.segments(), disk.read))
+        self.now += 1
+        assert core.open_store(log, np.empty((0, 2), np.uint64), self.now) == []
+        self.brokers[number] = QueueBroker(core, log, disk)
+
+    def crash(self, number: int, power: bool = True) -> None:
+        """A broker dies, with its clients and all that it had not written."""
+        gone = self.brokers.pop(number)
+        self.disks[number] = gone.disk.crash(self.random, power=power)
+        self.clients = {key: each for key, each in self.clients.items() if each.broker != number}
+
+    # --- clients -----------------------------------------------------------------------------------------------------
+
+    def send(self, number: int, count: int = 1, size: int = 0) -> Outbox:
+        broker = self.brokers[number]
+        bodies = [next(self.bodies) for _ in range(count)]
+        batch = Batch.build([Draft(QUEUE, {}, (), b"%d" % body + b" " * size) for body in bodies])
+        batch.envelopes[:, FLAGS] |= QUEUED
+        outbox = broker.core.receive(batch, broker.writer, self.now, queued=True)
+        self.carry_out(number, outbox)
+        if not outbox.unstorable:
+            broker.sent.append((broker.log.position, bodies))
+        return outbox
+
+    def consume(
+        self, number: int, ack: AckMode = AckMode.INDIVIDUAL, prefetch: int = 5, selector: str = ""
+    ) -> QueueClient:
+        core = self.brokers[number].core
+        session = core.attached("reader")
+        assert core.queues is not None
+        asked = ConsumerTerms(selector, ack, prefetch)
+        subscription = core.queues.subscribe(session, "s", QUEUE, asked, self.now)
+        client = self.clients[subscription.number] = QueueClient(number, session, ack)
+        self.carry_out(number, core.offer(subscription, self.now))
+        return client
+
+    def answer(self, client: QueueClient, body: int, positive: bool = True) -> None:
+        head, tail = client.held.pop(body)
+        broker = self.brokers[client.broker]
+        self.carry_out(client.broker, broker.core.acknowledge(client.session, "s", head, tail, positive, self.now))
+        if not positive:
+            return
+        self.acknowledged.add(body)
+        if client.session.confirmations is None:
+            broker.sent.append((broker.log.position, [-body]))
+        else:
+            client.session.confirmations.when_done(lambda why: None if why else self.settled.add(body))
+
+    def leave(self, client: QueueClient) -> None:
+        self.clients = {key: each for key, each in self.clients.items() if each is not client}
+        self.carry_out(client.broker, self.brokers[client.broker].core.detached(client.session, self.now))
+
+    # --- what brokers do ---------------------------------------------------------------------------------------------
+
+    def carry_out(self, number: int, outbox: Outbox) -> None:
+        for delivery in outbox.deliveries:
+            for row in delivery.rows.tolist():
+                self._note(delivery.subscription, delivery.batch.message(row))
+        for closed, reason in outbox.closes:
+            self.told.append(reason)
+            for client in [each for each in self.clients.values() if each.broker == number]:
+                if client.session.number == closed:
+                    self.leave(client)
+        broker = self.brokers[number]
+        if broker.peers.has_packets:
+            self.wires += [(number, to, data) for to, data in broker.peers.take_packets(self.now)]
+
+    def _note(self, subscription: Subscription, message: Any) -> None:
+        body, again = int(message.body), message.headers.get("redelivered") is not None
+        if body in self.settled:
+            self.faults.append(f"{body} came again, though its acknowledgement was confirmed")
+        if body in self.handed and not again:
+            self.faults.append(f"{body} came again, and is not marked")
+        self.handed.add(body)
+        client = self.clients.get(subscription.number)
+        if client is not None and client.ack is not AckMode.AUTO:
+            client.held[body] = (message.id.head, message.id.tail)
+
+    def commit(self, number: int, fails: bool = False) -> None:
+        """One commit, or a failure of the machine in the midst of it; then what there is to read."""
+        broker = self.brokers[number]
+        commit = broker.log.take_commit(self.now)
+        if commit is not None:
+            if fails:
+                last = broker.disk.boundaries + self.random.randint(1, 8)
+                broker.disk.boundary = lambda at: _fail(at, last)
+            try:
+                carry_out(commit, broker.disk)
+            except PowerFailure:
+                self.crash(number)
+                return
+            broker.disk.boundary = lambda _: None
+            broker.log.committed(commit)
+        for read in broker.log.take_reads():
+            broker.log.loaded(read, broker.disk.read(read.segment, read.start, read.length))
+        self._confirm(broker)
+        self.carry_out(number, broker.core.stored(self.now))
+
+    def _confirm(self, broker: QueueBroker) -> None:
+        safe = 2**62 if broker.log.position <= broker.log.safe else broker.log.safe
+        while broker.sent and broker.sent[0][0] <= safe:
+            for body in broker.sent.pop(0)[1]:
+                if body > 0:
+                    self.confirmed.add(body)
+                else:
+                    self.settled.add(-body)
+
+    def pass_packet(self) -> None:
+        """One packet arrives, of those under way; or it is lost, or comes twice."""
+        if not self.wires:
+            return
+        at = self.random.randrange(min(len(self.wires), 4)) if self.loss else 0
+        source, target, data = self.wires[at]
+        if self.random.random() >= self.loss / 2:
+            del self.wires[at]
+        if frozenset((source, target)) in self.cut or target not in self.brokers:
+            return
+        if self.random.random() < self.loss:
+            return
+        outbox, fault = self.brokers[target].peers.receive(data, self.now)
+        assert not fault
+        self.carry_out(target, outbox)
+
+    def tick(self, milliseconds: int = 100) -> None:
+        self.now += milliseconds
+        for number, broker in list(self.brokers.items()):
+            self.carry_out(number, broker.peers.tick(self.now))
+            self.carry_out(number, broker.core.redeliver(self.now))
+
+    def settle(self, seconds: int = 30) -> None:
+        """Let all that is under way come, and time pass."""
+        for _ in range(10 * seconds):
+            while self.wires:
+                self.pass_packet()
+            for number in list(self.brokers):
+                self.commit(number)
+            self.tick()
+
+
+def _fail(at: int, last: int) -> None:
+    if at >= last:
+        raise PowerFailure
+
+
+class QueueMob(QueueNetwork):
+    """Uses the network at random."""
+
+    def act(self) -> None:
+        names = ["send"] * 4 + ["commit"] * 8 + ["pass_packet"] * 12 + ["tick"] * 3 + ["answer"] * 4
+        names += ["refuse", "come", "leave", "die", "rise", "rise", "cut", "mend", "mend"]
+        getattr(self, f"_{self.random.choice(names)}")()
+
+    def _any(self) -> int | None:
+        return self.random.choice(list(self.brokers)) if self.brokers else None
+
+    def _send(self) -> None:
+        if number := self._any():
+            self.send(number, self.random.randint(1, 3))
+
+    def _commit(self) -> None:
+        if number := self._any():
+            self.commit(number, fails=self.random.random() < 0.03)
+
+    def _pass_packet(self) -> None:
+        self.pass_packet()
+
+    def _tick(self) -> None:
+        self.tick(self.random.choice([10, 100, 1_000, 3_000]))
+
+    def _client(self) -> QueueClient | None:
+        return self.random.choice(list(self.clients.values())) if self.clients else None
+
+    def _answer(self) -> None:
+        client = self._client()
+        if client is not None and client.held:
+            self.answer(client, self.random.choice(list(client.held)))
+
+    def _refuse(self) -> None:
+        client = self._client()
+        if client is not None and client.held:
+            self.answer(client, self.random.choice(list(client.held)), positive=False)
+
+    def _come(self) -> None:
+        number = self._any()
+        if number and len(self.clients) < 4:
+            self.consume(number, prefetch=self.random.randint(1, 5))
+
+    def _leave(self) -> None:
+        client = self._client()
+        if client is not None:
+            self.leave(client)
+
+    def _die(self) -> None:
+        number = self._any()
+        if number and self.random.random() < 0.4:
+            self.crash(number, power=self.random.random() < 0.5)
+
+    def _rise(self) -> None:
+        for number in self.disks:
+            if number not in self.brokers:
+                self.start(number)
+                return
+
+    def _cut(self) -> None:
+        if self.random.random() < 0.3:
+            one, other = self.random.sample(sorted(self.disks), 2)
+            self.cut.add(frozenset((one, other)))
+
+    def _mend(self) -> None:
+        self.cut.clear()
+
+    def end(self) -> None:
+        """Mend everything, and process all there is."""
+        self.loss, self.cut = 0.0, set()
+        for number in self.disks:
+            if number not in self.brokers:
+                self.start(number)
+        self.settle(30)
+        number = self.random.choice(list(self.brokers))
+        last = self.consume(number)
+        for _ in range(200):
+            self.settle(1)
+            for client in list(self.clients.values()):
+                for body in list(client.held):
+                    self.answer(client, body)
+            if last not in self.clients.values():
+                last = self.consume(number)
+        self.settle(5)
