@@ -94,8 +94,9 @@ class OpenLoop:
         self._writers = [_connected(entry) for _ in range(publishers)]
         self._timed = _connected(exit)
         self._bulk = _connected(exit)
-        _subscribe(self._timed, 1)
+        # A broker hands out in the order of subscriptions: the timed copy is the last that it makes of a batch.
         _subscribe(self._bulk, copies - 1)
+        _subscribe(self._timed, 1)
         self._buffer = bytearray(READ_BYTES)
         self._waste = bytearray(DISCARDED_BYTES)
         for each in (*self._writers, self._timed, self._bulk):
