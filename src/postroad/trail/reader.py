@@ -35,6 +35,7 @@ from postroad.trail.expected_brokers import noted_brokers
 from postroad.trail.file_reader import Reads, TrailFile
 from postroad.trail.files import origins_of
 from postroad.trail.filter_rows import ask_filters, matching_filters
+from postroad.trail.id_rows import group_times, id_rows
 from postroad.trail.journal import SegmentEntries, journal_folder, read_segments
 from postroad.trail.locations import Location, location, store_away
 from postroad.trail.manifest import manifest_brokers
@@ -226,10 +227,10 @@ class Trail:
             for group in groups:
                 evidence.probes += 1
                 try:
-                    for row in _matching(file, group, names, identity):
+                    for row in id_rows(file, group, names, identity):
                         yield row, run_of_file(file.path.name)
                 except TrailDamageError as error:
-                    evidence.gaps.append(self._damaged(error, file_range(groups)))
+                    evidence.gaps.append(self._damaged(error, group_times(groups)))
 
     def _opened(
         self, table: str, broker: int, identity: MessageId, evidence: Evidence
@@ -256,7 +257,7 @@ class Trail:
             try:
                 tables.append(file.read(names, {group.index for group in groups}))
             except TrailDamageError as error:
-                evidence.gaps.append(self._damaged(error, file_range(groups)))
+                evidence.gaps.append(self._damaged(error, group_times(groups)))
         filters, damaged = [], 0
         for rows in tables:
             some, bad = matching_filters(rows, evidence.identity)
@@ -485,30 +486,6 @@ class Trail:
         except TrailDamageError as error:
             self._damaged(error, (0, 0))
         return sorted(told - set(self.brokers()))
-
-
-def _matching(file: TrailFile, group: Any, names: list[str], identity: MessageId) -> Iterator[dict[str, Any]]:
-    """Rows of the id in one row group: first the ids, then the rest if it is there."""
-    key = {
-        "time": identity.time,
-        "origin": identity.broker,
-        "publisher": identity.publisher,
-        "counter": identity.counter,
-    }
-    columns = file.read(list(key), [group.index])
-    here = np.ones(columns.num_rows, np.bool_)
-    for name, value in key.items():
-        here &= columns.column(name).to_numpy() == value
-    places = np.flatnonzero(here)
-    if len(places):
-        rest = file.read([name for name in names if name not in key], [group.index])
-        yield from rest.take(places).to_pylist()
-
-
-def file_range(groups: Iterable[Any]) -> tuple[int, int]:
-    """The times of some groups."""
-    listed = list(groups)
-    return min(group.time_from for group in listed), max(group.time_to for group in listed)
 
 
 def _subscription(row: dict[str, Any]) -> NamedSubscription:
