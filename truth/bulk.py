@@ -108,7 +108,7 @@ class Bulk:
     def __init__(self, spark: SparkSession, specimen: Specimen, mutations: Sequence[Mutation]) -> None:
         self.tally = Tally(mutations=len(mutations))
         self.findings: list[Finding] = []
-        self.out: Path = specimen.patient.root.with_suffix(".out")
+        self.out: Path = specimen.patient.beside
         self._spark = spark
         self._specimen = specimen
         self._mutations = tuple(mutations)
@@ -117,7 +117,7 @@ class Bulk:
         self, name: str, job: SparkJob[Told], make: Callable[..., Told], *, skip_damaged: bool = True, **own: Any
     ) -> JobReport | None:
         """What a job did; None where it refuses the trail, which is an honest answer."""
-        options = make(self._specimen.patient.root, self.out, skip_damaged=skip_damaged, **own)
+        options = make(self._specimen.asked or self._specimen.patient.root, self.out, skip_damaged=skip_damaged, **own)
         try:
             return run_job(name, job, options, spark=self._spark)
         except (PipelineError, TrailError):

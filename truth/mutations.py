@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
+
+    from postroad.trail.locations import Location
 
 __all__ = ["KINDS", "Mutation", "Patient", "draw"]
 
@@ -50,14 +51,18 @@ class Patient:
         root: where the trail is; whatever is there goes.
         files: its files by path.
         donor: the files of another trail, of brokers with the same numbers.
+
+    Attributes:
+        beside: a place on disk for what jobs make of it.
     """
 
     def __init__(self, root: Path, files: Mapping[str, bytes], donor: Mapping[str, bytes]) -> None:
-        self.root = root
+        self.root: Location = root
+        self.beside = root.with_suffix(".out")
         self.files = dict(files)
         self.donor = dict(donor)
         self._touched: set[str] = set()
-        shutil.rmtree(root, ignore_errors=True)
+        self._clear()
         self._put(self.files)
 
     def folders(self) -> list[str]:
@@ -76,7 +81,7 @@ class Patient:
         """The trail as it was."""
         for path in self._touched:
             if path not in self.files:
-                (self.root / path).unlink(missing_ok=True)
+                self._take(path)
         self._put({path: self.files[path] for path in self._touched if path in self.files})
         self._touched.clear()
 
@@ -87,32 +92,46 @@ class Patient:
     def write(self, path: str, data: bytes) -> None:
         """Put other bytes into a file, or make one."""
         self._touched.add(path)
-        place = self.root / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(data)
+        self._set(path, data)
 
     def remove(self, path: str) -> None:
         """Take a file away."""
         self._touched.add(path)
-        (self.root / path).unlink(missing_ok=True)
+        self._take(path)
 
     def below(self, folder: str, files: Iterable[str] | None = None) -> list[str]:
         """The files below a folder: those that are there, or of some others."""
         if files is not None:
             return [path for path in files if path.startswith(f"{folder}/")]
-        base = self.root / folder
-        return [str(path.relative_to(self.root)) for path in sorted(base.rglob("*")) if path.is_file()]
+        root = self._directory
+        return [str(path.relative_to(root)) for path in sorted((root / folder).rglob("*")) if path.is_file()]
 
     def remove_folder(self, folder: str) -> None:
         """Take a folder away with all that is in it."""
         self._touched.update(self.below(folder))
-        shutil.rmtree(self.root / folder, ignore_errors=True)
+        shutil.rmtree(self._directory / folder, ignore_errors=True)
 
     def _put(self, files: Mapping[str, bytes]) -> None:
         for path, data in files.items():
-            place = self.root / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(data)
+            self._set(path, data)
+
+    # --- where it is: a directory here, a store for another class ---------------------------------------------------
+
+    @property
+    def _directory(self) -> Path:
+        assert isinstance(self.root, Path)
+        return self.root
+
+    def _set(self, path: str, data: bytes) -> None:
+        place = self._directory / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+
+    def _take(self, path: str) -> None:
+        (self._directory / path).unlink(missing_ok=True)
+
+    def _clear(self) -> None:
+        shutil.rmtree(self._directory, ignore_errors=True)
 
 
 # --- kinds ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from truth.classifier import Class
 from truth.findings import Finding, plain_fact
 from truth.mutations import Mutation, draw
 from truth.reduction import reduced
-from truth.specimens import SPECIMENS, made_specimen, questions
+from truth.specimens import SHIPPED, SPECIMENS, made_specimen, questions
 from truth.tally import Tally
 
 if TYPE_CHECKING:
@@ -64,10 +64,11 @@ def _asked(specimen: Specimen, asked: Sequence[MessageId], tally: Tally) -> list
     """Answers that are lies, or no answers at all."""
     bad = []
     answered = 0
+    source = "store" if specimen.name in SHIPPED else "files"
     try:
         for identity, judgement in specimen.ask(asked):
             answered += 1
-            tally.count("files", judgement.kind, filters=specimen.filters)
+            tally.count(source, judgement.kind, filters=specimen.filters)
             if judgement.kind in _BAD:
                 bad.append((judgement.why, identity, False))
     except Exception as error:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from truth.replies import Claim
 
 __all__ = [
+    "SHIPPED",
     "SPECIMENS",
     "Specimen",
     "made_specimen",
@@ -59,7 +60,11 @@ SPECIMENS = {
     "exact-days": _scale(3, seconds=180_000, seal_seconds=60_000),
     "sealed": _scale(4, "sealed"),
     "bloom": _scale(5, "bloom"),
+    # In a store, asked there, and where brokers wrote it and dropped their copies.
+    "shipped": _scale(6),
+    "dropped": _scale(7),
 }
+SHIPPED = ("shipped", "dropped")
 # Of so many messages one is asked for by its foreign id too.
 _ALIASED = 3
 
@@ -74,6 +79,7 @@ class Specimen(NamedTuple):
         filters: its record is of filters, which err as often as they say.
         roster: the login behind each subscription's number, where facts name readers by login.
         aliased: each message has a foreign id.
+        asked: where it is asked, if not where it is harmed.
     """
 
     name: str
@@ -82,6 +88,7 @@ class Specimen(NamedTuple):
     filters: bool
     roster: Mapping[Claim, str] | None = None
     aliased: bool = False
+    asked: Path | None = None
 
     def ask(self, ids: Iterable[MessageId]) -> Iterator[tuple[MessageId, Judgement]]:
         """Trace ids in the trail as it is now, and judge the answers.
@@ -89,7 +96,7 @@ class Specimen(NamedTuple):
         A trail that cannot be opened at all answers nothing.
         """
         try:
-            trail = Trail(self.patient.root)
+            trail = Trail(self.asked or self.patient.root)
         except PostroadError:
             return
         for identity in ids:
@@ -136,6 +143,10 @@ def make_specimen(name: str, folder: Path, finish: Callable[[Path], None] | None
         finish: done to the trail before it is harmed.
     """
     scale = SPECIMENS.get(name, next(iter(SPECIMENS.values())))
+    if name in SHIPPED:
+        from truth.shipped import shipped_specimen
+
+        return shipped_specimen(name, folder, scale, dropped=name == "dropped")
     root, other = folder / f"{name}.made", folder / f"{name}.other"
     for place, seed in ((root, scale.seed), (other, scale.seed + 100)):
         shutil.rmtree(place, ignore_errors=True)
