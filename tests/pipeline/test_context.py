@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from postroad.pipeline import sources as sources_module
 from postroad.pipeline.alerts import record_through
 from postroad.pipeline.context import read_context
 from postroad.pipeline.sources import open_sources
-from postroad.trail import TrailWriter
+from postroad.trail import STANDING_TABLES, TrailWriter
 from postroad.trail.manifest import change_name, manifest_folder
 from tests.trail.samples import HOUR, NOON, passages
 from tests.trail.subscribed import MIDNIGHT, MINUTE, attached, filters, sent
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize("recorder", ["exact", "bloom"])
@@ -42,3 +45,26 @@ def test_a_folder_that_was_put_aside_is_no_broker(tmp_path: Path) -> None:
     manifest_folder(tmp_path, 2).rename(tmp_path / "manifests" / "broker=2.old")
     assert list(open_sources(tmp_path).pins) == [1]
     assert record_through(tmp_path) == NOON + HOUR
+
+
+def test_workers_read_who_was_there_and_the_driver_opens_none_of_it(
+    spark: SparkSession, troubled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = open_sources(troubled), open_sources(troubled)
+    expected = read_context(here)
+    opened = here.reads.files
+    absent = here.absent()
+    assert any(len(stays.number) for stays in expected.subscriptions.values())
+    monkeypatch.setattr(sources_module, "STANDING_BYTES", 1)
+    there.workers = spark
+    context = read_context(there)
+    # Both read the same of the manifests.
+    standing = sum(len(here.named(table, always=True)) for table in STANDING_TABLES)
+    assert 0 < standing == opened - there.reads.files
+    assert there.absent() == absent
+    assert (context.runs, context.holes) == (expected.runs, expected.holes)
+    for mine, theirs in ((context.links, expected.links), (context.subscriptions, expected.subscriptions)):
+        assert list(mine) == list(theirs)
+        for broker, stays in theirs.items():
+            for column, other in zip(mine[broker], stays, strict=True):
+                np.testing.assert_array_equal(column, other)

@@ -17,10 +17,15 @@ from postroad.pipeline.jobs import audit, compact, trace
 from postroad.pipeline.jobs.audit import AuditOptions
 from postroad.pipeline.jobs.compact import CompactOptions
 from postroad.pipeline.jobs.trace import TraceOptions
-from postroad.trail.locations import StoredPath, location, put_file, relative
-from tests.pipeline.trails import some_ids
+from postroad.pipeline.sources import open_sources
+from postroad.trail import DEFAULT_GRACE_MS
+from postroad.trail.locations import StoredPath, location
+from postroad.trail.shipper import Shipper
+from tests.pipeline.compactions import NOW
+from tests.pipeline.trails import copied, some_ids
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -29,12 +34,6 @@ if TYPE_CHECKING:
     from tests.trail.stores import Store
 
 SMALL = Scale(brokers=3, messages=200, seed=5, publishers=5, subscriptions=3, interests=30, seconds=60, seal_seconds=30)
-
-
-def copied(trail: Path, place: Location) -> None:
-    for path in sorted(trail.rglob("*")):
-        if path.is_file() and path.parent != trail:
-            put_file(place / relative(path, trail), memoryview(path.read_bytes()))
 
 
 def asked(trail: Path, folder: Path) -> Path:
@@ -50,6 +49,15 @@ def current(place: Location) -> list[dict[str, Any]]:
     for name in msgspec.json.decode((place / CURRENT).read_bytes(), type=list[str]):
         rows += pq.read_table(pa.BufferReader((place / name).read_bytes())).to_pylist()
     return sorted(rows, key=str)
+
+
+def _objects(place: Location) -> Iterator[StoredPath]:
+    assert isinstance(place, StoredPath)
+    for one in place.iterdir():
+        if one.is_dir():
+            yield from _objects(one)
+        else:
+            yield one
 
 
 def test_trail_in_a_store_is_answered_like_the_directory_it_was_copied_from(
@@ -74,8 +82,12 @@ def test_trail_in_a_store_is_answered_like_the_directory_it_was_copied_from(
         assert len(files) == len(msgspec.json.decode((place / name / "trace" / CURRENT).read_bytes())) + 1
     told = run_job("audit", audit.run, AuditOptions(place / "trail", tmp_path / "audit")).summary
     assert told == run_job("audit", audit.run, AuditOptions(trail, tmp_path / "audit")).summary
-    with pytest.raises(PipelineError, match="is not changed there"):
-        run_job("compact", compact.run, CompactOptions(place / "trail", tmp_path / "compact"), spark=spark)
+    before = {one.path for one in _objects(place / "trail")}
+    for erase in (None, "somebody"):
+        change = CompactOptions(place / "trail", tmp_path / "compact", erase=erase)
+        with pytest.raises(PipelineError, match=r"only brokers write here.*compact the directory that each of them"):
+            run_job("compact", compact.run, change, spark=spark)
+    assert {one.path for one in _objects(place / "trail")} == before
     lost = next(iter((place / "trail" / "passages").glob("broker=1/date=*/*.parquet")))
     lost.unlink()
     for session in (spark, None):
@@ -88,6 +100,40 @@ def test_trail_in_a_store_is_answered_like_the_directory_it_was_copied_from(
     for row in expected:
         if row["verdict"] == "delivered":
             assert skipped[row["id"]]["verdict"] != "never accepted"
+
+
+def test_compaction_of_what_brokers_write_fetches_dropped_copies_and_reaches_the_store(
+    spark: SparkSession, store: Store, tmp_path: Path
+) -> None:
+    trail, to = tmp_path / "trail", store.place("compacted")
+    write_trail(trail, SMALL)
+    ids = asked(trail, tmp_path)
+    run_job("trace", trace.run, TraceOptions(trail, tmp_path / "before", ids=ids))
+    brokers = list(open_sources(trail).pins)
+    shippers = [Shipper(trail, broker, to, keep_local_ms=0) for broker in brokers]
+    for shipper in shippers:
+        shipper.ship(NOW)
+    assert sum(shipper.statistics().dropped for shipper in shippers) > 0
+    passages = {one.entry.path for one in open_sources(trail).named("passages")}
+    assert not any((trail / path).exists() for path in passages)
+    where = location(f"file://{trail}")
+    account = run_job("compact", compact.run, CompactOptions(where, tmp_path / "out", now=NOW, sample=20), spark=spark)
+    assert account.summary["journeys"] > 0
+    for shipper in shippers:
+        shipper.ship(NOW)
+    after = {one.entry.path for one in open_sources(to).named("journeys")}
+    assert after
+    assert after == {one.entry.path for one in open_sources(trail).named("journeys")}
+    run_job("trace", trace.run, TraceOptions(to, tmp_path / "after", ids=ids))
+    rows = [sorted(pq.read_table(tmp_path / name / "trace").to_pylist(), key=str) for name in ("before", "after")]
+    assert rows[0] == rows[1]
+    # Those who pinned a manifest before have their time; then the old files go in the store.
+    gone = passages - {one.entry.path for one in open_sources(to).named("passages")}
+    assert gone
+    assert all((to / path).exists() for path in gone)
+    for shipper in shippers:
+        shipper.ship(NOW + DEFAULT_GRACE_MS + 1)
+    assert not any((to / path).exists() for path in gone)
 
 
 def test_directory_may_be_named_by_a_uri(tmp_path: Path) -> None:

@@ -14,9 +14,12 @@ from postroad.pipeline.tables import ID
 from postroad.tracking import Lists, Passages
 from postroad.trail import pin
 from postroad.trail.coverage import run_of_file
+from postroad.trail.locations import put_file, relative
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from postroad.trail.locations import Location
 
 # Everything goes wrong in it: losses, queues that shed, acknowledgements, brokers without a record for some seconds.
 TROUBLED = Scale(
@@ -62,6 +65,13 @@ def passages(*rows: Told) -> Passages:
 def make_trail(folder: Path, scale: Scale = TROUBLED) -> Path:
     write_trail(folder, scale)
     return folder
+
+
+def copied(trail: Path, place: Location) -> None:
+    """Put all files of a trail into a store, as brokers ship them."""
+    for path in sorted(trail.rglob("*")):
+        if path.is_file() and path.parent != trail:
+            put_file(place / relative(path, trail), memoryview(path.read_bytes()))
 
 
 def some_ids(trail: Path, count: int, seed: int = 1) -> list[tuple[int, ...]]:

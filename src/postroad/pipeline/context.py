@@ -1,26 +1,39 @@
 """What the verdict on an id depends on beside the records of that id: coverage, retention, links, subscriptions.
 
-All of it is small against the messages. It is read once by the driver and travels with the functions that need it.
+All of it is small against the messages, and travels with the functions that need it. Links and subscriptions are told
+again with each day of a trail; workers read them, broker by broker, and hand back only who was there from when to when.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from postroad.pipeline.errors import DamagedFileError
+from postroad.pipeline.units import Unit, done
 from postroad.tracking import Presence
-from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, STANDING, standing_holes
+from postroad.trail import (
+    DEFAULT_SKEW_MS,
+    DEFAULT_TOLERANCE_MS,
+    STANDING,
+    STANDING_TABLES,
+    Reads,
+    TrailDamageError,
+    TrailFile,
+    standing_holes,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from postroad.pipeline.sources import SourceFile, Sources
+    from postroad.pipeline.sources import Sources
     from postroad.tracking import Stays
-    from postroad.trail import Hole, Run
+    from postroad.trail import FileEntry, Hole, Run
+    from postroad.trail.locations import Location
 
     Ints = NDArray[np.int64]
     Bits = NDArray[np.bool_]
@@ -85,45 +98,81 @@ class Context:
         return covered & (time >= self.retained_since[broker])
 
 
+class _Standing(NamedTuple):
+    """Who was linked and subscribed at a broker, and when that was told again."""
+
+    links: Stays
+    subscriptions: Stays
+    repeated: frozenset[int]
+
+
+# Of each table: the column with the number of a link or subscription, and the one that says whether it begins.
+_COLUMNS = {"links": ("neighbour", "up"), "subscriptions": ("subscription", "begins")}
+
+
 def read_context(sources: Sources) -> Context:
-    """Read what the driver needs to know.
+    """Read what has to be known beside the records of messages.
 
     Raises:
         DamagedFileError: a file of the links or subscriptions cannot be read.
     """
     # What is left out later would be missing in the holes.
     sources.check()
-    links = _rows(sources, "links", "neighbour", "up")
-    subscriptions = _rows(sources, "subscriptions", "subscription", "begins")
+    standing = _standing(sources)
     # Filters are asked about those who were there: where that is not known, a no of theirs is no proof.
     with_filters = {source.broker for source in sources.of("filters")}
     holes: dict[int, tuple[Hole, ...]] = {}
     for broker, pinned in sources.pins.items():
         holes[broker] = (*pinned.holes, *sources.holes(broker))
         if broker in with_filters:
-            repeated = {at for _, at, begins in (*links[broker], *subscriptions[broker]) if begins == STANDING}
-            holes[broker] += tuple(standing_holes(pinned.runs, pinned.holes, repeated))
-    starts = {broker: [run.since for run in pinned.runs] for broker, pinned in sources.pins.items()}
+            holes[broker] += tuple(standing_holes(pinned.runs, pinned.holes, standing[broker].repeated))
     return Context(
         {broker: pinned.runs for broker, pinned in sources.pins.items()},
         holes,
         {broker: pinned.retained_since for broker, pinned in sources.pins.items()},
-        {broker: Presence.of(rows, starts[broker]).stays() for broker, rows in links.items()},
-        {broker: Presence.of(rows, starts[broker]).stays() for broker, rows in subscriptions.items()},
+        {broker: here.links for broker, here in standing.items()},
+        {broker: here.subscriptions for broker, here in standing.items()},
     )
 
 
-def _rows(sources: Sources, table: str, number: str, begins: str) -> dict[int, list[tuple[int, int, int]]]:
-    """(number, when, whether it begins) of each broker."""
-    files: dict[int, list[SourceFile]] = {broker: [] for broker in sources.pins}
-    for source in sources.of(table, always=True):
-        files[source.broker].append(source)
-    return {broker: _changes(sources, here, number, begins) for broker, here in files.items()}
+def _standing(sources: Sources) -> dict[int, _Standing]:
+    """Who was there, of each broker; read by workers where that is much."""
+    files: dict[int, list[FileEntry]] = {broker: [] for broker in sources.pins}
+    for table in STANDING_TABLES:
+        for source in sources.of(table, always=True):
+            files[source.broker].append(source.entry)
+    starts = {broker: tuple(run.since for run in pinned.runs) for broker, pinned in sources.pins.items()}
+    root = sources.root
+    workers = sources.workers_for(entry for entries in files.values() for entry in entries)
+    if workers is None:
+        try:
+            return {
+                broker: _standing_of(root, broker, entries, starts[broker], sources.reads)
+                for broker, entries in files.items()
+            }
+        except TrailDamageError as error:
+            raise DamagedFileError(error.path, error.problem) from error
+
+    def read(_: int, unit: Unit) -> Iterator[tuple[int, _Standing]]:
+        yield unit.broker, _standing_of(root, unit.broker, unit.entries, starts[unit.broker], Reads())
+
+    units = [Unit(broker, "", 0, tuple(entries)) for broker, entries in files.items()]
+    return dict(sorted(done(workers, units, read), key=lambda one: one[0]))
 
 
-def _changes(sources: Sources, files: Sequence[SourceFile], number: str, begins: str) -> list[tuple[int, int, int]]:
-    rows: list[tuple[int, int, int]] = []
-    for source in files:
-        found = sources.read(source, [number, "at", begins])
-        rows += zip(*(found.column(name).to_pylist() for name in (number, "at", begins)), strict=True)
-    return rows
+def _standing_of(
+    root: Location, broker: int, entries: Sequence[FileEntry], starts: Sequence[int], reads: Reads
+) -> _Standing:
+    """Who was there, by the files of one broker.
+
+    Raises:
+        TrailDamageError: one of them cannot be read.
+    """
+    changes: dict[str, list[tuple[int, int, int]]] = {table: [] for table in _COLUMNS}
+    for entry in entries:
+        number, begins = _COLUMNS[entry.table]
+        rows = TrailFile(root, entry, broker, reads).read([number, "at", begins])
+        changes[entry.table] += zip(*(rows.column(name).to_pylist() for name in (number, "at", begins)), strict=True)
+    repeated = frozenset(at for rows in changes.values() for _, at, begins in rows if begins == STANDING)
+    stays = {table: Presence.of(rows, starts).stays() for table, rows in changes.items()}
+    return _Standing(stays["links"], stays["subscriptions"], repeated)

@@ -47,6 +47,8 @@ __all__ = ["Damage", "SourceFile", "Sources", "moment", "open_sources"]
 _THREADS = 16
 # Beyond this much to compare, workers do it.
 WORKERS_BYTES = 64 << 20
+# Links and subscriptions beyond this are read by workers: decoded to rows of Python, they are a hundred times as much.
+STANDING_BYTES = 1 << 20
 # Tables that a verdict on a message rests on.
 _OF_VERDICTS = ("passages", "journeys", "shed", "records", "filters", *STANDING_TABLES)
 
@@ -236,9 +238,11 @@ class Sources:
         """
         if isinstance(self.root, Path):
             return self.root
+        # Stores as pyarrow knows them cannot refuse a name that somebody else just took, so that a manifest with the
+        # next number would be written over by its broker, or write over the broker's.
         raise PipelineError(
-            f"{self.root}: a trail in a store is not changed there, where two who did would not see each other; "
-            "change the one that brokers write, and what they ship follows"
+            f"{self.root}: only brokers write here, and would write over what others change; compact the directory "
+            "that each of them writes its trail to, and what they ship follows (docs/pipeline.md, Stores)"
         )
 
     def is_far(self, source: SourceFile) -> bool:
@@ -301,8 +305,7 @@ class Sources:
         Raises:
             DamagedFileError: a file of the links cannot be read.
         """
-        links = self.of("links", always=True)
-        told = {int(number) for one in links for number in self.read(one, ["neighbour"]).column(0).to_pylist()}
+        told = self._neighbours(self.of("links", always=True))
         for pinned in self.pins.values():
             told |= pinned.origins(_OF_VERDICTS, self.reads)
         try:
@@ -310,6 +313,25 @@ class Sources:
         except TrailDamageError as error:
             self.leave_out(Damage(error.path, error.problem, 0, 0, 0))
         return sorted(told - self.pins.keys())
+
+    def workers_for(self, entries: Iterable[FileEntry]) -> SparkSession | None:
+        """Workers, where files of links and subscriptions are so many bytes that the driver should not read them."""
+        return self.workers if sum(entry.size for entry in entries) >= STANDING_BYTES else None
+
+    def _neighbours(self, links: list[SourceFile]) -> set[int]:
+        """The brokers that files of links name; read by workers where that is much."""
+        workers = self.workers_for(one.entry for one in links)
+        if workers is None:
+            return {int(number) for one in links for number in self.read(one, ["neighbour"]).column(0).to_pylist()}
+        root = self.root
+
+        def read(_: int, unit: Unit) -> Iterator[int]:
+            for entry in unit.entries:
+                rows = TrailFile(root, entry, unit.broker, Reads()).read(["neighbour"])
+                yield from {int(number) for number in rows.column(0).to_pylist()}
+
+        units = [Unit(one.broker, "links", one.entry.day, (one.entry,)) for one in links]
+        return set(done(workers, units, read))
 
     def leave_out(self, damage: Damage) -> None:
         """Go on without a file.
