@@ -139,10 +139,10 @@ def plain_join(own: Session, trail: Path, asked: Path, records: Path) -> float:
         passages = table(spark, open_sources(trail), "passages")
         entered = passages.select(*ID, "broker", f.lit(0).alias("kind"), f.col("arrived_from").alias("subject"))
         numbers = f.expr(
-            "transform(sequence(0, length(subscribers) div 4 - 1), i -> "
-            "cast(conv(hex(substring(subscribers, 4 * i + 1, 4)), 16, 10) as bigint))"
+            "transform(sequence(0, length(delivered) div 4 - 1), i -> "
+            "cast(conv(hex(substring(delivered, 4 * i + 1, 4)), 16, 10) as bigint))"
         )
-        delivered = passages.where("subscribers is not null").select(
+        delivered = passages.where("delivered is not null").select(
             *ID, "broker", f.lit(1).alias("kind"), f.explode(numbers).alias("subject")
         )
         entered.unionByName(delivered).write.parquet(f"file://{records.resolve()}")

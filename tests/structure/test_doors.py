@@ -73,6 +73,7 @@ INNER: dict[str, set[str]] = {
         "jobs.compact",
         "jobs.follow",
         "jobs.match",
+        "jobs.publish",
         "jobs.storage",
         "jobs.timings",
         "jobs.trace",

@@ -234,6 +234,30 @@ def timings(given: Given) -> None:
     given.run("timings", run, JobOptions)
 
 
+@_command("since", "until")
+def publish(
+    given: Given,
+    catalogue: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI|NAME",
+            help="The catalogue: sqlite:////path, postgresql+psycopg2://…, https://… (REST), or one that PyIceberg's "
+            "settings name. By default a file in the warehouse.",
+        ),
+    ] = None,
+    warehouse: Annotated[
+        str | None, typer.Option(metavar="DIR|URI", help="Where the tables are: a directory or URI; OUT/tables.")
+    ] = None,
+    namespace: Annotated[str, typer.Option(help="Of the tables.")] = "postroad",
+) -> None:
+    """Journeys, passages and the reports in OUT as Apache Iceberg tables. Again, or after a kill, it goes on."""
+    from postroad.pipeline.jobs.publish import PublishOptions, run
+    from postroad.trail.locations import location
+
+    place = None if warehouse is None else location(warehouse)
+    given.run("publish", run, PublishOptions, catalogue=catalogue, warehouse=place, namespace=namespace)
+
+
 @_command("since", "until", "skip_damaged")
 def follow(
     given: Given,
@@ -277,6 +301,7 @@ class SharedJob(StrEnum):
     STORAGE = "storage"
     TIMINGS = "timings"
     COMPACT = "compact"
+    PUBLISH = "publish"
 
 
 @_command()
@@ -287,7 +312,7 @@ def run(
 ) -> None:
     """Several jobs, one after the other, with one start of Spark."""
     from postroad.pipeline import JobOptions
-    from postroad.pipeline.jobs import audit, compact, storage, timings, trace
+    from postroad.pipeline.jobs import audit, compact, publish, storage, timings, trace
     from postroad.pipeline.session import SparkStart
 
     if SharedJob.TRACE in jobs and ids is None:
@@ -303,6 +328,8 @@ def run(
                 given.run(job.value, storage.run, storage.StorageOptions, start)
             elif job is SharedJob.TIMINGS:
                 given.run(job.value, timings.run, JobOptions, start)
+            elif job is SharedJob.PUBLISH:
+                given.run(job.value, publish.run, publish.PublishOptions, start)
             else:
                 given.run(job.value, compact.run, compact.CompactOptions, start)
     finally:
@@ -329,7 +356,7 @@ def serve(
 
 
 # As `postroad pipeline --help` lists them.
-COMMANDS = (trace, compact, erase, audit, storage, timings, follow, match, run, serve)
+COMMANDS = (trace, compact, erase, audit, storage, timings, publish, follow, match, run, serve)
 
 
 def show(account: JobReport, as_json: bool) -> None:

@@ -18,12 +18,12 @@ from postroad.trail.coverage import run_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from postroad.pipeline.changes import Changes
     from postroad.pipeline.job_run import JobRun
     from postroad.pipeline.sources import Sources
     from postroad.trail import FileEntry
+    from postroad.trail.locations import Location
 
 __all__ = ["erased_files", "found_traces", "merged_filters", "read_unit", "rewritten", "small_files"]
 
@@ -60,7 +60,7 @@ def _portions(entries: list[FileEntry]) -> Iterator[list[FileEntry]]:
         yield part
 
 
-def read_unit(root: Path, unit: Unit) -> Any:
+def read_unit(root: Location, unit: Unit) -> Any:
     """All rows of a unit, as an Arrow table; damage is an error that names the file."""
     schema = TABLES[unit.table].schema
     reads = Reads()

@@ -1,0 +1,196 @@
+"""`publish`: journeys, passages and reports as Apache Iceberg tables, for engines that know nothing of Postroad.
+
+What is published is one pinned state of all manifests. Each file of the trail becomes one file of a table, under a name
+made from it, so that publishing again adds nothing, and whoever was killed goes on. The order of steps is that of the
+manifests: what is new counts before what it replaces goes, and the times that the record covers are told in between.
+A reader who comes between two steps may find a message told twice, and never one that is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from postroad.pipeline.errors import PipelineError
+from postroad.pipeline.job_run import JobOptions
+from postroad.pipeline.open_tables import DataPut, open_tables, put_data, uri_of
+from postroad.pipeline.plain_rows import COVERAGE, PLAIN, coverage_rows, plain_rows
+from postroad.pipeline.report_files import REPORTS, report_files
+from postroad.pipeline.rewrite import read_unit
+from postroad.pipeline.sources import Damage, SourceFile
+from postroad.pipeline.units import Unit, done
+from postroad.trail import DEFAULT_GRACE_MS, TrailDamageError, TrailWriteError, date_text
+from postroad.trail.locations import location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from postroad.pipeline.job_run import JobRun
+    from postroad.pipeline.open_tables import OpenTable, OpenTables
+    from postroad.trail.locations import Location
+
+__all__ = ["NAMESPACE", "PublishOptions", "run"]
+
+NAMESPACE = "postroad"
+# Beyond this much of the trail to publish, workers do it.
+DRIVER_BYTES = 32 << 20
+# In the order in which what is new comes to count.
+_OF_TRAIL = ("journeys", "passages")
+_FOLDER = "tables"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishOptions(JobOptions):
+    """What `publish` is told.
+
+    Attributes:
+        catalogue: its URI, or the name of one that PyIceberg knows; a file in the warehouse by default.
+        warehouse: where the tables are; `tables` in the results by default.
+        namespace: of the tables.
+        now: the time in Unix ms; the clock's without.
+    """
+
+    catalogue: str | None = None
+    warehouse: Location | None = None
+    namespace: str = NAMESPACE
+    now: int | None = None
+
+
+def run(run: JobRun[PublishOptions]) -> dict[str, Any]:
+    """Publish what the manifests name, then the reports."""
+    options = run.options
+    warehouse = options.warehouse or location(options.out) / _FOLDER
+    trail = uri_of(run.sources.root)
+    with open_tables(options.catalogue, warehouse.absolute(), options.namespace, trail) as tables:
+        return Publication(run, tables).made()
+
+
+class Publication:
+    """One publication under way.
+
+    Args:
+        run: the job.
+        tables: where to.
+    """
+
+    def __init__(self, run: JobRun[PublishOptions], tables: OpenTables) -> None:
+        self._run = run
+        self._tables = tables
+        numbers = {str(broker): pinned.number for broker, pinned in run.sources.pins.items()}
+        # Every snapshot says which state of the manifests it is of.
+        self._properties = {"postroad.manifests": msgspec.json.encode(numbers).decode()}
+        self._figures = {"files_added": 0, "rows_added": 0, "files_removed": 0, "files_deleted": 0}
+        self._found: list[OpenTable] = []
+
+    def made(self) -> dict[str, Any]:
+        """Do all steps; answers the summary."""
+        gone = {name: self._added(name) for name in _OF_TRAIL}
+        self._cover()
+        for name, (table, names) in gone.items():
+            if names:
+                self._run.tell(f"taking out of {name} what no longer counts")
+                self._count(table, removed=table.remove(names, self._properties))
+        for name in REPORTS:
+            self._report(name)
+        now = self._run.options.now or int(time.time() * 1_000)
+        for table in self._found:
+            self._figures["files_deleted"] += table.expire(now - DEFAULT_GRACE_MS)
+        return {**self._figures, **{table.name: table.metadata for table in self._found}}
+
+    def _table(self, name: str, schema: Any, *, by_day: bool = False) -> OpenTable:
+        table = self._tables.table(name, schema, by_day=by_day)
+        self._found.append(table)
+        return table
+
+    def _count(self, table: OpenTable, put: Iterable[DataPut] = (), removed: int = 0) -> None:
+        listed = list(put)
+        self._figures["files_added"] += len(listed)
+        self._figures["rows_added"] += sum(one.footer.num_rows for one in listed)
+        self._figures["files_removed"] += removed
+        text = f"{self._tables.namespace}.{table.name}"
+        if (listed or removed) and text not in self._run.account.written:
+            self._run.account.written.append(text)
+
+    # --- of the trail ----------------------------------------------------------------------------------------------
+
+    def _added(self, name: str) -> tuple[OpenTable, set[str]]:
+        """Publish the files of a table that are new; answers the names of those that no longer count."""
+        table, sources = self._table(name, PLAIN[name], by_day=True), self._run.sources
+        wanted = {data_name(source): source for source in sources.named(name, always=True)}
+        known = set(table.files())
+        fresh = {file: source for file, source in wanted.items() if file not in known and source.entry.rows}
+        if fresh:
+            self._run.tell(f"publishing {len(fresh):,} files of {name}")
+            put = self._put(table, fresh)
+            table.add(put, self._properties)
+            self._count(table, put)
+        # Where a part of a manifest cannot be read, what is missing there may count all the same.
+        return table, set() if sources.damaged else known - wanted.keys()
+
+    def _put(self, table: OpenTable, fresh: dict[str, SourceFile]) -> list[DataPut]:
+        """Write the files, here or by workers; damaged ones are left out, if that is wanted."""
+        run, root = self._run, self._run.sources.root
+        folder, schema, names = table.folder, table.schema, list(fresh)
+        units = [Unit(one.broker, one.entry.table, one.entry.day, (one.entry,)) for one in fresh.values()]
+
+        def write(number: int, unit: Unit) -> Iterator[tuple[int, DataPut | str]]:
+            try:
+                rows = plain_rows(unit.table, unit.broker, read_unit(root, unit))
+            except TrailDamageError as error:
+                yield number, error.problem
+                return
+            yield number, put_data(folder, names[number], schema, rows)
+
+        try:
+            if run.may_do_without and sum(unit.size for unit in units) <= DRIVER_BYTES:
+                found = [one for number, unit in enumerate(units) for one in write(number, unit)]
+            else:
+                found = done(run.spark, units, write)
+        except (OSError, TrailWriteError) as error:
+            raise PipelineError(f"{folder}: cannot be written ({error})") from error
+        for number, one in found:
+            if isinstance(one, str):
+                entry = units[number].entries[0]
+                times = entry.time_from, entry.time_to + 1
+                run.sources.leave_out(Damage(str(root / entry.path), one, units[number].broker, *times))
+        return [one for _, one in found if isinstance(one, DataPut)]
+
+    def _cover(self) -> None:
+        """Tell for which times the record is complete: after what is new, before what is old goes."""
+        rows = coverage_rows(self._run.sources)
+        digest = hashlib.sha256(repr(rows.to_pylist()).encode()).hexdigest()[:32]
+        self._replace("coverage", [(digest, rows)], COVERAGE)
+
+    # --- reports -----------------------------------------------------------------------------------------------------
+
+    def _report(self, name: str) -> None:
+        parts = [(one.digest, one.rows()) for one in report_files(location(self._run.options.out), name)]
+        if parts:
+            self._run.tell(f"publishing the report {name}")
+            self._replace(name, parts, parts[0][1].schema)
+
+    def _replace(self, name: str, parts: list[tuple[str, Any]], schema: Any) -> None:
+        """Have rows count in the place of all that a table had."""
+        table = self._table(name, schema)
+        known = set(table.files())
+        wanted = {f"{digest}.parquet": rows for digest, rows in parts if rows.num_rows}
+        try:
+            put = [
+                put_data(table.folder, file, table.schema, rows) for file, rows in wanted.items() if file not in known
+            ]
+        except (OSError, TrailWriteError) as error:
+            raise PipelineError(f"{table.folder}: cannot be written ({error})") from error
+        removed = table.replace(put, known - wanted.keys(), self._properties)
+        self._count(table, put, removed)
+
+
+def data_name(source: SourceFile) -> str:
+    """The name of a file of the trail in its table: another for each file that ever was, and no folder in it."""
+    entry = source.entry
+    stem = PurePosixPath(entry.path).stem
+    return f"{source.broker}-{date_text(entry.day)}-{stem}-{entry.crc or entry.footer_crc:08x}.parquet"

@@ -1,0 +1,369 @@
+"""Apache Iceberg tables in a catalogue: which files count in each, changed in steps that are whole or not there.
+
+A file of data is written once, under a name made from what it was made of, and counts when a snapshot names it. So
+whoever is killed and starts again finds by the names what is done already; and of two who publish the same at once,
+one loses its commit, looks again, and finds nothing left to do.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from postroad.pipeline.errors import PipelineError
+from postroad.trail.access import make_folders
+from postroad.trail.locations import StoredPath, file_uri, put_file, remove_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.snapshots import Snapshot
+
+    from postroad.trail.locations import Location
+
+__all__ = ["CATALOGUE", "DataPut", "OpenTable", "OpenTables", "open_tables", "put_data", "uri_of"]
+
+# The name of a catalogue that only a URI is known of. Spark's and Trino's JDBC catalogues look tables up by it.
+CATALOGUE = "postroad"
+# Whose tables these are: those of another trail in the same namespace would take each other out.
+TRAIL_PROPERTY = "postroad.trail"
+# Files in one commit. The driver holds some kilobytes for each, and a commit that fails has to be made again.
+MAX_COMMIT_FILES = 5_000
+# Others publish seldom; whoever loses this often in a row is in a loop with somebody.
+MAX_ATTEMPTS = 10
+_PROPERTIES = {
+    # Old metadata go with the snapshots that they tell of.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+
+
+class DataPut(NamedTuple):
+    """A file of data that was written, and counts for nobody yet.
+
+    Attributes:
+        name: in the folder of its table's data.
+        size: in bytes.
+        footer: what Parquet says of it.
+    """
+
+    name: str
+    size: int
+    footer: Any
+
+
+def put_data(folder: Location, name: str, schema: Any, rows: Any) -> DataPut:
+    """Write rows as a file of a table, with the numbers that its schema gives to columns.
+
+    Raises:
+        OSError: the store does not take it.
+        TrailWriteError: the disk does not.
+    """
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows.cast(schema), sink, compression="zstd", write_page_checksum=True)
+    data = memoryview(sink.getvalue())
+    put_file(folder / name, data)
+    return DataPut(name, len(data), pq.read_metadata(pa.BufferReader(data)))
+
+
+def uri_of(place: Location) -> str:
+    """A place as tables name it: a URI without options."""
+    return str(place) if isinstance(place, StoredPath) else file_uri(place)
+
+
+@dataclass
+class OpenTable:
+    """One table.
+
+    Attributes:
+        name: in its namespace.
+        iceberg: the table, in the state that was last seen.
+        folder: where its files of data are.
+    """
+
+    name: str
+    iceberg: IcebergTable
+    folder: Location
+
+    @property
+    def schema(self) -> Any:
+        """Its columns for Arrow, with their numbers."""
+        from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+        return schema_to_pyarrow(self.iceberg.schema())
+
+    @property
+    def metadata(self) -> str:
+        """The file that tells all of its present state, for engines that are given no catalogue."""
+        return self.iceberg.metadata_location
+
+    def files(self) -> dict[str, DataFile]:
+        """The files that count now, by name."""
+        snapshot = self.iceberg.current_snapshot()
+        return {} if snapshot is None else self._files_of(snapshot)
+
+    def _files_of(self, snapshot: Snapshot) -> dict[str, DataFile]:
+        found = {}
+        for manifest in snapshot.manifests(self.iceberg.io):
+            for entry in manifest.fetch_manifest_entry(self.iceberg.io, discard_deleted=True):
+                found[entry.data_file.file_path.rpartition("/")[2]] = entry.data_file
+        return found
+
+    def add(self, put: Iterable[DataPut], properties: Mapping[str, str]) -> int:
+        """Have files count that do not yet; answers how many those were."""
+        waiting = {one.name: one for one in put}
+
+        def append(known: dict[str, DataFile]) -> bool:
+            fresh = [one for name, one in waiting.items() if name not in known][:MAX_COMMIT_FILES]
+            if not fresh:
+                return False
+            with (
+                self.iceberg.transaction() as transaction,
+                transaction.update_snapshot(snapshot_properties=dict(properties)).fast_append() as update,
+            ):
+                for one in fresh:
+                    update.append_data_file(self._data_file(one))
+            return True
+
+        before = len(waiting.keys() - self.files().keys())
+        while self._committed(append):
+            pass
+        return before
+
+    def remove(self, names: set[str], properties: Mapping[str, str]) -> int:
+        """Have files no longer count; answers how many those were."""
+        return self.replace((), names, properties)
+
+    def replace(self, put: Iterable[DataPut], names: set[str], properties: Mapping[str, str]) -> int:
+        """Have some files count in the place of others, in one step; answers how many went."""
+        new = list(put)
+        gone: list[int] = [0]
+
+        def exchange(known: dict[str, DataFile]) -> bool:
+            old = [file for name, file in known.items() if name in names]
+            fresh = [one for one in new if one.name not in known]
+            if not old and not fresh:
+                return False
+            with (
+                self.iceberg.transaction() as transaction,
+                transaction.update_snapshot(snapshot_properties=dict(properties)).overwrite() as update,
+            ):
+                for file in old:
+                    update.delete_data_file(file)
+                for one in fresh:
+                    update.append_data_file(self._data_file(one))
+            gone[0] = len(old)
+            return True
+
+        self._committed(exchange)
+        return gone[0]
+
+    def _committed(self, change: Callable[[dict[str, DataFile]], bool]) -> bool:
+        """Make a change of what counts now; again from the latest where somebody else made one meanwhile.
+
+        Raises:
+            PipelineError: others changed the table all the time.
+        """
+        from pyiceberg.exceptions import CommitFailedException
+
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                return change(self.files())
+            except CommitFailedException:
+                self.iceberg.refresh()
+        raise PipelineError(
+            f"{self.name}: others changed the table {MAX_ATTEMPTS} times meanwhile; publish again later"
+        )
+
+    def _data_file(self, put: DataPut) -> DataFile:
+        from pyiceberg.io.pyarrow import (
+            compute_statistics_plan,
+            data_file_statistics_from_parquet_metadata,
+            parquet_path_to_id_mapping,
+        )
+        from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+
+        schema, spec = self.iceberg.schema(), self.iceberg.spec()
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=put.footer,
+            stats_columns=compute_statistics_plan(schema, self.iceberg.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        )
+        return DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=uri_of(self.folder / put.name),
+            file_format=FileFormat.PARQUET,
+            partition=statistics.partition(spec, schema),
+            file_size_in_bytes=put.size,
+            sort_order_id=None,
+            spec_id=spec.spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+
+    def expire(self, before_ms: int) -> int:
+        """Forget snapshots from before a time, but for those with a name, and delete the files that only they name.
+
+        The files go first: whoever is killed between the two finds the snapshots still there, and goes on. Answers how
+        many files of data went.
+        """
+        # The latest is what the main branch names; people may have named others.
+        named = {ref.snapshot_id for ref in self.iceberg.metadata.refs.values()}
+        every = {one.snapshot_id: one for one in self.iceberg.snapshots()}
+        old = [one for number, one in every.items() if number not in named and one.timestamp_ms < before_ms]
+        if not old:
+            return 0
+        gone = [one.snapshot_id for one in old]
+        kept = self._paths_of(one for number, one in every.items() if number not in gone)
+        data, metadata = self._paths_of(old)
+        for path in sorted(data - kept[0]):
+            remove_file(self.folder / path.rpartition("/")[2])
+        self.iceberg.maintenance.expire_snapshots().by_ids(gone).commit()
+        for path in sorted(metadata - kept[1]):
+            remove_file(self.folder.parent / "metadata" / path.rpartition("/")[2])
+        return len(data - kept[0])
+
+    def _paths_of(self, snapshots: Iterable[Snapshot]) -> tuple[set[str], set[str]]:
+        """The files of data that snapshots name, and those that tell of them."""
+        data: set[str] = set()
+        metadata: set[str] = set()
+        for snapshot in snapshots:
+            try:
+                manifests = snapshot.manifests(self.iceberg.io)
+                data |= {file.file_path for file in self._files_of(snapshot).values()}
+            except FileNotFoundError:
+                continue  # an earlier expiry was killed on its way through this one
+            metadata |= {snapshot.manifest_list, *(one.manifest_path for one in manifests)}
+        return data, metadata
+
+
+@dataclass
+class OpenTables:
+    """The tables of one namespace.
+
+    Attributes:
+        catalogue: where they are looked up.
+        warehouse: below which they lie.
+        namespace: of all of them.
+        trail: whose record they publish.
+    """
+
+    catalogue: Catalog
+    warehouse: Location
+    namespace: str
+    trail: str
+
+    def table(self, name: str, schema: Any, *, by_day: bool = False) -> OpenTable:
+        """A table, made if there is none; columns that it lacks are added.
+
+        Args:
+            name: in the namespace.
+            schema: the columns, of Arrow.
+            by_day: whether files are told apart by the day of the column `time`.
+
+        Raises:
+            PipelineError: there is one of another trail.
+        """
+        from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+
+        place = self.warehouse / self.namespace / name
+        identifier = (self.namespace, name)
+        try:
+            found = self.catalogue.load_table(identifier)
+        except NoSuchTableError:
+            # Somebody else may make it at the same moment.
+            with suppress(TableAlreadyExistsError):
+                self._make(identifier, schema, uri_of(place), by_day)
+            found = self.catalogue.load_table(identifier)
+        told = found.properties.get(TRAIL_PROPERTY, "")
+        if told != self.trail:
+            raise PipelineError(
+                f"{self.namespace}.{name}: publishes another trail ({told or 'none of ours'}); "
+                "choose another --namespace for this one, or drop its tables"
+            )
+        if set(schema.names) - {field.name for field in found.schema().fields}:
+            with found.update_schema() as update:
+                update.union_by_name(schema)
+        return OpenTable(name, found, place / "data")
+
+    def _make(self, identifier: tuple[str, str], schema: Any, place: str, by_day: bool) -> None:
+        from pyiceberg.transforms import DayTransform
+
+        properties = {**_PROPERTIES, TRAIL_PROPERTY: self.trail}
+        made = self.catalogue.create_table_transaction(identifier, schema, location=place, properties=properties)
+        with made as transaction:
+            if by_day:
+                with transaction.update_spec() as spec:
+                    spec.add_field("time", DayTransform(), "day")
+
+
+@contextmanager
+def open_tables(catalogue: str | None, warehouse: Location, namespace: str, trail: str) -> Iterator[OpenTables]:
+    """The tables of a namespace, which is made if there is none.
+
+    Args:
+        catalogue: its URI (`sqlite:////…`, `postgresql+psycopg2://…`, `https://…` for REST), or the name of one in
+            PyIceberg's own settings; by default a file of SQLite in the warehouse, which has to be a directory then.
+        warehouse: where tables are made.
+        namespace: of the tables.
+        trail: whose record they publish.
+
+    Raises:
+        PipelineError: PyIceberg is not installed, or there is no such catalogue.
+    """
+    try:
+        from pyiceberg.catalog import load_catalog
+    except ImportError as error:
+        raise PipelineError(
+            f"open tables need PyIceberg ({error}); install it with: pip install 'postroad[tables]'"
+        ) from None
+    if catalogue is None:
+        if not isinstance(warehouse, Path):
+            raise PipelineError(
+                f"{warehouse}: where tables are in a store a catalogue has to be named: --catalogue sqlite:////path "
+                "for a file of this machine, or one that others reach"
+            )
+        make_folders(warehouse)
+        catalogue = f"sqlite:///{warehouse.resolve()}/catalogue.db"
+    settings = {"warehouse": uri_of(warehouse), **_of_store(warehouse)}
+    is_uri = "://" in catalogue
+    try:
+        found = load_catalog(CATALOGUE if is_uri else catalogue, **({"uri": catalogue} if is_uri else {}), **settings)
+        found.create_namespace_if_not_exists(namespace)
+    except Exception as error:
+        raise PipelineError(f"{_shown(catalogue)}: cannot be used as a catalogue: {error}") from error
+    try:
+        yield OpenTables(found, warehouse, namespace, trail)
+    finally:
+        close = getattr(found, "close", None)
+        if close is not None:
+            close()
+
+
+def _shown(catalogue: str) -> str:
+    """A catalogue without the credentials that its URI may have."""
+    scheme, colon, rest = catalogue.partition("://")
+    return f"{scheme}{colon}{rest.rpartition('@')[2]}"
+
+
+def _of_store(place: Location) -> dict[str, str]:
+    """What PyIceberg has to know of a store beyond what it finds itself."""
+    if not isinstance(place, StoredPath):
+        return {}
+    options = dict(place.store.options)
+    endpoint = options.get("endpoint_override") or os.environ.get("AWS_ENDPOINT_URL_S3")
+    endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL")
+    region = options.get("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if endpoint and "://" not in endpoint:
+        endpoint = f"{options.get('scheme', 'https')}://{endpoint}"
+    return {**({"s3.endpoint": endpoint} if endpoint else {}), **({"s3.region": region} if region else {})}

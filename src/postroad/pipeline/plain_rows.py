@@ -1,0 +1,94 @@
+"""Journeys and passages in plain types, for readers without our code: lists for packed numbers, times for milliseconds.
+
+Binary columns of the trail are small and quick to judge, but only Postroad can read them. What is published for other
+engines has the same rows with columns that every one of them knows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from postroad.pipeline.ids import id_texts
+from postroad.pipeline.tables import ID
+from postroad.trail import unpack_lists
+
+if TYPE_CHECKING:
+    from postroad.pipeline.sources import Sources
+
+__all__ = ["COVERAGE", "PLAIN", "coverage_rows", "plain_rows"]
+
+_TIME = pa.timestamp("us", "UTC")
+_NUMBERS = pa.list_(pa.field("element", pa.int64()))
+_ID = [("id", pa.string()), ("origin", pa.int64()), ("time", _TIME), ("publisher", pa.int64()), ("counter", pa.int32())]
+
+
+def _pairs(*names: str) -> Any:
+    return pa.list_(pa.field("element", pa.struct([(name, pa.int64()) for name in names])))
+
+
+# Columns of packed lists, and what their numbers are: one each, or two and two.
+_LISTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "passages": dict.fromkeys(("relayed_to", "delivered", "acknowledged", "refused", "queued"), ()),
+    "journeys": {
+        "path": ("broker", "neighbour"),
+        **dict.fromkeys(("delivered", "acknowledged", "refused"), ("broker", "subscription")),
+    },
+}
+PLAIN: dict[str, Any] = {
+    "passages": pa.schema(
+        [("broker", pa.int64()), *_ID, ("arrived_from", pa.int64()), *((name, _NUMBERS) for name in _LISTS["passages"])]
+    ),
+    "journeys": pa.schema([*_ID, *((name, _pairs(*pair)) for name, pair in _LISTS["journeys"].items())]),
+}
+# For which times the record of each broker is complete (`reason` is null), and for which it turned out not to be.
+COVERAGE = pa.schema(
+    [("broker", pa.int64()), ("since", _TIME), ("until", _TIME), ("retained_since", _TIME), ("reason", pa.string())]
+)
+# 9999-12-31: many readers know no later time, and a hole that nothing ends has to end somewhere.
+_LAST_MS = 253_402_214_400_000
+
+
+def plain_rows(table: str, broker: int, rows: Any) -> Any:
+    """Rows of a broker's `passages` or `journeys`, as the trail has them, in plain types.
+
+    Raises:
+        TrailDamageError: the bytes of a list are no whole numbers.
+    """
+    columns = {name: rows.column(name) for name in ID}
+    columns["id"] = id_texts(*(columns[name].to_numpy() for name in ID))
+    columns["time"] = _times(columns["time"].to_numpy())
+    if table == "passages":
+        columns["broker"] = pa.repeat(pa.scalar(broker, pa.int64()), rows.num_rows)
+        columns["arrived_from"] = rows.column("arrived_from")
+    for name, pair in _LISTS[table].items():
+        columns[name] = _listed(rows.column(name), pair)
+    schema = PLAIN[table]
+    return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
+
+
+def _times(milliseconds: Any) -> Any:
+    return pa.array(np.asarray(milliseconds, np.int64) * 1_000, pa.int64()).cast(_TIME)
+
+
+def _listed(packed: Any, pair: tuple[str, ...]) -> Any:
+    """A column of packed lists as one of lists, empty where there is nothing."""
+    offsets, numbers = unpack_lists(packed)
+    if not pair:
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(numbers))
+    values = pa.StructArray.from_arrays([pa.array(numbers[at :: len(pair)]) for at in range(len(pair))], list(pair))
+    return pa.ListArray.from_arrays(pa.array(offsets // len(pair), pa.int32()), values)
+
+
+def coverage_rows(sources: Sources) -> Any:
+    """What the manifests say of the times that they cover; files that were left out are holes."""
+    rows: list[tuple[int, int, int, int, str | None]] = []
+    for broker, pinned in sorted(sources.pins.items()):
+        kept, holes = pinned.retained_since, [*pinned.holes, *sources.holes(broker)]
+        rows += [(broker, run.since, run.through, kept, None) for run in pinned.runs]
+        rows += [(broker, hole.since, min(hole.until, _LAST_MS), kept, hole.reason) for hole in holes]
+    brokers, *times, reasons = list(zip(*rows, strict=True)) or [()] * len(COVERAGE)
+    columns = [pa.array(brokers, pa.int64()), *(_times(np.array(one, np.int64)) for one in times)]
+    return pa.table([*columns, pa.array(reasons, pa.string())], schema=COVERAGE)
