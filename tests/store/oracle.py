@@ -7,7 +7,7 @@ A disk that is looked at between any two steps must hold what that allows, and n
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -34,6 +34,9 @@ def batch_of(publisher: int, first: int, count: int, size: int = 20) -> Batch:
 
 def body(publisher: int, number: int, size: int) -> bytes:
     return (b"%d/%d " % (publisher, number)).ljust(size, b".")
+
+
+Fsync = Literal["always", "interval", "never"]
 
 
 class Expected:
@@ -65,11 +68,11 @@ class Owner:
         samples: how many ways unsynced writes can go are looked at between any two steps.
     """
 
-    def __init__(self, seed: int, fsync: str = "always", power: bool = True, samples: int = 2) -> None:
+    def __init__(self, seed: int, fsync: Fsync = "always", power: bool = True, samples: int = 2) -> None:
         self.random = random.Random(seed)
         self.power = power
         self.samples = samples
-        self.settings = StoreSettings(fsync=fsync, segment_bytes=4096, cache_bytes=8_000, interval_ms=50)  # type: ignore[arg-type]
+        self.settings = StoreSettings(fsync=fsync, segment_bytes=4096, cache_bytes=8_000, interval_ms=50)
         self.disk = SimulatedDisk()
         self.log = Log(self.settings)
         self.expected: dict[int, Expected] = {}

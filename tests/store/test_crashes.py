@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.store.oracle import Owner
+from tests.store.oracle import Fsync, Owner
 
 SEEDS = range(400) if os.environ.get("POSTROAD_THOROUGH") else range(8)
 
@@ -15,7 +15,7 @@ SEEDS = range(400) if os.environ.get("POSTROAD_THOROUGH") else range(8)
 @pytest.mark.parametrize(
     ("fsync", "power"), [("always", True), ("always", False), ("interval", True), ("never", False)]
 )
-def test_crash_between_any_two_steps_leaves_what_was_promised(seed: int, fsync: str, power: bool) -> None:
+def test_crash_between_any_two_steps_leaves_what_was_promised(seed: int, fsync: Fsync, power: bool) -> None:
     owner = Owner(seed, fsync, power)
     while owner.crash_points < 120:
         # At each crash point the owner compares what comes back with what was promised.

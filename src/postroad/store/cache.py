@@ -1,4 +1,4 @@
-"""Records in memory: those that the disk does not have for sure, and those that were used last."""
+"""Records in memory: those that may not be on disk yet (pinned), and those that were used last."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RecordCache:
     """Records by number.
 
     Args:
-        budget: bytes of those that are on disk too; those that are not do not count.
+        budget: bytes for records that are also on disk; pinned ones do not count.
     """
 
     def __init__(self, budget: int) -> None:
@@ -27,12 +27,12 @@ class RecordCache:
         self.pinned_bytes = 0
 
     def pin(self, number: int, payload: bytes) -> None:
-        """A record that may be in memory alone."""
+        """Keep a record that may not be on disk yet."""
         self.pinned_bytes += len(payload) - len(self._pinned.get(number, b""))
         self._pinned[number] = payload
 
     def unpin(self, numbers: Iterable[int]) -> None:
-        """Records that are on disk now."""
+        """Records are on disk now: they count against the budget."""
         for number in numbers:
             payload = self._pinned.pop(number, None)
             if payload is not None:
@@ -41,7 +41,7 @@ class RecordCache:
                     self.put(number, StoredRows(payload))
 
     def put(self, number: int, stored: StoredRows) -> None:
-        """A record was read, or written."""
+        """Keep a record that was read or written; the least recently used ones make room."""
         self.forget(number)
         self._kept[number] = stored
         self.bytes += stored.nbytes
@@ -49,7 +49,7 @@ class RecordCache:
             self.forget(next(iter(self._kept)))
 
     def get(self, number: int) -> StoredRows | None:
-        """A record, if it is here."""
+        """A record, or None if it is not in memory."""
         found = self._kept.pop(number, None)
         if found is not None:
             self._kept[number] = found
@@ -62,15 +62,15 @@ class RecordCache:
         return stored
 
     def has(self, number: int) -> bool:
-        """Whether a record is here."""
+        """Whether a record is in memory."""
         return number in self._kept or number in self._pinned
 
     def is_pinned(self, number: int) -> bool:
-        """Whether a record may be in memory alone."""
+        """Whether a record may not be on disk yet."""
         return number in self._pinned
 
     def forget(self, number: int) -> None:
-        """Nobody needs it, or it is stale."""
+        """Drop a record that is stale or not needed."""
         found = self._kept.pop(number, None)
         if found is not None:
             self.bytes -= found.nbytes

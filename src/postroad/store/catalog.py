@@ -1,7 +1,8 @@
 """Where the records with rows are, and how many cursors still need rows of them.
 
-Columns sorted by the number of the record. `refs` counts pairs of a row and a cursor that waits for it or has handed it
-out; a record without any is dead, and a segment without a live record can go.
+Layout: one int64 table, a column per record, sorted by record number. `refs` counts pairs of a row and a cursor that
+waits for it or has it in flight. Invariants: a record with `refs` 0 is dead, and `live` counts the other records per
+segment; a segment that is not in `live` can be removed.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["UNPLACED", "Catalog", "CatalogEntry"]
 
-# A record that is in memory alone has no segment yet.
+# The segment of a record that is only in memory.
 UNPLACED = -1
 _NUMBER, _HEADER, _SEGMENT, _START, _LENGTH, _ROWS, _STORED, _REFS = range(8)
 _COLUMNS = 8
-# Below this it is not worth the copying to get rid of dead entries.
+# The table is at least this large: dropping dead entries of a small one is not worth the copying.
 _SPARED = 1024
 
 
@@ -33,9 +34,9 @@ class CatalogEntry(NamedTuple):
     """Where a record is.
 
     Attributes:
-        number: by which places name it.
-        header: the number in its header, another one when it was moved.
-        segment: UNPLACED while it is in memory alone.
+        number: the one that places contain.
+        header: the number in its header; a different one if it was moved.
+        segment: UNPLACED while it is only in memory.
         start: where its header begins in the segment.
         length: of header and payload.
         rows: how many rows places can name in it.
@@ -58,14 +59,14 @@ class Catalog:
         self._table = np.empty((_COLUMNS, 64), np.int64)
         self._count = 0
         self._dead = 0
-        # Live records by segment, UNPLACED included; what is not here has none.
+        # The number of live records of each segment that has some, UNPLACED included.
         self.live: dict[int, int] = {}
 
     def __len__(self) -> int:
         return self._count - self._dead
 
     def add(self, entry: CatalogEntry) -> None:
-        """A record that comes behind all others. It is dead until it is wanted."""
+        """Add a record after all others. It is dead until a cursor wants rows of it."""
         if self._count == self._table.shape[1]:
             self._make_room()
         self._table[:, self._count] = (*entry, 0)
@@ -73,7 +74,7 @@ class Catalog:
         self._dead += 1
 
     def load(self, columns: Column) -> None:
-        """Records that recovery found, sorted by number, as `entries` gives them; dead until they are wanted."""
+        """Add the records that recovery found, sorted by number, in the form of `entries`; dead until wanted."""
         self._count = self._dead = columns.shape[1]
         self._table = np.zeros((_COLUMNS, 2 * self._count + 64), np.int64)
         self._table[:_REFS, : self._count] = columns
@@ -88,7 +89,7 @@ class Catalog:
         self._table, self._count = table, kept.shape[1]
 
     def find(self, number: int) -> CatalogEntry | None:
-        """Where a record is; None when nobody needs it."""
+        """Where a record is; None if no cursor needs it."""
         at = self._at(number)
         return None if at is None or not self._table[_REFS, at] else CatalogEntry(*self._table[:_REFS, at].tolist())
 
@@ -97,7 +98,7 @@ class Catalog:
         return at if at < self._count and self._table[_NUMBER, at] == number else None
 
     def place(self, number: int, header: int, segment: int, start: int, length: int) -> None:
-        """A record is written to this place, for the first time or to leave its segment."""
+        """A record was written here, for the first time or because it was moved."""
         at = self._at(number)
         if at is None:
             return
@@ -108,7 +109,7 @@ class Catalog:
             self._count_live(segment, 1)
 
     def count(self, runs: Runs, sign: int) -> int:
-        """Rows are wanted by one more cursor (1), or one less (-1); answers about how many bytes they have."""
+        """Rows are wanted by one more cursor (1) or one less (-1); returns about how many bytes they take."""
         if not len(runs.starts):
             return 0
         table, used = self._table, self._count
@@ -144,20 +145,20 @@ class Catalog:
         return table[:_REFS, chosen]
 
     def live_bytes(self, segment: int) -> int:
-        """About how many bytes of a segment are wanted: a row counts once for each cursor, a record once at most."""
+        """About how many bytes of a segment are wanted: a row counts once per cursor, a record once at most."""
         table = self._table[:, : self._count]
         table = table[:, (table[_SEGMENT] == segment) & (table[_REFS] > 0)]
         share = np.minimum(table[_REFS], table[_ROWS]) / np.maximum(table[_ROWS], 1)
         return int((table[_LENGTH] * share).sum())
 
     def first_stored_from(self, time: int) -> int:
-        """The number of the first record that was stored at a time or later; beyond all numbers when there is none."""
+        """The number of the first record that was stored at a time or later; beyond all numbers if there is none."""
         stored = np.maximum.accumulate(self._table[_STORED, : self._count])
         at = int(np.searchsorted(stored, time, "left"))
         return int(self._table[_NUMBER, at]) if at < self._count else 2**62 >> ROW_BITS
 
     def last_stored_before(self, time: int) -> int:
-        """The number of the last record that was stored before a time; 0 when there is none."""
+        """The number of the last record that was stored before a time; 0 if there is none."""
         stored = np.maximum.accumulate(self._table[_STORED, : self._count])
         at = int(np.searchsorted(stored, time, "left"))
         return int(self._table[_NUMBER, at - 1]) if at else 0

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from postroad.store.places import NO_RUNS, RowSet, Runs, intersect
+from postroad.store.payloads import CursorState, packed
+from postroad.store.places import NO_RUNS, ROW_BITS, RowSet, Runs, intersect, runs_of, subtract, unite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.messages import Batch
+    from postroad.store.payloads import StoredRows
 
 __all__ = ["MAX_TRIES", "NO_CEILING", "Cursor", "Taken"]
 
@@ -21,6 +23,8 @@ __all__ = ["MAX_TRIES", "NO_CEILING", "Cursor", "Taken"]
 NO_CEILING = 2**63 - 1
 # Further tries of a row are not counted: each number is a set of its own. Whoever gives rows up does so before.
 MAX_TRIES = 100
+# Which rows were tried is written whenever a client comes or goes, which one client can do many times a second: 16 KiB.
+MAX_NOTED_RUNS = 1024
 
 
 class Taken(NamedTuple):
@@ -109,8 +113,63 @@ class Cursor:
         """How many rows it waits for or has in flight."""
         return self.waiting.count + self.in_flight.count
 
+    def in_flight_at(self, places: NDArray[np.int64]) -> Runs:
+        """Those of some rows, in any order, that are in flight."""
+        return intersect(runs_of(np.sort(places)), self.in_flight.runs)
+
+    def unknown(self, runs: Runs) -> Runs:
+        """Those of some rows that it neither waits for nor has in flight."""
+        return subtract(runs, unite(self.waiting.runs, self.in_flight.runs))
+
+    def take(self, runs: Runs) -> None:
+        """Waiting rows are handed out."""
+        self.waiting.remove(runs)
+        self.in_flight.add(runs)
+
+    def give_back(self, runs: Runs) -> None:
+        """Rows in flight wait again, and count as tried."""
+        self.in_flight.remove(runs)
+        self.waiting.add(runs)
+        self.tried.add(runs)
+
+    def settle(self, runs: Runs) -> int:
+        """Rows in flight are done with; returns how many there were."""
+        self.forget(runs)
+        return self.in_flight.remove(runs)
+
+    def taken(self, number: int, stored: StoredRows, runs: Runs) -> Taken:
+        """Rows of a record, with what is known of their earlier tries."""
+        places = runs.places()
+        tried = None
+        if self.tried.count:
+            mask = self.tried.runs.contains(places)
+            tried = mask if mask.any() else None
+        rows = stored.rows_at(places - (number << ROW_BITS))
+        tries = self.tries_of(places) if self.tries else None
+        notes = self.notes_of(places) if self.notes else None
+        return Taken(places, stored.batch, rows, tried, stored.stored, tries, notes)
+
+    def packed_tried(self) -> tuple[bytes, bytes]:
+        """The rows that were tried, as they are stored: more than `MAX_NOTED_RUNS` runs become one that spans all."""
+        runs = self.tried.runs
+        if len(runs.starts) > MAX_NOTED_RUNS:
+            runs = Runs(runs.starts[:1], runs.ends[-1:])
+        return packed(runs)
+
+    def state(self) -> CursorState:
+        """What a checkpoint keeps of it."""
+        return CursorState(
+            self.number,
+            self.terms,
+            self.attached,
+            packed(unite(self.waiting.runs, self.in_flight.runs)),
+            self.packed_tried(),
+            [packed(rows.runs) for rows in self.tries],
+            [(text, packed(rows.runs)) for text, rows in self.notes.items()],
+        )
+
     def count_try(self, runs: Runs) -> list[Runs]:
-        """Rows came back once more; answers, for each number of tries, which of them came back more often than that."""
+        """Rows came back once more; returns, for each number of tries, which of them came back more often than that."""
         raised = [runs]
         for rows in self.tries[: MAX_TRIES - 1]:
             again = intersect(runs, rows.runs)

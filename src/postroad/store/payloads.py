@@ -122,7 +122,7 @@ def _decoded_rows(form: int, data: memoryview, count: int) -> Rows:
     if form == _RUNS:
         pairs = np.frombuffer(data, "<u4").astype(np.int64).reshape(-1, 2)
         runs = Runs(pairs[:, 0], pairs[:, 0] + pairs[:, 1])
-        # Before they are written out: a size of 32 bits that nobody has checked could take all memory.
+        # Checked before the rows are listed: an unchecked 32-bit size could take all memory.
         if not runs.is_sound or (len(pairs) and runs.ends[-1] > count):
             raise DamageError(f"rows that a record of {count} does not have")
         rows = runs.places()
@@ -177,7 +177,7 @@ class StoredRows:
             cursor, form, size = _MATCH.unpack_from(payload, at)
             at += _MATCH.size
             if at + size > len(payload):
-                raise ValueError("its matches end behind it")
+                raise ValueError("its matches extend beyond its end")
             rows = _decoded_rows(form, payload[at : at + size], self.count)
             self.matches.append(Match(cursor, rows if self.numbers is None else self.numbers[rows]))
             at += size
@@ -185,10 +185,10 @@ class StoredRows:
 
     @property
     def batch(self) -> Batch:
-        """The rows; the same batch at every call, so that whoever renders it does so once.
+        """The rows; the same batch at every call, so that its rendering can be shared.
 
         Raises:
-            DamageError: the bytes are no messages.
+            DamageError: the bytes are not messages.
         """
         if self._batch is None:
             count, start = self.count, _BATCH.size
@@ -200,7 +200,7 @@ class StoredRows:
                 first = self._messages + self._metadata
                 self._batch = decode_batch(data, lengths, start=first, ids=ids, envelopes=envelopes, metadata=metadata)
             except (PostroadError, ValueError) as error:
-                raise DamageError(f"a record of rows holds no messages: {error}") from error
+                raise DamageError(f"a record of rows does not hold messages: {error}") from error
         return self._batch
 
     def rows_at(self, rows: Rows) -> Rows:

@@ -98,7 +98,7 @@ def runs_of(places: ArrayLike) -> Runs:
 def _unite(
     starts: Places, ends: Places, more_starts: Places, more_ends: Places, out_starts: Places, out_ends: Places
 ) -> int:
-    """Merge two lists of runs; answers how many runs come out.
+    """Merge two lists of runs; returns how many runs come out.
 
     Each step takes one run of either list and writes at most one, so the output, as long as both lists together, is
     never left: `count` rises only when `a` or `b` does.
@@ -123,7 +123,7 @@ def _unite(
 def _subtract(
     starts: Places, ends: Places, less_starts: Places, less_ends: Places, out_starts: Places, out_ends: Places
 ) -> int:
-    """Take one list of runs off another; answers how many runs are left.
+    """Take one list of runs off another; returns how many runs are left.
 
     Every run of the first list ends at most one output run, and every run of the second list begins at most one more,
     so the output, as long as both lists together, is never left.
@@ -234,7 +234,7 @@ class RowSet:
         return int(self._starts[self._first]) if self.count else -1
 
     def append(self, runs: Runs) -> None:
-        """Add places that lie behind all others."""
+        """Add places after all others."""
         size = len(runs.starts)
         if not size:
             return
@@ -278,7 +278,7 @@ class RowSet:
             self._set(unite(self.runs, runs))
 
     def remove(self, runs: Runs) -> int:
-        """Remove places; answers how many of them were there."""
+        """Remove places; returns how many of them were there."""
         before = self.count
         if before and len(runs.starts):
             if len(runs.starts) == 1 and runs.starts[0] <= self.first and runs.ends[0] <= self._ends[self._first]:

@@ -4,8 +4,8 @@ Rule 1: numbers of records rise in the order of writing.
 Rule 2: each segment begins with a checkpoint, and is forced to disk before the next one is begun. Recovery reads the
     last checkpoint and what follows it.
 Rule 3: a segment is removed when no row in it is wanted, after a sync of all that says so.
-Rule 4: what a commit that failed has written counts for nothing: all of it, and what was written since the last sync,
-    is written again to a new segment. Nothing is appended to a segment that has failed once.
+Rule 4: what a failed commit has written does not count: all of it, and what was written since the last sync,
+    is written again to a new segment. Nothing is appended to a segment that failed once.
 """
 
 from __future__ import annotations
@@ -25,20 +25,19 @@ if TYPE_CHECKING:
 
 __all__ = ["LogWriter"]
 
-# What is written and not yet forced to disk is kept in memory, to be written again if that fails; with more, the disk
-# is forced before its time.
+# Unsynced records stay in memory, to be written again if the sync fails; with more than this, the sync comes early.
 MAX_UNSYNCED_BYTES = 32 * 1024 * 1024
-# A segment is at least so many times as large as its checkpoint, or large checkpoints would be most of what is written.
+# A segment is at least this many times as large as its checkpoint, or large checkpoints would dominate what is written.
 _CHECKPOINT_SHARE = 8
 
 
 class _Pending:
-    """A record that is made, and not on disk for sure.
+    """A record that may not be on disk yet.
 
     Attributes:
         durable: a crash must not lose it.
-        catalogued: the number by which the catalogue knows its rows; 0 when it has none.
-        before: where its rows were before the commit that is under way.
+        catalogued: the record number in the catalogue; 0 if it has no rows.
+        before: where its rows were before the commit under way.
     """
 
     __slots__ = ("before", "catalogued", "durable", "kind", "number", "payload")
@@ -62,16 +61,16 @@ class LogWriter:
     Args:
         settings: when to force the disk, and how large segments are.
         catalog: learns where records are.
-        cache: keeps records until the disk has them for sure.
-        checkpoint: gives the payload of a checkpoint of all that was written up to a number.
-        begun: called when a segment was begun.
+        cache: pins records until they are on disk.
+        checkpoint: makes the payload of a checkpoint of all records up to a number.
+        begun: called after a segment was begun.
 
     Attributes:
         number: of the next record.
         written: the number of the last record that was written.
         last_durable: the number of the last record that a crash must not lose, written or not.
-        trouble: why the disk takes nothing at the moment; empty while all is well.
-        segments: those that there are, with their sizes.
+        trouble: why the disk accepts nothing at the moment; empty while all is well.
+        segments: the sizes of all segments by number.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class LogWriter:
         self.segment: int | None = None
         self._next_segment = 1
         self._capacity = settings.segment_bytes
-        # Written by an earlier process, perhaps to the memory of the operating system alone.
+        # The last segment of an earlier process, which may not be on disk: forced before anything is written.
         self._inherited: int | None = None
         self._synced = 0
         self._queue: list[_Pending] = []
@@ -110,7 +109,7 @@ class LogWriter:
         self.syncs = self.commits = self.failures = self.written_bytes = 0
 
     def resume(self, segments: dict[int, int], tail: int, number: int) -> None:
-        """Go on behind what an earlier process has left; a `tail` is forced to disk before anything of it is safe."""
+        """Continue after what an earlier process left; a `tail` is forced to disk before anything of it is safe."""
         self.segments = dict(segments)
         self._next_segment = 1 + max(segments, default=0)
         self._inherited = tail if tail in segments else None
@@ -119,12 +118,12 @@ class LogWriter:
 
     @property
     def size(self) -> int:
-        """What the segments take, with what waits to be written."""
+        """Bytes of all segments, with what waits to be written."""
         return sum(self.segments.values()) + self._queued_bytes
 
     @property
     def waiting_bytes(self) -> int:
-        """What waits to be written, or is being written."""
+        """Bytes that wait to be written or are being written."""
         return self._queued_bytes + self._taken_bytes
 
     @property
@@ -149,13 +148,13 @@ class LogWriter:
         return self.written if unsynced is None else unsynced - 1
 
     def sync_due(self) -> int | None:
-        """When a sync is due by `interval_ms`, in ms; None when none is."""
+        """When the next sync is due by `interval_ms`, in ms; None if none is."""
         if self._settings.fsync != "interval" or self._unsynced_since is None:
             return None
         return self._unsynced_since + self._settings.interval_ms
 
     def add(self, kind: Kind, payload: bytes, durable: bool, catalogued: int = 0) -> int:
-        """Take a record; answers its number."""
+        """Take a record; returns its number."""
         pending = _Pending(kind, self.number, payload, durable, catalogued)
         self._queue.append(pending)
         self._queued_bytes += pending.size
@@ -165,13 +164,13 @@ class LogWriter:
         return pending.number
 
     def dead(self) -> list[int]:
-        """Segments that nobody needs."""
+        """Segments without a live record."""
         return [each for each in self.segments if each != self.segment and each not in self._catalog.live]
 
     # --- commits -----------------------------------------------------------------------------------------------------
 
     def take_commit(self, now: int) -> DiskCommit | None:
-        """All that waits, as one commit; None when there is nothing, or the last one is not done."""
+        """Everything that waits, as one commit; None if there is nothing, or the last one is not done."""
         if self._commit is not None:
             return None
         due = self.sync_due()
@@ -189,7 +188,7 @@ class LogWriter:
             self._place(pending)
         dead = self.dead()
         if dead and self.segment is None:
-            # Without a checkpoint behind them, what settled their rows would go with them.
+            # A checkpoint must follow them first, or the records that settled their rows would be lost with them.
             self._begin_segment()
         self._flush()
         syncs = (has_durable and self._settings.fsync == "always") or is_due or bool(dead)
@@ -202,11 +201,11 @@ class LogWriter:
 
     def _begin_steps(self) -> None:
         self._steps = [] if self._inherited is None else [Sync(self._inherited)]
-        # What was written before and is written again now, after a failure, is where it was, as far as is known.
+        # After a failure, records up to `written` may be written again; their numbers stay.
         self._last = self.written
 
     def _place(self, pending: _Pending) -> None:
-        """Put a record behind what is there, or into a new segment when it does not fit."""
+        """Append a record to the segment, or to a new one if it does not fit."""
         if self.segment is None or self.segments[self.segment] + pending.size > self._capacity:
             self._begin_segment()
         segment = self.segment
