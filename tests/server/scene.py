@@ -44,9 +44,14 @@ class FakeTransport:
         self.is_reading = True
         self.is_closed = False
         self.wakes_at: int | None = None
+        # What the next write raises.
+        self.defect: Exception | None = None
 
     def write(self, data: bytes | memoryview) -> None:
         assert not self.is_closed
+        if self.defect is not None:
+            defect, self.defect = self.defect, None
+            raise defect
         self.written += data
 
     def pause_reading(self) -> None:

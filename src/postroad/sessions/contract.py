@@ -121,14 +121,14 @@ class Transport(Protocol):
 
     @property
     def peer(self) -> str:
-        """Who is at the other end, for logs."""
+        """The other end, for logs."""
 
     @property
     def address(self) -> str:
         """The address that limits count by."""
 
     def connected(self) -> str:
-        """The client is to be let in; why it cannot be, or an empty text."""
+        """Admit the client; returns why it is refused, or an empty text."""
 
     def write(self, data: bytes | memoryview) -> None:
         """Hand bytes to the socket; they may be sent later, in order."""
@@ -161,12 +161,12 @@ class WebSocketProfile(NamedTuple):
 
 
 class LoginVerdict(NamedTuple):
-    """What became of a login.
+    """The result of a login.
 
     Attributes:
-        refusal: what the client is told; empty when it is let in.
-        principal: who it is then.
-        login: the login that was proved; empty where nobody has to prove one.
+        refusal: the reason that the client gets; empty when it is let in.
+        principal: of a client that is let in.
+        login: the login that was proved; empty where logins are not checked.
     """
 
     refusal: str
@@ -185,8 +185,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for every session of a broker, whatever its protocol.
 
     Attributes:
-        gate: checks logins; None lets everybody in, as nobody in particular.
-        audit: what is told of refusals.
+        gate: checks logins; None lets every client in, unverified.
+        audit: logs and counts refusals.
         heart_beat_ms: the shortest heart-beat either way.
         connect_ms: how long a connection may take until its client has introduced itself.
         push_back: whether subscribers may keep publishers waiting.
@@ -210,7 +210,7 @@ class OutboxSender(Protocol):
 
 
 class RecordSafety(Protocol):
-    """The record, as whoever gives receipts sees it."""
+    """The record, as receipts depend on it."""
 
     @property
     def trouble(self) -> str:
@@ -221,28 +221,28 @@ class RecordSafety(Protocol):
         """Whether receipts have to wait until the record is safe."""
 
     def when_safe(self, action: Callable[[bool], None]) -> None:
-        """Call this with True once all that was recorded so far would survive a crash, with False if it would not."""
+        """Call `action` with True once all that was recorded so far survives a crash, with False if it would not."""
 
 
 class StoreSafety(Protocol):
-    """The store, as whoever gives receipts sees it."""
+    """The store, as receipts depend on it."""
 
     @property
     def mark(self) -> int:
         """Changes whenever something was stored that a receipt has to wait for."""
 
     def when_safe(self, action: Callable[[str], None]) -> None:
-        """Call this with an empty text once all that was stored so far is safe, or with the reason why it is not."""
+        """Call `action` with an empty text once all that was stored so far is safe, or with the reason if it is not."""
 
 
 class BatchTimer(Protocol):
     """Times some reads of sockets, from the system call until the bytes of their messages are with other sockets."""
 
     def begin(self) -> None:
-        """A socket is about to be read, or was read just now."""
+        """A socket is about to be read, or was just read."""
 
     def count(self, batch: Batch, outbox: Outbox, relayed: bool = False) -> None:
         """A batch was carried out; `relayed` if a neighbour sent it."""
 
     def end(self, source: int) -> None:
-        """The read is done with; `source` stands for its socket."""
+        """The read is finished; `source` stands for its socket."""

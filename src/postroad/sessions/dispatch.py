@@ -1,4 +1,4 @@
-"""What the sessions of one broker share: the core, the clock, and the dispatch of what the core says."""
+"""What the sessions of one broker share: the core, the clock, and the dispatch of its outboxes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def wall_clock() -> int:
 
 
 def steady_clock() -> int:
-    """Milliseconds since some moment; never set back or forward, so good for heart-beats."""
+    """Milliseconds since an arbitrary moment; never set back or forward, so fit for heart-beats."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -55,7 +55,7 @@ class Dispatcher:
         timing: counts messages and times some reads; None for none.
         record: what receipts wait for; None if nothing is recorded.
         store: what receipts wait for before that; None without a store.
-        soon: has something called after everybody else had a turn; needed where the core works in turns.
+        soon: schedules a call after all other connections had a turn; needed where the core works in turns.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class Dispatcher:
         self._sessions.pop(number, None)
 
     def carry_out(self, outbox: Outbox) -> None:
-        """Write, pause, resume and close as the core said. Each connection gets one write.
+        """Write, pause, resume and close as the outbox says. Each connection gets one write.
 
-        What follows from that, because a link is full or a client is gone, is carried out after it and not within it:
-        by the time this returns, unless the caller is itself part of carrying something out.
+        Outboxes that result from that, because a link is full or a client is gone, are carried out after this one, not
+        within it. All are done when this returns, unless the caller itself runs within `carry_out`.
         """
         self._outboxes.append(outbox)
         if self._carrying:
@@ -131,12 +131,12 @@ class Dispatcher:
     def publish(
         self, batch: Batch, source: Session, aliases: Iterable[tuple[int, str]] = (), queued: bool = False
     ) -> Outbox:
-        """Take a batch from a client: the core gives the ids.
+        """Publish a batch of a client; the core gives the ids.
 
         Args:
             batch: what the client sent.
             source: its session in the core.
-            aliases: rows, and what the client calls them.
+            aliases: rows, and the ids that the client gave them.
             queued: whether some rows may be for queues.
         """
         now = self.clock()
@@ -151,7 +151,7 @@ class Dispatcher:
     def publish_identified(
         self, batch: Batch, source: Session, together: bool = False, queued: bool = False
     ) -> tuple[Outbox, IdAdmission]:
-        """Take a batch from a client that gives ids itself; with `together`, all of it or nothing."""
+        """Publish a batch of a client that gives its own ids; with `together`, all of it or nothing."""
         outbox, admission = self.core.receive_identified(batch, source, self.clock(), together, queued)
         self.carry_out(outbox)
         if self.timing is not None:
@@ -159,12 +159,12 @@ class Dispatcher:
         return outbox, admission
 
     def _take_turn(self) -> None:
-        """Go on with what was too much work at once."""
+        """Continue work that was too much for one turn."""
         self._turn_is_due = False
         try:
             outbox = self.core.proceed(self.clock())
         except Exception as error:
-            # A defect of ours, at work that nobody waits for: what it was at is lost, the rest goes on.
+            # A defect of ours, in work that no connection waits for: this piece of it is lost, the rest continues.
             log.error("internal error", exc_info=error)
             outbox = Outbox()
         self.carry_out(outbox)
@@ -172,13 +172,13 @@ class Dispatcher:
             self._tell_finished()
 
     def finish(self) -> None:
-        """Do all that waits for a turn, now: the broker stops."""
+        """Do all work that waits for a turn now, because the broker stops."""
         while self.core.unfinished:
             self.carry_out(self.core.proceed(self.clock()))
         self._tell_finished()
 
     def after_turns(self, session: Session, action: Callable[[], None]) -> None:
-        """Do something once nothing of what a session published waits for a turn."""
+        """Call `action` once nothing that a session published waits for a turn."""
         self._unfinished.append((session, action))
 
     def _tell_finished(self) -> None:
@@ -216,7 +216,7 @@ def _hand(session: ClientSession, data: Bytes) -> None:
     try:
         session.write(data)
     except Exception as error:
-        # The publisher whose batch this is has done nothing wrong.
+        # The publisher of the batch is not at fault: only the receiving session ends.
         session.broke(error)
 
 
@@ -226,7 +226,7 @@ class _SharedRenderings:
     def __init__(self, deliveries: list[Delivery], sessions: dict[int, ClientSession]) -> None:
         self._deliveries = deliveries
         self._sessions = sessions
-        # Batches and renderers outlive this object, so their ids are not given to others meanwhile.
+        # Batches and renderers outlive this object, so no other object can get their ids.
         self._prepared: dict[tuple[int, int], object] = {}
 
     def of(self, batch: Batch, renderer: Renderer) -> object:

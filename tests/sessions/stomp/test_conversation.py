@@ -359,130 +359,6 @@ def test_what_waits_for_a_session_that_closes_is_shed_and_counted() -> None:
     assert (counts.sessions_now, counts.subscriptions_now, counts.waiting_messages_now) == (1, 0, 0)
 
 
-# --- transactions -----------------------------------------------------------------------------------------------------
-
-
-def test_a_committed_transaction_is_delivered_whole_and_its_receipt_tells_first_id_and_count() -> None:
-    scene = Scene()
-    reader, writer = scene.client(), scene.client()
-    reader.subscribe("s", "a")
-    writer.say("BEGIN", {"transaction": "t"})
-    for body in (b"1", b"2"):
-        writer.send("a", body, transaction="t")
-    assert reader.heard() == []
-    receipt = writer.ask("COMMIT", {"transaction": "t", "receipt": "done"})
-    messages = reader.heard()
-    assert [message.body for message in messages] == [b"1", b"2"]
-    assert receipt.headers == {
-        "receipt-id": "done",
-        "message-id": messages[0].headers["message-id"],
-        "message-count": "2",
-    }
-
-
-def test_an_empty_transaction_commits_nothing() -> None:
-    talker = Scene().client()
-    talker.say("BEGIN", {"transaction": "t"})
-    receipt = talker.ask("COMMIT", {"transaction": "t", "receipt": "done"})
-    assert receipt.headers == {"receipt-id": "done", "message-count": "0"}
-
-
-def test_an_aborted_transaction_leaves_nothing() -> None:
-    scene = Scene()
-    talker = scene.client()
-    talker.subscribe("s", "a", ack="client")
-    talker.send("a")
-    (message,) = talker.heard()
-    talker.say("BEGIN", {"transaction": "t"})
-    talker.send("a", transaction="t")
-    talker.say("ACK", {"id": message.headers["ack"], "transaction": "t"})
-    talker.say("ABORT", {"transaction": "t"})
-    counts = scene.core.statistics()
-    assert (counts.accepted, counts.acknowledged, counts.unacknowledged_now) == (1, 0, 1)
-    assert talker.heard() == []
-
-
-def test_a_disconnect_aborts_what_is_open() -> None:
-    scene = Scene()
-    reader, writer = scene.client(), scene.client()
-    reader.subscribe("s", "a")
-    writer.say("BEGIN", {"transaction": "t"})
-    writer.send("a", transaction="t")
-    writer.say("DISCONNECT")
-    assert reader.heard() == []
-    assert scene.core.statistics().accepted == 0
-
-
-def test_acknowledgements_in_a_transaction_count_when_it_commits() -> None:
-    scene = Scene()
-    talker = scene.client()
-    talker.subscribe("s", "a", ack="client")
-    talker.send("a")
-    (message,) = talker.heard()
-    talker.say("BEGIN", {"transaction": "t"})
-    talker.say("ACK", {"id": message.headers["ack"], "transaction": "t"})
-    assert scene.core.statistics().acknowledged == 0
-    talker.say("COMMIT", {"transaction": "t"})
-    assert scene.core.statistics().acknowledged == 1
-
-
-def test_nothing_is_acknowledged_by_a_transaction_whose_messages_are_refused() -> None:
-    scene = Scene()
-    talker = scene.client()
-    talker.subscribe("s", "a", ack="client")
-    talker.send("a")
-    (message,) = talker.heard()
-    talker.say("BEGIN", {"transaction": "t"})
-    talker.say("ACK", {"id": message.headers["ack"], "transaction": "t"})
-    # This broker has no store, so it has no queues.
-    talker.say("SEND", {"destination": "/queue/results", "transaction": "t"})
-    talker.say("COMMIT", {"transaction": "t"})
-    assert "no store" in talker.error()
-    counts = scene.core.statistics()
-    assert (counts.accepted, counts.acknowledged) == (1, 0)
-
-
-def test_nothing_is_sent_by_a_transaction_that_acknowledges_a_message_twice() -> None:
-    scene = Scene()
-    talker = scene.client()
-    talker.subscribe("s", "a", ack="client-individual")
-    talker.send("a")
-    (message,) = talker.heard()
-    talker.say("BEGIN", {"transaction": "t"})
-    talker.send("a", transaction="t")
-    for _ in range(2):
-        talker.say("ACK", {"id": message.headers["ack"], "transaction": "t"})
-    talker.say("COMMIT", {"transaction": "t"})
-    assert "each counts once" in talker.error()
-    counts = scene.core.statistics()
-    assert (counts.accepted, counts.acknowledged) == (1, 0)
-
-
-@pytest.mark.parametrize("command", ["COMMIT", "ABORT"])
-def test_a_transaction_that_was_not_begun_is_an_error(command: str) -> None:
-    talker = Scene().client()
-    talker.say(command, {"transaction": "t"})
-    assert "transaction 't' is not open" in talker.error()
-
-
-def test_a_transaction_begun_twice_is_an_error() -> None:
-    talker = Scene().client()
-    talker.say("BEGIN", {"transaction": "t"})
-    talker.say("BEGIN", {"transaction": "t"})
-    assert "'t' is open already" in talker.error()
-
-
-def test_open_transactions_are_limited_in_number_and_bytes() -> None:
-    many, large = Scene().client(), Scene().client()
-    for number in range(17):
-        many.say("BEGIN", {"transaction": f"t{number}"})
-    assert "the number of open transactions is 17; the limit is 16" in many.error()
-    large.say("BEGIN", {"transaction": "t"})
-    for _ in range(5):
-        large.send("a", b"x" * 4_000_000, transaction="t")
-    assert "what open transactions hold" in large.error()
-
-
 # --- ends -------------------------------------------------------------------------------------------------------------
 
 
@@ -532,11 +408,7 @@ def test_a_subscriber_whose_line_breaks_does_not_hurt_the_publisher() -> None:
     for reader in (broken, good):
         reader.subscribe("s", "a")
 
-    def fail(data: bytes | memoryview) -> None:
-        broken.line.write = lambda data: None  # type: ignore[method-assign]
-        raise RuntimeError("a defect")
-
-    broken.line.write = fail  # type: ignore[method-assign]
+    broken.line.defect = RuntimeError("a defect")
     writer.send("a", b"x", receipt="r")
     assert [frame.command for frame in writer.heard()] == ["RECEIPT"]
     assert bodies(good) == [b"x"]

@@ -21,8 +21,11 @@ TOLERANCE = 500
 class Publisher:
     """A client that gives its own ids, by hand."""
 
+    number: int
+    token: str
+
     def __init__(self, scene: Scene, was: Publisher | None = None, version: str = "1.2") -> None:
-        claim = {} if was is None else {"postroad-publisher": str(was.number), "postroad-token": was.token}  # type: ignore[has-type]
+        claim = {} if was is None else {"postroad-publisher": str(was.number), "postroad-token": was.token}
         self.scene = scene
         self.talker = scene.talker()
         headers = {"accept-version": version, "host": "here", "postroad-ids": "client", **claim}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from postroad.protocols.stomp import encode_frame
-from postroad.sessions.stomp import conversation
+from postroad.sessions.stomp import conversation, subscriptions
 from tests.server.scene import Client, Scene, run, service
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def test_others_are_served_while_a_client_subscribes_thousands_of_times(tmp_path
 def test_a_session_of_the_first_version_has_few_subscriptions_that_are_searched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(conversation, "MAX_SEARCHED_SUBSCRIPTIONS", 3)
+    monkeypatch.setattr(subscriptions, "MAX_SEARCHED_SUBSCRIPTIONS", 3)
     scene = Scene()
     old, new = scene.client("1.0"), scene.client("1.1")
     for client in (old, new):

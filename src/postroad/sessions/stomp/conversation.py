@@ -10,60 +10,48 @@ import logging
 import secrets
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from postroad.broker import AckMode, Acknowledgement, BrokerError, Outbox, OverflowPolicy, settlements
-from postroad.broker.numbers import NumbersError
+from postroad.broker import BrokerError, Outbox, settlements
 from postroad.errors import PostroadError
-from postroad.messages.id_columns import WORD_BITS
 from postroad.protocols import stomp
 from postroad.protocols.stomp import Version
-from postroad.protocols.stomp.id_headers import CLOCK_RECEIPT, MESSAGE_ID_HEADER, SERVER_TIME_HEADER
 from postroad.security import principal_of
 from postroad.sessions.contract import LoginVerdict
 from postroad.sessions.stomp.answers import answers_together
-from postroad.sessions.stomp.durable import CLIENT_ID_HEADER, deletes_durable, durable_name
+from postroad.sessions.stomp.connected_client import ConnectedClient
+from postroad.sessions.stomp.durable import CLIENT_ID_HEADER
 from postroad.sessions.stomp.heart_beats import HeartBeats
-from postroad.sessions.stomp.ids import CORRECTION_MS, TOKEN_BYTES, asks_for_ids, claimed_publisher, id_terms, no_id
-from postroad.sessions.stomp.queue_headers import consumer_terms
+from postroad.sessions.stomp.ids import TOKEN_BYTES, asks_for_ids, claimed_publisher, id_terms
+from postroad.sessions.stomp.publications import StompPublications
 from postroad.sessions.stomp.receipts import Receipts
 from postroad.sessions.stomp.renderers import RENDERERS, StompRenderer
-from postroad.sessions.stomp.replay import replay_start
+from postroad.sessions.stomp.subscriptions import StompSubscriptions
 from postroad.sessions.stomp.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from postroad.broker import Delivery, IdAdmission, ReplayStart, Session, Subscription
-    from postroad.messages import Batch, MessageId
+    from postroad.broker import Delivery, Session
     from postroad.messages.columns import Bytes
-    from postroad.protocols.stomp.columns import Columns
     from postroad.sessions.contract import Terms, Transport
     from postroad.sessions.dispatch import Dispatcher
 
-__all__ = ["OVERFLOW_HEADER", "StompConversation"]
+__all__ = ["StompConversation"]
 
 log = logging.getLogger("postroad.server")
 
-# The header of SUBSCRIBE that chooses what happens when the subscription's queue is full.
-OVERFLOW_HEADER = "overflow"
-
-# Receipts that wait behind a full socket because their client sends and does not read. With more than this the broker
-# reads no further from it: as much again as waits in the socket's own buffer.
+# Receipts that wait for a full socket because their client sends and does not read. With more than this the broker
+# stops reading from it: as much again as waits in the socket's own buffer.
 MAX_UNREAD_REPLY_BYTES = 1024 * 1024
-# How long it then has to read some: a client that only sends before it reads would otherwise wait for ever, as we do.
+# How long it then has to read some. Without a limit, both sides could wait for each other for ever.
 UNREAD_REPLY_MS = 30_000
-# Frames other than SEND that are carried out in one turn of the loop, and for how long at most: a read of 256 KiB holds
-# thousands of SUBSCRIBEs, which take some 100 microseconds each, and single ones take many milliseconds. What is left
-# comes after everybody else has had a turn.
+# Frames other than SEND that are carried out in one turn of the loop, and the time they may take: a read of 256 KiB
+# holds thousands of SUBSCRIBEs, which take some 100 microseconds each, and single ones take many milliseconds. The rest
+# is carried out after all other connections had a turn.
 CONTROLS_PER_TURN = 256
 CONTROLS_MS = 20
-# Subscriptions in a client mode that a session of STOMP 1.0 may have: its acknowledgements do not name one, so that all
-# have to be searched for the message.
-MAX_SEARCHED_SUBSCRIPTIONS = 100
 # Frames that a client may send before it has the answer to its CONNECT, while its login is checked.
 MAX_EARLY_BYTES = 64 * 1024
-# What came while others had their turn is read in parts of this size, as if a socket had given it.
+# Input that arrived during other connections' turns is read in parts of this size, as if a socket had given it.
 EARLY_PART_BYTES = 256 * 1024
 
 
@@ -85,22 +73,20 @@ class StompConversation:
         self._terms = terms
         self._decoder = stomp.StompDecoder(limits)
         self._session: Session | None = None
-        self._prefixes: dict[int, tuple[bytes, int | None]] = {}
-        self._keys: dict[int, str] = {}
-        # Subscriptions in a client mode: where an acknowledgement that names none is looked for.
-        self._searched: dict[str, Subscription] = {}
+        # Made when the client is let in.
+        self._publications: StompPublications | None = None
+        self._subscriptions: StompSubscriptions | None = None
         self._transactions = Transactions()
         self._receipts = Receipts(dispatcher, self._send, self._fail)
         self._closed = False
         self._login = ""
-        self._client_id = ""
-        # A login is being checked: what came behind the CONNECT waits here, and then what was read meanwhile.
+        # While a login is checked, the rest of its read waits in `_held` and later reads in `_early`.
         self._checking = False
         self._held: tuple[stomp.Received, int, int] | None = None
         self._early = bytearray()
-        # Others have their turn; what is left of the last read waits in the same place.
+        # Other connections have their turn; the rest of the last read waits in the same places.
         self._resting = False
-        # A DISCONNECT has come: nothing that follows it counts.
+        # A DISCONNECT has come: all input after it is ignored.
         self._parting = False
         self._timer = dispatcher.timer
         now = self._timer()
@@ -108,7 +94,6 @@ class StompConversation:
         self._connect_by = now + terms.connect_ms
         self._unread_replies = 0
         self._give_up_at: int | None = None
-        self._correct_from = now
         transport.wake_at(self._connect_by)
 
     # --- what the dispatcher asks -------------------------------------------------------------------------------------
@@ -126,7 +111,8 @@ class StompConversation:
         return RENDERERS[self._version]
 
     def render(self, delivery: Delivery, prepared: object | None) -> Bytes:
-        prefix, number = self._prefixes[delivery.subscription.number]
+        assert self._subscriptions is not None
+        prefix, number = self._subscriptions.prefix(delivery.subscription.number)
         return self.renderer.render(delivery.batch, delivery.rows, prefix, number, prepared)
 
     def write(self, data: Bytes) -> None:
@@ -151,7 +137,7 @@ class StompConversation:
     # --- what the driver reports -----------------------------------------------------------------------------------
 
     def received(self, data: bytes | bytearray | memoryview) -> None:
-        """The socket gave bytes."""
+        """Carry out the bytes of one read."""
         if self._closed or self._parting:
             return
         self._beats.heard = self._timer()
@@ -162,16 +148,21 @@ class StompConversation:
         if found.events:
             self._act_on(found)
         elif found.batch is not None:
-            self._publish(found.batch, found, 0, len(found.batch))
+            self._publish(found, 0, len(found.batch))
+
+    def _publish(self, found: stomp.Received, first: int, last: int) -> None:
+        assert self._publications is not None
+        assert found.batch is not None
+        self._publications.publish(found.batch, found, first, last)
 
     def _act_on(self, found: stomp.Received, place: int = 0, row: int = 0) -> None:
-        """Act on what was read, from an event and a row on; where that is much, a part of it."""
+        """Carry out a read from an event and a row on: all of it, or as much as one turn may take."""
         first, until = place, self._timer() + CONTROLS_MS
         self._receipts.begin()
         while place < len(found.events):
             event = found.events[place]
             if found.batch is not None and event.row > row:
-                self._publish(found.batch, found, row, event.row)
+                self._publish(found, row, event.row)
                 row = event.row
             count = answers_together(found.events, place, CONTROLS_PER_TURN)
             if not self._closed and count > 1 and self._acknowledge_together(found.events[place : place + count]):
@@ -191,10 +182,10 @@ class StompConversation:
                 first, until = place, self._timer() + CONTROLS_MS
         self._receipts.begin()
         if found.batch is not None and row < len(found.batch):
-            self._publish(found.batch, found, row, len(found.batch))
+            self._publish(found, row, len(found.batch))
 
     def _rest(self, found: stomp.Received, place: int, row: int) -> bool:
-        """Let others have a turn before the rest is carried out; False where nothing is left, or nobody gives turns."""
+        """Give other connections a turn before the rest; False if nothing is left or the dispatcher has no turns."""
         soon = self._dispatcher.soon
         if soon is None or place == len(found.events):
             return False
@@ -234,12 +225,12 @@ class StompConversation:
 
     @property
     def kept_bytes(self) -> int:
-        """What is kept of unfinished frames and open transactions."""
+        """Bytes kept of unfinished frames and open transactions."""
         return self._decoder.pending + self._transactions.held_bytes + len(self._early)
 
     @property
     def waiting_bytes(self) -> int:
-        """What waits for its subscriptions."""
+        """Bytes that wait for its subscriptions."""
         return 0 if self._session is None else self._session.waiting.bytes
 
     @property
@@ -254,12 +245,12 @@ class StompConversation:
             self._leave(reason)
 
     def broke(self, error: Exception) -> None:
-        """The broker failed at this conversation: the client is told so, and nobody else is touched."""
+        """A defect of the broker ends this conversation, and no other: tell the client."""
         log.error("internal error", extra=self._who(), exc_info=error)
         self._fail("internal error: the broker failed at what this client asked; its log says where")
 
     def tick(self, now: int) -> None:
-        """Time has passed: beat, or notice that the client has gone quiet or never said anything."""
+        """Send a heart-beat if one is due; close if the client is silent or never sent CONNECT."""
         if self._closed:
             return
         if self._session is None and now >= self._connect_by:
@@ -270,7 +261,7 @@ class StompConversation:
             self._fail(f"this client sends and does not read: {self._unread_replies:,} bytes of replies wait for it")
             return
         beats = self._beats
-        # Whatever waits in a congested socket is as good as a beat, and beats would pile up behind it.
+        # What waits in a congested socket serves as a heart-beat; further ones would only pile up.
         if beats.must_beat(now):
             if self._session is not None and not self._session.congested:
                 self._send(stomp.HEART_BEAT)
@@ -287,76 +278,6 @@ class StompConversation:
         times = [time for time in (due, self._give_up_at) if time is not None]
         if times:
             self._transport.wake_at(min(times))
-
-    # --- messages --------------------------------------------------------------------------------------------------
-
-    def _publish(self, batch: Batch, found: stomp.Received, first: int, last: int) -> None:
-        session = self._session
-        assert session is not None
-        part = batch if last - first == len(batch) else batch.take(np.arange(first, last))
-        try:
-            queued = found.has_queues
-            if session.assigning is not None:
-                self._publish_identified(part, found.receipts[first:last], found.message_ids[first:last], queued)
-                return
-            named = found.message_ids[first:last] if found.has_message_ids else None
-            if self._accept(part, named, queued) and found.asks_receipts:
-                self._receipts.messages(part, found.receipts[first:last], session)
-        except (BrokerError, NumbersError) as error:
-            # No defect: without a number of its own on disk, a publisher's ids could be another one's.
-            log.error("publisher refused", extra={**self._who(), "reason": str(error)})
-            self._fail(f"SEND: {error}")
-
-    def _publish_identified(self, batch: Batch, receipts: Columns, message_ids: Columns, queued: bool) -> None:
-        """Publish what has its ids already, up to the first message whose id is not one or may not be."""
-        count = stomp.read_ids(batch, message_ids)
-        refusal = None if count == len(batch) else no_id(stomp.given_id_text(batch, message_ids, count))
-        if refusal is not None:
-            batch = batch.take(np.arange(count))
-        admission = self._accept_identified(batch, queued=queued)
-        if admission is None:
-            return
-        if admission.end < len(batch):
-            refusal = admission.refusal
-            batch = batch.take(np.arange(admission.end))
-        session, resent = self._session, admission.resent > 0
-        assert session is not None
-        self._receipts.messages(batch, receipts[: admission.end], session, resent)
-        if refusal is not None:
-            self._fail(f"SEND: {refusal}")
-
-    def _accept_identified(self, batch: Batch, together: bool = False, queued: bool = False) -> IdAdmission | None:
-        """What became of a batch with given ids; None when the client may not publish, and is told so."""
-        session = self._session
-        assert session is not None
-        outbox, admission = self._dispatcher.publish_identified(batch, session, together, queued)
-        if admission.first_skewed is not None:
-            self._correct(admission.first_skewed, self._dispatcher.clock())
-        return admission if self._may_publish(session, outbox) else None
-
-    def _correct(self, skewed: MessageId, now: int) -> None:
-        """Tell the client that its clock is off, not more often than is of use."""
-        timer = self._timer()
-        if timer >= self._correct_from:
-            self._correct_from = timer + CORRECTION_MS
-            headers = {SERVER_TIME_HEADER: str(now), MESSAGE_ID_HEADER: str(skewed)}
-            self._send(stomp.receipt_frame(CLOCK_RECEIPT.encode(), self._version, headers))
-
-    def _accept(self, batch: Batch, message_ids: Columns | None, queued: bool = False) -> bool:
-        session = self._session
-        assert session is not None
-        # The broker gives the ids: what the sender calls its messages are other names of them.
-        aliases = [] if message_ids is None else stomp.foreign_ids(batch, message_ids, self._version)
-        return self._may_publish(session, self._dispatcher.publish(batch, session, aliases, queued))
-
-    def _may_publish(self, session: Session, outbox: Outbox) -> bool:
-        if outbox.unstorable:
-            self._fail(f"SEND: {outbox.unstorable}")
-            return False
-        if outbox.refused:
-            self._terms.audit.refused("publication refused", **self._who(), principal=session.principal)
-            self._fail(f"{session.principal or 'anonymous'} may not publish to this topic")
-        return not outbox.refused
 
     # --- control frames --------------------------------------------------------------------------------------------
 
@@ -375,7 +296,7 @@ class StompConversation:
             self._part()
 
     def _part(self) -> None:
-        """The client takes its leave; receipts that still wait go first."""
+        """The client disconnects; receipts that still wait are sent first."""
         self._parting = True
         self._receipts.after_all(self._close_for_good, self._session)
 
@@ -385,16 +306,24 @@ class StompConversation:
             self._transport.close()
 
     def _act(self, event: stomp.Event) -> dict[str, str]:
-        """Do what a frame says; answers the headers for its receipt."""
+        """Do what a frame says; returns the headers for its receipt."""
         if isinstance(event, stomp.Connect):
             self._connect(event)
-        elif isinstance(event, stomp.Subscribe):
-            self._subscribe(event)
+        elif isinstance(event, stomp.ProtocolError):
+            self._fail_protocol(event)
+        elif self._subscriptions is not None:
+            # Always: the decoder lets nothing else through before CONNECT.
+            return self._act_connected(event, self._subscriptions)
+        return {}
+
+    def _act_connected(self, event: stomp.Event, subscriptions: StompSubscriptions) -> dict[str, str]:
+        if isinstance(event, stomp.Subscribe):
+            subscriptions.subscribe(event)
         elif isinstance(event, stomp.Unsubscribe):
-            self._unsubscribe(event)
+            subscriptions.unsubscribe(event)
         elif isinstance(event, stomp.Ack | stomp.Nack):
             if event.transaction is None:
-                self._acknowledge(event)
+                subscriptions.acknowledge(event)
             else:
                 self._transactions.acknowledge(event.transaction, event)
         elif isinstance(event, stomp.Begin):
@@ -404,13 +333,11 @@ class StompConversation:
         elif isinstance(event, stomp.Abort):
             self._transactions.end(event.transaction)
         elif isinstance(event, stomp.Commit):
-            return self._commit(event)
-        elif isinstance(event, stomp.ProtocolError):
-            self._fail_protocol(event)
+            return self._commit(event, subscriptions)
         return {}
 
     def _connect(self, event: stomp.Connect) -> None:
-        """Let a client in, now or when its login is checked; the broker reads no further from it meanwhile."""
+        """Let a client in, now or when its login is checked; until then the broker stops reading from it."""
         gate, login = self._terms.gate, event.login or ""
         if gate is None:
             self._let_in(event, LoginVerdict("", principal_of(login, verified=False)))
@@ -425,7 +352,7 @@ class StompConversation:
             self.pause_reading()
 
     def _answered(self, event: stomp.Connect, answers: list[LoginVerdict], verdict: LoginVerdict) -> None:
-        """The login was checked: at once, while `_connect` waits for `answers`, or later."""
+        """The login was checked: at once, while `_connect` still runs and looks at `answers`, or later."""
         if not self._checking:
             answers.append(verdict)
             return
@@ -441,7 +368,7 @@ class StompConversation:
             self.broke(error)
 
     def _go_on(self) -> None:
-        """Act on what came while the login was checked or others had their turn, and read on."""
+        """Carry out what arrived while the login was checked or others had their turn, and resume reading."""
         held, self._held = self._held, None
         if held is not None:
             self._act_on(*held)
@@ -452,7 +379,7 @@ class StompConversation:
             self.resume_reading()
 
     def _keep_early(self, data: bytes | bytearray | memoryview) -> None:
-        # A transport may hand over what it had read when it was told to pause.
+        # A transport may still deliver what it had read before it paused.
         self._early += data
         if self._checking and len(self._early) > MAX_EARLY_BYTES:
             self._fail(f"more than {MAX_EARLY_BYTES:,} bytes came before the answer to CONNECT; wait for CONNECTED")
@@ -463,8 +390,8 @@ class StompConversation:
         if refusal := self._transport.connected():
             raise BrokerError(refusal)
         self._login = verdict.login
-        self._client_id = event.headers.get(CLIENT_ID_HEADER, "")
         self._session = self._dispatcher.core.attached(verdict.principal)
+        self._begin(self._session, event.headers.get(CLIENT_ID_HEADER, ""))
         self._dispatcher.join(self._session.number, self)
         least = self._terms.heart_beat_ms
         self._beats.agree(*event.heart_beat, least)
@@ -480,8 +407,15 @@ class StompConversation:
         log.info("connected", extra=who)
         self._wake()
 
+    def _begin(self, session: Session, client_id: str) -> None:
+        client = ConnectedClient(
+            self._dispatcher, session, self._version, self._terms, self._send, self._fail, self._who()
+        )
+        self._publications = StompPublications(client, self._receipts)
+        self._subscriptions = StompSubscriptions(client, client_id)
+
     def _assigns_ids(self, event: stomp.Connect, session: Session) -> tuple[dict[str, str], Outbox]:
-        """Let a client that asks give its own ids: the headers that tell it how, and what is to be done."""
+        """Let a client give its own ids if it asks to; returns the headers that tell it how, and an outbox."""
         if not asks_for_ids(event.headers):
             return {}, Outbox()
         core, now = self._dispatcher.core, self._dispatcher.clock()
@@ -489,174 +423,38 @@ class StompConversation:
         publisher, outbox = core.assigns_ids(session, secrets.token_hex(TOKEN_BYTES), now, was)
         return id_terms(publisher, core.number, core.skew_tolerance_ms, now), outbox
 
-    def _subscribe(self, event: stomp.Subscribe) -> None:
-        assert self._session is not None
-        self._check_searched(event)
-        key = event.id if event.id is not None else event.destination
-        name = None if event.queue else durable_name(event.headers, self._client_id, event.id)
-        replay = replay_start(event.headers)
-        if event.queue:
-            if replay is not None:
-                raise BrokerError("a queue has no past: from and after are for topics")
-            subscription = self._consume(event, key)
-        elif name is None:
-            subscription = self._dispatcher.core.subscribe(
-                self._session,
-                key,
-                event.topic,
-                event.selector or "",
-                AckMode(event.ack),
-                self._overflow(event.headers),
-                self._dispatcher.clock(),
-                replay,
-            )
-        else:
-            subscription = self._subscribe_durably(event, key, name, replay)
-        acknowledges = subscription.ack_mode is not AckMode.AUTO and self._version is Version.V1_2
-        prefix = stomp.message_prefix(event.id, self._version)
-        self._prefixes[subscription.number] = (prefix, subscription.number if acknowledges else None)
-        self._keys[subscription.number] = key
-        if subscription.ack_mode is not AckMode.AUTO:
-            self._searched[key] = subscription
-        if replay is not None:
-            # Its turns begin.
-            self._dispatcher.carry_out(Outbox())
-        if event.queue:
-            # From now on its messages can be rendered.
-            self._dispatcher.carry_out(self._dispatcher.core.offer(subscription, self._dispatcher.clock()))
-
-    def _consume(self, event: stomp.Subscribe, key: str) -> Subscription:
-        assert self._session is not None
-        queues = self._dispatcher.core.queues
-        if queues is None:
-            raise BrokerError("this broker has no store, so it has no queues (setting store)")
-        asked = consumer_terms(event.headers, event.selector, event.ack)
-        return queues.subscribe(self._session, key, event.topic, asked, self._dispatcher.clock())
-
-    def _subscribe_durably(
-        self, event: stomp.Subscribe, key: str, name: tuple[str, str], replay: ReplayStart | None
-    ) -> Subscription:
-        assert self._session is not None
-        dispatcher, outbox = self._dispatcher, Outbox()
-        durables = dispatcher.core.durables
-        if durables is None:
-            raise BrokerError("this broker has no store, so it has no durable subscriptions (setting store)")
-        now, ack = dispatcher.clock(), AckMode(event.ack)
-        subscription = durables.subscribe(
-            self._session, key, name, event.topic, event.selector or "", ack, now, outbox, replay
-        )
-        dispatcher.carry_out(outbox)
-        return subscription
-
-    def _overflow(self, headers: Mapping[str, str]) -> OverflowPolicy:
-        text = headers.get(OVERFLOW_HEADER, OverflowPolicy.SPOOL.value)
-        try:
-            chosen = OverflowPolicy(text)
-        except ValueError:
-            known = ", ".join(policy.value for policy in OverflowPolicy)
-            raise BrokerError(f"{OVERFLOW_HEADER}:{text!r} is not known; choose one of {known}") from None
-        if chosen is OverflowPolicy.PUSH_BACK and not self._terms.push_back:
-            raise BrokerError(f"{OVERFLOW_HEADER}:{text} is not allowed here (setting push_back); choose another one")
-        return chosen
-
-    def _check_searched(self, event: stomp.Subscribe) -> None:
-        acknowledges = AckMode(event.ack) is not AckMode.AUTO
-        if self._version is Version.V1_0 and acknowledges and len(self._searched) >= MAX_SEARCHED_SUBSCRIPTIONS:
-            raise BrokerError(
-                f"a session of STOMP 1.0 has at most {MAX_SEARCHED_SUBSCRIPTIONS} subscriptions that acknowledge; "
-                "connect with a newer version, whose ACK names the subscription"
-            )
-
-    def _unsubscribe(self, event: stomp.Unsubscribe) -> None:
-        assert self._session is not None
-        key = event.id if event.id is not None else event.destination or ""
-        subscription = self._session.subscriptions.get(key)
-        deletes = deletes_durable(event.headers)
-        core, now = self._dispatcher.core, self._dispatcher.clock()
-        if subscription is None and (name := durable_name(event.headers, self._client_id, event.id)) is not None:
-            self._dispatcher.carry_out(core.delete_durable(self._session, name, now))
-            return
-        self._dispatcher.carry_out(core.unsubscribe(self._session, key, now, deletes))
-        if subscription is not None:
-            del self._prefixes[subscription.number], self._keys[subscription.number]
-            self._searched.pop(key, None)
-
-    def _acknowledge(self, event: stomp.Ack | stomp.Nack) -> None:
-        assert self._session is not None
-        key = self._acknowledged_key(event)
-        head, tail = event.message_id.head, event.message_id.tail
-        positive = isinstance(event, stomp.Ack)
-        requeues = isinstance(event, stomp.Ack) or event.requeues
-        core, now = self._dispatcher.core, self._dispatcher.clock()
-        self._dispatcher.carry_out(core.acknowledge(self._session, key, head, tail, positive, now, requeues))
-
     def _acknowledge_together(self, events: Sequence[stomp.Event]) -> bool:
-        """Act on several acknowledgements at once, which costs far less; False if that cannot be, and nothing is done.
+        """Carry out several acknowledgements at once; False if one of them is wrong, and then nothing is done.
 
-        One that is wrong ends the session, and those before it count: then they are taken one by one.
+        A wrong one ends the session, and those before it count: so they have to be taken one by one then.
         """
-        session, answers = self._session, [each for each in events if isinstance(each, stomp.Ack | stomp.Nack)]
-        if session is None:
+        answers = [each for each in events if isinstance(each, stomp.Ack | stomp.Nack)]
+        subscriptions = self._subscriptions
+        if self._session is None or subscriptions is None or not subscriptions.acknowledge_together(answers):
             return False
-        try:
-            settled = settlements(session, [self._acknowledgement(each) for each in answers])
-        except BrokerError:
-            return False
-        dispatcher = self._dispatcher
-        dispatcher.carry_out(dispatcher.core.settle(session, settled, dispatcher.clock()))
         for event in answers:
             if event.receipt is not None:
                 self._receipts.control(event, event.receipt, {}, self._version, self._session)
         return True
 
-    def _acknowledgement(self, event: stomp.Ack | stomp.Nack) -> Acknowledgement:
-        message = event.message_id.head << WORD_BITS | event.message_id.tail
-        requeues = isinstance(event, stomp.Ack) or event.requeues
-        return Acknowledgement(self._acknowledged_key(event), message, isinstance(event, stomp.Ack), requeues)
-
-    def _acknowledged_key(self, event: stomp.Ack | stomp.Nack) -> str:
-        if event.number is not None:
-            key = self._keys.get(event.number)
-            if key is None:
-                raise BrokerError("acknowledgement for a subscription that this session does not have (any more)")
-            return key
-        if event.subscription is not None:
-            return event.subscription
-        wanted = event.message_id.head << WORD_BITS | event.message_id.tail
-        for key, subscription in self._searched.items():
-            if wanted in subscription.unacknowledged:
-                return key
-        raise BrokerError("acknowledgement of a message that does not wait for one; each counts once")
-
-    def _commit(self, event: stomp.Commit) -> dict[str, str]:
+    def _commit(self, event: stomp.Commit, subscriptions: StompSubscriptions) -> dict[str, str]:
         transaction = self._transactions.end(event.transaction)
         assert self._session is not None
-        told = [self._acknowledgement(each) for each in transaction.acknowledgements]
-        settled = settlements(self._session, told)
+        assert self._publications is not None
+        acknowledged = [subscriptions.acknowledgement(each) for each in transaction.acknowledgements]
+        settled = settlements(self._session, acknowledged)
         headers = {"message-count": "0"}
         if transaction.frames:
             found = stomp.decode_frames(transaction.frames, self._version, self._decoder.limits)
             assert found.batch is not None
-            # What it consumed is done with when what it made of that is in.
-            if not self._accept_committed(found, found.batch):
+            # Consumed messages are settled only after the messages made from them are accepted.
+            if not self._publications.publish_committed(found, found.batch):
                 return {}
             headers = {"message-id": str(found.batch.message(0).id), "message-count": str(len(found.batch))}
         if self._session is not None and settled:
             core, now = self._dispatcher.core, self._dispatcher.clock()
             self._dispatcher.carry_out(core.settle(self._session, settled, now))
         return headers
-
-    def _accept_committed(self, found: stomp.Received, batch: Batch) -> bool:
-        assert self._session is not None
-        if self._session.assigning is None:
-            return self._accept(batch, found.message_ids, found.has_queues)
-        count = stomp.read_ids(batch, found.message_ids)
-        if count < len(batch):
-            raise BrokerError(f"COMMIT: {no_id(stomp.given_id_text(batch, found.message_ids, count))}")
-        admission = self._accept_identified(batch, together=True, queued=found.has_queues)
-        if admission is not None and admission.refusal is not None:
-            raise BrokerError(f"COMMIT: {admission.refusal}")
-        return admission is not None
 
     # --- errors ----------------------------------------------------------------------------------------------------
 
@@ -673,7 +471,7 @@ class StompConversation:
         details: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Tell the client what was wrong, and close."""
+        """Send an ERROR and close."""
         if self._closed:
             return
         first, _, rest = text.partition("\n")
@@ -684,7 +482,7 @@ class StompConversation:
         self._transport.close()
 
     def _leave(self, reason: str, for_good: bool = False) -> None:
-        """The session ends at once, also when the connection takes a while to close."""
+        """End the session at once, even if the connection takes a while to close."""
         self._closed = True
         self._transactions = Transactions()
         self._decoder.forget()
@@ -706,7 +504,7 @@ class StompConversation:
                 self._hold(len(data))
 
     def _hold(self, size: int) -> None:
-        """The client has not read what was sent before: count what is added to it, and stop reading when it is much."""
+        """Count what is written to a congested socket, and stop reading from its client when it is too much."""
         self._unread_replies += size
         if self._unread_replies > MAX_UNREAD_REPLY_BYTES and self._give_up_at is None:
             self._give_up_at = self._timer() + UNREAD_REPLY_MS

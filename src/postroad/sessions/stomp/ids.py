@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 __all__ = ["CORRECTION_MS", "TOKEN_BYTES", "asks_for_ids", "claimed_publisher", "id_terms", "no_id"]
 
-# 128 random bits: nobody guesses them.
+# 128 random bits cannot be guessed.
 TOKEN_BYTES = 16
-# A clock that is off is off for every message: one word about it in a second, and the next when that did not help.
+# A clock that is off is off for every message: one correction a second is enough.
 CORRECTION_MS = 1_000
 
 _NUMBER = re.compile(r"[0-9]{1,10}")
 
 
 def asks_for_ids(headers: Mapping[str, str]) -> bool:
-    """Whether a CONNECT says that the client gives the ids.
+    """Whether a CONNECT says that the client gives its own ids.
 
     Raises:
-        BrokerError: it says something else.
+        BrokerError: the header has an unknown value.
     """
     asked = headers.get(IDS_HEADER, IDS_BY_BROKER)
     if asked not in (IDS_BY_CLIENT, IDS_BY_BROKER):

@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | `prefetch-count: N` | RabbitMQ | at most N messages that it has not acknowledged; 0 for as many as it may |
 | `activemq.prefetchSize: N` | ActiveMQ | the same |
-| `exclusive: true`, `activemq.exclusive: true` | ActiveMQ | nobody else gets anything while it is there |
+| `exclusive: true`, `activemq.exclusive: true` | ActiveMQ | no other consumer gets anything while it is there |
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def consumer_terms(headers: Mapping[str, str], selector: str | None, ack: str) -
     """What a SUBSCRIBE to a queue asks for.
 
     Raises:
-        BrokerError: a number is not one.
+        BrokerError: a prefetch is not a number.
     """
     prefetch = None
     for header in PREFETCH:

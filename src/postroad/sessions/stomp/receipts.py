@@ -1,4 +1,4 @@
-"""Receipts of one client: given at once, or once what they confirm is safe; they say so where the record fails."""
+"""Receipts of one client: sent at once, or once what they confirm is safe; they say so if the record fails."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _END = b"\n\n\0"
 
 
 class Receipts:
-    """What a conversation confirms. Receipts are given in the order in which they were asked for.
+    """What a conversation confirms. Receipts are sent in the order in which they were asked for.
 
     Args:
         dispatcher: knows the record and the store.
-        send: hands bytes to the client.
-        refuse: tells the client that what it waits for could not be stored, and closes.
+        send: sends bytes to the client.
+        refuse: tells the client that its messages could not be stored, and closes.
     """
 
     def __init__(
@@ -42,18 +42,18 @@ class Receipts:
         self._send = send
         self._refuse = refuse
         self._mark = 0
-        # How many wait for the store, or for what has to be stored.
+        # How many receipts wait for the store, or for rows that may still have to be stored.
         self._waiting = 0
 
     def begin(self) -> None:
-        """What the client asks for from now on may have to be stored."""
+        """Remember where the store is: `_waits` compares with it."""
         if self._dispatcher.store is not None:
             self._mark = self._dispatcher.store.mark
 
     def messages(self, batch: Batch, receipts: Columns, source: Session, resent: bool = False) -> None:
-        """Confirm the rows that ask for it: `receipts` says where in the buffer each row has the text, if it has.
+        """Confirm the rows that ask for it: `receipts` says where in the buffer the receipt id of each row is, or -1.
 
-        Some may be `resent`, and stored before.
+        With `resent`, some rows may have been stored before.
         """
         if not (receipts[:, 0] >= 0).any():
             return
@@ -78,7 +78,7 @@ class Receipts:
         self._when_stored(lambda: self._when_recorded(safe, lambda: unsafe), self._waits(source), source)
 
     def after_all(self, action: Callable[[], None], source: Session | None) -> None:
-        """Do something once every receipt that waits is given."""
+        """Call `action` once every waiting receipt is sent."""
         self._when_stored(lambda: self._after_record(action), self._waits(source), source)
 
     def _after_record(self, action: Callable[[], None]) -> None:
@@ -100,7 +100,7 @@ class Receipts:
         )
 
     def _when_stored(self, action: Callable[[], None], waits: bool, source: Session | None) -> None:
-        """Do something once all that was stored so far is safe."""
+        """Call `action` once all that was stored so far is safe."""
         store = self._dispatcher.store
         if store is None or not waits:
             action()
@@ -118,13 +118,13 @@ class Receipts:
             # Another broker stores it; what this one has to store is asked after that, so that receipts stay in order.
             source.confirmations.when_done(lambda why: stored(why) if why else store.when_safe(stored))
         elif source is not None and source.unfinished:
-            # It is not known yet who wants the rest of what was sent.
+            # The rest of what was sent is not matched yet, so it may still have to be stored.
             self._dispatcher.after_turns(source, lambda: store.when_safe(stored))
         else:
             store.when_safe(stored)
 
     def _when_recorded(self, safe: bytes, unsafe: Callable[[], bytes]) -> None:
-        """Send a receipt once what it confirms is on record, or the other one if it will not be."""
+        """Send `safe` once what it confirms is on record, or `unsafe()` if it will not be."""
         record = self._dispatcher.record
         if record is None or not record.waits:
             self._send(safe)
@@ -133,8 +133,8 @@ class Receipts:
 
 
 def _untracked(receipts: bytes) -> bytes:
-    """The same receipts, saying that what was accepted may be missing on record, which cannot be written now.
+    """The same receipts with a header that says that the record of what they confirm could not be written.
 
-    No header line holds a line end, so an empty line and a NUL behind it end a frame, and nothing else does.
+    No header line holds a line end, so an empty line followed by a NUL ends a frame, and nothing else does.
     """
     return receipts.replace(_END, b"\n" + _UNTRACKED_LINE + _END)

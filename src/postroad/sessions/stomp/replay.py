@@ -1,4 +1,4 @@
-"""Where a subscription begins that asks for the past: the headers `from` and `after` of SUBSCRIBE."""
+"""Where a replay begins: the headers `from` and `after` of SUBSCRIBE."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _LARGEST_TIME = 2**48 - 1
 
 
 def replay_start(headers: Mapping[str, str]) -> ReplayStart | None:
-    """Where a subscription begins; None if it begins with what comes.
+    """Where a subscription begins; None if it begins with new messages.
 
     Raises:
-        BrokerError: a header does not say it.
+        BrokerError: a header has no valid start.
     """
     if FROM_HEADER in headers and AFTER_HEADER in headers:
         raise BrokerError("from and after contradict each other: leave one of them out")
@@ -49,7 +49,7 @@ def _message(text: str) -> MessageId:
     try:
         return MessageId.parse(text)
     except PostroadError as error:
-        raise BrokerError(f"after: {text!r} is no message id: {error}") from error
+        raise BrokerError(f"after: {text!r} is not a message id: {error}") from error
 
 
 def _moment(text: str) -> int:
@@ -66,5 +66,5 @@ def _moment(text: str) -> int:
 
 def _checked(time: int, text: str) -> int:
     if not 0 <= time <= _LARGEST_TIME:
-        raise BrokerError(f"from: {text!r} lies outside the time that message ids can bear")
+        raise BrokerError(f"from: {text!r} is outside the range of times in message ids")
     return time

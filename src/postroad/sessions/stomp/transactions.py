@@ -14,9 +14,9 @@ __all__ = ["MAX_TRANSACTIONS", "MAX_TRANSACTION_BYTES", "OpenTransaction", "Tran
 
 # Open at once on one connection: a client works on one or two, and each may keep a lot.
 MAX_TRANSACTIONS = 16
-# Frames kept for all open transactions of a connection; it is what one client can make the broker hold.
+# Frames kept for all open transactions of a connection: the memory that one client can occupy this way.
 MAX_TRANSACTION_BYTES = 16 * 1024 * 1024
-# What an acknowledgement takes in memory, about: its event, its id, and the texts of its headers.
+# About the memory of an acknowledgement: its event, its id, and the texts of its headers.
 ACKNOWLEDGEMENT_BYTES = 512
 
 
@@ -34,7 +34,7 @@ class Transactions:
     """The open transactions by name.
 
     Attributes:
-        held_bytes: what they keep in memory.
+        held_bytes: the memory they take.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Transactions:
         self.held_bytes += ACKNOWLEDGEMENT_BYTES
 
     def end(self, name: str) -> OpenTransaction:
-        """Close a transaction and hand out what it kept."""
+        """Close a transaction and return what it kept."""
         transaction = self._named(name)
         del self._open[name]
         kept = sum(map(len, transaction.frames))
@@ -87,5 +87,5 @@ class Transactions:
         return transaction
 
 
-# As many as a subscription may have unacknowledged by default: more can only be repetitions.
+# As many as a subscription may have unacknowledged by default: beyond that there are only repetitions.
 MAX_TRANSACTION_ACKNOWLEDGEMENTS = 10_000

@@ -1,0 +1,37 @@
+"""What the parts of a conversation need of it once its client is let in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from postroad.broker import Session
+    from postroad.protocols.stomp import Version
+    from postroad.sessions.contract import Terms
+    from postroad.sessions.dispatch import Dispatcher
+
+__all__ = ["ConnectedClient"]
+
+
+class ConnectedClient(NamedTuple):
+    """A client that has the answer to its CONNECT.
+
+    Attributes:
+        dispatcher: the broker's core and its other sessions.
+        session: of this client.
+        version: of the protocol, as agreed.
+        terms: what holds for every session.
+        send: hands bytes to the client.
+        fail: tells the client what was wrong, and closes.
+        who: names the client in logs.
+    """
+
+    dispatcher: Dispatcher
+    session: Session
+    version: Version
+    terms: Terms
+    send: Callable[[bytes | memoryview], None]
+    fail: Callable[[str], None]
+    who: dict[str, object]
