@@ -1,8 +1,8 @@
 """Links to other brokers: dial, accept, and move bytes between sockets and the link protocol.
 
-Of two brokers that name each other, the one with the lower number dials. A connection that goes is dialled again, after
-a pause that grows; what was not received yet is sent again on the next one. After a heart-beat without one, what is
-held for the neighbour is taken back and goes another way.
+Of two brokers that name each other, the one with the lower number dials. It dials again after a lost connection, with
+growing pauses; what the neighbour has not received is sent again on the next connection. After one heart-beat without a
+connection, what is held for the neighbour is taken back and takes another route.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, cast
 from postroad.errors import PostroadError
 from postroad.protocols import link
 from postroad.routing import Destinations, decode_frame, encode_frame
-from postroad.routing.origins import Origins
 from postroad.server.admission import LinkAdmission
 from postroad.server.counts import LinkStatistics
 from postroad.server.dialler import Dialler
+from postroad.server.link_arrivals import LinkArrivals
 from postroad.server.link_connection import MAX_UNREAD_BYTES, LinkConnection
 from postroad.server.strangers import Strangers
 
@@ -41,13 +41,13 @@ __all__ = ["Links"]
 
 log = logging.getLogger("postroad.links")
 
-# How long what a lost neighbour has not received (under custody: settled) waits for its return before it goes another
-# way, in heart-beats. A cut connection is dialled again within 0.1 s; what waits longer comes later than it must, and
-# the longer it waits the more ids its destinations must remember to know it again.
+# How many heart-beats frames that a lost neighbour has not received (under custody: settled) wait for its return before
+# they take another route. A cut connection is dialled again within 0.1 s. The longer frames wait, the later they come,
+# and the more ids their destinations have to remember to recognise duplicates.
 GIVE_UP_BEATS = 1
-# How long a broker that stops waits for its neighbours to take what it keeps for them: a few round trips of any link.
+# How long a stopping broker waits for its neighbours to take what it holds for them: a few round trips of any link.
 STOP_MS = 1_000
-# How often links are looked after: about as often as the other end wants to hear how far its frames got.
+# How often links tick: about as often as the other end wants to hear which of its frames arrived.
 TICK_SECONDS = 0.025
 # The kinds of control frames: of routing, questions about messages, and what brokers say about queues.
 ROUTING = 1
@@ -64,7 +64,7 @@ class Links:
         number: this broker.
         relay: the core joined with a strategy.
         config: the network this broker belongs to.
-        carry_out: does what the core says.
+        carry_out: carries out an outbox of the core.
         clock: the time in milliseconds since 1970, UTC, for messages.
         timer: milliseconds that only go forward, for connections.
         tls: how to wrap connections; None for none.
@@ -119,13 +119,13 @@ class Links:
         self.on_question: Callable[[bytes, int], None] | None = None
         self.packets: QueuePackets | None = None
         self.timing: BatchTimer | None = None
-        # Neighbours whose links keep local publishers waiting.
+        # Neighbours whose links make local publishers wait.
         self._crowded: set[int] = set()
         self.stopping = False
         self._work: asyncio.Handle | None = None
         self._turned_away = self._internal_errors = 0
         self._admission = LinkAdmission(config, timer)
-        self._origins = Origins(one.number for one in config.members) if config.members else None
+        self._arrivals = LinkArrivals(relay, config, self._admission, clock)
         hosts = [neighbour.host for neighbour in config.neighbours]
         self.strangers: Strangers[Accepted] = Strangers(host for host in hosts if host not in ("", "localhost"))
 
@@ -139,7 +139,7 @@ class Links:
         self._ticker = asyncio.create_task(self._tick_for_ever())
 
     async def stop(self) -> None:
-        """Let neighbours take what is kept for them, for a moment, and say goodbye to every one."""
+        """Give neighbours a moment to take what is held for them, then say goodbye to each."""
         await self._emptied()
         self.stopping = True
         self._dialler.stop()
@@ -152,7 +152,7 @@ class Links:
         await asyncio.sleep(0)
 
     async def _emptied(self) -> None:
-        """Wait until nothing is kept for those who could take it; not long, since clients may go on publishing."""
+        """Wait until nothing is held for connected neighbours; not for long, because clients may still publish."""
         until = self.timer() + STOP_MS
         for number in list(self._up):
             sender = self._neighbour(number).sender
@@ -163,7 +163,7 @@ class Links:
         return self._current(number) is None and not self._admission.barred(number)
 
     def _connect(self, number: int) -> None:
-        """Keep a link that only failures call for. The plan's own links are kept anyway, by one of their ends."""
+        """Open a standby link. One end of every planned link dials it anyway."""
         neighbour = self._known.get(number)
         if neighbour is None:
             log.warning("no address", extra={"neighbour": number})
@@ -171,7 +171,7 @@ class Links:
             self._dialler.dial(neighbour)
 
     def _disconnect(self, number: int) -> None:
-        """Give up a link that failures called for."""
+        """Close a standby link."""
         neighbour = self._known.get(number)
         if neighbour is None or not neighbour.standby:
             return
@@ -186,7 +186,7 @@ class Links:
     def conversation(
         self, connection: LinkConnection, dialled: int, binding: bytes, certificate: Mapping[str, Any] | None
     ) -> link.LinkConversation:
-        """A new connection, dialled or accepted; with the peer's certificate, if it has shown one."""
+        """Begin the conversation of a new connection; with the peer's certificate, if it has one."""
         made = link.LinkConversation(
             replace(self._identity, binding=binding),
             self._neighbour,
@@ -200,7 +200,7 @@ class Links:
         return made
 
     def count_turned_away(self) -> None:
-        """A connection without a handshake had to make room for another."""
+        """A connection that had not finished its handshake made room for another."""
         self._turned_away += 1
 
     def count_internal_error(self) -> None:
@@ -214,7 +214,7 @@ class Links:
         return self._neighbours[number]
 
     def heard(self, conversation: link.LinkConversation, heard: link.Heard) -> None:
-        """A read, or a tick, brought this."""
+        """Carry out what a read or a tick brought."""
         connection = self._connections.get(conversation)
         if connection is None:
             return
@@ -234,7 +234,7 @@ class Links:
             self._end(conversation, at_once=heard.error.reason is link.Reason.SILENT)
 
     def _end(self, conversation: link.LinkConversation, *, at_once: bool = False) -> None:
-        """Close a connection. What is kept for its neighbour does not wait until the socket is gone."""
+        """Close a connection. What is held for its neighbour need not wait until the socket is closed."""
         if conversation in self._connections:
             self._connections[conversation].close(at_once=at_once)
             self.lost(conversation)
@@ -269,35 +269,13 @@ class Links:
             self._refuse(number, str(error))
 
     def _take_messages(self, number: int, frames: list[link.Data]) -> None:
-        whole = link.join_frames(frames)
-        batch, destinations = whole.batch, Destinations(whole.sets, whole.lines)
-        if self._origins is not None:
-            try:
-                batch, destinations, left_out = self._origins.believed(batch, destinations, number)
-            except PostroadError:
-                left_out = -1
-                if len(frames) == 1:
-                    raise
-            if left_out and len(frames) > 1:
-                # What is wrong with one frame must not cost the others.
-                for frame in frames:
-                    self._take_messages(number, [frame])
-                return
-            if left_out:
-                self._admission.refused(number, f"{left_out} messages of brokers that this network does not list")
-        receiver = self._neighbours[number].receiver
-        consignment = None
-        if receiver.custody:
-            consignments = self._relay.consignments
-            taken = [consignments.take(number, receiver.epoch, frame.number) for frame in frames]
-            consignment = taken[0] if len(taken) == 1 else consignments.joined(taken)
-        outbox = self._relay.receive(batch, destinations, number, self._clock(), consignment)
-        self.carry(outbox)
-        if self.timing is not None:
-            self.timing.count(batch, outbox, relayed=True)
+        for batch, outbox in self._arrivals.receive(number, self._neighbours[number].receiver, frames):
+            self.carry(outbox)
+            if self.timing is not None:
+                self.timing.count(batch, outbox, relayed=True)
 
     def _refuse(self, number: int, reason: str) -> None:
-        """A neighbour sent what no honest one would: close the link, and keep it closed for a while."""
+        """Close the link to a neighbour that sent what no honest one would, and quarantine it."""
         self._admission.offended(number, reason)
         conversation = self._current(number)
         if conversation is not None:
@@ -307,7 +285,7 @@ class Links:
     # --- long advertisements ---------------------------------------------------------------------------------------
 
     def _work_on(self) -> None:
-        """Go on with what long advertisements call for, a step in each turn of the loop."""
+        """Continue the work of long advertisements, one step per turn of the loop."""
         if self._work is None and self._relay.working and not self.stopping:
             self._work = asyncio.get_running_loop().call_soon(self._work_once)
 
@@ -316,13 +294,13 @@ class Links:
         try:
             self.carry(self._relay.work(self._clock()))
         except Exception:
-            # A defect of ours; the others go on.
+            # A defect of ours; other work continues.
             log.exception("internal error")
             self.count_internal_error()
         self._work_on()
 
     def _let_go(self, number: int) -> None:
-        """A neighbour has confirmed frames, or they were taken back: there may be room again."""
+        """Release what a neighbour has confirmed or gave back; there may be room again."""
         sender = self._neighbour(number).sender
         self._relay.settled(cast("list[Consignment]", sender.take_let_go()))
         if number in self._crowded and sender.relaxed:
@@ -331,12 +309,12 @@ class Links:
             self.carry(self._relay.link_free(number))
 
     def _settle(self) -> None:
-        """Remember for the next progress what neighbours entrusted to this broker and is done with."""
+        """Note the settled consignments of neighbours; the next progress frame reports them."""
         for consignment in self._relay.consignments.take_settled():
             self._neighbours[consignment.link].receiver.settle(consignment.epoch, consignment.number)
 
     def lost(self, conversation: link.LinkConversation) -> None:
-        """A connection is gone, or about to go."""
+        """A connection is closed, or about to be."""
         if conversation not in self._connections:
             return
         was_open = conversation.open
@@ -353,7 +331,7 @@ class Links:
     # --- what the core sends ---------------------------------------------------------------------------------------
 
     def carry(self, outbox: Outbox) -> None:
-        """Do what the core says, with clients and with links."""
+        """Carry out an outbox of the core, with clients and with links."""
         self._carry_out(outbox)
 
     def send(self, outbox: Outbox) -> None:
@@ -378,11 +356,11 @@ class Links:
 
     @property
     def up(self) -> frozenset[int]:
-        """The neighbours whose links work."""
+        """The neighbours whose links are up."""
         return frozenset(self._up)
 
     def ask(self, number: int, payload: bytes) -> None:
-        """Send a neighbour a question about a message, or an answer, if its link works."""
+        """Send a neighbour a question about a message, or an answer, if its link is up."""
         conversation = self._current(number)
         if conversation is not None:
             data = conversation.control(QUESTION, payload, self.timer())
@@ -400,11 +378,11 @@ class Links:
             self._connections[conversation].write(conversation.control(PACKET, data, self.timer()))
 
     def refused(self, number: int, reason: str) -> None:
-        """Count what a neighbour sent and is not believed; it may be honest."""
+        """Count what a neighbour sent and is not believed; the neighbour may be honest."""
         self._admission.refused(number, reason)
 
     def _write_bounded(self, number: int, connection: LinkConnection, data: bytes) -> None:
-        """Write what is not bounded by itself: a neighbour asks for as much of it as it likes."""
+        """Write within a bound: a neighbour can ask for any amount of control frames."""
         if connection.unread + len(data) > MAX_UNREAD_BYTES:
             self._refuse(number, f"it asks for more than {MAX_UNREAD_BYTES:,} bytes of records and does not read them")
         else:
@@ -434,7 +412,7 @@ class Links:
         else:
             sent = sender.send(*what, mark=mark, returned=returned)
             self._lost_at.setdefault(number, now)
-        # Links never wait for each other: what does not fit is shed, and only local publishers are paused.
+        # Links never wait for each other: what does not fit is shed, and only local publishers pause.
         self._relay.sent(sending, sent.taken, sent.held, self._clock())
         if sending.publisher and sender.crowded:
             if number not in self._crowded:
@@ -457,12 +435,12 @@ class Links:
             try:
                 self.tick()
             except Exception:
-                # A defect of ours; without ticks every link would be taken for dead.
+                # A defect of ours; without ticks every link would count as dead.
                 log.exception("internal error")
                 self.count_internal_error()
 
     def tick(self) -> None:
-        """Heart-beats, routing's own time, and neighbours that stay away."""
+        """Send heart-beats, let routing refresh, and give up on neighbours that stay away."""
         now = self.timer()
         for conversation in list(self._connections):
             if conversation in self._connections and (conversation.open or conversation.neighbour is None):
@@ -491,7 +469,7 @@ class Links:
         }
 
     def quarantined(self) -> list[QuarantineStatus]:
-        """The neighbours that are kept out, and why."""
+        """The neighbours in quarantine, and why."""
         return self._admission.quarantined()
 
     def neighbours(self) -> list[LinkStatistics]:
