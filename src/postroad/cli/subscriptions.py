@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import getpass
-from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import typer
 
-from postroad.cli.admin_requests import admin_request, read_token
-from postroad.cli.output import AsJson, echo_json, echo_table, printable
+from postroad.cli.output import AsJson, echo_json, printable
+from postroad.cli.stored_items import DEFAULT_ADDRESS, AdminAddress, StoredItems, TokenFile, echo_fields
 
 __all__ = ["delete", "list_subscriptions", "purge", "show"]
 
 Client = Annotated[str, typer.Argument(metavar="CLIENT", help="The client-id; - where the client gives none.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the subscription.")]
-AdminAddress = Annotated[str, typer.Option("--admin", metavar="ADDRESS", help="The broker's admin address.")]
-TokenFile = Annotated[
-    Path | None,
-    typer.Option(envvar="POSTROAD_ADMIN_TOKEN_FILE", help="The token of the broker's admin endpoint, if it asks."),
-]
-DEFAULT_ADDRESS = "127.0.0.1:8161"
+_KIND = "subscriptions"
 
 
 def list_subscriptions(
     admin: AdminAddress = DEFAULT_ADDRESS, admin_token_file: TokenFile = None, as_json: AsJson = False
 ) -> None:
     """List the durable subscriptions of a broker."""
-    found: list[dict[str, Any]] = _ask(admin, admin_token_file, "")["subscriptions"]
-    for each in found:
-        if as_json:
-            echo_json(each)
-        else:
-            typer.echo(_line(each))
+    StoredItems(_KIND, admin, admin_token_file).echo_all(as_json, _line)
 
 
 def show(
@@ -44,39 +31,25 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Tell what a durable subscription wants, who has it, and what waits for it."""
-    found = _ask(admin, admin_token_file, _path(client, name))
+    found = StoredItems(_KIND, admin, admin_token_file).ask(client, name)
     if as_json:
         echo_json(found)
     else:
-        shown = {key: printable(value) if isinstance(value, str) else value for key, value in found.items()}
-        echo_table(f"{printable(client)}/{printable(name)}", shown)
+        echo_fields(f"{printable(client)}/{printable(name)}", found)
 
 
 def purge(
     client: Client, name: Name, admin: AdminAddress = DEFAULT_ADDRESS, admin_token_file: TokenFile = None
 ) -> None:
     """Give up all messages that wait for a durable subscription; the record says who did it."""
-    path = f"{_path(client, name)}/messages?by={quote(getpass.getuser(), safe='')}"
-    found = _ask(admin, admin_token_file, path, "DELETE")
-    typer.echo(f"{found['messages']:,} messages given up: {printable(found['reason'])}")
+    StoredItems(_KIND, admin, admin_token_file).purge(client, name)
 
 
 def delete(
     client: Client, name: Name, admin: AdminAddress = DEFAULT_ADDRESS, admin_token_file: TokenFile = None
 ) -> None:
     """End a durable subscription, with all that waits for it; the record says who did it."""
-    path = f"{_path(client, name)}?by={quote(getpass.getuser(), safe='')}"
-    found = _ask(admin, admin_token_file, path, "DELETE")
-    typer.echo(f"{printable(found['reason'])}, with {found['messages']:,} messages")
-
-
-def _path(client: str, name: str) -> str:
-    return f"/{quote(client, safe='')}/{quote(name, safe='')}"
-
-
-def _ask(address: str, token_file: Path | None, path: str, method: str = "GET") -> dict[str, Any]:
-    base = (address if "://" in address else f"http://{address}").rstrip("/")
-    return admin_request(base, f"/subscriptions{path}", read_token(token_file), method)
+    StoredItems(_KIND, admin, admin_token_file).delete(client, name)
 
 
 def _line(found: dict[str, Any]) -> str:

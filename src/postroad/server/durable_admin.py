@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
-from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from postroad.broker import Outbox
-from postroad.server.http import json_response, text_response
+from postroad.broker import Subscription
+from postroad.server.stored_admin import StoredAdmin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
-    from postroad.broker import Broker, Subscription
-    from postroad.server.http import HttpResponse, Request
+    from postroad.broker import Outbox
 
 __all__ = ["DURABLE", "DurableAdmin", "DurableStatus"]
 
 DURABLE = "/subscriptions"
-MESSAGES = "messages"
-# Of whoever asks, in the record.
-MAX_BY_CHARACTERS = 64
 
 
 class DurableStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One durable subscription. Counts since the broker began, except where a field says "now"."""
+    """One durable item. Counts since the broker began, except where a field says "now"."""
 
     number: int
     client: str
@@ -49,63 +43,36 @@ class DurableStatus(msgspec.Struct, frozen=True, kw_only=True):
     expired: int
 
 
-def given_up_by(request: Request, purges: bool) -> str:
-    """Why messages are given up, for the record: who asked for it, and for what."""
-    by = "".join(each for each in request.query.get("by", "") if each.isprintable())[:MAX_BY_CHARACTERS]
-    return f"{'purged' if purges else 'deleted'} by {by or 'the admin endpoint'}"
+class DurableAdmin(StoredAdmin[Subscription]):
+    """Answers requests about durable subscriptions."""
 
+    path: ClassVar[str] = DURABLE
+    field: ClassVar[str] = "subscriptions"
+    noun: ClassVar[str] = "durable subscription"
+    names: ClassVar[tuple[str, ...]] = ("CLIENT", "NAME")
 
-class DurableAdmin:
-    """Answers requests about durable subscriptions.
+    def _items(self) -> Iterable[Subscription] | None:
+        return None if self._core.durables is None else self._core.durables.listed()
 
-    Args:
-        core: the broker.
-        carry_out: carries out what the core says.
-        clock: the time in ms.
-    """
+    def _find(self, *name: str) -> Subscription | None:
+        assert self._core.durables is not None
+        return self._core.durables.find(*name)
 
-    def __init__(self, core: Broker, carry_out: Callable[[Outbox], None], clock: Callable[[], int]) -> None:
-        self._core = core
-        self._carry_out = carry_out
-        self._clock = clock
+    def _purge(self, item: Subscription, reason: str) -> int:
+        assert self._core.durables is not None
+        return self._core.durables.purge(item, reason)
 
-    def page(self, request: Request) -> HttpResponse:
-        """GET lists or shows; DELETE deletes one, or its messages."""
-        durables = self._core.durables
-        if durables is None:
-            return text_response(HTTPStatus.SERVICE_UNAVAILABLE, "the store is not open yet; ask again")
-        parts = [unquote(part) for part in request.path.removeprefix(DURABLE).split("/")[1:]]
-        if not parts:
-            if request.method != "GET":
-                return text_response(HTTPStatus.METHOD_NOT_ALLOWED, "name a subscription: /subscriptions/CLIENT/NAME")
-            return json_response({"subscriptions": [self._status(each) for each in durables.listed()]})
-        found = durables.find(*parts[:2]) if len(parts) >= 2 else None
-        if found is None or parts[2:] not in ([], [MESSAGES]):
-            text = f"there is no durable subscription {'/'.join(parts)}; {DURABLE} lists them as CLIENT/NAME"
-            return text_response(HTTPStatus.NOT_FOUND, text)
-        if request.method == "GET":
-            return json_response(self._status(found))
-        return self._given_up(found, request, purges=len(parts) > 2)
+    def _delete(self, item: Subscription, reason: str, outbox: Outbox) -> int:
+        assert self._core.durables is not None
+        return self._core.durables.delete(item, reason, outbox, self._clock())
 
-    def _given_up(self, subscription: Subscription, request: Request, purges: bool) -> HttpResponse:
-        durables, outbox = self._core.durables, Outbox()
-        assert durables is not None
-        reason = given_up_by(request, purges)
-        if purges:
-            count = durables.purge(subscription, reason)
-        else:
-            count = durables.delete(subscription, reason, outbox, self._clock())
-        self._carry_out(outbox)
-        return json_response({"messages": count, "reason": reason})
-
-    def _status(self, subscription: Subscription) -> DurableStatus:
-        terms, cursor, session = subscription.durable, subscription.cursor, subscription.session
+    def _status(self, item: Subscription) -> DurableStatus:
+        terms, cursor, session = item.durable, item.cursor, item.session
         assert terms is not None
         assert cursor is not None
         assert self._core.store is not None
-        oldest = self._core.store.log.oldest(cursor)
         return DurableStatus(
-            number=subscription.number,
+            number=item.number,
             client=terms.client,
             name=terms.name,
             principal=terms.principal,
@@ -114,14 +81,14 @@ class DurableAdmin:
             created=terms.created,
             stopped=terms.stopped,
             session_now=session.number or None,
-            ack=subscription.ack_mode.value if session.number else None,
-            waiting_messages_now=subscription.waiting.stored,
-            unacknowledged_now=len(subscription.unacknowledged),
+            ack=item.ack_mode.value if session.number else None,
+            waiting_messages_now=item.waiting.stored,
+            unacknowledged_now=len(item.unacknowledged),
             stored_bytes_now=cursor.bytes,
-            oldest_ms_now=0 if oldest is None else max(0, self._clock() - oldest),
-            delivered=subscription.delivered,
-            acknowledged=subscription.acknowledged,
-            refused=subscription.refused,
-            shed=subscription.shed,
-            expired=subscription.expired,
+            oldest_ms_now=self._age(self._core.store.log.oldest(cursor)),
+            delivered=item.delivered,
+            acknowledged=item.acknowledged,
+            refused=item.refused,
+            shed=item.shed,
+            expired=item.expired,
         )

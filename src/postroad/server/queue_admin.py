@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
-from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from postroad.broker import Outbox
-from postroad.server.durable_admin import MESSAGES, given_up_by
-from postroad.server.http import json_response, text_response
+from postroad.broker import NamedQueue
+from postroad.server.stored_admin import StoredAdmin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
-    from postroad.broker import Broker, NamedQueue
-    from postroad.server.http import HttpResponse, Request
+    from postroad.broker import Outbox
 
 __all__ = ["QUEUES", "QueueAdmin", "QueueStatus"]
 
@@ -56,48 +52,34 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
     consumers: list[ConsumerStatus]
 
 
-class QueueAdmin:
-    """Answers requests about queues.
+class QueueAdmin(StoredAdmin[NamedQueue]):
+    """Answers requests about queues."""
 
-    Args:
-        core: the broker.
-        carry_out: carries out what the core says.
-        clock: the time in ms.
-    """
+    path: ClassVar[str] = QUEUES
+    field: ClassVar[str] = "queues"
+    noun: ClassVar[str] = "queue"
+    names: ClassVar[tuple[str, ...]] = ("NAME",)
 
-    def __init__(self, core: Broker, carry_out: Callable[[Outbox], None], clock: Callable[[], int]) -> None:
-        self._core = core
-        self._carry_out = carry_out
-        self._clock = clock
+    def _items(self) -> Iterable[NamedQueue] | None:
+        return None if self._core.queues is None else self._core.queues.listed()
 
-    def page(self, request: Request) -> HttpResponse:
-        """GET lists or shows; DELETE deletes one, or its messages."""
-        queues = self._core.queues
-        if queues is None:
-            return text_response(HTTPStatus.SERVICE_UNAVAILABLE, "the store is not open yet; ask again")
-        parts = [unquote(part) for part in request.path.removeprefix(QUEUES).split("/")[1:]]
-        if not parts:
-            if request.method != "GET":
-                return text_response(HTTPStatus.METHOD_NOT_ALLOWED, f"name a queue: {QUEUES}/NAME")
-            return json_response({"queues": [self._status(each) for each in queues.listed()]})
-        found = queues.find(parts[0])
-        if found is None or parts[1:] not in ([], [MESSAGES]):
-            text = f"there is no queue {'/'.join(parts)}; {QUEUES} lists them"
-            return text_response(HTTPStatus.NOT_FOUND, text)
-        if request.method == "GET":
-            return json_response(self._status(found))
-        purges, outbox = len(parts) > 1, Outbox()
-        reason = given_up_by(request, purges)
-        count = queues.purge(found, reason) if purges else queues.delete(found, reason, outbox, self._clock())
-        self._carry_out(outbox)
-        return json_response({"messages": count, "reason": reason})
+    def _find(self, *name: str) -> NamedQueue | None:
+        assert self._core.queues is not None
+        return self._core.queues.find(*name)
 
-    def _status(self, queue: NamedQueue) -> QueueStatus:
-        core, cursor = self._core, queue.cursor
+    def _purge(self, item: NamedQueue, reason: str) -> int:
+        assert self._core.queues is not None
+        return self._core.queues.purge(item, reason)
+
+    def _delete(self, item: NamedQueue, reason: str, outbox: Outbox) -> int:
+        assert self._core.queues is not None
+        return self._core.queues.delete(item, reason, outbox, self._clock())
+
+    def _status(self, item: NamedQueue) -> QueueStatus:
+        core, queue, cursor = self._core, item, item.cursor
         assert core.store is not None
         assert core.redeliveries is not None
         log = core.store.log
-        oldest, delayed = log.oldest(cursor), core.redeliveries.waiting(cursor)
         return QueueStatus(
             number=cursor.number,
             name=queue.name,
@@ -106,9 +88,9 @@ class QueueAdmin:
             consumers_now=len(queue.consumers),
             waiting_messages_now=log.unread(cursor),
             in_flight_messages_now=sum(len(each.subscription.unacknowledged) for each in queue.consumers.listed()),
-            delayed_messages_now=delayed,
+            delayed_messages_now=core.redeliveries.waiting(cursor),
             stored_bytes_now=cursor.bytes,
-            oldest_ms_now=0 if oldest is None else max(0, self._clock() - oldest),
+            oldest_ms_now=self._age(log.oldest(cursor)),
             dead_lettered=queue.dead_lettered,
             expired=queue.holder.expired,
             shed=queue.holder.shed,

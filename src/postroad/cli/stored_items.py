@@ -1,0 +1,71 @@
+"""What `postroad queues` and `postroad subscriptions` share: items of a broker's store, listed and given up."""
+
+from __future__ import annotations
+
+import getpass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from postroad.cli.admin_requests import admin_request, read_token
+from postroad.cli.output import echo_json, echo_table, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["DEFAULT_ADDRESS", "AdminAddress", "StoredItems", "TokenFile", "echo_fields"]
+
+AdminAddress = Annotated[str, typer.Option("--admin", metavar="ADDRESS", help="The broker's admin address.")]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(envvar="POSTROAD_ADMIN_TOKEN_FILE", help="The token of the broker's admin endpoint, if it asks."),
+]
+DEFAULT_ADDRESS = "127.0.0.1:8161"
+
+
+class StoredItems:
+    """The items under one path of an admin endpoint.
+
+    Args:
+        kind: the path, which is also the field of its answer that lists them.
+        address: of the admin endpoint, with or without `http://`.
+        token_file: with the token that it asks for.
+    """
+
+    def __init__(self, kind: str, address: str, token_file: Path | None) -> None:
+        self._kind = kind
+        self._base = (address if "://" in address else f"http://{address}").rstrip("/")
+        self._token_file = token_file
+
+    def ask(self, *name: str, method: str = "GET", query: str = "") -> dict[str, Any]:
+        """What the endpoint says of an item, which the parts of its name name; without any, of all of them."""
+        path = "".join(f"/{quote(part, safe='')}" for part in (self._kind, *name))
+        return admin_request(self._base, path + query, read_token(self._token_file), method)
+
+    def echo_all(self, as_json: bool, line: Callable[[dict[str, Any]], str]) -> None:
+        """Print all items, one a line."""
+        for each in self.ask()[self._kind]:
+            if as_json:
+                echo_json(each)
+            else:
+                typer.echo(line(each))
+
+    def purge(self, *name: str) -> None:
+        """Give up the messages of an item, and print how many."""
+        found = self._delete(*name, "messages")
+        typer.echo(f"{found['messages']:,} messages given up: {printable(found['reason'])}")
+
+    def delete(self, *name: str) -> None:
+        """End an item, and print how many messages went with it."""
+        found = self._delete(*name)
+        typer.echo(f"{printable(found['reason'])}, with {found['messages']:,} messages")
+
+    def _delete(self, *name: str) -> dict[str, Any]:
+        return self.ask(*name, method="DELETE", query=f"?by={quote(getpass.getuser(), safe='')}")
+
+
+def echo_fields(title: str, fields: dict[str, Any]) -> None:
+    """Print the fields of an item, one a line."""
+    echo_table(title, {key: printable(value) if isinstance(value, str) else value for key, value in fields.items()})
