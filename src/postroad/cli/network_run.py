@@ -82,26 +82,23 @@ def up(
         raise PostroadError(f"{plan} is a directory; name the plan, and its data directory with --data")
     read = read_plan(plan)
     if detach:
-        given = {
-            "--data": place.root,
-            "--directory-port": directory_port,
-            "--directory-host": directory_host,
-            "--wait": wait,
-            "--log-level": log_level.value,
-            "--recorder": recorder,
-            "--persist": persist,
-        }
-        arguments = [str(plan), "--json", *(str(part) for pair in given.items() for part in pair)]
-        arguments += ["--journal"] if journal else []
-        arguments += [] if restart else ["--no-restart"]
-        optional = {
-            "--alias": alias,
-            "--group": group,
-            "--users-file": users_file,
-            "--admin-token-file": admin_token_file,
-        }
-        arguments += [str(part) for pair in optional.items() if pair[1] is not None for part in pair]
-        _start_in_background(arguments, place.root, secret, as_json, group)
+        arguments = _options(
+            json=True,
+            data=place.root,
+            directory_port=directory_port,
+            directory_host=directory_host,
+            wait=wait,
+            log_level=log_level.value,
+            recorder=recorder,
+            persist=persist,
+            journal=journal,
+            no_restart=not restart,
+            alias=alias,
+            group=group,
+            users_file=users_file,
+            admin_token_file=admin_token_file,
+        )
+        _start_in_background([str(plan), *arguments], place.root, secret, as_json, group)
         return
     tracking = _tracking(recorder, persist, journal, alias)
     options_given = RunOptions(
@@ -118,6 +115,18 @@ def up(
         admin_token_file=admin_token_file,
     )
     asyncio.run(_until_stopped(NetworkRun(read, plan, place, _listener(as_json), options_given)))
+
+
+def _options(**given: object) -> list[str]:
+    """Options as a command line has them: flags that are set, and all others that have a value."""
+    found: list[str] = []
+    for name, value in given.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            found.append(option)
+        elif value is not None and value is not False:
+            found += [option, str(value)]
+    return found
 
 
 def _tracking(recorder: str, persist: float, journal: bool, alias: str | None) -> TrackingConfig:
