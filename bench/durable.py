@@ -27,7 +27,7 @@ from bench.load import Job, Outcome
 from bench.paired import against_neighbours, spread
 from bench.peers import ACTIVEMQ, ACTIVEMQ_ALWAYS, ACTIVEMQ_INTERVAL, JETSTREAM, NATS, POSTROAD, RABBITMQ
 from bench.peers.postroad import storing, storing_nothing
-from bench.processes import Missing, Running, free_port, started, stop, wait_until_listening
+from bench.processes import Missing, Running, free_port, spawned, started, stop, wait_until_listening
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,16 +93,7 @@ class Housed:
         """
         launch = self.contender.launch(self.port, self.directory)
         log = self.directory / "log.txt"
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                launch.command,
-                cwd=None if not self.contender.package else self.directory,
-                env={**os.environ, **launch.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self._process = spawned(self.contender, launch, self.directory, log)
         try:
             wait_until_listening(self._process, self.port, self.contender.name, log)
         except BaseException:

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
-from statistics import median
 from typing import TYPE_CHECKING
 
 from bench.durable_load import DurableOutcome
+from bench.outcomes import Outcomes, RatioTarget, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["DURABLE_TARGETS", "DurableScores", "DurableTarget"]
-
-
-@dataclass(frozen=True)
-class DurableTarget:
-    """How many times the messages of another broker Postroad should keep a second in one case."""
-
-    name: str
-    case: str
-    ours: str
-    rival: str
-    least: float
+__all__ = ["DURABLE_TARGETS", "DurableScores"]
 
 
 DURABLE_TARGETS = (
-    DurableTarget("interval_vs_jetstream_1_1", "1_1_100", "postroad interval", "jetstream", 2),
-    DurableTarget("always_vs_activemq_1_1", "1_1_100", "postroad always", "activemq always", 10),
-    DurableTarget("always_vs_rabbitmq_1_1", "1_1_100", "postroad always", "rabbitmq", 5),
-    DurableTarget("drain_vs_rabbitmq", "drain", "postroad always", "rabbitmq", 10),
+    RatioTarget("interval_vs_jetstream_1_1", "1_1_100", "jetstream", 2, "postroad interval"),
+    RatioTarget("always_vs_activemq_1_1", "1_1_100", "activemq always", 10, "postroad always"),
+    RatioTarget("always_vs_rabbitmq_1_1", "1_1_100", "rabbitmq", 5, "postroad always"),
+    RatioTarget("drain_vs_rabbitmq", "drain", "rabbitmq", 10, "postroad always"),
 )
 TEN_BYTES_MOST = 1.2
 OFF_COST_LEAST = 0.97
@@ -49,13 +37,13 @@ class DurableScores:
 
     def __init__(self, meaning: Mapping[str, str]) -> None:
         self._meaning = meaning
-        self._outcomes: dict[tuple[str, str], list[DurableOutcome]] = {}
+        self._outcomes = Outcomes(DurableOutcome, ("lost",))
         self._restarts: dict[str, float] = {}
         self.recovery = self.ten_bytes = self.off_cost = 0.0
 
     def add(self, case: str, broker: str, outcome: DurableOutcome) -> None:
         """One run more."""
-        self._outcomes.setdefault((case, broker), []).append(outcome)
+        self._outcomes.add(case, broker, outcome)
 
     def restart(self, broker: str, seconds: float) -> None:
         """A broker was killed with a backlog: so long from its start until the first message came."""
@@ -63,20 +51,14 @@ class DurableScores:
 
     def medians(self, case: str, broker: str) -> DurableOutcome | None:
         """The median of each figure; `lost` is a sum. None without runs."""
-        outcomes = self._outcomes.get((case, broker))
-        if not outcomes:
-            return None
-        figures = {each.name: [getattr(outcome, each.name) for outcome in outcomes] for each in fields(DurableOutcome)}
-        return DurableOutcome(
-            **{name: sum(found) if name == "lost" else median(found) for name, found in figures.items()}
-        )
+        return self._outcomes.medians(case, broker)
 
-    def ratio(self, target: DurableTarget) -> float | None:
+    def ratio(self, target: RatioTarget) -> float | None:
         """What was reached; None when one of the two did not run."""
         ours, theirs = self.medians(target.case, target.ours), self.medians(target.case, target.rival)
         return None if ours is None or theirs is None else ours.messages_per_s / theirs.messages_per_s
 
-    def thrift(self, target: DurableTarget) -> float | None:
+    def thrift(self, target: RatioTarget) -> float | None:
         """The same of messages per processor second of the broker."""
         ours, theirs = self.medians(target.case, target.ours), self.medians(target.case, target.rival)
         return None if ours is None or theirs is None else theirs.broker_cpu_us / ours.broker_cpu_us
@@ -118,17 +100,11 @@ class DurableScores:
         """Everything, for the last line."""
         ratios = {each.name: self.ratio(each) for each in DURABLE_TARGETS}
         ratios |= {f"cpu_{each.name}": self.thrift(each) for each in DURABLE_TARGETS}
-        found: dict[str, object] = {name: None if one is None else round(one, 3) for name, one in ratios.items()}
-        medians: dict[str, dict[str, object]] = {}
-        for case, broker in self._outcomes:
-            outcome = self.medians(case, broker)
-            assert outcome is not None
-            medians.setdefault(case, {})[broker] = {name: round(value, 3) for name, value in asdict(outcome).items()}
         return {
-            **found,
+            **rounded(ratios),
             "ten_durable_bytes_vs_one": round(self.ten_bytes, 3),
             "recovery_messages_per_s": round(self.recovery),
             "off_cost": round(self.off_cost, 3),
             "restart_seconds": {name: round(seconds, 2) for name, seconds in self._restarts.items()},
-            "medians": medians,
+            "medians": self._outcomes.table(),
         }

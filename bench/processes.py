@@ -90,6 +90,21 @@ def executable(name: str, package: str) -> str:
     return found
 
 
+def spawned(contender: Contender, launch: Launch, directory: Path, log: Path) -> subprocess.Popen[bytes]:
+    """Start the process of a broker, whose output goes to the end of a file."""
+    with log.open("ab") as output:
+        # A session of its own: an interrupt from the terminal reaches this process alone, which then stops all.
+        return subprocess.Popen(
+            launch.command,
+            cwd=directory if contender.package else None,
+            env={**os.environ, **launch.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
 @contextmanager
 def started(contender: Contender) -> Iterator[Running]:
     """A broker for as long as the context lasts.
@@ -102,17 +117,7 @@ def started(contender: Contender) -> Iterator[Running]:
         port = free_port()
         launch = contender.launch(port, Path(directory))
         log = Path(directory) / "log"
-        with log.open("wb") as output:
-            # A session of its own: an interrupt from the terminal reaches this process alone, which then stops all.
-            process = subprocess.Popen(
-                launch.command,
-                cwd=None if not contender.package else directory,
-                env={**os.environ, **launch.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        process = spawned(contender, launch, Path(directory), log)
         try:
             wait_until_listening(process, port, contender.name, log)
             yield Running(contender, port, process.pid)

@@ -184,7 +184,7 @@ async def measured(strategy: StrategyName, brokers: int, given: Load, clock: Clo
 
 
 def check(strategy: str, network: BrokerNetwork, given: Load, ids: list[MessageId]) -> int:
-    """Every client got what it wants, once; answers how many deliveries that makes."""
+    """Every client got what it wants, once; returns how many deliveries that makes."""
     deliveries = 0
     for client in range(len(given.homes)):
         got = network.delivered(str(client))

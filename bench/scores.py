@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
 from statistics import median
 from typing import TYPE_CHECKING
 
 from bench.load import Outcome
+from bench.outcomes import Outcomes, RatioTarget, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["BEFORE", "TARGETS", "Scores", "Target"]
-
-
-@dataclass(frozen=True)
-class Target:
-    """How many times the messages of another broker Postroad should move in one case."""
-
-    name: str
-    case: str
-    rival: str
-    least: float
+__all__ = ["BEFORE", "TARGETS", "Scores"]
 
 
 TARGETS = (
-    Target("vs_nats_1_1", "1_1", "nats", 1),
-    Target("vs_nats_1_10", "1_10", "nats", 0.8),
-    Target("vs_bare_relay_1_1", "1_1", "relay", 2),
-    Target("vs_activemq_1_1", "1_1", "activemq", 15),
-    Target("vs_activemq_1_10", "1_10", "activemq", 10),
-    Target("vs_mosquitto_1_1", "1_1", "mosquitto", 5),
-    Target("vs_activemq_10k_selectors", "selectors_10000", "activemq", 1_000),
+    RatioTarget("vs_nats_1_1", "1_1", "nats", 1),
+    RatioTarget("vs_nats_1_10", "1_10", "nats", 0.8),
+    RatioTarget("vs_bare_relay_1_1", "1_1", "relay", 2),
+    RatioTarget("vs_activemq_1_1", "1_1", "activemq", 15),
+    RatioTarget("vs_activemq_1_10", "1_10", "activemq", 10),
+    RatioTarget("vs_mosquitto_1_1", "1_1", "mosquitto", 5),
+    RatioTarget("vs_activemq_10k_selectors", "selectors_10000", "activemq", 1_000),
 )
 
 
@@ -43,51 +33,45 @@ class Scores:
     """The outcomes of all rounds, by case and contender."""
 
     def __init__(self) -> None:
-        self._outcomes: dict[tuple[str, str], list[Outcome]] = {}
+        self._outcomes = Outcomes(Outcome, ("sent", "lost"))
 
     def add(self, case: str, contender: str, outcome: Outcome) -> None:
         """One run more."""
-        self._outcomes.setdefault((case, contender), []).append(outcome)
+        self._outcomes.add(case, contender, outcome)
 
     def medians(self, case: str, contender: str) -> Outcome | None:
         """The median of each figure over the rounds; `sent` and `lost` are sums. None when there were no rounds."""
-        outcomes = self._outcomes.get((case, contender))
-        if not outcomes:
-            return None
-        figures = {each.name: [getattr(outcome, each.name) for outcome in outcomes] for each in fields(Outcome)}
-        return Outcome(
-            **{name: sum(values) if name in ("sent", "lost") else median(values) for name, values in figures.items()}
-        )
+        return self._outcomes.medians(case, contender)
 
     def spread(self, case: str, contender: str) -> float:
         """The distance of the best and the worst round, as a part of the median."""
-        rates = [outcome.messages_per_s for outcome in self._outcomes[case, contender]]
+        rates = [outcome.messages_per_s for outcome in self._outcomes.runs(case, contender)]
         return (max(rates) - min(rates)) / median(rates)
 
     @property
     def lost(self) -> int:
         """Deliveries that failed to come, or came too often, in all runs."""
-        return sum(abs(outcome.lost) for outcomes in self._outcomes.values() for outcome in outcomes)
+        return sum(abs(outcome.lost) for outcome in self._outcomes.all_runs())
 
     @property
     def others_busy(self) -> float:
         """Processors that other programs kept busy, in the median run."""
-        return median(outcome.others_busy for outcomes in self._outcomes.values() for outcome in outcomes)
+        return median(outcome.others_busy for outcome in self._outcomes.all_runs())
 
-    def ratio(self, target: Target) -> float | None:
+    def ratio(self, target: RatioTarget) -> float | None:
         """What was reached, of the medians; None when one of the two did not run."""
         return self._compared(target, lambda outcomes: median(each.messages_per_s for each in outcomes))
 
-    def best_ratio(self, target: Target) -> float | None:
+    def best_ratio(self, target: RatioTarget) -> float | None:
         """The same of the best rounds, those that other programs disturbed least."""
         return self._compared(target, lambda outcomes: max(each.messages_per_s for each in outcomes))
 
-    def thrift(self, target: Target) -> float | None:
+    def thrift(self, target: RatioTarget) -> float | None:
         """The same of messages per processor second of the broker, which other programs hardly change."""
         return self._compared(target, lambda outcomes: 1 / median(each.broker_cpu_s_per_million for each in outcomes))
 
-    def _compared(self, target: Target, figure: Callable[[list[Outcome]], float]) -> float | None:
-        ours, theirs = (self._outcomes.get((target.case, name)) for name in ("postroad", target.rival))
+    def _compared(self, target: RatioTarget, figure: Callable[[list[Outcome]], float]) -> float | None:
+        ours, theirs = (self._outcomes.runs(target.case, name) for name in (target.ours, target.rival))
         return figure(ours) / figure(theirs) if ours and theirs else None
 
     def table(self) -> Iterator[str]:
@@ -128,7 +112,7 @@ class Scores:
         found = {}
         for case, contender in self._outcomes:
             if contender == BEFORE:
-                pairs = list(zip(self._outcomes[case, "postroad"], self._outcomes[case, BEFORE], strict=True))
+                pairs = list(zip(self._outcomes.runs(case, "postroad"), self._outcomes.runs(case, BEFORE), strict=True))
                 found[case] = {
                     "messages": median(ours.messages_per_s / theirs.messages_per_s for ours, theirs in pairs),
                     "processor_time": median(
@@ -139,15 +123,12 @@ class Scores:
 
     def summary(self) -> dict[str, object]:
         """Everything, for the last line."""
-        medians: dict[str, dict[str, object]] = {}
+        medians = self._outcomes.table()
         for case, contender in self._outcomes:
-            outcome = self.medians(case, contender)
-            assert outcome is not None
-            figures = {name: round(value, 3) for name, value in asdict(outcome).items()}
-            medians.setdefault(case, {})[contender] = figures | {"spread": round(self.spread(case, contender), 3)}
+            medians[case][contender]["spread"] = round(self.spread(case, contender), 3)
         ratios = {target.name: self.ratio(target) for target in TARGETS}
         ratios |= {f"best_{target.name}": self.best_ratio(target) for target in TARGETS}
         ratios |= {f"cpu_{target.name}": self.thrift(target) for target in TARGETS}
-        rounded = {name: None if ratio is None else round(ratio, 3) for name, ratio in ratios.items()}
         earlier = {"against_before": self.against_before()} if self.against_before() else {}
-        return {**rounded, **earlier, "lost": self.lost, "others_busy": round(self.others_busy, 2), "medians": medians}
+        totals = {"lost": self.lost, "others_busy": round(self.others_busy, 2), "medians": medians}
+        return {**rounded(ratios), **earlier, **totals}

@@ -27,7 +27,7 @@ def processor_seconds(pids: Iterable[int]) -> float:
 
 
 def settle(pids: Iterable[int], quiet: float, spent: Callable[[list[int]], float] = processor_seconds) -> float:
-    """Wait until the processes together have hardly worked for so many seconds; answers how long that took.
+    """Wait until the processes together have hardly worked for so many seconds; returns how long that took.
 
     Args:
         pids: the processes.
