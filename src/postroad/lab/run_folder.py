@@ -78,7 +78,7 @@ class RunFolder:
         return found
 
     def begin(self, asked: Mapping[str, Any], cells: list[str], *, fresh: bool = False) -> list[str]:
-        """Begin a run, or go on with one; answers the cells that are still to be played.
+        """Begin a run, or go on with one; returns the cells that are still to be played.
 
         Args:
             asked: experiment, mode, scale, seed and so on.

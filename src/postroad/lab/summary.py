@@ -53,7 +53,7 @@ class RawTables:
 
 
 def summarise(spark: SparkSession, run: RunFolder, tell: Callable[[str], None] = lambda _: None) -> list[str]:
-    """Write all summaries of a run; answers their names.
+    """Write all summaries of a run; returns their names.
 
     Raises:
         LabError: no cell of the run was played to its end.

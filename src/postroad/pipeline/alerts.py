@@ -293,7 +293,7 @@ def record_through(trail: Location) -> int:
 
 
 def refresh(trail: Location, out: Path, now: int) -> list[dict[str, Any]]:
-    """Write the tables `links`, `capacity` and `alerts` anew from all counts so far; answers the alerts."""
+    """Write the tables `links`, `capacity` and `alerts` anew from all counts so far; returns the alerts."""
     pins = _pins(trail)
     totals = read_totals(out)
     alerts = alerts_of(totals, pins, now)

@@ -103,7 +103,7 @@ def commit(root: Path, name: str, note: Note) -> None:
 
 
 def finish_commits(root: Path) -> int:
-    """Make all changes that compactions noted and did not get to make; answers how many compactions those were.
+    """Make all changes that compactions noted and did not get to make; returns how many compactions those were.
 
     Raises:
         PipelineError: a note cannot be read.

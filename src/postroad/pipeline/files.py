@@ -86,7 +86,7 @@ class FileMaker:
 
 
 def sweep_unfinished(sources: Sources, named: Iterable[str] = (), *, is_sole: bool = False) -> int:
-    """Delete files that runs wrote and never committed, and those `named`; answers how many.
+    """Delete files that runs wrote and never committed, and those `named`; returns how many.
 
     Where nobody else can be at work (`is_sole`) all of them go. Otherwise those of runs long past.
     """

@@ -6,7 +6,7 @@ import ctypes
 import os
 import shutil
 import uuid
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from postroad.pipeline.arrow_tables import rendered, stored_output, stored_rows, stored_table
@@ -16,6 +16,7 @@ from postroad.trail.access import close_to_others, make_folders
 from postroad.trail.locations import StoredPath, file_uri, location, remove_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -46,19 +47,11 @@ def replace_output(rows: DataFrame, out: str | Location, name: str, *, by: tuple
     if isinstance(folder, StoredPath):
         stored_output(rows, folder / name)
         return folder / name
-    fresh = folder / f".{name}-{uuid.uuid4().hex}"
-    try:
-        make_folders(folder)
-    except OSError as error:
-        raise PipelineError(f"{folder}: cannot be made ({error.strerror})") from None
-    try:
+    with _replacement(folder, name) as fresh:
         writer = rows.write.mode("error")
         (writer.partitionBy(*by) if by else writer).parquet(file_uri(fresh))
         close_to_others(fresh)
-        _put(fresh, folder / name)
-        return folder / name
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+    return folder / name
 
 
 def replace_output_by(rows: Any, out: str | Location, name: str) -> Location:
@@ -71,16 +64,12 @@ def replace_output_by(rows: Any, out: str | Location, name: str) -> Location:
     if isinstance(folder, StoredPath):
         stored_table(rows, folder / name)
         return folder / name
-    fresh = folder / f".{name}-{uuid.uuid4().hex}"
-    try:
-        make_folders(folder)
-        make_folders(fresh)
-        replace_file(fresh / "part-00000.parquet", rendered(rows))
-        _put(fresh, folder / name)
-    except (OSError, TrailWriteError) as error:
-        raise PipelineError(f"{folder}: cannot be written ({error})") from None
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+    with _replacement(folder, name) as fresh:
+        try:
+            make_folders(fresh)
+            replace_file(fresh / "part-00000.parquet", rendered(rows))
+        except (OSError, TrailWriteError) as error:
+            raise PipelineError(f"{folder}: cannot be written ({error})") from None
     return folder / name
 
 
@@ -100,6 +89,24 @@ def discard_output(place: Location) -> None:
                 remove_file(one)
     else:
         shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def _replacement(folder: Path, name: str) -> Iterator[Path]:
+    """A place to write a table to, which then becomes `folder/name`; if it cannot be written, nothing changes."""
+    fresh = folder / f".{name}-{uuid.uuid4().hex}"
+    try:
+        make_folders(folder)
+    except OSError as error:
+        raise PipelineError(f"{folder}: cannot be made ({error.strerror})") from None
+    try:
+        yield fresh
+        try:
+            _put(fresh, folder / name)
+        except OSError as error:
+            raise PipelineError(f"{folder}: cannot be written ({error})") from None
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def _put(fresh: Path, place: Path) -> None:

@@ -77,7 +77,42 @@ def saturated_from(results: Results, cell: str) -> float | None:
     return next((row["at"] / 1e6 for row in rows if row["busiest_use"] >= SATURATED_SHARE), None)
 
 
-class ComparativeExperiment(Experiment):
+def deliveries_table(results: Results) -> list[dict[str, Any]]:
+    """Deliveries, losses, latency and bytes of every cell."""
+    found = []
+    for row in results.rows("completeness"):
+        cell = row["cell"]
+        latency = results.row("latency", cell)
+        use = results.rows("link_use", cell)
+        carried = sum(one["data_bytes"] + one["control_bytes"] for one in use)
+        found.append(
+            {
+                "cell": cell,
+                "messages": row["accepted"],
+                "deliveries wanted": row["wanted"],
+                "undelivered": f"{row['undelivered_rate']:.2%}",
+                "twice": row["doubled"],
+                "p50 ms": round(latency.get("p50_ms") or 0, 1),
+                "p99 ms": round(latency.get("p99_ms") or 0, 1),
+                "bytes/message on links": round(carried / max(1, row["accepted"])),
+            }
+        )
+    return found
+
+
+def busiest_use(results: Results, cell: str) -> float:
+    """The share of its time for which the busiest link of a cell sends, at its busiest quarter of a second."""
+    return max((row["busiest_use"] for row in results.rows("link_time", cell)), default=0.0)
+
+
+class ContentExperiment(Experiment):
+    """What all experiments here report alike."""
+
+    def tables(self, results: Results) -> dict[str, list[dict[str, Any]]]:
+        return {"Deliveries and latency": deliveries_table(results)}
+
+
+class ComparativeExperiment(ContentExperiment):
     """Figures 4 and 5: 80 clients whose rate grows from 1 to 100 messages a second each, on 1 to 8 brokers."""
 
     name: ClassVar[str] = "bdrp-comparative"
@@ -205,34 +240,8 @@ class ComparativeExperiment(Experiment):
         made.append(Plot("busiest-link", "The busiest link", "seconds", "share of its time", lines, "", caption))
         return made
 
-    def tables(self, results: Results) -> dict[str, list[dict[str, Any]]]:
-        return {"Deliveries and latency": deliveries_table(results)}
 
-
-def deliveries_table(results: Results) -> list[dict[str, Any]]:
-    """Deliveries, losses, latency and bytes of every cell."""
-    found = []
-    for row in results.rows("completeness"):
-        cell = row["cell"]
-        latency = results.row("latency", cell)
-        use = results.rows("link_use", cell)
-        carried = sum(one["data_bytes"] + one["control_bytes"] for one in use)
-        found.append(
-            {
-                "cell": cell,
-                "messages": row["accepted"],
-                "deliveries wanted": row["wanted"],
-                "undelivered": f"{row['undelivered_rate']:.2%}",
-                "twice": row["doubled"],
-                "p50 ms": round(latency.get("p50_ms") or 0, 1),
-                "p99 ms": round(latency.get("p99_ms") or 0, 1),
-                "bytes/message on links": round(carried / max(1, row["accepted"])),
-            }
-        )
-    return found
-
-
-class ConstantRateExperiment(Experiment):
+class ConstantRateExperiment(ContentExperiment):
     """Figure 6: flooding at constant rates on 1 to 8 brokers."""
 
     name: ClassVar[str] = "bdrp-constant"
@@ -273,10 +282,7 @@ class ConstantRateExperiment(Experiment):
             for brokers in _BROKERS
         }
         told = ", ".join(f"{brokers}: {rate:.2%}" for brokers, rate in worst.items())
-        use = {
-            strategy: max((row["busiest_use"] for row in results.rows("link_time", f"{strategy}-8-2800")), default=0)
-            for strategy in ("flood", "drp")
-        }
+        use = {strategy: busiest_use(results, f"{strategy}-8-2800") for strategy in ("flood", "drp")}
         return [
             Finding(
                 "ActiveMQ keeps up with these rates on some numbers of brokers, and becomes unstable on others",
@@ -297,29 +303,15 @@ class ConstantRateExperiment(Experiment):
     def plots(self, results: Results) -> list[Plot]:
         lines = []
         for brokers in _BROKERS:
-            points = [
-                (
-                    rate,
-                    max(
-                        (row["busiest_use"] for row in results.rows("link_time", f"flood-{brokers}-{rate}")), default=0
-                    ),
-                )
-                for rate in self.RATES
-            ]
+            points = [(rate, busiest_use(results, f"flood-{brokers}-{rate}")) for rate in self.RATES]
             lines.append(PlottedLine.of(f"flood, {brokers} brokers", points))
-        points = [
-            (rate, max((row["busiest_use"] for row in results.rows("link_time", f"drp-8-{rate}")), default=0))
-            for rate in self.RATES
-        ]
+        points = [(rate, busiest_use(results, f"drp-8-{rate}")) for rate in self.RATES]
         lines.append(PlottedLine.of("drp, 8 brokers", points, dashed=True))
         caption = "The share of its time for which the busiest link sends, at its busiest quarter of a second."
         return [Plot("busiest-link", "The busiest link", "messages/s", "share of its time", lines, "", caption)]
 
-    def tables(self, results: Results) -> dict[str, list[dict[str, Any]]]:
-        return {"Deliveries and latency": deliveries_table(results)}
 
-
-class ScaleExperiment(Experiment):
+class ScaleExperiment(ContentExperiment):
     """Figure 7: 42 brokers; clients, filters, constraints and link capacity vary one at a time."""
 
     name: ClassVar[str] = "bdrp-scale"
@@ -369,9 +361,7 @@ class ScaleExperiment(Experiment):
         rates = {key: results.row("completeness", key).get("undelivered_rate", float("nan")) for key in self.CELLS}
         near = {key: rate for key, rate in rates.items() if key not in ("clients-50", "links-100")}
         worst = max(near, key=lambda key: near[key])
-        use = {
-            key: max((row["busiest_use"] for row in results.rows("link_time", key)), default=0) for key in self.CELLS
-        }
+        use = {key: busiest_use(results, key) for key in self.CELLS}
         return [
             Finding(
                 "B-DRP on 42 brokers delivers near the ideal in all runs but two",
@@ -399,11 +389,8 @@ class ScaleExperiment(Experiment):
         caption = "Deliveries a second; the paper's Figure 7 shows all of its runs near the ideal but two."
         return [Plot("throughput", "Deliveries over time", "seconds", "deliveries/s", lines, "y", caption)]
 
-    def tables(self, results: Results) -> dict[str, list[dict[str, Any]]]:
-        return {"Deliveries and latency": deliveries_table(results)}
 
-
-class SingleBrokerExperiment(Experiment):
+class SingleBrokerExperiment(ContentExperiment):
     """Figure 3: one broker, 50 clients of which 27 want a message, rising input."""
 
     name: ClassVar[str] = "bdrp-single"
@@ -452,6 +439,3 @@ class SingleBrokerExperiment(Experiment):
             results.line("throughput", "one-broker", "wanted", "wanted", 4, dashed=True),
         ]
         return [Plot("throughput", "One broker", "seconds", "deliveries/s", lines, "", "Figure 3: a rising input.")]
-
-    def tables(self, results: Results) -> dict[str, list[dict[str, Any]]]:
-        return {"Deliveries and latency": deliveries_table(results)}

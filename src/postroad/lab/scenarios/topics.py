@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -11,9 +11,28 @@ from postroad.lab.errors import LabError
 from postroad.lab.scenarios.scenario import Publications, Scenario, Subscriber, poisson_times
 from postroad.messages import Draft
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 __all__ = ["FilterGridScenario", "FloodScenario", "TrackedScenario"]
 
 _SUBSCRIBERS, _TIMES = range(2)
+
+
+def drawn_subscribers(seed: int, topics: int, count: int, brokers: int) -> list[Subscriber]:
+    """Subscribers to one topic each, drawn evenly, at the brokers in turn."""
+    drawn = np.random.default_rng([seed, _SUBSCRIBERS]).integers(0, topics, count)
+    return [Subscriber(1 + place % brokers, f"topic.{topic}") for place, topic in enumerate(drawn.tolist())]
+
+
+def publications_by_topic(
+    at: NDArray[np.int64], clients: NDArray[np.int32], brokers: int, topics: NDArray[np.int64], body: int
+) -> Publications:
+    """Messages of some bytes without attributes; clients are dealt out to the brokers in turn."""
+    names, text = topics.tolist(), b"x" * body
+    return Publications(
+        at, (1 + clients % brokers).astype(np.int32), clients, lambda row: Draft(f"topic.{names[row]}", {}, body=text)
+    )
 
 
 @dataclass(frozen=True)
@@ -46,8 +65,7 @@ class TrackedScenario(Scenario):
 
     def subscribers(self) -> list[Subscriber]:
         """Each wants one topic, drawn evenly."""
-        drawn = np.random.default_rng([self.seed, _SUBSCRIBERS]).integers(0, self.topics, self.subscribers_count)
-        return [Subscriber(1 + place % self.brokers, f"topic.{topic}") for place, topic in enumerate(drawn.tolist())]
+        return drawn_subscribers(self.seed, self.topics, self.subscribers_count, self.brokers)
 
     def publications(self) -> Publications:
         """Poisson processes; a publisher takes its topics in turn, and all topics have equally many publishers."""
@@ -56,14 +74,8 @@ class TrackedScenario(Scenario):
         at = poisson_times(random, (total, total), self.seconds)
         clients = random.integers(0, self.publishers, len(at)).astype(np.int32)
         turns = random.integers(0, self.topics_each, len(at))
-        topics = ((clients * self.topics_each + turns) % self.topics).tolist()
-        body = b"x" * self.body
-        return Publications(
-            at,
-            (1 + clients % self.brokers).astype(np.int32),
-            clients,
-            lambda row: Draft(f"topic.{topics[row]}", {}, body=body),
-        )
+        topics = (clients * self.topics_each + turns) % self.topics
+        return publications_by_topic(at, clients, self.brokers, topics, self.body)
 
 
 @dataclass(frozen=True)
@@ -131,9 +143,7 @@ class FloodScenario(Scenario):
 
     def subscribers(self) -> list[Subscriber]:
         """The brokers in turn, topics drawn evenly."""
-        count = self.brokers * self.subscriptions
-        drawn = np.random.default_rng([self.seed, _SUBSCRIBERS]).integers(0, self.topics, count)
-        return [Subscriber(1 + place % self.brokers, f"topic.{topic}") for place, topic in enumerate(drawn.tolist())]
+        return drawn_subscribers(self.seed, self.topics, self.brokers * self.subscriptions, self.brokers)
 
     def publications(self) -> Publications:
         """A Poisson process at each broker."""
@@ -141,8 +151,5 @@ class FloodScenario(Scenario):
         rate = self.brokers * self.publications_each / self.seconds
         at = poisson_times(random, (rate, rate), self.seconds)
         clients = random.integers(0, self.brokers, len(at)).astype(np.int32)
-        topics = random.integers(0, self.topics, len(at)).tolist()
-        body = b"x" * self.body
-        return Publications(
-            at, (1 + clients).astype(np.int32), clients, lambda row: Draft(f"topic.{topics[row]}", {}, body=body)
-        )
+        topics = random.integers(0, self.topics, len(at))
+        return publications_by_topic(at, clients, self.brokers, topics, self.body)
