@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_BUDGET", "IndexStatistics", "MatchingError", "SubscriptionIndex", "WorkError"]
 
-# The least number of removals between two tidyings, so that a small index does not tidy all the time.
+# The fewest removals between two compactions, so that a small index does not compact all the time.
 _LEAST_REMOVALS = 1024
-# Numbers that only Python can round are settled this many at a time (twice as many when that was not enough).
+# Room for numbers that only Python can round, in one scan; doubled when a batch has more.
 _HARD_ROWS = 1024
 _FIRST_RESULTS = 4096
-# Reaching a conjunction through each text of an IN multiplies its constraints, and adding one costs some microseconds:
-# with more than this many constraints in all, a selector is reached some other way.
+# Reaching a conjunction through each text of an IN multiplies its constraints, and each takes some microseconds to add.
+# A selector that would get more constraints than this is reached in another way.
 MAX_FANNED_CONSTRAINTS = 4_096
-# More work than any batch is.
+# More work than any batch can cause.
 NO_BUDGET = 2**62
 _LARGE_RESULT = 1 << 18
 
@@ -57,7 +57,7 @@ class MatchingError(PostroadError):
 
 
 class WorkError(MatchingError):
-    """The conditions of a selector cost more than was allowed for it; `work` is what the index had come to."""
+    """The conditions of a selector cost more than its allowance; `work` is what the index would have cost."""
 
     def __init__(self, work: int) -> None:
         self.work = work
@@ -78,15 +78,15 @@ class IndexStatistics(NamedTuple):
 class SubscriptionIndex:
     """Subscriptions by key, each a selector and a topic pattern, matched against whole batches.
 
-    The answer equals evaluating every selector on every message. Local subscriptions and what other brokers advertise
+    The result equals evaluating every selector on every message. Local subscriptions and what other brokers advertise
     can share one index: give them different keys, and tell them apart by slot.
 
     Not safe for use by two threads at once.
 
     Args:
         ceilings: how large its arrays may become.
-        secret: 64 bits that its hash depends on, from a source of randomness where clients choose names and texts; no
-            answer depends on it.
+        secret: 64 bits that key its hash tables, random where clients choose names and texts. Results do not depend on
+            it.
     """
 
     def __init__(self, ceilings: Ceilings | None = None, secret: int = FIXED_SECRET) -> None:
@@ -120,10 +120,10 @@ class SubscriptionIndex:
         """Add a subscription; returns its slot, the number by which `match` reports it.
 
         Args:
-            key: what the caller knows the subscription by.
+            key: the caller's name for the subscription.
             selector: the condition on a message's attributes; None is any message.
             topic: the pattern of topics; None is any topic.
-            allowance: how much `work` may become larger by the conditions of the selector.
+            allowance: how much the conditions of the selector may add to `work`.
 
         Raises:
             MatchingError: the key is in the index already.
@@ -143,7 +143,7 @@ class SubscriptionIndex:
         topic: TopicPattern | str | None = None,
         allowance: int = NO_BUDGET,
     ) -> int:
-        """Add a subscription whose selector is known by its disjunction only, as other brokers advertise it."""
+        """Add a subscription of which only the disjunction is known, as other brokers advertise it."""
         if key in self._slots:
             raise MatchingError(f"subscription {key!r} is in the index already; remove it first")
         if isinstance(topic, str):
@@ -180,7 +180,7 @@ class SubscriptionIndex:
             raise MatchingError(f"subscription {key!r} is not in the index") from None
 
     def keys(self, slots: Iterable[int]) -> list[Hashable]:
-        """The keys that stand behind slots; for people and tests, not for the hot path."""
+        """The keys of slots; for people and tests, not for the hot path."""
         keys = self._keys
         return [keys[slot] for slot in slots]
 
@@ -203,8 +203,7 @@ class SubscriptionIndex:
         results = self._results
         if total < _LARGE_RESULT:
             return offsets, results[:total].copy()
-        # Hand the array over instead of copying it. The next batch may need as much; until it does, the system has
-        # not given the memory out yet.
+        # Hand the array over instead of copying it. The new one takes no memory until a batch fills it.
         self._results = np.empty(len(results), np.int32)
         return offsets, results[:total]
 
@@ -231,15 +230,15 @@ class SubscriptionIndex:
         """What the last match was charged of its budget, in about nanoseconds."""
         return int(self._hard[0, 1])
 
-    def _scan(self, batch: Batch, known: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _scan(self, batch: Batch, known: NDArray[np.int64], known_values: NDArray[np.float64]) -> NDArray[np.int64]:
         tables, interner, progress = self._tables, self._interner, self._progress
         offsets = np.empty(len(batch) + 1, np.int64)
         while True:
-            # Bundled in here, the arrays would cost a microsecond more on every call (`bundles.py`).
+            # Passed one by one: bundling them here would cost a microsecond more per call (`bundles.py`).
             status = scan(
                 batch.buffer, batch.spans, batch.ids, batch.envelopes, *tables.store, *tables.chunks,
                 tables.values, tables.numbers, tables.memory, tables.seen, interner.stack, interner.floats,
-                self._room, tables.present, self._pending, known, values, self._hard,
+                self._room, tables.present, self._pending, known, known_values, self._hard,
                 self._scratch, self._scratch, progress, self._results, offsets,
             )  # fmt: skip
             if status == DONE:
@@ -249,7 +248,7 @@ class SubscriptionIndex:
             try:
                 self._make_room(status)
             except BaseException:
-                # The next match begins at its first row.
+                # So that the next match begins at its first row.
                 progress[STATUS] = DONE
                 raise
 
@@ -262,7 +261,7 @@ class SubscriptionIndex:
             self._scratch = grown(self._scratch, 2 * len(self._scratch))
 
     def _scan_with_hard_numbers(self, batch: Batch) -> NDArray[np.int64]:
-        """Scan again with the numbers that Python rounded, until none is left open."""
+        """Scan again with the numbers that Python rounded, until none is missing."""
         settled: dict[int, float] = {}
         while True:
             count = int(self._hard[0, 0])
@@ -326,7 +325,7 @@ class SubscriptionIndex:
 
 
 def _alternatives(disjunction: tuple[Conjunction, ...]) -> list[Conjunction]:
-    """The conjunctions of a subscription, fanned out where that does not make too many constraints of it."""
+    """The conjunctions of a subscription, fanned out unless that makes too many constraints."""
     alternatives = [part for conjunction in disjunction for part in _fanned_out(conjunction)]
     if sum(map(len, alternatives)) > MAX_FANNED_CONSTRAINTS:
         return list(disjunction)

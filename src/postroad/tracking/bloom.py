@@ -73,9 +73,12 @@ class BloomRecorder(HistoryRecorder):
         words = self._words_of(history)
         shape, room = self.settings.shape, self._capacity - history.entries
         mixed = _NOTHING if derived is None else self._mixed_number(derived)
-        is_derived, report, late = derived is not None, self._report, self._late
-        taking = (ids, rows, first, is_derived, mixed, now, tolerance, words, shape.m, shape.k, room)
-        take_bits(*taking, self._scratch, report, late)
+        # fmt: off
+        take_bits(
+            ids, rows, first, derived is not None, mixed, now, tolerance, words, shape.m, shape.k, room,
+            self._scratch, self._report, self._late,
+        )
+        # fmt: on
 
     def _words_of(self, history: History) -> NDArray[np.uint64]:
         if history.words is None:

@@ -55,7 +55,7 @@ class Data(NamedTuple):
         batch: the rows.
         sets: uint64[distinct, words]; bit n is broker n.
         lines: int64[rows]; the line of each row in `sets`.
-        mark: what the sender was told to remember with it, when it gives the frame back; it does not travel.
+        mark: an object that the sender keeps with the frame and gives back with it; it does not travel.
     """
 
     number: int
@@ -80,7 +80,7 @@ def encode_data(batch: Batch, rows: Lines, sets: Sets, lines: Lines, epoch: int,
     Raises:
         LimitError: the frame would be too large, or have too many rows.
         LinkError: a row is not in the batch, or the destinations do not fit.
-        MessageError: a row is no legal message.
+        MessageError: a row is not a valid message.
     """
     if not 1 <= len(rows) <= MAX_ROWS_PER_FRAME:
         raise LimitError("the rows of a DATA frame", len(rows), MAX_ROWS_PER_FRAME, "and 1 at least; cut the batch")
@@ -102,8 +102,8 @@ def encode_checked(
     whole = frame.data
     whole[:DATA_HEAD_BYTES] = head
     whole[DATA_HEAD_BYTES:lines_at] = sets.astype("<u8", copy=False).tobytes()
-    columns = (batch.buffer, batch.spans, batch.ids, batch.envelopes)
-    write_rows(*columns, _row_array(rows), _row_array(lines), sizes, frame, lines_at)
+    rows, lines = _row_array(rows), _row_array(lines)
+    write_rows(batch.buffer, batch.spans, batch.ids, batch.envelopes, rows, lines, sizes, frame, lines_at)
     return whole
 
 
@@ -112,7 +112,7 @@ def row_sizes(batch: Batch, rows: Lines) -> Lines:
 
     Raises:
         LinkError: a row is not in the batch.
-        PostroadError: a row is no legal message.
+        PostroadError: a row is not a valid message.
     """
     sizes = np.empty(len(rows), np.int64)
     bad = measure_rows(batch.spans, batch.envelopes, len(batch.buffer), _row_array(rows), sizes)
@@ -140,7 +140,7 @@ def _refusal(batch: Batch, row: int) -> PostroadError:
 
 
 def check_destinations(count: int, sets: Sets, lines: Lines) -> None:
-    """Check the destinations of so many rows; none are needed for none.
+    """Check the destinations of a number of rows; without rows none are needed.
 
     Raises:
         LinkError: they do not fit the rows, or each other.
