@@ -27,7 +27,7 @@ def load_users(path: Path) -> dict[str, str]:
     """The users of a file.
 
     Raises:
-        ConfigError: it cannot be read, or is no users file. A broker that was told of a file never starts without.
+        ConfigError: it cannot be read, or is not a users file. A broker never starts without a file that it names.
     """
     text = _read(path, "users_file", "make it with `postroad users add LOGIN --file " + str(path) + "`")
     try:
@@ -90,7 +90,9 @@ def load_token(path: Path) -> str:
         ConfigError: it cannot be read, or is too short to be one.
     """
     token = _read(path, "admin_token_file", "write some random text into it, for its owner only").strip()
-    if not MIN_TOKEN_CHARACTERS <= len(token) <= MAX_TOKEN_CHARACTERS or not token.isascii() or " " in token:
+    # One word of a header: a client could not send a line end, a tab or a control character.
+    sendable = token.isascii() and token.isprintable() and " " not in token
+    if not sendable or not MIN_TOKEN_CHARACTERS <= len(token) <= MAX_TOKEN_CHARACTERS:
         raise ConfigError(
             f"admin_token_file {path}: a token has {MIN_TOKEN_CHARACTERS} to {MAX_TOKEN_CHARACTERS:,} ASCII characters "
             "without blanks"
