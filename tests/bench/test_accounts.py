@@ -78,10 +78,11 @@ def test_latency_ends_with_the_read_that_completes_the_number(waits: list[int], 
     arrivals = [Arrival(float(time), piece) for time, piece in enumerate(pieces)]
     due = -np.array(waits, np.float64)
 
-    expected, seen = [], b""  # type: ignore[var-annotated]
+    expected: list[int] = []
+    seen = b""
     for time, piece in enumerate(pieces):
         seen += piece
-        while len(expected) < len(waits) and MARKER + b"%08d" % len(expected) in seen:  # type: ignore[operator]
+        while len(expected) < len(waits) and MARKER + b"%08d" % len(expected) in seen:
             expected.append(time + waits[len(expected)])
     assert latencies(arrivals, due).tolist() == expected
 

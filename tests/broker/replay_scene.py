@@ -70,7 +70,7 @@ class ReplayScene:
             in_turns=True,
         )
         assert self.core.open_store(self.log, found.recent, self.now) == []
-        self.core.replays._budget = self.budget
+        self.core.replays.budget = self.budget
         self.writer, self.reader = self.core.attached("writer"), self.core.attached("reader")
 
     def publish(self, count: int = 5, topic: str = "") -> None:
@@ -88,7 +88,7 @@ class ReplayScene:
             got += [each.batch.message(row).id for row in each.rows.tolist()]
 
     def turn(self) -> bool:
-        """What a driver does in one turn of its loop; answers whether it read from the disk."""
+        """What a driver does in one turn of its loop; returns whether it read from the disk."""
         reads = self.log.take_reads()
         for read in reads:
             self.log.loaded(read, self.disk.read(read.segment, read.start, read.length))

@@ -16,7 +16,7 @@ def test_replay_matches_no_more_in_one_turn_than_the_budget_lets_it() -> None:
     scene.publish(40, "a.x")
     scene.turn_until_safe()
     scene.core.congested(scene.reader)
-    scene.core.replays._budget = 1
+    scene.core.replays.budget = 1
     subscription, seen = scene.subscribe(ReplayStart()), [0]
     while scene.core.unfinished:
         scene.note(scene.core.proceed(scene.now))
@@ -109,7 +109,7 @@ def test_replays_of_many_selectors_keep_few_indexes(monkeypatch: pytest.MonkeyPa
     scene = ReplayScene()
     scene.publish(30, "a.x")
     scene.turn_until_safe()
-    scene.core.replays._budget = 1
+    scene.core.replays.budget = 1
     replays = [scene.subscribe(ReplayStart(), "a.>", f"n <> {number % 4}") for number in range(8)]
     most = 0
     while scene.core.unfinished:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("seed", range(25))
 def test_replays_get_what_a_subscription_from_then_on_would_have_got_in_order_and_once(seed: int) -> None:
     scene = ReplayScene(seed=seed)
-    scene.core.replays._budget = [1, 5_000, NO_BUDGET][seed % 3]
+    scene.core.replays.budget = [1, 5_000, NO_BUDGET][seed % 3]
     begun: list[tuple[Subscription, int, int]] = []
     for _ in range(60):
         action = scene.random.randrange(10)
@@ -61,7 +61,7 @@ def test_durable_replay_survives_torn_writes_and_repeats_nothing_that_was_settle
     scene.publish(40)
     scene.settle()
     # One row in a turn, some, or all of a record.
-    scene.core.replays._budget = scene.budget = [1, 5_000, NO_BUDGET][seed % 3]
+    scene.core.replays.budget = scene.budget = [1, 5_000, NO_BUDGET][seed % 3]
     subscription, seen = scene.durable("n", ReplayStart()), set[MessageId]()
     scene.turn_until_safe()
     scene.failures = scene.random.choice([0.0, 0.3])

@@ -33,7 +33,7 @@ class Scene:
         return commit
 
     def end(self, commit: DiskCommit) -> list[int]:
-        """Carry a commit out; answers the sessions that go on."""
+        """Carry a commit out; returns the sessions that go on."""
         carry_out(commit, self.disk)
         self.log.committed(commit)
         return self.core.stored(0).resumes

@@ -30,11 +30,12 @@ def test_changes_tell_the_same_as_the_whole(
     form: str, pool: list[tuple[str, str]], drafts: list[Draft], data: st.DataObject
 ) -> None:
     scheme, batch = SCHEMES[form], Batch.build(drafts)
-    wants, there = Wants(scheme), []  # type: ignore[var-annotated]
+    wants = Wants(scheme)
+    there: list[tuple[int, tuple[str, str]]] = []
     by_changes, local = Interests(SubscriptionIndex(), scheme), SubscriptionIndex()
     by_changes.replace(70, b"")
     for step in range(data.draw(st.integers(1, 8))):
-        if there and data.draw(st.booleans()):  # type: ignore[arg-type]
+        if bool(there) and data.draw(st.booleans()):
             key, gone = there.pop(data.draw(st.integers(0, len(there) - 1)))
             wants.remove(gone[0], parsed(gone[1]))
             local.remove(key)
@@ -87,7 +88,7 @@ def test_a_broker_that_is_gone_wants_nothing(form: str) -> None:
     assert interests.brokers == (3,)
     interests.replace(3, None)
     found = interests.split(batch, entering=True).destinations
-    assert (found.numbers(0), found.numbers(1), interests.brokers) == ([], [], ())  # type: ignore[comparison-overlap]
+    assert [*found.numbers(0), *found.numbers(1), *interests.brokers] == []
 
 
 def test_settings_choose_the_form() -> None:

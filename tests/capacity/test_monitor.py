@@ -55,7 +55,9 @@ def test_costs_of_reads_and_messages_are_told_apart() -> None:
 
 def test_reads_of_one_size_are_charged_to_their_messages() -> None:
     ones = np.ones(50)
-    assert fit_reads(ones, ones, FIXED * ones) == (0.0, pytest.approx(FIXED), False)  # type: ignore[comparison-overlap]
+    found = fit_reads(ones, ones, FIXED * ones)
+    assert found.marginal == pytest.approx(FIXED)
+    assert found == (0.0, found.marginal, False)
     # A cost of reads that least squares would make negative is 0, and one of messages is never 0.
     assert fit_reads(np.ones(2), np.array([1.0, 10.0]), np.array([1.0, 20.0])).fixed == 0
     assert fit_reads(np.ones(2), np.array([1.0, 10.0]), np.array([2.0, 1.0])).marginal > 0
@@ -69,7 +71,8 @@ def test_too_few_reads_say_nothing_but_what_probes_measured() -> None:
     assert found.costs is None
     assert math.isnan(found.predicted_p99)
     assert math.isnan(found.load)
-    assert (found.measured_p99, found.probes) == (pytest.approx(0.02, rel=0.1), 1)  # type: ignore[comparison-overlap]
+    assert found.measured_p99 == pytest.approx(0.02, rel=0.1)
+    assert found.probes == 1
 
 
 def test_measured_quantile_is_that_of_recent_probes() -> None:

@@ -39,7 +39,8 @@ def simulated(servers: int, utilisation: float, grade: Grade, seed: int = 1) -> 
     values, probabilities = grade.probabilities()
 
     def services(random: np.random.Generator, shape: tuple[int, int]) -> Floats:
-        return 1 + values[np.searchsorted(np.cumsum(probabilities), random.random(shape)).clip(max=len(values) - 1)]  # type: ignore[no-any-return]
+        drawn = np.searchsorted(np.cumsum(probabilities), random.random(shape)).clip(max=len(values) - 1)
+        return np.asarray(1 + values[drawn])
 
     rate = servers * utilisation / HALVES.moments(0, grade).first
     return simulate_waits(servers, rate, services, MESSAGES[utilisation] // servers, seed)

@@ -53,7 +53,7 @@ def test_users_are_added_listed_changed_and_removed(users: object, tmp_path: Pat
     [
         (("add", "ann", "--stdin"), "x", "is in"),
         (("add", "an\u200bn", "--stdin"), "x", "U+200B"),
-        (("add", "unverified:ann", "--stdin"), "x", "nobody has proved"),
+        (("add", "unverified:ann", "--stdin"), "x", "are not verified"),
         (("add", "eve", "--stdin"), "", "empty"),
         (("add", "eve"), "x", "--stdin"),
         (("passwd", "eve", "--stdin"), "x", "is not in"),

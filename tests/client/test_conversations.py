@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from postroad.client import Subscription
+    from postroad.messages import Value
 
 
 async def take(subscription: Subscription, count: int) -> list[ReceivedMessage]:
@@ -39,13 +40,20 @@ def test_subscriber_gets_what_its_selector_wants_with_the_publisher_s_ids(tmp_pa
 
 
 def test_values_arrive_as_text_that_selectors_read_as_the_same_numbers(tmp_path: Path) -> None:
-    sent = {"whole": -(2**63), "large": 1e300, "small": 5e-324, "text": "a:b\\c\nd\re", "flag": True, "empty": ""}
+    sent: dict[str, Value] = {
+        "whole": -(2**63),
+        "large": 1e300,
+        "small": 5e-324,
+        "text": "a:b\\c\nd\re",
+        "flag": True,
+        "empty": "",
+    }
     where = "whole = -9223372036854775808 AND large = 1e300 AND small = 5e-324 AND flag = 'true' AND empty = ''"
 
     async def talk() -> None:
         async with broker(tmp_path) as service, connect(address(service)) as client:
             async with client.subscribe("a", where) as subscription:
-                await client.publish("a", sent, b"\0\n\0", headers={"content-type": "image/png"})  # type: ignore[arg-type]
+                await client.publish("a", sent, b"\0\n\0", headers={"content-type": "image/png"})
                 message = await subscription.get()
             shown = {"large": "1e+300", "small": "5e-324", "whole": str(-(2**63)), "flag": "true"}
             assert message.attributes == {**sent, **shown, "content-type": "image/png"}

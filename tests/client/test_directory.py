@@ -187,6 +187,6 @@ def test_addresses_that_are_none_are_refused(url: str) -> None:
 
 
 def test_a_client_takes_a_server_or_a_directory() -> None:
-    for given in ({}, {"server": "stomp://h:1", "directory": "http://h:1"}):
+    for server, directory in ((None, None), ("stomp://h:1", "http://h:1")):
         with pytest.raises(ClientError, match="give one of them"):
-            connect(**given)  # type: ignore[arg-type]
+            connect(server, directory=directory)

@@ -50,7 +50,7 @@ class Far:
         self.publisher = Publisher(grant, clock, now=self.machine)
 
     def publish(self, waits: int = 0) -> int:
-        """Publish a message that waits somewhere on its way; answers how far its time is from the broker's."""
+        """Publish a message that waits somewhere on its way; returns how far its time is from the broker's."""
         given = self.publisher.stamp()
         self.scene.wait(self.there + waits)
         arrived = self.scene.clock.now

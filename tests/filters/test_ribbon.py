@@ -28,7 +28,7 @@ def part_number(made: RibbonFilter, key: int) -> int:
 def part_words(made: RibbonFilter, number: int) -> list[int]:
     sizes = [int(blocks) * (made.columns + 1) - int(short) for blocks, short, _ in made.parts]
     begin = sum(sizes[:number])
-    return made.words[begin : begin + sizes[number]].tolist()  # type: ignore[no-any-return]
+    return [int(word) for word in made.words[begin : begin + sizes[number]]]
 
 
 def slow_equation(key: int, blocks: int, seed: int) -> tuple[int, int, int]:
@@ -52,7 +52,7 @@ def slow_contains(made: RibbonFilter, key: int) -> bool:
             base = block * (made.columns + 1) - min(block, short)
             for column in range(wide):
                 total ^= (solution[base + column] >> inside & 1) << column
-    return total == print_ & ((1 << wide) - 1)  # type: ignore[no-any-return]
+    return bool(total == print_ & ((1 << wide) - 1))
 
 
 def slow_solution(keys: list[int], blocks: int, short: int, seed: int, columns: int) -> list[int] | None:

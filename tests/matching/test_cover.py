@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -92,11 +94,13 @@ def test_without_covered_rows_the_same_messages_are_wanted(
 @settings(max_examples=150)
 @given(wants, st.data())
 def test_rows_come_and_go_and_what_is_told_adds_up(wanted_here: list[tuple[str, str]], data: st.DataObject) -> None:
-    kept, there, told = CoveringSet(), [], set()  # type: ignore[var-annotated]
+    kept = CoveringSet()
+    there: list[Any] = []
+    told: set[Any] = set()
     # A selector that is never true has no rows; then there is one anyway.
     rows = [row for one in wanted_here for row in rows_of(*one)] or rows_of(">", "a = 1")
     for _ in range(data.draw(st.integers(1, 16))):
-        if there and data.draw(st.booleans()):  # type: ignore[arg-type]
+        if bool(there) and data.draw(st.booleans()):
             kept.remove(there.pop(data.draw(st.integers(0, len(there) - 1))))
         else:
             there.append(data.draw(st.sampled_from(rows)))

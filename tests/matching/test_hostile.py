@@ -130,7 +130,7 @@ def test_a_match_stops_behind_the_row_that_uses_up_its_budget() -> None:
         index.add(key, f"x > {key % 10}")
     batch = Batch.build(("t", {"x": row % 13}) for row in range(200))
     whole = index.match(batch)
-    offsets, slots = [0], []  # type: ignore[var-annotated]
+    offsets, slots = [0], list[int]()
     row = 0
     while row < len(batch):
         part = index.match(batch.take(np.arange(row, len(batch))), budget=1_000_000)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -26,6 +26,9 @@ from postroad.messages import (
 )
 from postroad.messages.columns import TOPIC
 from tests.messages.strategies import drafts
+
+if TYPE_CHECKING:
+    from postroad.messages import Value
 
 ID = MessageId(7, 2, 1000, 3)
 
@@ -123,8 +126,8 @@ def test_selector_sees_the_derived_names() -> None:
 
 
 def test_client_cannot_set_the_derived_names() -> None:
-    pretended = {"JMSPriority": 0, "JMSTimestamp": 0, "JMSMessageID": "x", "JMSCorrelationID": "x"}
-    message = Batch.build([Draft("a", pretended, {"JMSType": "x"}, id=ID)]).message(0)  # type: ignore[arg-type]
+    pretended: dict[str, Value] = {"JMSPriority": 0, "JMSTimestamp": 0, "JMSMessageID": "x", "JMSCorrelationID": "x"}
+    message = Batch.build([Draft("a", pretended, {"JMSType": "x"}, id=ID)]).message(0)
     assert message.attributes == {**pretended, "JMSType": "x"}
     assert message.selectable() == {"JMSPriority": 4, "JMSTimestamp": 1000, "JMSMessageID": str(ID)}
 

@@ -255,8 +255,13 @@ class UntypedWord(Untyped):
 
 
 def test_subclasses_travel_as_what_they_are() -> None:
-    attributes = {"word": Word("x"), "untyped": UntypedWord("7"), "float": np.float64(0.5), "bytes": bytes(2)}
-    data = encode("a", attributes)  # type: ignore[arg-type]
+    attributes: dict[str, Value] = {
+        "word": Word("x"),
+        "untyped": UntypedWord("7"),
+        "float": np.float64(0.5),
+        "bytes": bytes(2),
+    }
+    data = encode("a", attributes)
     found = decode_batch(data, [len(data)]).message(0).attributes
     assert typed(found) == typed({"word": "x", "untyped": Untyped("7"), "float": 0.5, "bytes": bytes(2)})
 

@@ -29,21 +29,22 @@ WIDTH = 64
 def walk(buffer: Any, spans: Any, out: Any, sizes: Any) -> int:
     """Write name and value of each attribute of row 0 to `out`: name, value; sizes: tag, name, value."""
     count = 0
-    at, end = np.int64(spans[0, ATTRIBUTES]), np.int64(spans[0, ATTRIBUTES + 1])
+    at: Any = np.int64(spans[0, ATTRIBUTES])
+    end = np.int64(spans[0, ATTRIBUTES + 1])
     while at < end:
-        tag, name, value, following = entry_at(buffer, at)  # type: ignore[arg-type]
+        tag, name, value, following = entry_at(buffer, at)
         sizes[count, 0], sizes[count, 1], sizes[count, 2] = tag, value - name, following - value
         out[count, : value - name] = buffer[name:value]
         out[count, WIDTH : WIDTH + following - value] = buffer[value:following]
-        at = following  # type: ignore[assignment]
+        at = following
         count += 1
     at, end = np.int64(spans[0, HEADERS]), np.int64(spans[0, HEADERS + 1])
     while at < end:
-        colon, newline, escaped = line_at(buffer, at)  # type: ignore[arg-type]
+        colon, newline, escaped = line_at(buffer, at)
         sizes[count, 0], sizes[count, 3] = 2, escaped
-        sizes[count, 1] = unescape_into(buffer, at, colon, out[count], 0)  # type: ignore[arg-type]
+        sizes[count, 1] = unescape_into(buffer, at, colon, out[count], 0)
         sizes[count, 2] = unescape_into(buffer, colon + 1, newline, out[count], WIDTH) - WIDTH
-        at = newline + 1  # type: ignore[assignment]
+        at = newline + 1
         count += 1
     return count
 

@@ -58,7 +58,9 @@ def value(kind: str, text: str) -> Value:
         return Untyped(json.loads(text)) if kind == "untyped" else str(json.loads(text))
     if kind == "bytes":
         return bytes.fromhex(text)
-    return {"integer": int, "float": float, "boolean": lambda word: word == "true"}[kind](text)  # type: ignore[no-any-return, operator]
+    if kind == "boolean":
+        return text == "true"
+    return int(text) if kind == "integer" else float(text)
 
 
 def attributes(lines: list[str]) -> dict[str, Value]:

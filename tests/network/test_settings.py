@@ -78,7 +78,7 @@ def test_taken_ports_are_told_with_the_fix() -> None:
 
 def test_brokers_of_other_machines_are_not_started_here() -> None:
     plan = Plan.of(ring(1), "one", host="192.0.2.1", first_port=free_ports(1, set())[0])
-    with pytest.raises(NetworkError, match=r"broker 1: 192\.0\.2\.1 is no address of this machine"):
+    with pytest.raises(NetworkError, match=r"broker 1: 192\.0\.2\.1 is not an address of this machine"):
         check_ports(plan)
 
 

@@ -27,7 +27,7 @@ def run(command: list[str | Path], **options: Any) -> str:
         [str(part) for part in command], capture_output=True, text=True, timeout=PATIENCE_SECONDS, **options
     )
     assert finished.returncode == 0, f"{command}:\n{finished.stdout}\n{finished.stderr}"
-    return finished.stdout  # type: ignore[no-any-return]
+    return str(finished.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +51,10 @@ def test_plain_install_publishes_subscribes_and_traces(installed: Path, tmp_path
         "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", str(KERNELS)),
     }
     environment.pop("PYTHONPATH", None)
-    options = {"cwd": tmp_path, "env": environment}
+    options: dict[str, Any] = {"cwd": tmp_path, "env": environment}
     command = installed / "postroad"
 
-    with subprocess.Popen(  # type: ignore[call-overload]
+    with subprocess.Popen(
         [command, "broker", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     ) as broker:
         try:
@@ -62,7 +62,7 @@ def test_plain_install_publishes_subscribes_and_traces(installed: Path, tmp_path
             ready = broker.stdout.readline()
             assert "is ready: stomp://" in ready, broker.stderr.read() if broker.stderr else ""
             address = ready.split("is ready: ")[1].strip()
-            with subprocess.Popen(  # type: ignore[call-overload]
+            with subprocess.Popen(
                 [command, "subscribe", "greetings", "--server", address, "--count", "1"],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

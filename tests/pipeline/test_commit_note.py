@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from postroad.pipeline import PipelineError, run_job
@@ -131,7 +132,7 @@ def test_process_that_is_killed_while_it_commits_is_finished_by_the_next_job(
 
 def test_files_that_retention_took_out_do_not_come_back(noted: Path, tmp_path: Path) -> None:
     shutil.copytree(noted, tmp_path / "trail")
-    note = committing.msgspec.json.decode(next((noted / FOLDER).glob("*.json")).read_bytes(), type=Note)  # type: ignore[attr-defined]
+    note = msgspec.json.decode(next((noted / FOLDER).glob("*.json")).read_bytes(), type=Note)
     broker, entries = next((broker, here) for broker, here in note.added.items() if here[0].table == "journeys")
     ledger = Ledger(tmp_path / "trail", broker)
     ledger.append(NOW, entries[:1])

@@ -224,7 +224,8 @@ def test_what_did_not_fit_a_link_was_not_handed_to_it(tmp_path: Path) -> None:
 def test_alerts_are_said_once_and_again_when_they_get_worse(tmp_path: Path) -> None:
     for broker in (1, 2):
         TrailWriter(tmp_path, broker, MINUTE)
-    pins, now, told = pins_of(tmp_path), MINUTE + 300_000, {}  # type: ignore[var-annotated]
+    pins, now = pins_of(tmp_path), MINUTE + 300_000
+    told: dict[Any, Any] = {}
     quiet = [news(alerts_of(Totals({}), pins, now + later), told) for later in (0, 10_000, 20_000)]
     assert [len(texts) for texts in quiet] == [2, 0, 0]
     assert quiet[0][0] == "broker gone quiet: broker 1 has written nothing since 2026-09-21 14:14:00 UTC"
@@ -240,7 +241,7 @@ def test_trail_whose_first_manifests_are_deleted_is_followed_from_a_checkpoint(t
     for minute in range(1, commits + 1):
         at = MINUTE + minute * BIN_MS
         # Of the messages of each minute one is lost, and what came is written a moment later.
-        sent = [(1, at - 50_000 + number, 0, [2], []) for number in range(3)]  # type: ignore[var-annotated]
+        sent: list[Any] = [(1, at - 50_000 + number, 0, [2], []) for number in range(3)]
         writers[0].write([passages(*sent)], at)
         writers[1].write([passages(*((*row[:2], 1, [], [9]) for row in sent[1:]))], at + 500)
         for writer, every in zip(writers, (1, 2), strict=True):

@@ -158,7 +158,7 @@ def test_job_run_twice_writes_the_same(spark: SparkSession, troubled: Path, tmp_
 
 
 def test_error_of_a_worker_is_told_by_its_last_line(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
-    def fails(run: JobRun) -> dict[str, int]:  # type: ignore[type-arg]
+    def fails(run: JobRun[JobOptions]) -> dict[str, int]:
         def work(batches: Iterable[Any]) -> Iterator[Any]:
             raise ValueError("the worker is out of paper")
 

@@ -26,7 +26,7 @@ from postroad.trail import Trail, pin
 from tests.server.scene import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 # After its first commit a broker lives on for up to this long: some commits more.
@@ -91,9 +91,9 @@ class Nursery:
         return message is not None and pin(self.trail, 1).runs[-1].through >= message.time
 
 
-def wait_until(condition: object) -> None:
+def wait_until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 3 * PATIENCE
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.002)
 

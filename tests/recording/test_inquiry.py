@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +13,9 @@ from postroad.recording import inquiry as module
 from postroad.topology import Graph, waxman
 from postroad.tracking import Answer, Gap, NamedSubscription, Verdict
 from tests.tracking.worlds import TIME, Truth, World
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 
 class Lines:
@@ -42,11 +46,11 @@ class Net:
         self.dead: set[int] = set()
         topology = {broker: set(world.graph.neighbours(broker)) for broker in world.graph.brokers}
         self.inquiries = {
-            broker: Inquiry(broker, 1, self._answerer(broker), lambda: 0, Lines(self, broker), lambda: topology)
+            broker: Inquiry(broker, 1, self.answerer(broker), lambda: 0, Lines(self, broker), lambda: topology)
             for broker in world.graph.brokers
         }
 
-    def _answerer(self, broker: int):  # type: ignore[no-untyped-def]
+    def answerer(self, broker: int) -> Callable[[MessageId], Awaitable[Answer]]:
         async def answer(message: MessageId) -> Answer:
             await asyncio.sleep(0)
             people = tuple(NamedSubscription(n, f"user{n}", "t.>", "") for b, n in self.truth.deliveries if b == broker)
@@ -98,7 +102,7 @@ def test_what_a_broker_that_is_gone_has_written_stands_for_its_answer() -> None:
 
     async def written(broker: int, message: MessageId) -> Answer | None:
         asked.append(broker)
-        return await net._answerer(broker)(message)  # type: ignore[no-any-return]
+        return await net.answerer(broker)(message)
 
     net.inquiries[1]._written = written
     story = asyncio.run(net.inquiries[1].trace(truth.id))
@@ -145,7 +149,7 @@ def test_one_asker_does_not_keep_a_broker_from_answering_others() -> None:
     net = Net(world, Truth(MessageId(7, 1, TIME, 0), frozenset(), frozenset()))
 
     async def flood() -> None:
-        target = Inquiry(1, 1, net._answerer(1), lambda: 0, Counted(net, 1))
+        target = Inquiry(1, 1, net.answerer(1), lambda: 0, Counted(net, 1))
         asker, other = Questions(8, 1), Questions(9, 1)
         for _ in range(2 * module.MOST_OF_ASKER):
             target.received(asker.ask(1, net.truth.id, [1], 0)[1].sends[0][1], 2)
@@ -159,7 +163,7 @@ def test_one_asker_does_not_keep_a_broker_from_answering_others() -> None:
 def test_a_broker_alone_answers_for_itself() -> None:
     world = World(waxman(2, 4), Random(1))
     truth = Truth(MessageId(7, 1, TIME, 0), frozenset(), frozenset({(1, 10)}))
-    answer = Net(world, truth)._answerer(1)
+    answer = Net(world, truth).answerer(1)
     story = asyncio.run(Inquiry(1, 1, answer, lambda: 0).trace(truth.id))
     assert story.journey.verdict is Verdict.DELIVERED
 
@@ -185,7 +189,7 @@ def test_those_behind_silent_brokers_are_asked_while_these_may_still_answer(monk
         received(payload, link)
 
     async def written(broker: int, message: MessageId) -> Answer | None:
-        return await net._answerer(broker)(message)  # type: ignore[no-any-return]
+        return await net.answerer(broker)(message)
 
     async def until_the_last_is_asked() -> None:
         net.inquiries[1]._written = written
@@ -213,9 +217,9 @@ def test_an_answer_that_comes_late_takes_the_place_of_what_is_written(monkeypatc
         return await answer(message)
 
     async def written(broker: int, message: MessageId) -> Answer | None:
-        found = await net._answerer(broker)(message)
+        found = await net.answerer(broker)(message)
         read.set()
-        return found._replace(findings=found.findings._replace(arrived=None, gaps=(Gap(0, 1, "not written"),)))  # type: ignore[no-any-return]
+        return found._replace(findings=found.findings._replace(arrived=None, gaps=(Gap(0, 1, "not written"),)))
 
     net.inquiries[2]._own = late
     net.inquiries[1]._written = written

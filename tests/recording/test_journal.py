@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,6 +33,10 @@ def message(time: int) -> Batch:
     identity = MessageId(7, BROKER, time, 0)
     batch.ids[0] = identity.head, identity.tail
     return batch
+
+
+def longer_than(found: list[bool], length: int) -> bool:
+    return len(found) > length
 
 
 def verdict(root: Path, time: int, publisher: int = 7) -> Verdict:
@@ -104,7 +109,7 @@ def test_a_receipt_for_several_entries_is_not_safe_if_any_of_them_had_no_room(tm
                 journal.append(entry)
             before = len(told)
             keeper.when_safe(told.append)
-            await until(lambda before=before: len(told) > before)  # type: ignore[misc]
+            await until(partial(longer_than, told, before))
         assert told == [True, False, True]
         await keeper.stop()
 
@@ -120,11 +125,14 @@ def test_one_that_fails_keeps_no_other_from_its_receipt_and_not_too_many_wait(tm
         def fail(safe: bool) -> None:
             raise RuntimeError("a defect")
 
+        def note(number: int, safe: bool) -> None:
+            told.append((number, safe))
+
         journal.append(b"entry")
         # Nothing is synced yet: as if the disk did not answer.
         keeper.when_safe(fail)
         for number in range(MOST_WAITING + 2):
-            keeper.when_safe(lambda safe, number=number: told.append((number, safe)))  # type: ignore[misc]
+            keeper.when_safe(partial(note, number))
         assert told == [(0, False), (1, False)]
         keeper.start()
         await until(lambda: len(told) == MOST_WAITING + 2)
@@ -234,7 +242,7 @@ def test_a_broker_can_be_stopped_though_its_disk_does_not_answer(
 
 
 def crashed(root: Path, times: range) -> list[Path]:
-    """A broker takes a message at each time, each into a segment of its own, and dies; answers the segments."""
+    """A broker takes a message at each time, each into a segment of its own, and dies; returns the segments."""
     journal = Journal(root, BROKER)
     TrailWriter(root, BROKER, NOON)
     recorder = Journaled(ExactRecorder(BROKER, NOON, 60_000, 1 << 24), journal.append)

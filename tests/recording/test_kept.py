@@ -96,7 +96,7 @@ class Life:
         )
 
     async def receives(self, count: int = ROWS) -> MessageId:
-        """Some messages enter now, and with a journal all have their receipts; answers the id of one."""
+        """Some messages enter now, and with a journal all have their receipts; returns the id of one."""
         batch = Batch.build([("quotes", {}, {}, b"1")] * count)
         for row in range(count):
             identity = MessageId(PUBLISHER, BROKER, self.now, row)

@@ -7,6 +7,7 @@ import fcntl
 import os
 import signal
 import socket
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.server.processes import Brokers
+    from tests.server.processes import BrokerProcess, Brokers
 
 HELD = "the cellar is taken by {owner}; take the attic"
 
@@ -39,6 +40,10 @@ def settings(folder: Path, name: str, number: int = 1, data: str = "data", trail
     return path
 
 
+def is_over(broker: BrokerProcess) -> bool:
+    return not broker.runs
+
+
 def test_a_second_broker_on_one_data_directory_is_refused_until_the_first_is_dead(
     tmp_path: Path, brokers: Brokers
 ) -> None:
@@ -46,7 +51,7 @@ def test_a_second_broker_on_one_data_directory_is_refused_until_the_first_is_dea
     # Another number does not help: the numbers of publishers are in the data directory.
     for number in (1, 2):
         second = brokers.start(settings(tmp_path, "second", number))
-        wait_until(lambda second=second: not second.runs)  # type: ignore[misc]
+        wait_until(partial(is_over, second))
         refusal = second.stderr
         assert f"{tmp_path / 'data'} is in use" in refusal
         assert f"broker 1, process {first.pid} on {socket.gethostname()}, since 20" in refusal

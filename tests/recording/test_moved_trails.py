@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,6 +35,10 @@ def brokers() -> Iterator[Brokers]:
         yield made
 
 
+def breaks_more_than(broker: BrokerProcess, count: int) -> bool:
+    return bool(broker.status()["tracking"]["trail_breaks"] > count)
+
+
 class Pair:
     """Two linked brokers that write to one trail; somebody publishes at the first, somebody listens at the second."""
 
@@ -51,8 +56,7 @@ class Pair:
             )
             started.append(brokers.start(settings))
         self.first, self.second = (one.wait_until_ready() for one in started)
-        for one in started:
-            wait_until(lambda one=one: one.status()["network"]["routing"]["reached"] == 1)  # type: ignore[misc]
+        wait_until(lambda: all(one.status()["network"]["routing"]["reached"] == 1 for one in started))
         self.publisher = PlainClient(self.first.port(), "bob")
         self.subscriber = PlainClient(self.second.port(), "ann")
         self.subscriber.subscribe(TOPIC)
@@ -131,7 +135,7 @@ def test_nothing_is_certain_of_messages_whose_record_was_taken_away(tmp_path: Pa
         after = pair.pass_messages()
         harmed = 1 if harm is delete_one_manifest else 2
         for one, count in list(zip(pair.both(), known, strict=True))[:harmed]:
-            wait_until(lambda one=one, count=count: one.status()["tracking"]["trail_breaks"] > count)  # type: ignore[misc]
+            wait_until(partial(breaks_more_than, one, count))
 
         assert live["verdict"] in VAGUE, (harm, live)
         trail = Trail(pair.trail)

@@ -7,6 +7,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 async def published(client: Client, price: int) -> MessageId:
-    """Publish a quote; answers the id that its receipt names."""
+    """Publish a quote; returns the id that its receipt names."""
     client.publish("quotes", str(price).encode(), price=str(price), receipt=f"r{price}")
     receipt = await client.frame()
     assert receipt.command == "RECEIPT", receipt
@@ -331,7 +332,7 @@ def test_what_has_a_receipt_survives_a_crash_with_a_journal_and_is_a_gap_without
             pass
 
     for journal in (True, False):
-        run(lambda journal=journal: talk(journal))  # type: ignore[misc]
+        run(partial(talk, journal))
         before = Trail(tmp_path / f"journal-{journal}" / "trail").trace(ids[journal])
         assert before.journey.verdict is Verdict.DELIVERED
         after = Trail(tmp_path / f"crashed-{journal}" / "trail").trace(ids[journal])

@@ -11,6 +11,7 @@ import json
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -83,10 +84,10 @@ class Network:
         self._make = make
         self._random = random.Random(seed)
         self._largest_delay = largest_delay
-        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self.queue: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
         self._last_arrival: dict[tuple[int, int], int] = {}
-        self._unacknowledged: dict[tuple[int, int], dict[int, tuple[Batch, Destinations]]] = {}
+        self.unacknowledged: dict[tuple[int, int], dict[int, tuple[Batch, Destinations]]] = {}
         self._messages = count(1)
         self.topics: dict[int, str] = {}
         for number in graph.brokers:
@@ -116,20 +117,20 @@ class Network:
         self.up[link] = next(self.lifetimes)
         cost = cost or self.graph.links.get((min(link), max(link)), 10)
         for here, there in ((one, other), (other, one)):
-            self._unacknowledged[here, there] = {}
-            self._react(self.nodes[here], self.nodes[here].strategy.link_up(there, cost, self.now))
+            self.unacknowledged[here, there] = {}
+            self.react(self.nodes[here], self.nodes[here].strategy.link_up(there, cost, self.now))
 
     def cut(self, one: int, other: int) -> None:
         """A link breaks; what was not acknowledged comes back to the sender."""
         if self.up.pop(frozenset((one, other)), None) is None:
             return
         for here, there in ((one, other), (other, one)):
-            returned = self._unacknowledged.pop((here, there), {})
+            returned = self.unacknowledged.pop((here, there), {})
             self._last_arrival.pop((here, there), None)
             node = self.nodes.get(here)
             if node is None:
                 continue
-            self._react(node, node.strategy.link_down(there, self.now))
+            self.react(node, node.strategy.link_down(there, self.now))
             for batch, destinations in returned.values():
                 self._carry_out(node, node.strategy.reroute(batch, destinations, self.now, returned=True))
 
@@ -148,7 +149,7 @@ class Network:
         gone = [one for one in change.removed if one not in node.patterns]
         delta = Delta(json.dumps(change.added).encode(), json.dumps(gone).encode())
         change = change._replace(delta=delta, whole=lambda: json.dumps(sorted(set(node.patterns))).encode())
-        self._react(node, node.strategy.interest(change, self.now))
+        self.react(node, node.strategy.interest(change, self.now))
 
     def publish(self, number: int, topics: Iterable[str]) -> list[int]:
         """Publish a batch at a broker; returns the numbers of the messages."""
@@ -167,11 +168,11 @@ class Network:
 
     def run(self) -> None:
         """Until nothing is on its way."""
-        while self._queue:
+        while self.queue:
             self.step()
 
     def step(self) -> None:
-        self.now, _, action = heapq.heappop(self._queue)
+        self.now, _, action = heapq.heappop(self.queue)
         action()
 
     def wait(self, ms: int) -> None:
@@ -179,16 +180,16 @@ class Network:
         end = self.now + ms
         while self.now < end:
             moment = min(end, self.now + TICK_MS)
-            while self._queue and self._queue[0][0] <= moment:
+            while self.queue and self.queue[0][0] <= moment:
                 self.step()
             self.now = moment
             for node in list(self.nodes.values()):
-                self._react(node, node.strategy.tick(self.now))
+                self.react(node, node.strategy.tick(self.now))
         self.run()
 
     # What strategies say.
 
-    def _react(self, node: Node, reaction: Reaction) -> None:
+    def react(self, node: Node, reaction: Reaction) -> None:
         for number, summary in reaction.interests:
             if summary is None:
                 node.others.pop(number, None)
@@ -200,11 +201,11 @@ class Network:
         for link, frame in reaction.frames:
             self.control_frames += 1
             data = encode_frame(frame)
-            self._send(node.number, link, lambda link=link, data=data: self._control(node, link, data))  # type: ignore[misc]
+            self._send(node.number, link, partial(self._control, node, link, data))
         for number in reaction.connect:
-            self._later(self._delay(), lambda number=number: self.join(node.number, number))  # type: ignore[misc]
+            self._later(self._delay(), partial(self.join, node.number, number))
         for number in reaction.disconnect:
-            self._later(0, lambda number=number: self.cut(node.number, number))  # type: ignore[misc]
+            self._later(0, partial(self.cut, node.number, number))
         if reaction.retry and node.held:
             held, node.held = node.held, []
             for batch, destinations in held:
@@ -212,7 +213,7 @@ class Network:
 
     def _control(self, sender: Node, link: int, data: bytes) -> None:
         receiver = self.nodes[link]
-        self._react(receiver, receiver.strategy.control(decode_frame(data), sender.number, self.now))
+        self.react(receiver, receiver.strategy.control(decode_frame(data), sender.number, self.now))
 
     def _carry_out(self, node: Node, routed: Routed) -> None:
         for row in routed.local.tolist():
@@ -231,14 +232,17 @@ class Network:
     def _send_data(self, node: Node, link: int, batch: Batch, destinations: Destinations) -> None:
         for tail in batch.ids[:, 1].tolist():
             self.packets[tail & 0xFFFF, node.number, link] += 1
-        waiting = self._unacknowledged[node.number, link]
+        waiting = self.unacknowledged[node.number, link]
         number = next(self._order)
         waiting[number] = (batch, destinations)
+
+        def confirm() -> None:
+            waiting.pop(number, None)
 
         def arrive() -> None:
             receiver = self.nodes[link]
             # The acknowledgement travels back; if the link breaks first, the sender cannot know.
-            self._later(self._delay(), lambda: waiting.pop(number, None))  # type: ignore[arg-type]
+            self._later(self._delay(), confirm)
             self._carry_out(receiver, receiver.strategy.relay(batch, destinations, node.number, self.now))
 
         self._send(node.number, link, arrive)
@@ -253,10 +257,10 @@ class Network:
             if self.up.get(link) == generation:
                 action()
 
-        heapq.heappush(self._queue, (moment, next(self._order), arrive))
+        heapq.heappush(self.queue, (moment, next(self._order), arrive))
 
     def _later(self, delay: int, action: Callable[[], None]) -> None:
-        heapq.heappush(self._queue, (self.now + delay, next(self._order), action))
+        heapq.heappush(self.queue, (self.now + delay, next(self._order), action))
 
     def _delay(self) -> int:
         return self._random.randint(1, self._largest_delay)

@@ -52,7 +52,7 @@ def disturb(network: Network, actions: list[tuple[str, int, str]]) -> list[int]:
         if action == "publish":
             messages += publish(network, [(place, topic)])
         elif action == "steps":
-            for _ in range(min(place, len(network._queue))):
+            for _ in range(min(place, len(network.queue))):
                 network.step()
         elif links:
             one, other = links[place % len(links)]

@@ -138,7 +138,7 @@ def test_lost_acknowledgement_does_not_deliver_twice() -> None:
     while not network.got(message):
         network.step()
     # Broker 3 has it; the acknowledgement to broker 2 is still on its way.
-    assert network._unacknowledged[2, 3]
+    assert network.unacknowledged[2, 3]
     network.cut(2, 3)
     network.run()
     assert network.got(message) == {3: 1}

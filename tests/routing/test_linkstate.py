@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -102,14 +104,14 @@ class Joining(RuleBasedStateMachine):
 
     @rule(steps=st.integers(1, 30))
     def go_on(self, steps: int) -> None:
-        for _ in range(min(steps, len(self.network._queue))):
+        for _ in range(min(steps, len(self.network.queue))):
             self.network.step()
 
     @rule(seconds=st.sampled_from([1, 40, 150]))
     def wait(self, seconds: int) -> None:
         self.network.wait(seconds * 1_000)
 
-    @precondition(lambda self: not self.network._queue)
+    @precondition(lambda self: not self.network.queue)
     @invariant()
     def converged(self) -> None:
         check_converged(self.network)
@@ -150,7 +152,7 @@ def test_broker_that_leaves_is_forgotten_at_once() -> None:
     network.subscribe(3, "a")
     network.run()
     node = network.nodes[3]
-    network._react(node, node.strategy.leave(network.now))
+    network.react(node, node.strategy.leave(network.now))
     network.run()
     assert link_state(network, 1).interest_of(3) is None
     assert link_state(network, 1).routes.reached == 1
@@ -266,9 +268,12 @@ def test_changes_are_taken_in_turn_and_a_missing_one_is_asked_for_once() -> None
 
 def test_who_lacks_changes_gets_just_those_and_who_lacks_the_whole_gets_it_with_them() -> None:
     state = wanting()
-    parts = [Interest(2, 5, 3, b"x"), *(InterestDelta(2, 5, 3, version, b"y", b"") for version in (4, 5, 6))]
+    parts: list[Interest | InterestDelta] = [
+        Interest(2, 5, 3, b"x"),
+        *(InterestDelta(2, 5, 3, version, b"y", b"") for version in (4, 5, 6)),
+    ]
     for part in parts:
-        state.receive(part, 2, 0)  # type: ignore[arg-type]
+        state.receive(part, 2, 0)
     state.neighbour_up(4, 1, 0)
     for held, answer in (((5, 5), parts[3:]), ((5, 3), parts[1:]), ((5, 2), parts), ((4, 9), parts), ((5, 6), [])):
         asked = Digest(((2, 5, 1, *held),), partial=True)
@@ -284,7 +289,7 @@ def test_changes_kept_beside_the_whole_are_bounded(changes: list[tuple[bytes, by
         state.neighbour_up(2, 1, 0)
         for count, change in enumerate(changes):
             whole = bytes(count + 1)
-            ((_, frame),) = state.change_interest(Delta(*change), lambda whole=whole: whole, 0).frames  # type: ignore[misc]
+            ((_, frame),) = state.change_interest(Delta(*change), partial(bytes, whole), 0).frames
             assert isinstance(frame, Interest | InterestDelta)
             assert frame.version == count + 1
             held = state.receive(Digest(((1, 0, 9, 0, 0),), partial=True), 2, 0).frames

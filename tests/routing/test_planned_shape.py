@@ -64,7 +64,7 @@ def test_children_return_to_a_parent_that_is_back_and_nothing_is_lost_or_doubled
         messages += network.publish(draw.choice(living), draw.choices("abc", k=draw.randrange(1, 3)))
         if draw.random() < 0.3:
             network.wait(draw.choice((1, 5, 50, 700)))
-        elif network._queue:
+        elif network.queue:
             network.step()
     network.wait(SETTLED_MS)
     assert is_planned(network)

@@ -187,7 +187,7 @@ def test_broker_that_leaves_is_not_waited_for() -> None:
     network.subscribe(3, "a")
     network.run()
     node = network.nodes[3]
-    network._react(node, node.strategy.leave(network.now))
+    network.react(node, node.strategy.leave(network.now))
     network.run()
     assert network.nodes[2].strategy.statistics()["patterns"] == 0
 

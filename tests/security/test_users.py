@@ -27,7 +27,7 @@ def test_users_are_read_as_they_were_written(users: dict[str, str]) -> None:
         ("x" * 256, "MAX_LOGIN_BYTES"),
         ("an\u200bn", r"U\+200B"),
         ("an\nn", r"U\+000A"),
-        (f"{UNVERIFIED}ann", "nobody has proved"),
+        (f"{UNVERIFIED}ann", "are not verified"),
     ],
 )
 def test_a_login_that_would_mislead_is_refused(login: str, reason: str) -> None:
@@ -42,7 +42,7 @@ def test_a_login_that_would_mislead_is_refused(login: str, reason: str) -> None:
         ("[users", "not a users file"),
         ('[users]\nann = "secret"', "user 'ann': this is not a record"),
         ("[users]\nann = 3", "user 'ann': this is not a record"),
-        (f'[users]\n"unverified:ann" = "{record("a")}"', "nobody has proved"),
+        (f'[users]\n"unverified:ann" = "{record("a")}"', "are not verified"),
     ],
 )
 def test_what_is_no_users_file_is_refused_without_showing_passcodes(text: str, reason: str) -> None:

@@ -55,7 +55,7 @@ def write(form: Form, generous: bool = False) -> str:
     if kind == "boolean":
         return "TRUE" if form[1] else "FALSE"
     if kind == "sign":
-        return form[1] + part(form[2], 7)  # type: ignore[no-any-return]
+        return f"{form[1]}{part(form[2], 7)}"
     if kind == "arithmetic":
         own = _level(form)
         return f"{part(form[2], own)} {form[1]} {part(form[3], own + 1)}"
@@ -156,9 +156,9 @@ def _order(left: Any, right: Any) -> int:
     """-1, 0 or 1; exact, as fractions, with the infinities at the ends."""
     if left in (math.inf, -math.inf) or right in (math.inf, -math.inf):
         ends = {math.inf: 1, -math.inf: -1}
-        one, other = ends.get(left, 0), ends.get(right, 0)
+        one, other = Fraction(ends.get(left, 0)), Fraction(ends.get(right, 0))
     else:
-        one, other = Fraction(left), Fraction(right)  # type: ignore[assignment]
+        one, other = Fraction(left), Fraction(right)
     return (one > other) - (one < other)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from postroad.config import (
@@ -19,8 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from postroad.server.links import Links
     from postroad.topology import Graph, StrategyName
     from tests.server.papers import Papers
+
+
+def _has_links(links: Links, count: int) -> bool:
+    return links.statistics()["links_up"] >= count
 
 
 class LiveNetwork:
@@ -60,7 +66,7 @@ class LiveNetwork:
             wanted = [number for number in self.graph.neighbours(service.config.number) if number in self.services]
             links = service.links
             assert links is not None
-            await until(lambda links=links, wanted=wanted: links.statistics()["links_up"] >= len(wanted))  # type: ignore[misc]
+            await until(partial(_has_links, links, len(wanted)))
         await asyncio.sleep(0.4)
 
 

@@ -11,8 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-import postroad.server  # the brokers need it, and it is what takes long
-from postroad.cli import main as postroad  # type: ignore[no-redef]
+from postroad.cli import main as command
 
 
 def live(settings: Path) -> None:
@@ -20,7 +19,7 @@ def live(settings: Path) -> None:
     for name, number in (("stdout", 1), ("stderr", 2)):
         os.dup2(os.open(settings.with_suffix(f".{name}"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), number)
     sys.argv = ["postroad", "broker", "--config", str(settings), "--json"]
-    postroad()  # type: ignore[operator]
+    command()
 
 
 def say(text: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import pytest
@@ -184,10 +185,10 @@ def test_questions_that_take_long_are_bounded_and_keep_nobody_else_out() -> None
 
     async def later() -> http.HttpResponse:
         await release.wait()
-        return http.text_response(http.HTTPStatus.OK, "found")  # type: ignore[attr-defined]
+        return http.text_response(HTTPStatus.OK, "found")
 
     def page(request: http.Request) -> http.HttpResponse | Awaitable[http.HttpResponse]:
-        return later() if request.path == "/trace" else http.text_response(http.HTTPStatus.OK, "ok")  # type: ignore[attr-defined]
+        return later() if request.path == "/trace" else http.text_response(HTTPStatus.OK, "ok")
 
     async def talk() -> None:
         server = await http.Endpoint(page, 5, slow_seconds=30.0, most_slow=3).listen(0)

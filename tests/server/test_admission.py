@@ -22,4 +22,4 @@ def test_refusals_of_a_neighbour_are_all_counted_and_seldom_logged(caplog: pytes
         for _ in times:
             admission.refused(1, "a record of nobody")
     assert admission.counts(1) == (len(times), 0)
-    assert [record.neighbour for record in caplog.records] == [2, 1, 1]  # type: ignore[attr-defined]
+    assert [vars(record)["neighbour"] for record in caplog.records] == [2, 1, 1]

@@ -95,7 +95,7 @@ def test_a_limit_ahead_is_logged_once_a_day_and_shown(caplog: pytest.LogCaptureF
         asyncio.run(fortnight())
     warned = [record for record in caplog.records if record.message == "capacity limit"]
     assert 1 <= len(warned) <= 10 * 24 * 3_600_000 // WARNING_MS
-    assert "at this growth the limit is reached on" in warned[0].reason  # type: ignore[attr-defined]
+    assert "at this growth the limit is reached on" in vars(warned[0])["reason"]
     assert "at this growth" in watch.status.warning
     # 660 of 800 a second, 40 more each day.
     assert watch.status.load == pytest.approx(660 / 800, rel=0.01)

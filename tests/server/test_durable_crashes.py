@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 from contextlib import closing, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -144,6 +145,10 @@ def pair(folder: Path, brokers: Brokers) -> tuple[BrokerProcess, BrokerProcess, 
     return started[0], started[1], paths[1]
 
 
+def has_confirmed(publisher: Publisher, count: int) -> bool:
+    return len(publisher.confirmed) >= count
+
+
 def reaches(broker: BrokerProcess) -> bool:
     return bool(broker.status()["network"]["routing"]["reached"] == 1)
 
@@ -175,12 +180,13 @@ def test_messages_from_another_broker_reach_a_durable_subscriber_once_through_ki
         sending = threading.Thread(target=publisher.live, args=(first.port(), stop))
         taking.start()
         sending.start()
-        wait_until(lambda before=before: len(publisher.confirmed) >= before + CONFIRMED_PER_LIFE)  # type: ignore[misc]
+        wait_until(partial(has_confirmed, publisher, before + CONFIRMED_PER_LIFE))
         second.end(signal.SIGKILL)
         stop.set()
         taking.join(3 * PATIENCE)
         second = brokers.start(settings).wait_until_ready()
-        wait_until(lambda second=second: reaches(first) and reaches(second))  # type: ignore[misc]
+        for each in (first, second):
+            wait_until(partial(reaches, each))
         publisher.leave()
         sending.join(3 * PATIENCE)
         assert not sending.is_alive()

@@ -78,7 +78,7 @@ class Writer:
         return self.sent - 1
 
     async def stop(self) -> int:
-        """Stop, and wait until all is accepted; answers how many."""
+        """Stop, and wait until all is accepted; returns how many."""
         if self._task is not None:
             self._task.cancel()
         self.client.publish("elsewhere", receipt="all")

@@ -70,7 +70,7 @@ async def fuzz(port: int, count: int, seed: int, web: bool = False) -> None:
 
 
 async def watch(broker: Service, done: asyncio.Event) -> int:
-    """Publish and get back, one by one; answers how many."""
+    """Publish and get back, one by one; returns how many."""
     client = await Client.connect(broker.port)
     await client.subscribe("watch", "watched", ack="client-individual")
     count = 0
@@ -117,7 +117,7 @@ def test_fuzzed_streams_crash_nothing_leak_nothing_and_do_not_touch_a_good_clien
 
 
 async def watch_link(here: Service, there: Service, done: asyncio.Event) -> int:
-    """Publish at one broker and get it at another, one by one; answers how many."""
+    """Publish at one broker and get it at another, one by one; returns how many."""
     sender, reader = await Client.connect(here.port), await Client.connect(there.port)
     await reader.subscribe("watch", "linked")
     await asyncio.sleep(0.5)

@@ -163,7 +163,7 @@ def test_bad_advertisement_stays_with_its_sender_and_the_next_honest_one_is_take
                 assert hostile.open
                 epoch += 1
                 hostile.say(LinkRecord(1, epoch, 1, 0, ((2, 10),)))
-                await until(lambda epoch=epoch: state(three).interest_of(1) is None)  # type: ignore[misc]
+                await until(lambda: state(three).interest_of(1) is None)
                 hostile.say(Interest(1, epoch, 1, bad))
                 assert await hostile.goodbye()
                 assert state(two).interest_of(1) is None

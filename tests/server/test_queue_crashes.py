@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +31,10 @@ def brokers() -> Iterator[Brokers]:
         yield made
 
 
+def have_confirmed(publishers: list[Publisher], count: int) -> bool:
+    return sum(len(each.confirmed) for each in publishers) >= count
+
+
 def test_confirmed_messages_are_processed_through_kills_and_not_again_after_that(
     tmp_path: Path, brokers: Brokers
 ) -> None:
@@ -48,8 +53,7 @@ def test_confirmed_messages_are_processed_through_kills_and_not_again_after_that
         threads += [threading.Thread(target=each.live, args=(broker.port(),)) for each in workers]
         for thread in threads:
             thread.start()
-        enough = before + CONFIRMED_PER_LIFE
-        wait_until(lambda enough=enough: sum(len(each.confirmed) for each in publishers) >= enough)  # type: ignore[misc]
+        wait_until(partial(have_confirmed, publishers, before + CONFIRMED_PER_LIFE))
         broker.end(signal.SIGKILL)
         for thread in threads:
             thread.join(3 * PATIENCE)

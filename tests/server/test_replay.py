@@ -93,8 +93,8 @@ def test_durable_subscription_that_begins_in_the_past_gets_history_once(tmp_path
     [
         ({"from": "yesterday"}, "from: 'yesterday' is not first, a time"),
         ({"from": "first", "after": "00000001-00000001-000000000001-0001"}, "contradict each other"),
-        ({"after": "first"}, "is no message id"),
-        ({"from": "999999999999999"}, "outside the time"),
+        ({"after": "first"}, "is not a message id"),
+        ({"from": "999999999999999"}, "outside the range"),
         ({"from": "first", "topic": "b"}, "no retained topic has all of it (retained are: a.>)"),
     ],
 )

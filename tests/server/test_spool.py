@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from postroad.broker import Limits
@@ -11,10 +12,12 @@ from tests.server.failing_disk import fail
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     import pytest
 
+    from postroad.server import Service
 
 BODY = b"x" * 5_000
 COUNT = 3_000
@@ -30,16 +33,33 @@ async def publish(writer: Client, count: int, first: int = 0) -> None:
     assert (await writer.frame()).command == "RECEIPT"
 
 
+@asynccontextmanager
+async def stalled(folder: Path, **settings: Any) -> AsyncIterator[tuple[Service, Client, Client]]:
+    """A broker, a subscriber of `a` that does not read, and another client."""
+    async with service(folder, **settings) as broker:
+        slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
+        await slow.subscribe("s", "a")
+        slow.stall()
+        try:
+            yield broker, slow, writer
+        finally:
+            for client in (slow, writer):
+                # What is not sent yet need not go: the broker may be reading nothing.
+                client.writer.transport.abort()
+                await client.close()
+
+
 async def numbers(client: Client, count: int) -> list[int]:
     return [int((await client.frame()).body.split()[0]) for _ in range(count)]
 
 
 def test_subscriber_that_stalls_misses_nothing_by_default(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with service(tmp_path, limits=SMALL, store=StoreSettings(segment_bytes=1_000_000)) as broker:
-            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
-            await slow.subscribe("s", "a")
-            slow.stall()
+        async with stalled(tmp_path, limits=SMALL, store=StoreSettings(segment_bytes=1_000_000)) as (
+            broker,
+            slow,
+            writer,
+        ):
             await publish(writer, COUNT)
             counts = broker.statistics()
             assert counts.stored_messages_now > COUNT // 2
@@ -53,8 +73,6 @@ def test_subscriber_that_stalls_misses_nothing_by_default(tmp_path: Path) -> Non
             assert broker.statistics().shed_queue_full == 0
             assert broker.statistics().shed_stored == 0
             await until(lambda: len(list((tmp_path / "store").iterdir())) == 1)
-            for client in (slow, writer):
-                await client.close()
 
     run(talk, patience=120)
 
@@ -101,18 +119,13 @@ def test_subscriber_in_a_client_mode_gets_spooled_messages_as_it_acknowledges(tm
 def test_publishers_are_paused_when_the_spool_is_full_and_nothing_is_shed(tmp_path: Path) -> None:
     async def talk() -> None:
         settings = StoreSettings(subscription_bytes=1_000_000, segment_bytes=1_000_000)
-        async with service(tmp_path, limits=SMALL, store=settings) as broker:
-            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
-            await slow.subscribe("s", "a")
-            slow.stall()
+        async with stalled(tmp_path, limits=SMALL, store=settings) as (broker, slow, writer):
             for number in range(COUNT):
                 writer.publish("a", b"%d " % number + BODY)
             await until(lambda: broker.statistics().paused_publishers_now == 1)
             slow.read_on()
             assert await numbers(slow, COUNT) == list(range(COUNT))
             assert broker.statistics().shed_stored == 0
-            for client in (slow, writer):
-                await client.close()
 
     run(talk, patience=120)
 
@@ -125,16 +138,11 @@ def test_publisher_that_is_faster_than_the_disk_goes_on_when_the_disk_has_caught
     monkeypatch.setattr("postroad.broker.stored.RESERVE_BYTES", 1_000_000)
 
     async def talk() -> None:
-        async with service(tmp_path, limits=SMALL) as broker:
-            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
-            await slow.subscribe("s", "a")
-            slow.stall()
+        async with stalled(tmp_path, limits=SMALL) as (broker, slow, writer):
             await publish(writer, COUNT)
             assert broker.statistics().stored_messages_now > COUNT // 2
             slow.read_on()
             assert await numbers(slow, COUNT) == list(range(COUNT))
-            for client in (slow, writer):
-                await client.close()
 
     run(talk, patience=120)
 
@@ -142,32 +150,25 @@ def test_publisher_that_is_faster_than_the_disk_goes_on_when_the_disk_has_caught
 def test_spool_over_its_limit_sheds_its_oldest_where_that_is_chosen_and_says_so(tmp_path: Path) -> None:
     async def talk() -> None:
         settings = StoreSettings(subscription_bytes=1_000_000, at_limit="drop-oldest")
-        async with service(tmp_path, limits=SMALL, store=settings) as broker:
-            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
-            await slow.subscribe("s", "a")
-            slow.stall()
+        async with stalled(tmp_path, limits=SMALL, store=settings) as (broker, slow, writer):
             await publish(writer, COUNT)
             await until(lambda: broker.statistics().shed_stored > 0)
-            store = broker.storage.log
+            log, store = broker.storage.log, broker.dispatcher.core.store
+            assert log is not None
             assert store is not None
-            await until(lambda: not store.has_work and not broker.dispatcher.core.store.discards)  # type: ignore[union-attr]
+            await until(lambda: not log.has_work and not store.discards)
             slow.read_on()
             shed = broker.statistics().shed_stored
             found = await numbers(slow, COUNT - shed)
             assert found == sorted(found)
             assert found[-1] == COUNT - 1
-            for client in (slow, writer):
-                await client.close()
 
     run(talk, patience=120)
 
 
 def test_spooled_messages_of_a_session_that_ends_are_shed_counted_and_recorded(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with service(tmp_path, limits=SMALL) as broker:
-            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
-            await slow.subscribe("s", "a")
-            slow.stall()
+        async with stalled(tmp_path, limits=SMALL) as (broker, slow, writer):
             await publish(writer, COUNT)
             waiting = broker.statistics().stored_messages_now
             assert waiting > COUNT // 2
@@ -175,7 +176,6 @@ def test_spooled_messages_of_a_session_that_ends_are_shed_counted_and_recorded(t
             await until(lambda: broker.statistics().subscriptions_now == 0)
             await until(lambda: broker.statistics().shed_stored == waiting)
             assert broker.statistics().stored_messages_now == 0
-            await writer.close()
 
     run(talk, patience=120)
 
@@ -186,10 +186,7 @@ def test_disk_that_fails_for_a_while_loses_nothing_that_is_spooled(
     monkeypatch.setattr("postroad.server.store_driver.RETRY_SECONDS", 0.01)
 
     async def talk() -> None:
-        async with service(tmp_path, limits=SMALL) as broker:
-            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
-            await slow.subscribe("s", "a")
-            slow.stall()
+        async with stalled(tmp_path, limits=SMALL) as (broker, slow, writer):
             await publish(writer, COUNT // 2)
             disk = fail(broker)
             await publish(writer, COUNT // 2, first=COUNT // 2)
@@ -199,8 +196,6 @@ def test_disk_that_fails_for_a_while_loses_nothing_that_is_spooled(
             await until(lambda: not broker.storage.trouble)
             slow.read_on()
             assert await numbers(slow, COUNT) == list(range(COUNT))
-            for client in (slow, writer):
-                await client.close()
 
     run(talk, patience=120)
 
@@ -209,10 +204,7 @@ def test_disk_that_cannot_be_read_for_a_while_loses_nothing(tmp_path: Path, monk
     monkeypatch.setattr("postroad.server.store_driver.RETRY_SECONDS", 0.01)
 
     async def talk() -> None:
-        async with service(tmp_path, limits=SMALL, store=StoreSettings(cache_bytes=1)) as broker:
-            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
-            await slow.subscribe("s", "a")
-            slow.stall()
+        async with stalled(tmp_path, limits=SMALL, store=StoreSettings(cache_bytes=1)) as (broker, slow, writer):
             await publish(writer, COUNT)
             disk = fail(broker)
             slow.read_on()
@@ -222,18 +214,13 @@ def test_disk_that_cannot_be_read_for_a_while_loses_nothing(tmp_path: Path, monk
             assert await reading == list(range(COUNT))
             assert broker.storage.log is not None
             assert broker.storage.log.statistics().damaged_records == 0
-            for client in (slow, writer):
-                await client.close()
 
     run(talk, patience=120)
 
 
 def test_damaged_spool_is_named_and_the_subscriber_gets_the_rest(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with service(tmp_path, limits=SMALL, store=StoreSettings(cache_bytes=1)) as broker:
-            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
-            await slow.subscribe("s", "a")
-            slow.stall()
+        async with stalled(tmp_path, limits=SMALL, store=StoreSettings(cache_bytes=1)) as (broker, slow, writer):
             await publish(writer, COUNT)
             store = broker.storage.log
             assert store is not None
@@ -255,23 +242,17 @@ def test_damaged_spool_is_named_and_the_subscriber_gets_the_rest(tmp_path: Path)
             writer.publish("a", b"-2 at once")
             assert await numbers(slow, 1) == [-2]
             assert broker.statistics().stored_messages_now == 0
-            for client in (slow, writer):
-                await client.close()
 
     run(talk, patience=120)
 
 
 def test_spooled_messages_are_shed_counted_and_recorded_when_the_broker_stops(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with service(tmp_path, limits=SMALL) as broker:
-            slow, writer = await Client.connect(broker.port), await Client.connect(broker.port)
-            await slow.subscribe("s", "a")
-            slow.stall()
+        async with stalled(tmp_path, limits=SMALL) as (broker, slow, writer):
             await publish(writer, COUNT)
             waiting = broker.statistics().stored_messages_now
             assert waiting > COUNT // 2
             slow.writer.transport.abort()
         assert broker.statistics().shed_stored == waiting
-        await writer.close()
 
     run(talk, patience=120)

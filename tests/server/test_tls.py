@@ -118,12 +118,13 @@ def test_a_stranger_that_does_not_finish_its_tls_handshake_on_a_link_is_cut_off(
 
     async def talk() -> None:
         async with service(tmp_path, network=NetworkConfig(tls=papers.for_links())) as broker:
-            assert broker.links is not None
+            links = broker.links
+            assert links is not None
             idle = await Client.open(broker.link_port)
-            await until(lambda: len(broker.links.strangers) == 1)  # type: ignore[union-attr]
+            await until(lambda: len(links.strangers) == 1)
             with contextlib.suppress(ConnectionError):
                 assert await idle.reader.read() == b""
-            await until(lambda: len(broker.links.strangers) == 0)  # type: ignore[union-attr]
+            await until(lambda: len(links.strangers) == 0)
             await idle.close()
 
     on(event_loop, talk)

@@ -27,7 +27,7 @@ SILENCE_MS = 3_000
 
 
 def through_a_freeze(net: SimulatedNetwork, source: int, frozen: int, frozen_ms: int) -> list[MessageId]:
-    """Publish all the time, while a broker in between freezes and goes on; answers what was published."""
+    """Publish all the time, while a broker in between freezes and goes on; returns what was published."""
     ids: list[MessageId] = []
 
     def publish(milliseconds: int) -> None:

@@ -31,8 +31,9 @@ def test_plan_reads_what_it_wrote(graph: Graph, name: str, delivery: Delivery, c
 
 
 def test_plan_keeps_the_places_of_a_hierarchy() -> None:
-    for shape, strategy in ((tree(14, 3), "tree"), (cluster(2, 2, 2, 2), "cluster")):
-        plan = Plan.of(shape, "h", strategy=strategy)  # type: ignore[arg-type]
+    shapes: dict[StrategyName, Any] = {"tree": tree(14, 3), "cluster": cluster(2, 2, 2, 2)}
+    for strategy, shape in shapes.items():
+        plan = Plan.of(shape, "h", strategy=strategy)
         assert Plan.parse(plan.to_toml()).hierarchy() == shape
 
 

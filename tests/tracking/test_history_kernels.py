@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,9 @@ from hypothesis import strategies as st
 
 from postroad.filters import BloomFilter, derived_key, hash_bytes, mix64
 from postroad.tracking.history_kernels import EARLIEST, LATES, LATEST, PIECE, REPORT, TAKEN, take_bits, take_keys
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 NOW, TOLERANCE = 1_700_000_000_000, 500
 # Times in and out of tolerance, and on both of its edges.
@@ -56,7 +61,7 @@ def test_keys_and_times_are_those_of_each_id_by_itself(
 ) -> None:
     ids = ids_of(parts)
     order = data.draw(st.sampled_from(["all", "every other", "backwards", "a gap"]))
-    every = np.arange(len(ids), dtype=kind)  # type: ignore[var-annotated]
+    every: NDArray[Any] = np.arange(len(ids), dtype=kind)
     rows = {"all": every, "every other": every[::2], "backwards": every[::-1], "a gap": np.delete(every, len(ids) // 2)}
     chosen = np.ascontiguousarray(rows[order]) if len(ids) > 1 else every
     first = data.draw(st.integers(0, len(chosen) - 1))

@@ -36,6 +36,21 @@ class Listener:
         return call
 
 
+def listener() -> Any:
+    """A listener that passes for a recorder."""
+    return Listener()
+
+
+def appending(entries: list[bytes]) -> Callable[[bytes], int]:
+    """What a journal does with an entry: append it, and return how many there are."""
+
+    def append(entry: bytes) -> int:
+        entries.append(entry)
+        return len(entries)
+
+    return append
+
+
 def _plain(arguments: list[Any]) -> list[Any]:
     if arguments and isinstance(arguments[0], Batch):
         ids = arguments[0].ids
@@ -86,19 +101,14 @@ def test_every_event_has_numbers_of_its_own_in_journals() -> None:
 @given(st.lists(calls(), max_size=10))
 def test_what_a_journal_tells_again_is_what_was_told(told: list[tuple[str, tuple[Any, ...]]]) -> None:
     entries: list[bytes] = []
-
-    def append(entry: bytes) -> int:
-        entries.append(entry)
-        return len(entries)
-
-    first, second = Listener(), Listener()
-    journaled = Journaled(first, append)  # type: ignore[arg-type]
+    first, second = listener(), listener()
+    journaled = Journaled(first, appending(entries))
     for name, arguments in told:
         getattr(journaled, name)(*arguments)
         assert journaled.position == len(entries)
     times = [arguments[-1] for _, arguments in told]
     assert [told_at(entry) for entry in entries] == times
-    assert [retell(entry, second) for entry in entries] == times  # type: ignore[arg-type]
+    assert [retell(entry, second) for entry in entries] == times
     assert first.calls == second.calls
     assert len(first.calls) == len(told)
 
@@ -106,17 +116,17 @@ def test_what_a_journal_tells_again_is_what_was_told(told: list[tuple[str, tuple
 @given(st.binary(max_size=60))
 def test_an_entry_that_says_nothing_is_refused_or_told(data: bytes) -> None:
     try:
-        retell(data, Listener())  # type: ignore[arg-type]
+        retell(data, listener())
     except JournalEntryError as error:
         assert "journal entry" in str(error)  # noqa: PT017
 
 
 def test_a_cut_entry_is_refused() -> None:
     entries: list[bytes] = []
-    journaled = Journaled(Listener(), lambda entry: entries.append(entry) or 1)  # type: ignore[arg-type, func-returns-value]
+    journaled = Journaled(listener(), appending(entries))
     journaled.accepted(batch_of([(1, 2), (3, 4)]), 5)
     with pytest.raises(JournalEntryError, match="2 ids"):
-        retell(entries[0][:-1], Listener())  # type: ignore[arg-type]
+        retell(entries[0][:-1], listener())
 
 
 @pytest.mark.parametrize("event", range(1, 16))
@@ -131,7 +141,7 @@ def test_an_entry_with_a_number_that_nothing_has_is_refused(event: int, number: 
 @pytest.mark.parametrize("cost", [-1, 2**32, 10**30])
 def test_an_entry_of_a_link_with_an_impossible_cost_is_refused(cost: int) -> None:
     written: list[bytes] = []
-    journaled = Journaled(Listener(), lambda entry: written.append(entry) or 1)  # type: ignore[arg-type, func-returns-value]
+    journaled = Journaled(listener(), appending(written))
     journaled.linked(7, cost, 5)
     with pytest.raises(JournalEntryError, match="a link of cost"):
         retell(b"".join(written), ExactRecorder(1, 0))

@@ -49,7 +49,7 @@ def largest_matching_set(
     segments += recorder.due(START + len(lags), force=True)
     made = [one for job in segments for one in job.make() if isinstance(one, FilterSegment) and one.kind == kind]
     times = START + np.arange(-400, len(lags) + 400)
-    return int(sum(covers(segment, times).astype(int) for segment in made).max())  # type: ignore[union-attr]
+    return int(np.sum([covers(segment, times) for segment in made], axis=0).max())
 
 
 def settings_of(tolerance: int, interval: int, capacity: int, jitter: int = 0) -> HistorySettings:

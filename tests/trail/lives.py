@@ -133,7 +133,7 @@ class Network:
             self._enter(self.origin, HERE, self.sent_at)
 
     def _lives(self, crashes: bool) -> list[Life]:
-        random, lives = self._random, []  # type: ignore[var-annotated]
+        random, lives = self._random, list[Life]()
         now, number = START - 100_000, 1
         while now < START + SPAN + 100_000:
             until = START + SPAN + 100_000

@@ -34,7 +34,7 @@ VAGUE = {Verdict.RECORDED_IN_PART, Verdict.NOT_RECORDED, Verdict.UNANSWERED, Ver
 
 
 def good_trail(root: Path, recorder: str) -> list[MessageId]:
-    """Write a trail; answers the messages in it, each of which has the alias `alias-` and its place here."""
+    """Write a trail; returns the messages in it, each of which has the alias `alias-` and its place here."""
     write_trail(root, dataclasses.replace(SCALE, recorder=recorder))
     ids = [
         MessageId(row["publisher"], row["origin"], row["time"], row["counter"]) for row in read_truth(root).to_pylist()

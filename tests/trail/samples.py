@@ -47,7 +47,7 @@ def passages(rows: Sequence[tuple[int, int, int, int]], **more: Any) -> Passages
     """Rows of (origin, time, publisher, counter); lists and sources by name."""
     count = len(rows)
     empty = [()] * count
-    columns = list(zip(*rows, strict=True)) if rows else [[], [], [], []]  # type: ignore[list-item]
+    columns: list[Sequence[int]] = list(zip(*rows, strict=True)) if rows else [()] * 4
     return Passages(
         wide(columns[0]),
         wide(columns[1]),

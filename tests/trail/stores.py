@@ -173,7 +173,7 @@ def _body(handler: BaseHTTPRequestHandler) -> bytes:
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """A server with an empty bucket; answers its address."""
+    """A server with an empty bucket; returns its address."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

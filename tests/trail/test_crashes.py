@@ -39,7 +39,7 @@ def writers() -> Iterator[subprocess.Popen[str]]:
 
 
 def kill_a_writer(writers: subprocess.Popen[str], root: Path, began: int, chance: random.Random) -> dict[str, int]:
-    """Let a writer run for a moment and kill it; answers the last things it said."""
+    """Let a writer run for a moment and kill it; returns the last things it said."""
     assert writers.stdin is not None
     assert writers.stdout is not None
     said = root.parent / f"said-{began}"

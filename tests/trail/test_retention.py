@@ -58,7 +58,7 @@ def test_broker_deletes_what_others_took_the_place_of(tmp_path: Path) -> None:
 
 
 def two_brokers(root: Path) -> MessageId:
-    """Each day broker 1 hands a message to broker 2, which delivers it; answers the first day's."""
+    """Each day broker 1 hands a message to broker 2, which delivers it; returns the first day's."""
     first, second = TrailWriter(root, 1, NOON - HOUR), TrailWriter(root, 2, NOON - HOUR)
     for day in range(4):
         at = NOON + day * DAY_MS

@@ -2,7 +2,7 @@
 
 When a replay begins, the log is cut at a *boundary*. What was stored before it is history: read from the log record by
 record, matched as it would have been then, and adopted by the cursor of the subscription. What comes after it matches
-the subscription as usual, and waits in the same cursor behind the boundary. The cursor hands out rows in order, and
+the subscription as usual, and waits in the same cursor after the boundary. The cursor hands out rows in order, and
 only up to where history has been read, so that the two parts meet without a seam.
 
 Rule 1: one turn reads one record of each of a few replays, or as much of it as the budget of a turn can match. A replay
@@ -42,10 +42,11 @@ __all__ = ["MAX_AHEAD", "ReplayStart", "ReplayTerms", "Replays"]
 MAX_AHEAD = 10_000
 # Replays that read a record in one turn; others have theirs in the next ones. A record is a megabyte.
 REPLAYS_PER_TURN = 4
-# Replays that wait for a record from the disk at a time: so many megabytes are asked for at once.
+# Replays that wait for a record from the disk at a time: as many megabytes are asked for at once.
 MAX_READING = 4
 # A replay whose selector picks single rows has 16 bytes for each of those that wait: 160 KB, as long as its client does
-# not follow. So one session has 16 MB of them, or one principal whose durable subscriptions nobody has at the moment.
+# not follow. So one session has 16 MB of them, or one principal whose durable subscriptions have no client at the
+# moment.
 MAX_REPLAYS_PER_SESSION = 100
 # The same for all sessions together: 160 MB.
 MAX_REPLAYS = 1_000
@@ -62,7 +63,7 @@ class ReplayStart(msgspec.Struct, frozen=True):
     Attributes:
         since: messages whose id bears this time (ms) or a later one; 0 for all.
         id: the message it begins with. Where that is not kept any more, what bears its time or a later one.
-        after: begin behind that message instead.
+        after: begin after that message instead.
     """
 
     since: int = 0
@@ -82,7 +83,7 @@ class ReplayTerms(msgspec.Struct, frozen=True, kw_only=True):
         since: only messages whose id bears this time (ms) or a later one.
         id: the message that is looked for, in its two words; none is when they are 0.
         restart: where reading begins again if that message is not found.
-        after: begin behind it.
+        after: begin after it.
     """
 
     retained: str
@@ -149,7 +150,7 @@ class Replays:
         self._retentions = retentions
         self._recorder = recorder
         self._skew_ms = skew_ms
-        self._budget = budget
+        self.budget = budget
         self._secret = index_secret
         self._replays: dict[int, _Replay] = {}
         # Each of them is in the line, or waits for a record, or for its client.
@@ -194,7 +195,7 @@ class Replays:
                 "come to its end, or subscribe without from and after"
             )
         owners = [each.subscription.session for each in self._replays.values()]
-        # Nobody has those that are away: they count for whoever could make more and more of them.
+        # Subscriptions without a session count for their principal, who could make more and more of them.
         mine = sum(each is session or (not each.number and each.principal == session.principal) for each in owners)
         if mine >= MAX_REPLAYS_PER_SESSION:
             raise BrokerError(
@@ -203,7 +204,7 @@ class Replays:
             )
 
     def begin(self, subscription: Subscription, terms: ReplayTerms) -> None:
-        """History comes first for a subscription; what matches it from now on waits behind the boundary."""
+        """History comes first for a subscription; what matches it from now on waits after the boundary."""
         log = self._stored.log
         source = self._retentions.cursor_of(terms.retained)
         if source is None:
@@ -244,9 +245,9 @@ class Replays:
             self.line[subscription.number] = self._stalled.pop(subscription.number)
 
     def proceed(self, now: int) -> list[Subscription]:
-        """Read on, a record for each of a few; answers the subscriptions for which there is more now."""
+        """Read on, a record for each of a few; returns the subscriptions for which there is more now."""
         moved: list[Subscription] = []
-        budget = self._budget
+        budget = self.budget
         for _ in range(REPLAYS_PER_TURN):
             if budget <= 0 or not self.is_ready:
                 break
@@ -277,7 +278,7 @@ class Replays:
         return False
 
     def _read(self, replay: _Replay, now: int, budget: int) -> int:
-        """Look at the next record, or its first rows; answers what it took of the budget."""
+        """Look at the next record, or its first rows; returns what it took of the budget."""
         log, terms, following = self._stored.log, replay.terms, replay.following()
         stored = None if following is None else log.record(following.number)
         if following is None or stored is None:
@@ -313,7 +314,7 @@ class Replays:
         return index, cost
 
     def _begins_again(self, replay: _Replay) -> bool:
-        """A replay has come to the end; answers whether it has to begin again, without the message it looked for."""
+        """A replay has come to the end; returns whether it has to begin again, without the message it looked for."""
         terms = replay.terms
         if terms.id == (0, 0):
             return False
@@ -344,7 +345,7 @@ class Replays:
 
 
 def _looked_for(terms: ReplayTerms, batch: Batch, places: NDArray[np.int64], rows: NDArray[np.int64]) -> ReplayTerms:
-    """Look for the message in some rows: the replay begins there, or behind it; or it is looked for further on."""
+    """Look for the message in some rows: the replay begins there, or after it; or the search continues."""
     head, tail = (np.uint64(word) for word in terms.id)
     found = np.flatnonzero((batch.ids[rows, 0] == head) & (batch.ids[rows, 1] == tail))
     if len(found):

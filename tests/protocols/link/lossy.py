@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,10 @@ from postroad.protocols.link import (
 LIMITS = SenderLimits(bytes=3_000, rows=12, frames=6, frame_bytes=500)
 SECRET = b"shared by both ends"
 SETS = np.array([[6]], np.uint64)
+
+
+def _neighbour_of(end: Process, _: int) -> Neighbour:
+    return end.neighbour
 
 
 def texts(data: Data) -> list[str]:
@@ -106,7 +111,7 @@ class World:
         for place, end in enumerate(self.ends):
             end.conversation = LinkConversation(
                 end.identity(),
-                lambda number, end=end: end.neighbour,  # type: ignore[misc]
+                partial(_neighbour_of, end),
                 dialling=place == side,
                 nonce=self.unique().to_bytes(32, "big"),
                 now=self.now,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +60,11 @@ def test_handshake_is_that_of_the_document() -> None:
         membership, capabilities, beat = map(int, numbers)
         secret = bytes.fromhex(lines["secret"])
         identity = Identity(int(broker), int(epoch), network, membership, secret, capabilities, beat)
-        standing = LinkStanding(*map(int, lines[f"{role}-stands"].split()))
         nonce = bytes.fromhex(lines[f"{role}-nonce"])
-        ends.append(Handshake(identity, lambda _, at=standing: at, dialling=role == "dialler", nonce=nonce))  # type: ignore[misc]
+        standings: dict[int, LinkStanding] = defaultdict(
+            partial(LinkStanding, *map(int, lines[f"{role}-stands"].split()))
+        )
+        ends.append(Handshake(identity, standings.__getitem__, dialling=role == "dialler", nonce=nonce))
     dialler, listener = ends
     sent = [dialler.begin()]
     for end in (listener, dialler, listener, dialler):

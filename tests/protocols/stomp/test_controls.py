@@ -43,7 +43,7 @@ def test_names_that_people_read_hold_nothing_that_nobody_can_see(name: str, poin
     assert point in event(f"SUBSCRIBE\nid:a{name}\ndestination:/topic/a\n\n").text
     (refused,) = outcome(StompDecoder(), [f"CONNECT\naccept-version:1.2\nlogin:ann{name}\n\n\0".encode()])
     assert isinstance(refused, ProtocolError)
-    assert f"the header login has a control or format character that nobody can see ({point}" in refused.text
+    assert f"the header login has an invisible control or format character ({point}" in refused.text
     assert isinstance(event("SUBSCRIBE\nid:my list\ndestination:/topic/a\n\n"), Subscribe)
 
 
@@ -85,10 +85,10 @@ def test_ack_of_older_versions_names_message_and_subscription() -> None:
 
 
 @pytest.mark.parametrize(("command", "kind"), [("BEGIN", Begin), ("COMMIT", Commit), ("ABORT", Abort)])
-def test_transaction_frames_name_their_transaction(command: str, kind: type) -> None:
+def test_transaction_frames_name_their_transaction(command: str, kind: type[Begin | Commit | Abort]) -> None:
     found = event(f"{command}\ntransaction:t1\nreceipt:r\n\n")
     assert isinstance(found, kind)
-    assert (found.transaction, found.receipt) == ("t1", b"r")  # type: ignore[attr-defined]
+    assert (found.transaction, found.receipt) == ("t1", b"r")
 
 
 def test_disconnect() -> None:
