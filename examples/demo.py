@@ -80,7 +80,7 @@ class Story(NamedTuple):
         return self.folder / "reports"
 
     def command(self, *words: object, shown: str | None = None, allowed: tuple[int, ...] = (0,)) -> str:
-        """Run `postroad …` as a user would; answers what it printed.
+        """Run `postroad …` as a user would; returns what it printed.
 
         Args:
             words: the arguments.
@@ -105,7 +105,7 @@ class Story(NamedTuple):
 
 
 def demonstrate(view: DemoView, folder: Path, messages: int, without_spark: str) -> dict[str, Any]:
-    """Run the whole thing in a folder; answers the figures."""
+    """Run the whole thing in a folder; returns the figures."""
     story = Story(view, folder)
     compile_kernels(story)
     spark = None if without_spark else SparkHelper()
@@ -154,7 +154,7 @@ def write_plan(path: Path) -> None:
 
 
 async def exchange(story: Story, state: dict[str, Any], messages: int) -> tuple[DemoTraffic, dict[str, str]]:
-    """Subscribe, publish, kill a broker and publish on; answers what clients saw, and a message of each kind."""
+    """Subscribe, publish, kill a broker and publish on; returns what clients saw, and a message of each kind."""
     view = story.view
     addresses = {each["broker"]: each["address"] for each in state["brokers"]}
     pids = {each["broker"]: each["pid"] for each in state["brokers"]}
@@ -270,7 +270,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Run the demonstration; answers the exit status."""
+    """Run the demonstration; returns the exit status."""
     given = sys.argv[1:] if given is None else given
     if given and given[0] == "matching":
         from examples import matching_demo

@@ -225,7 +225,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Run the demonstration; answers the exit status."""
+    """Run the demonstration; returns the exit status."""
     chosen = arguments(given)
     try:
         report = demonstrate(chosen.subscriptions, chosen.seconds)

@@ -22,7 +22,7 @@ WORK = Path(".cache/fuzz")
 
 
 def fuzz(name: str, seconds: int, keep: bool) -> bool:
-    """Fuzz one target; answers whether nothing was found."""
+    """Fuzz one target; returns whether nothing was found."""
     folder, finds = WORK / name, WORK / "finds"
     for made in (folder, finds):
         made.mkdir(parents=True, exist_ok=True)

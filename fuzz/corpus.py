@@ -26,7 +26,7 @@ def read_corpus(target: str) -> list[bytes]:
 
 
 def write_corpus(target: str, inputs: set[bytes]) -> int:
-    """Keep inputs, short ones first, as many as fit; answers how many those are."""
+    """Keep inputs, short ones first, as many as fit; returns how many those are."""
     kept: list[bytes] = []
     size = 0
     for one in sorted(inputs, key=lambda one: (len(one), one)):

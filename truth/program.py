@@ -314,7 +314,7 @@ async def search(chosen: argparse.Namespace, work: Search) -> None:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Search, or replay a finding; answers the exit code."""
+    """Search, or replay a finding; returns the exit code."""
     chosen = arguments(given)
     folder = Path(tempfile.mkdtemp(prefix="postroad-truth-"))
     # In memory if the system has such a place: harming a trail is writing small files again and again.

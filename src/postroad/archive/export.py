@@ -1,6 +1,6 @@
 """`postroad archive export`: what a store retains, written as a Parquet dataset.
 
-The store is read as a new process would read it, and never changed: a running broker goes on meanwhile. What it stores
+The store is read as a new process would read it, and never changed: a running broker is not disturbed. What it stores
 after the export began is not in it; what it lets go before it was read is counted as gone.
 """
 

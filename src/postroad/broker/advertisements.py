@@ -7,7 +7,7 @@ Theory of operation:
 2. Decoding and applying a hundred thousand rows takes seconds. Both go in steps of a few milliseconds; the driver calls
    `work` between its other duties as long as there is any. Short ones are done at once.
 3. Each broker has a line of its own, worked off in order; lines take turns. So a broker that advertises too much or too
-   often delays its own interest, and nobody else's.
+   often delays only its own interest.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Learned(NamedTuple):
 
     Attributes:
         reaction: what is to be passed on.
-        faults: (link, reason): a neighbour sent what is no advertisement, and should have known.
+        faults: (link, reason): a neighbour sent an invalid advertisement, which an honest one would not.
     """
 
     reaction: Reaction = Reaction()
@@ -166,7 +166,7 @@ class Advertisements:
         return Learned(reaction)
 
     def _step(self, broker: int, line: _Line, now: int) -> Learned | None:
-        """One step of a line; a line that is worked off goes, and one whose advertisement fails goes on behind it."""
+        """Do one step of a line; remove an empty line, and continue after an advertisement that failed."""
         if line.steps is None:
             if not line.waiting:
                 del self._lines[broker]

@@ -29,8 +29,8 @@ NANOSECONDS = 1_000_000
 _SUBSCRIPTION_BYTES = 1_500
 # Beside that: the text of a selector is kept as it is, in its tree, and in the index, where blocks are powers of two.
 _COPIES_OF_TEXT = 4
-# An alternative of it, and a constraint in an alternative or a text of an IN: rows of the index, and what is told to
-# other brokers.
+# An alternative of it, and a constraint in an alternative or a text of an IN: rows of the index, and what is advertised
+# to other brokers.
 _CONJUNCTION_BYTES = 200
 _CONSTRAINT_BYTES = 200
 _LISTS = (Operator.IN_TEXT, Operator.NOT_IN_TEXT)

@@ -160,7 +160,7 @@ class Consumers:
         consumer.profile.members += 1
 
     def remove(self, number: int) -> ConsumerProfile | None:
-        """One is gone; answers its profile if it was the last one with it."""
+        """One is gone; returns its profile if it was the last one with it."""
         profile = self._consumers.pop(number).profile
         profile.members -= 1
         if profile.members:

@@ -124,7 +124,7 @@ class Durables:
     # --- a new process -----------------------------------------------------------------------------------------------
 
     def restore(self, now: int) -> list[str]:
-        """Take up what an earlier process has left; answers what could not be, in words."""
+        """Take up what an earlier process has left; returns what could not be, in words."""
         problems = []
         for cursor in list(self._stored.log.cursors.values()):
             if any(is_others(cursor.terms) for is_others in _OTHERS):
@@ -330,7 +330,7 @@ class Durables:
         subscription.waiting.stored = self._stored.log.unread(cursor)
 
     def due(self, cursor: int) -> Subscription | None:
-        """The time of refused messages has come; answers the subscription that can be given them now, if it can."""
+        """The time of refused messages has come; returns the subscription that can be given them now, if it can."""
         subscription = self._refusing.get(cursor)
         if subscription is None or subscription.cursor is None:
             return None
@@ -349,7 +349,7 @@ class Durables:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def delete(self, subscription: Subscription, reason: str, outbox: Outbox, now: int) -> int:
-        """A durable subscription is over; answers how many messages waited for it, which are given up."""
+        """A durable subscription is over; returns how many messages waited for it, which are given up."""
         terms = subscription.durable
         assert terms is not None
         if subscription.session.number:
@@ -383,7 +383,7 @@ class Durables:
                 self._stored.log.change_cursor(cursor, msgspec.msgpack.encode(stopped))
 
     def purge(self, subscription: Subscription, reason: str) -> int:
-        """Give up all that waits for it; answers how many messages that is. What was sent stays with its client."""
+        """Give up all that waits for it; returns how many messages that is. What was sent stays with its client."""
         self._core.replays.ended(subscription)
         self._recall(subscription)
         cursor = subscription.cursor

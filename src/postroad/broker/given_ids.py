@@ -8,7 +8,7 @@ Rule 3: a publisher that lost its connection may come back as the same one, with
     After a restart of the broker the token still proves who it is (`AssigningPublishers.secret`). Then that number is
     lost, and what it sends again is looked for among the ids that were stored.
 Rule 4: an id whose time is further from the broker's than the tolerance is accepted all the same, and the publisher
-    is told how its clock stands.
+    learns how far its clock is off.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["DEFAULT_SKEW_TOLERANCE_MS", "AssigningPublisher", "AssigningPublishe
 DEFAULT_SKEW_TOLERANCE_MS = 500
 
 _COUNTER_BITS = np.uint64(16)
-# 128 bits: nobody guesses them.
+# 128 bits cannot be guessed.
 _TOKEN_DIGITS = 32
 
 
@@ -42,7 +42,7 @@ class IdAdmission(NamedTuple):
     """What may enter of a batch with given ids: rows from `resent` to `end`.
 
     Attributes:
-        resent: so many rows at the beginning entered over an earlier connection.
+        resent: how many rows at the beginning entered over an earlier connection.
         end: the first row that may not enter, or their number.
         refusal: why that row may not; None when all may.
         skewed: how many of those that enter have a time out of tolerance.
@@ -165,7 +165,7 @@ class AssigningPublishers:
         return hmac.new(secret, told, "sha256").hexdigest()[:_TOKEN_DIGITS]
 
     def find(self, number: int, token: str, principal: str) -> AssigningPublisher | None:
-        """The publisher that somebody claims to be; None when it is forgotten, or the claim is not proved."""
+        """The publisher that a client claims to be; None if it is forgotten, or the claim is not proved."""
         publisher = self._present.get(number) or self._away.get(number)
         if publisher is None and self.secret is not None and (self._first is None or number < self._first):
             right = self._token(self.secret(), number, principal)

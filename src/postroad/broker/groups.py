@@ -21,7 +21,7 @@ __all__ = ["Grouping", "any_expires", "has_flag", "unmatched"]
 # numpy takes ten times as long for either question: a view, a temporary array and a reduction.
 @kernel("boolean(int64[:, ::1])", allocates=False)
 def any_expires(envelopes: NDArray[np.int64]) -> bool:
-    """Whether any message has a time after which nobody wants it."""
+    """Whether any message expires."""
     seen = np.int64(0)
     for row in range(np.uint64(len(envelopes))):
         seen |= envelopes[row, EXPIRY]
@@ -58,7 +58,7 @@ def group_rows(
     starts: NDArray[np.int64],
     rows: NDArray[np.int64],
 ) -> int:
-    """Counting sort of (row, slot) pairs by slot; answers the number of groups.
+    """Counting sort of (row, slot) pairs by slot; returns the number of groups.
 
     `counts` has a word for every slot and is zero between calls. Group g is slot groups[g], and its rows, in order,
     are rows[starts[g]:starts[g + 1]].

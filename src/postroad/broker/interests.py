@@ -113,7 +113,7 @@ def split_by_owner(
     local_offsets: NDArray[np.int64],
     local_slots: NDArray[np.int32],
 ) -> tuple[int, int]:
-    """Local slots into one answer, brokers into a dictionary of distinct sets; answers how many of each there are.
+    """Local slots into one answer, brokers into a dictionary of distinct sets; returns how many of each there are.
 
     `sets` has one line more than there are rows; `table` is a power of two larger than that, filled with -1. Slots are
     the index's own answer, and those beyond `owners` are local; a broker's number is below 64 times the words of a set.
@@ -200,7 +200,7 @@ class Interests:
         """A broker advertises this from now on; empty when it has not said anything yet, None when it is gone.
 
         Raises:
-            EncodingError, LimitError: the bytes are no advertisement; what was known of the broker stays.
+            EncodingError, LimitError: the bytes are not an advertisement; what was known of the broker stays.
         """
         _finish(self._learn(broker, summary))
 
@@ -208,7 +208,7 @@ class Interests:
         """A broker advertises more or less than before.
 
         Raises:
-            EncodingError, LimitError: the bytes are no advertisement; what was known of the broker stays.
+            EncodingError, LimitError: the bytes are not an advertisement; what was known of the broker stays.
         """
         _finish(self._learn(broker, delta))
 
@@ -219,7 +219,7 @@ class Interests:
         """Decode an advertisement, a step at a time, and change nothing.
 
         Raises:
-            EncodingError, LimitError: the bytes are no advertisement.
+            EncodingError, LimitError: the bytes are not an advertisement.
         """
         if said is None or isinstance(said, bytes):
             rows = None if said is None else (yield from self._rows(said))
@@ -228,7 +228,7 @@ class Interests:
         return Advertised((yield from self._rows(added)), (yield from self._rows(removed)))
 
     def apply(self, broker: int, advertised: Advertised) -> Generator[None, None, None]:
-        """Take over what was read, a step at a time: first what came, then what went, so that nobody is missed.
+        """Apply what was decoded, a step at a time: first additions, then removals, so that no subscriber is missed.
 
         Raises:
             PostroadError: the index has no room for it; what was known of the broker stays.

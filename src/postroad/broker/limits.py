@@ -8,7 +8,7 @@ import msgspec
 
 __all__ = ["Limits"]
 
-# With none of something nobody would ever be served, or would wait for ever.
+# Zero would block everyone, or make them wait for ever.
 Some = Annotated[int, msgspec.Meta(ge=1)]
 
 

@@ -43,7 +43,7 @@ def marked(batch: Batch, rows: Rows, line: bytes) -> Batch:
     spans = batch.spans.copy()
     first = batch.spans[rows, HEADERS].astype(np.int64)
     sizes = batch.spans[rows, HEADERS + 1] - first
-    # Each row's line, then its own header lines, end to end behind all others.
+    # Each row's line, then its own header lines, end to end after all others.
     totals = sizes + len(line)
     ends = np.cumsum(totals)
     starts = ends - totals

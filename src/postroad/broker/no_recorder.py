@@ -1,4 +1,4 @@
-"""The recorder that keeps nothing. The contract is that of tracking: what happens to messages is told as it happens."""
+"""The recorder that keeps nothing, with the contract of tracking: messages are reported as they are handled."""
 
 from __future__ import annotations
 

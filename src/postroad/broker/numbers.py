@@ -23,7 +23,7 @@ __all__ = [
     "SubscriptionNumbers",
 ]
 
-# One write to disk for so many new publishers; a crash skips at most this many numbers of four billion.
+# One write to disk for this many new publishers; a crash skips at most as many numbers of four billion.
 BLOCK = 1_000
 # Programs that subscribe for each request take numbers a hundred times as fast as connections come: with this, ten
 # thousand new subscriptions a second cost one write, and there are numbers for four hundred thousand restarts.

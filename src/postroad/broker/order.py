@@ -1,19 +1,19 @@
 """`PublisherOrder`: hands what comes over links on in the order in which each publisher sent it.
 
-Ids of one publisher ascend, so a row whose id is below one that was handed on is *late*. What follows a row cannot be
-told from its id, because other brokers' messages are missing between the two. So brokers tell where order is at risk: a
-broker whose links or ways changed marks what it sends for a while (`OVERTAKING`), since rows sent before may still be
-on their way round. Only marked rows wait, and rows of the same publisher behind them; everything else passes.
+Ids of one publisher ascend, so a row whose id is below one that was already delivered is *late*. Ids do not show which
+row follows another, because ids of messages for other brokers lie between the two. So brokers mark where order is at
+risk: a broker whose links or routes changed marks what it sends for a while (`OVERTAKING`), since rows sent before may
+still be under way. Only marked rows wait, and rows of the same publisher after them; all others pass.
 
 Rules, for each publisher:
 
-1. A row below the highest that was handed on is late: it goes at once, and its subscriber is told.
+1. A row below the highest that was delivered is late: it goes at once, with a mark for its subscriber.
 2. A marked row waits. A row that is not marked waits only if a marked one waits below it.
 3. When a row has waited for `wait_ms`, it goes, and with it every row that waits below it.
 4. Rows that are not marked go with it too, up to the next marked row.
 5. Rows that waited go in ascending order.
 
-Bounded: the rows that wait, by number and bytes; beyond that all of them go at once, and what then comes late is told.
+Bounded: the rows that wait, by number and bytes; beyond that all of them go at once, and later ones are marked as late.
 The publishers, by number; beyond that those that were silent for longest are forgotten, and an unknown publisher's row
 below the highest of theirs counts as late.
 """

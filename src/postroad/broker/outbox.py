@@ -65,9 +65,9 @@ class Outbox:
 
     Attributes:
         deliveries: what to write, in order; several may go to one session.
-        pauses: sessions to stop reading from, because a queue behind them pushes back.
+        pauses: sessions to stop reading from, because a queue they publish to pushes back.
         resumes: sessions to read from again.
-        stops: durable subscriptions that are over their limit; the core stops them before anybody sees this.
+        stops: durable subscriptions that are over their limit; the core stops them before it returns the outbox.
         closes: sessions to close, each with the reason to tell its client.
         refused: how many rows of a received batch the policy did not let in.
         unstorable: why a received batch was refused as a whole, because a durable subscription wants some of it and

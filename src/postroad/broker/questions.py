@@ -5,8 +5,8 @@ answers, and the answer goes back the way the question came, or straight to an a
 with every strategy and while routes change. A question is small and rare, so that spreading costs nothing that counts.
 
 Where brokers have keys, the asker signs its question and the target its answer, and every broker checks both before it
-remembers them or passes them on: nobody asks, or answers, in the name of another. Without keys only an answer about a
-neighbour is bound to somebody, to the link with that neighbour.
+remembers or relays them: no broker can ask or answer in the name of another. Without keys, only an answer of a
+neighbour is bound to its source: to the link with that neighbour.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["MAX_ANSWER_BYTES", "QuestionError", "Questions", "Said"]
 
 # One broker's word on one message: some 50 bytes for each subscriber that got it, ten thousand of them.
 MAX_ANSWER_BYTES = 1024 * 1024
-# How long the way back is remembered: an answer that takes longer is of no use to whoever waits.
+# How long the way back is remembered: an answer that takes longer comes too late for the asker.
 REMEMBERED_MS = 10_000
 # Ways back remembered at once; the oldest go first.
 MAX_REMEMBERED = 20_000
@@ -50,7 +50,7 @@ _Signature = Annotated[bytes, msgspec.Meta(max_length=_SIGNATURE_BYTES)]
 
 
 class QuestionError(PostroadError):
-    """Bytes from a neighbour that are no question and no answer, or not of the broker that they speak for."""
+    """Bytes from a neighbour that are neither a question nor an answer, or not of the broker that they claim."""
 
 
 class _Asked(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -131,7 +131,7 @@ class Questions:
         self._of_asker: Counter[int] = Counter()
 
     def ask(self, target: int, message: MessageId, links: Collection[int], now: int) -> tuple[int, Said]:
-        """Ask another broker; answers the number by which its answer will be known."""
+        """Ask another broker; returns the number by which its answer will be known."""
         number, self._next = self._next, self._next + 1
         asked = _Asked(self._broker, self._epoch, number, target, MAX_HOPS, bytes(message))
         if self._seals is not None:

@@ -112,7 +112,7 @@ class WaitingQueue:
         self._together.add(messages, bytes_)
 
     def shed(self, messages: int, bytes_: int) -> list[Segment]:
-        """Take from the front until at most so many messages and bytes are left; answers what was shed."""
+        """Take from the front until at most so many messages and bytes are left; returns what was shed."""
         shed = []
         while self.messages and (self.messages > messages or self.bytes > bytes_):
             excess = self.messages - messages

@@ -71,7 +71,7 @@ class Redeliveries:
     def came_back(
         self, cursor: Cursor, places: NDArray[np.int64], now: int, refused: bool, for_good: bool = False
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows came back; answers those that wait for their time, and those that came back too often.
+        """Rows came back; returns those that wait for their time, and those that came back too often.
 
         The latter stay in flight: their owner settles or transfers them. All others wait again for whoever wants them.
         With `for_good` one try was too much.
@@ -118,7 +118,7 @@ class Redeliveries:
         return {number: self._give_back(number, np.concatenate(parts)) for number, parts in taken.items()}
 
     def recall(self, cursor: Cursor) -> NDArray[np.int64]:
-        """All rows of a cursor wait again at once; answers which these are."""
+        """All rows of a cursor wait again at once; returns which these are."""
         found = [np.empty(0, np.int64)]
         for due, cursors in list(self._waiting.items()):
             rows = cursors.pop(cursor.number, None)

@@ -1,10 +1,10 @@
-"""Retained topics: what is published to them is kept for a while after everybody has it, so that it can be replayed.
+"""Retained topics: what is published to them is kept for a while after all subscribers have it, for replays.
 
-A retained topic is a durable cursor that nobody takes rows from. It is in the index as a subscription is, so that what
+A retained topic is a durable cursor without a consumer. It is in the index as a subscription is, so that what
 it keeps is what a subscription to its pattern would have got, and the rows stand in the log once for all.
 
-Rule 1: the record knows nothing of retention: a message that only retention wants was wanted by nobody.
-Rule 2: retention gives way. When the store is nearly full, the oldest retained rows go before anybody is refused.
+Rule 1: the record does not contain retention: a message that only retention wants matched no subscription.
+Rule 2: retention gives way. When the store is nearly full, the oldest retained rows go before any publisher is refused.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Retentions:
         return len(self._topics)
 
     def restore(self, now: int) -> list[str]:
-        """Take up what the settings retain, and end what they do not retain any more; answers problems in words."""
+        """Take up what the settings retain, and end what they do not retain any more; returns problems in words."""
         log, problems = self._stored.log, []
         found = {retained_topic(each.terms): each for each in log.cursors.values() if is_retention(each.terms)}
         for rule in log.settings.retain:

@@ -63,11 +63,11 @@ class Subscription:
         guest: the client of another broker that consumes by it; None for one of this broker.
         recorded: the number that the record knows it by: its own, or that of its queue.
         blocked: what comes next is not in memory, or not safe yet.
-        stores: what matches waits in the store in any case: for good, or until nothing of its history waits there.
-        retains: it stands for a retained topic, and nobody gets what it stores.
+        stores: what matches waits in the store in any case: always, or until none of its history waits there.
+        retains: it stands for a retained topic; what it stores is not delivered.
         replays: its history is being read, and comes before what it has in the store already.
         pushes_back: numbers of the sessions that it keeps from publishing.
-        shed_reported: how much of `shed` the log has told.
+        shed_reported: how much of `shed` was logged.
     """
 
     __slots__ = (

@@ -22,7 +22,7 @@ class Acknowledgement(NamedTuple):
         key: the client's name for the subscription.
         message: the id, as a 128-bit integer.
         positive: it has consumed the message.
-        requeues: if not, somebody may get it again.
+        requeues: if it has not, whether another consumer may get the message.
     """
 
     key: str

@@ -164,7 +164,7 @@ class StoredQueues:
         self._storing.append((subscription, rows))
 
     def flush(self, batch: Batch, now: int, consignment: Consignment | None) -> list[Subscription]:
-        """Store the batch once for all who want rows of it; answers those for whom there is too much now."""
+        """Store the batch once for all who want rows of it; returns those for whom there is too much now."""
         storing, self._storing = self._storing, []
         matches = [(each.cursor, rows) for each, rows in storing if each.cursor is not None]
         try:
@@ -311,7 +311,7 @@ class StoredQueues:
         return cursor.number in self._discarding
 
     def _discarded(self, discard: Discard, now: int) -> bool:
-        """Give up what is in memory of it; answers whether it is done."""
+        """Give up what is in memory of it; returns whether it is done."""
         room = DISCARDED_PER_TURN
         while discard.left > 0 and room > 0:
             taken = self.log.pull(discard.cursor, min(discard.left, room))

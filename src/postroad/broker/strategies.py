@@ -113,8 +113,8 @@ _MAKERS: dict[StrategyName, Callable[[_Wish], Strategy]] = {
 def order_wait(settings: Settings) -> int:
     """How long rows wait for earlier ones after ways have changed, in ms; 0 when order is not asked for.
 
-    As long as a fail-over takes: a neighbour counts as dead after so many heart-beats, what it has not confirmed goes
-    another way after one more, and one is for the way.
+    As long as a fail-over takes: a neighbour counts as dead after some missed heart-beats, what it has not confirmed
+    goes another way after one more, and one is for the way.
     """
     return (settings.missed_heartbeats + 2) * settings.heartbeat_ms if settings.order == "publisher" else 0
 

@@ -1,9 +1,8 @@
 """What is left of batches that were too much work for one turn of the loop.
 
 A match stops when it has used up its budget (`SubscriptionIndex.match`). The rows that are left wait here, copied out
-of the read they came in, until the driver asks the broker to go on, after everybody else has had a turn. What comes
-from the same source meanwhile waits behind them, so the order of a publisher's messages stays as it is; sources take
-turns.
+of the read they came in, until the driver calls the broker again, after all other connections had a turn. Later batches
+of the same source wait after them, so the order of a publisher's messages is kept; sources take turns.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_UNFINISHED_BYTES", "MAX_WRITTEN_BYTES", "Turns", "Work"]
 
 # What came over links and waits for its turn. Sessions are paused when something of theirs waits, so they leave one
-# read each; links are always read. Beyond this, the work is done at once, and everybody waits as long as it takes.
+# read each; links are always read. Beyond this, the work is done at once, and all others wait as long as it takes.
 MAX_UNFINISHED_BYTES = 64 * 1024 * 1024
 
 # What one turn writes to one session at most, give or take one delivery; what is more goes through its queues. A
@@ -82,7 +81,7 @@ class Turns:
         return bool(self._sources or self._owed)
 
     def has(self, origin: int) -> bool:
-        """Whether work of this source waits, so that more of it has to wait behind."""
+        """Whether work of this source waits, so that its next batch has to wait too."""
         return origin in self._sources
 
     def push(self, work: Work, done: int, *, first: bool = False) -> None:

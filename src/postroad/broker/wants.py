@@ -1,4 +1,4 @@
-"""What the subscribers of one broker want, as others are told it: covered predicates left out, changes on their own."""
+"""The interest of one broker as it is advertised: without covered predicates, and as changes."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Wants:
     """The interest of one broker, in the form in which it is advertised.
 
     Args:
-        scheme: how predicates are encoded; None to say them exactly.
-        most_bytes: a broker whose subscribers want more than can be said in so many bytes is said to want everything:
-            it gets too much, but no subscriber loses anything because of another one's subscriptions.
+        scheme: how predicates are encoded; None to advertise them exactly.
+        most_bytes: an interest that takes more bytes than this is advertised as match-all: the broker gets too much,
+            but no subscriber loses anything because of another one's subscriptions.
     """
 
     def __init__(self, scheme: Scheme | None = None, most_bytes: int = MAX_INTEREST_BYTES) -> None:
         self._scheme = scheme
         self._most_bytes = most_bytes
-        self._too_many: int | None = None  # rows that were too many to say
+        self._too_many: int | None = None  # the number of rows that was too large to advertise
         self._rows = CoveringSet()
         self._vectors: Counter[tuple[int, ...]] = Counter()
 
@@ -54,17 +54,17 @@ class Wants:
         return len(self._rows)
 
     def add(self, topic: str, selector: Selector | None) -> None:
-        """A subscription came."""
+        """Add a subscription."""
         for conjunction in _disjunction(selector):
             self._rows.add((topic, conjunction))
 
     def remove(self, topic: str, selector: Selector | None) -> None:
-        """A subscription went."""
+        """Remove a subscription."""
         for conjunction in _disjunction(selector):
             self._rows.remove((topic, conjunction))
 
     def take(self) -> Delta | None:
-        """What has to be told since the last call; None for nothing."""
+        """The change since the last call; None if there is none."""
         added, removed = self._rows.take()
         if not added and not removed:
             return None
@@ -73,7 +73,7 @@ class Wants:
         return self._encoded(self._scheme, added, removed)
 
     def _encoded(self, scheme: Scheme, added: list[Row], removed: list[Row]) -> Delta | None:
-        """The same for vectors: several predicates may have the same one, which is told once."""
+        """The same for vectors: several predicates may share one, which is advertised once."""
         change = Counter(_vectors(scheme, added))
         change.subtract(_vectors(scheme, removed))
         came: list[tuple[int, ...]] = []
@@ -91,7 +91,7 @@ class Wants:
         return Delta(*parts)
 
     def whole(self) -> bytes:
-        """All of it; or simply everything, where it cannot be said. Changes of that do no harm."""
+        """The full interest, or match-all if it is too large to state. Changes of match-all do no harm."""
         # Half of it before the long way is tried again: it takes seconds to find out that it is still too much.
         if self._too_many is not None and 2 * len(self) > self._too_many:
             return self._said(_ALL)

@@ -1,4 +1,4 @@
-"""Several equal servers behind one door: the M/G/k queue.
+"""Several equal servers with one queue: M/G/k.
 
 Brokers behind one directory each take a share of the clients. The best that spreading can reach is one queue for all of
 them, which this module describes; k separate queues, each with 1/k of the traffic, are the worst (`SingleServer`).

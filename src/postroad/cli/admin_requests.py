@@ -21,7 +21,7 @@ MOST_BYTES = 16 << 20
 
 
 class NotThereError(PostroadError):
-    """Whoever answers has no such page."""
+    """The other end has no such page."""
 
 
 def read_token(path: Path | None) -> str:
@@ -39,11 +39,11 @@ def read_token(path: Path | None) -> str:
 
 
 def admin_request(base: str, path: str, token: str = "", method: str = "GET") -> dict[str, Any]:
-    """The JSON that a page answers.
+    """The JSON of a page.
 
     Raises:
         NotThereError: there is no such page.
-        PostroadError: nobody answers, or the request is refused.
+        PostroadError: there is no answer, or the request is refused.
     """
     import asyncio
 

@@ -62,7 +62,7 @@ def calibrate(
 ) -> None:
     """Measure this machine: start brokers, drive them over a grid of loads, and fit what batches cost them.
 
-    Takes about two minutes with the default of one second for each load. Nothing else should run meanwhile.
+    Takes about two minutes with the default of one second for each load. Nothing else should run at the same time.
     """
     import asyncio
     import tempfile

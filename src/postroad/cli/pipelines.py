@@ -57,7 +57,7 @@ def moment(text: str | None, option: str) -> int | None:
 
 @dataclass(frozen=True)
 class Given:
-    """What every job is told: the options that all of them share."""
+    """The options that all jobs share."""
 
     trail: TrailFolder
     out: OutFolder
@@ -98,7 +98,7 @@ class Given:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """While Spark starts, Ctrl-C is its own affair, and told by the bridge to Java in tracebacks."""
+    """Ignore Ctrl-C while Spark starts: the bridge to Java would answer it with tracebacks."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:

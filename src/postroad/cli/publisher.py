@@ -34,7 +34,7 @@ def publish(
     bodies: Annotated[list[str] | None, typer.Argument(metavar="BODY", help="One message each.")] = None,
     attribute: Attributes = None,
     stdin_lines: Annotated[bool, typer.Option("--stdin-lines", help="One message for each line of the input.")] = False,
-    count: Annotated[int, typer.Option(min=1, help="Send the messages so many times.")] = 1,
+    count: Annotated[int, typer.Option(min=1, help="How often to send the messages.")] = 1,
     rate: Annotated[float | None, typer.Option(min=0.001, help="Messages per second, at most.")] = None,
     receipt: Annotated[bool, typer.Option("--receipt", help="Wait for the broker, and print the ids.")] = False,
     server: Server = "stomp://127.0.0.1:61613",

@@ -43,7 +43,7 @@ def subscribe(
         str, typer.Argument(metavar="TOPIC", help="A topic, a pattern such as quotes.> or *.close, or /queue/NAME.")
     ],
     where: Annotated[str, typer.Option(help="A selector, such as: price > 20 AND stock = 'S1'.")] = "",
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many messages.")] = None,
     ack: Annotated[
         AckChoice | None,
         typer.Option(

@@ -27,7 +27,7 @@ DEFAULT_TRAIL = Path("postroad-data/trail")
 FRESH_SECONDS = 65
 
 
-# How the names of plans end; what ends otherwise and is no file is an address.
+# The suffix of plans; an argument without it that is not a file is an address.
 PLAN_SUFFIX = ".toml"
 
 

@@ -72,7 +72,7 @@ def connect(
         ids: who gives messages their ids: this client, if the server lets it, or always the broker.
 
     Raises:
-        ClientError: the address is not one, there are two or none, or the login has a character that nobody can see.
+        ClientError: the address is not one, there are two or none, or the login has an invisible character.
     """
     if (server is None) == (directory is None):
         raise ClientError("connect to a server or through a directory: give one of them")
@@ -181,7 +181,7 @@ class Client:
                 return [_id_of(frame) for frame in await self._confirmed(line, frames)]
             await line.write(b"".join(frames))
             return []
-        # From here to the write nobody else may have a turn: ids rise in the order of the frames on the wire.
+        # No other task may run from here to the write: ids rise in the order of the frames on the wire.
         ids = [publisher.stamp() for _ in frames]
         frames = [with_headers(frame, message_id=str(given)) for given, frame in zip(ids, frames, strict=True)]
         kept = publisher.unconfirmed
@@ -247,12 +247,12 @@ class Client:
                 `client-individual` when it is.
             overflow: what the broker does when this client is too slow; the broker's own choice by default.
             queue: how many messages may wait here before the connection is not read any more.
-            durable: a name under which the subscription outlives this client: whoever subscribes under it again gets
-                what came meanwhile. A queue needs none.
+            durable: a name under which the subscription outlives this client: the next client that subscribes under
+                it gets what came in the meantime. A queue needs none.
             prefetch: how many messages of a queue this client may have that it has not acknowledged.
 
         Raises:
-            ClientError: the topic or the name has a blank or another character that nobody can see.
+            ClientError: the topic or the name has a blank or another invisible character.
         """
         _check_visible("topic", topic)
         headers: list[tuple[str, str]] = []

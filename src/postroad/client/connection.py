@@ -88,7 +88,7 @@ class ClientConnection:
     Attributes:
         number: which of the client's connections this is.
         failure: why it ended, if it has.
-        told: whether somebody has heard of the failure.
+        told: whether the failure was raised to a caller.
         ended: set when it has.
         clock: how the server's clock compares with ours.
         server: what the server calls itself.
@@ -137,7 +137,7 @@ class ClientConnection:
         """Connect and introduce oneself.
 
         Raises:
-            ConnectionLost: nobody listens there, or nothing came back.
+            ConnectionLost: the address does not accept connections, or did not reply.
             ClientError: the server refused.
         """
         tls = (hello.tls or ssl.create_default_context()) if address.tls else None
@@ -181,7 +181,7 @@ class ClientConnection:
             self._tasks.append(asyncio.create_task(self._beat(beats)))
 
     def _agree(self, ours: tuple[int, int], theirs: str) -> float:
-        """Settle the heart-beats: sets how long the server may be silent, answers the seconds between ours."""
+        """Agree on heart-beats: set how long the server may be silent; returns the seconds between ours."""
         found = _HEART_BEAT.fullmatch(theirs)
         can, wants = (int(found[1]), int(found[2])) if found else (0, 0)
         if can and ours[1]:
@@ -338,10 +338,10 @@ class ClientConnection:
     # --- the end ---------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Take leave: wait until the server has everything, for at most CLOSE_SECONDS.
+        """Disconnect: wait until the server has everything, for at most CLOSE_SECONDS.
 
         Raises:
-            ClientError: the server refused something meanwhile.
+            ClientError: the server refused something in the meantime.
         """
         try:
             await self._take_leave()

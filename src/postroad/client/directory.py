@@ -29,7 +29,7 @@ class Servers(Protocol):
         """The servers to try now, in order.
 
         Raises:
-            ConnectionLost: nobody can say.
+            ConnectionLost: no broker is known.
         """
 
 
@@ -63,7 +63,7 @@ class DirectoryOfServers:
         tls: how to check its certificate, and those of the brokers.
 
     Raises:
-        ClientError: that is no such address.
+        ClientError: the address is not valid.
     """
 
     def __init__(self, url: str, timeout: float, tls: ssl.SSLContext | None = None) -> None:
@@ -91,7 +91,7 @@ class DirectoryOfServers:
         try:
             named = msgspec.json.decode(reply.body, type=_Answer).brokers
         except msgspec.MsgspecError:
-            raise ClientError(f"directory {self._url}: the answer to GET /brokers is no list of brokers") from None
+            raise ClientError(f"directory {self._url}: the answer to GET /brokers is not a list of brokers") from None
         if not named:
             raise ConnectionLost(f"directory {self._url}: no broker is up")
         found = [parse_address(address) for address in named]

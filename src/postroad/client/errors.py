@@ -20,7 +20,7 @@ class ClientError(PostroadError):
 
 
 class HttpError(ClientError):
-    """Whoever answers at an address of HTTP does not speak it, or says too much."""
+    """The other end of an HTTP request does not speak HTTP, or sends too much."""
 
 
 class ConnectionLost(ClientError):

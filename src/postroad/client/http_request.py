@@ -47,7 +47,7 @@ async def http_request(
         tls: how to check the certificate of an `https` address; by default as the system does.
 
     Raises:
-        OSError: nobody is there, or the connection broke.
+        OSError: the address does not accept connections, or the connection broke.
         HttpError: the address is none, or the reply is not HTTP or too long.
     """
     try:

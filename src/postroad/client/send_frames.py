@@ -54,7 +54,7 @@ def header_text(name: str, value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and isinf(value):
-        raise ClientError(f"attribute {name!r}: infinity is no number in a selector; leave the attribute out")
+        raise ClientError(f"attribute {name!r}: infinity is not a number in a selector; leave the attribute out")
     return repr(value)
 
 

@@ -18,10 +18,10 @@ __all__ = ["CONFIRMS", "Unconfirmed"]
 
 # A broker confirms within a round trip, so this is a few seconds of a busy publisher; beyond it publishing waits.
 MAX_UNCONFIRMED_BYTES = 16 * 1024 * 1024
-# A receipt is asked for once in so many messages or bytes: it confirms all before it, and costs a hundredth.
+# A receipt is asked for once in this many messages or bytes: it confirms all before it, at a hundredth of the cost.
 CONFIRM_MESSAGES = 100
 CONFIRM_BYTES = 64 * 1024
-# The name of that receipt; nobody waits for it.
+# The name of that receipt; no caller waits for it.
 CONFIRMS = "kept"
 
 
@@ -44,7 +44,7 @@ class Unconfirmed:
         return len(self._frames)
 
     def keep(self, sent: Iterable[tuple[int, bytes]]) -> bool:
-        """Keep frames until they are confirmed; answers whether to ask for a receipt with the last of them."""
+        """Keep frames until they are confirmed; returns whether to ask for a receipt with the last of them."""
         for tail, frame in sent:
             self._frames.append((tail, frame))
             self._bytes += len(frame)
@@ -71,7 +71,7 @@ class Unconfirmed:
         return frames
 
     def give_up(self, failure: PostroadError) -> int:
-        """Nothing of this is sent again; answers how many messages that are."""
+        """Forget what is not confirmed; returns how many messages these are."""
         left = len(self._frames)
         if left:
             self._lost = (self._confirmed, self._frames[-1][0], failure)

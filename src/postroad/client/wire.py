@@ -91,7 +91,7 @@ class Wire:
             raise unseen
 
     def _unseen(self) -> PostroadError | None:
-        """What the server refused and nobody has heard of, because nobody waited for it."""
+        """An error of the server that was not raised, because no caller waited for it."""
         if self._line is None or self._told or self._line.told:
             return None
         failed = self._failure or self._line.failure
@@ -101,7 +101,7 @@ class Wire:
         """The connection; waits for it while it is being restored.
 
         Raises:
-            ClientError: the client is not connected, or the connection is gone for good.
+            ClientError: the client is not connected, or has given up.
         """
         if self._line is None:
             raise ClientError("the client is not connected; use it inside `async with`")
@@ -156,7 +156,7 @@ class Wire:
         raise failure
 
     def _publish_over(self, line: ClientConnection) -> list[bytes]:
-        """Find out who gives the ids over a new connection; answers what to send over it first, again."""
+        """Find out who gives the ids over a new connection; returns what to send over it first, again."""
         grant, publisher = line.grant, self.publisher
         if publisher is not None and (grant is None or not publisher.is_granted(grant)):
             self._lose(ConnectionLost("the server does not know this publisher any more"))
@@ -170,7 +170,7 @@ class Wire:
         return again
 
     def _lose(self, failure: PostroadError) -> None:
-        """What is not confirmed cannot be sent again, and so nobody will know whether it was accepted."""
+        """Unconfirmed messages cannot be sent again, so it stays unknown whether they were accepted."""
         if self.publisher is not None and self.publisher.unconfirmed is not None:
             lost = self.publisher.unconfirmed.give_up(failure)
             if lost:
@@ -178,7 +178,7 @@ class Wire:
 
     def _deliver(self, frame: Frame, connection: int) -> None:
         found = self._subscribed.get(frame.headers.get("subscription", ""))
-        # What was on its way when the program unsubscribed belongs to nobody.
+        # Messages that were under way when the program unsubscribed have no receiver.
         if found is not None:
             found.mailbox.put(ReceivedMessage.of(frame, connection))
 
@@ -192,7 +192,7 @@ class Wire:
             assert failure is not None
             await self._line.close()
             if not isinstance(failure, ConnectionLost):
-                # The server refused something. What came behind it was not carried out, and to send all of it again
+                # The server refused something. What came after it was not carried out, and to send all of it again
                 # would be refused again.
                 self._lose(failure)
             if self._reconnect is not None:

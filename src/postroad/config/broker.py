@@ -118,14 +118,14 @@ def read_config(path: Path) -> BrokerConfig:
     """Read a TOML file.
 
     Raises:
-        ConfigError: it cannot be read, is no TOML, or a setting is not known, not of its type, or contradicts others.
+        ConfigError: it cannot be read, is not TOML, or a setting is unknown, of a wrong type, or contradicts others.
     """
     try:
         settings = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
-        # Not only TOMLDecodeError: digits beyond what Python converts, bytes that are no UTF-8, brackets in brackets.
+        # Not only TOMLDecodeError: too many digits for Python, bytes that are not UTF-8, too deeply nested brackets.
         raise ConfigError(f"{path}: not TOML: {error}") from error
     if "users" in settings:
         raise ConfigError(f"{path}: {_plain_users(settings['users'], path)}")
@@ -140,7 +140,7 @@ def read_config(path: Path) -> BrokerConfig:
 
 
 def _plain_users(users: object, path: Path) -> str:
-    """What to do with passcodes that anybody can read who reads the settings."""
+    """A warning about passcodes in plain text, which everyone who reads the settings can see."""
     names = list(users) if isinstance(users, dict) else []
     file = path.with_name("users.toml")
     first = shlex.quote(str(names[0])) if names else "LOGIN"

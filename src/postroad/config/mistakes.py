@@ -21,7 +21,7 @@ _ROOT = "$"
 
 
 def explained(error: msgspec.ValidationError, kind: type[msgspec.Struct]) -> str:
-    """What is wrong with settings, for whoever wrote them.
+    """What is wrong with settings, for the person who wrote them.
 
     Args:
         error: what msgspec says.

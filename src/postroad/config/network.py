@@ -79,7 +79,7 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         secret: what all brokers share.
         tls: certificates; links then speak TLS and nothing else. Needed unless all brokers are on this machine.
         key: a PEM file with this broker's private key (Ed25519). Needed unless all brokers are on this machine.
-        members: all brokers of the network with their public keys; nobody else belongs to it.
+        members: all brokers of the network with their public keys; no other broker belongs to it.
         insecure_links_without_tls: do without `tls` to other machines: whoever is on the way between them can read and
             change everything.
         insecure_records_without_keys: do without `key` to other machines: every broker is believed whatever it says of
@@ -122,7 +122,7 @@ def is_distant(config: NetworkConfig) -> str | None:
 
 
 def check_network(config: NetworkConfig, number: int = 0) -> None:
-    """Links to other machines have TLS, and brokers there have keys; or somebody has said in words to do without.
+    """Links to other machines have TLS, and brokers there have keys, unless a setting says explicitly to do without.
 
     Raises:
         PostroadError: one of them is missing, or the keys do not fit the network.
@@ -134,7 +134,7 @@ def check_network(config: NetworkConfig, number: int = 0) -> None:
     if config.tls is None and not config.insecure_links_without_tls:
         raise PostroadError(
             f"network: {host} is another machine, so links need TLS; set network.tls (`postroad network plan --tls` "
-            "makes the certificates), or network.insecure_links_without_tls = true if nobody else is on the way there"
+            "makes the certificates), or network.insecure_links_without_tls = true if the path between them is trusted"
         )
     if config.key is None and not config.insecure_records_without_keys:
         raise PostroadError(
@@ -152,7 +152,7 @@ def check_network(config: NetworkConfig, number: int = 0) -> None:
 def _check_keys(config: NetworkConfig, number: int) -> None:
     if (config.key is None) != (not config.members):
         raise PostroadError(
-            "network: key and members go together: this broker's private key, and everybody's public one"
+            "network: key and members go together: this broker's private key, and the public keys of all brokers"
         )
     listed = [member.number for member in config.members]
     if len(set(listed)) < len(listed):
@@ -160,7 +160,7 @@ def _check_keys(config: NetworkConfig, number: int) -> None:
     needed = [*([number] if number else []), *(neighbour.number for neighbour in config.neighbours)]
     for one in needed if listed else ():
         if one not in listed:
-            raise PostroadError(f"network.members: broker {one} is not listed, so nobody would believe it")
+            raise PostroadError(f"network.members: broker {one} is not listed, so no other broker would believe it")
 
 
 def is_loopback(host: str) -> bool:

@@ -62,7 +62,7 @@ def broker_config(
         credentials: the directory with private keys and certificates, for a plan that has them.
 
     Raises:
-        PlanError: there is no such broker, or nobody said where its private key is.
+        PlanError: there is no such broker, or its private key is not known.
     """
     brokers = {broker.number: broker for broker in plan.brokers}
     broker = brokers.get(number)

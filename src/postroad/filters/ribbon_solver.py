@@ -33,7 +33,7 @@ WIDTH = 64  # coefficients per equation, and rows per block: one word
 BLOCKS, SHORT, SEED = range(3)
 PART_FIELDS = 3
 
-# What `_solve_parts` answers instead of the size of the solution.
+# What `_solve_parts` returns instead of the size of the solution.
 _NO_ROOM, _NO_SEED = -1, -2
 
 _ATTEMPTS_PER_SIZE = 2  # seeds that are tried before rows are added

@@ -60,7 +60,7 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 
 
 def bundle(kind: type[tuple[Any, ...]], fields: str) -> str:
-    """Let signatures name a NamedTuple of arrays; answers the name.
+    """Let signatures name a NamedTuple of arrays; returns the name.
 
     Args:
         kind: the class; its fields are arrays.

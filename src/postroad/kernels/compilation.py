@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["compile_everything", "compile_missing", "compile_one", "load_all", "missing_kernels"]
 
-# How often progress is told: often enough to see that it goes on, seldom enough for a log.
+# How often progress is reported: often enough to see that it continues, seldom enough for a log.
 PROGRESS_SECONDS = 5.0
 # How often the work of other processes is looked at.
 LOOK_SECONDS = 0.2
@@ -50,7 +50,7 @@ def missing_kernels() -> list[Kernel]:
 
 
 def load_all() -> None:
-    """Load the kernels of the imported modules now, so that nobody waits for them later."""
+    """Load the kernels of the imported modules now, so that no later call waits for them."""
     for kernel in KERNELS:
         kernel.load()
 
@@ -74,7 +74,7 @@ def compile_missing(progress: Progress | None = None, processes: int | None = No
     """Compile the kernels of the imported modules that are missing; returns how many those were.
 
     Args:
-        progress: told how many of how many are done; by default the log is, every some seconds.
+        progress: called with how many of how many are done; by default this is logged every few seconds.
         processes: how many compile; by default one for each processor.
     """
     if not missing_kernels():

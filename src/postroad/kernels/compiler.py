@@ -46,7 +46,7 @@ _OPTIONS: dict[str, Any] = {"nopython": True, "nogil": True, "error_model": "num
 _BORROWED: dict[str, Any] = {**_OPTIONS, "_nrt": False}
 _PIECE: dict[str, Any] = {**_BORROWED, "no_cpython_wrapper": True}
 
-# How a library of a kernel is told from one of a piece: by the function that Python calls.
+# A library of a kernel, unlike one of a piece, has the function that Python calls.
 _WRAPPER_PREFIX = "_ZN7cpython"
 
 
@@ -261,7 +261,7 @@ def _unbox_checked(typ: Any, thing: Any, c: Any) -> Any:
 
 @contextlib.contextmanager
 def _checked_arrays() -> Iterator[None]:
-    """While it lasts, wrappers check arrays. Other threads do not compile meanwhile."""
+    """A context in which wrappers check arrays. Other threads do not compile at the same time."""
     functions: dict[Any, Any] = cast("Any", pythonapi)._unboxers.functions
     assert functions[_types.Array] is boxing.unbox_array
     with global_compiler_lock:

@@ -153,7 +153,7 @@ def bytes_equal(data: Any, at: Int, byte: Int) -> Int:
 
 
 def copy_bytes(data: Any, start: Int, end: Int, out: Any, at: Int) -> Int:
-    """Copy a part of one array into another one, where it fits; the offset behind it."""
+    """Copy a part of one array into another one, where it fits; returns the offset after it."""
     size = end - start
     if _CHECKED and size > 0:
         out[at] = data[start]

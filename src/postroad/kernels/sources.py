@@ -92,7 +92,7 @@ def _source(module: str) -> _Source | None:
 
 @cache
 def state_of(module: str, path: str) -> str:
-    """Names the state of a module and of all modules of ours behind its imports.
+    """Names the state of a module and of all modules of ours that it imports, directly or not.
 
     Args:
         module: its name.

@@ -61,7 +61,7 @@ class Chunks(NamedTuple):
     Attributes:
         lows: float64[n, 128]; low bounds.
         highs: float64[n, 128]; high bounds.
-        entries: int32[n, 3 * 128]; what stands behind each range.
+        entries: int32[n, 3 * 128]; the entries of each range.
         summaries: float64[n, 5]; the least and most bounds of each chunk.
         sizes: int32[n]; how many ranges each chunk holds.
     """
@@ -79,7 +79,7 @@ class Reading(NamedTuple):
     Attributes:
         values: int64[n, 8]; the value of each attribute, stamped with the row it belongs to.
         numbers: float64[n]; the same as a number.
-        memory: int64[n]; answers of costly constraints, stamped likewise.
+        memory: int64[n]; returns of costly constraints, stamped likewise.
         seen: int64[n]; slots reported, stamped likewise.
         stack, floats: the stack of programs.
         hashes: uint64[:]; the levels of the topic, hashed, and room for searches in texts (`search.py`).

@@ -58,7 +58,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 @inlined
 def collect(store: Store, reading: Reading, count: Int, constraint: Int) -> Int:
-    """Note that a constraint is reached, if it is one and conjunctions stand behind it."""
+    """Note that a constraint is reached, if it is one and has conjunctions."""
     if constraint >= 0 and store.constraints[np.uint64(constraint), COUNT] > 0:
         reading.pending[count] = constraint
         count += 1

@@ -5,7 +5,7 @@ subscribe with texts of one size after the other would so fill the array with fr
 ceiling. When the array would have to grow and half of it or more is free, the texts move together into a new one
 instead, which costs what growing would.
 
-Two things refer to texts: constraints that are resident, and names of attributes. A free constraint has kind 0, a free
+Texts are referred to by resident constraints and by names of attributes. A free constraint has kind 0, a free
 name has no size.
 """
 
@@ -44,7 +44,7 @@ def live_text(store: Store) -> int:
 
 @device
 def move_block(store: Store, start: Int, size: Int, text: NDArray[np.uint8], end: Int) -> Int:
-    """Copy one text to the end of those that have moved; answers where the next one goes."""
+    """Copy one text to the end of those that have moved; returns where the next one goes."""
     for step in range(size):
         text[end + step] = store.text[start + step]
     return end + (1 << text_class(size))

@@ -5,7 +5,7 @@ through (the access predicate of Fabret et al., SIGMOD 2001); the others are tes
 
 Nothing here sees a message. Numbers of conjunctions stay below 2**27 (`ceilings.py`), so that an entry, which is such a
 number shifted by one bit, fits 32 bits and is never negative. `room_for` is asked before the first block is taken: the
-allocations behind it cannot fail, and none of their answers is the -1 of a full arena.
+allocations after it cannot fail, and none of their results is the -1 of a full arena.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ come and go; a broker refuses a subscription that would lift it beyond its limit
 share are tested once for a message, and count once.
 
 *Work done* is counted while a batch is matched, by the same prices but for what really happens. When it goes beyond a
-budget, the match stops after the row at hand, and its caller goes on later (`SubscriptionIndex.match`).
+budget, the match stops after the current row, and its caller continues later (`SubscriptionIndex.match`).
 
 The prices are upper bounds: each is what the worst message costs that we could construct (`scripts/bench worst_cases`,
 in processor time on the machine of docs/benchmarks.md, which shows both), and about a third more. They decide when work

@@ -201,7 +201,7 @@ class CoveringSet:
                 index.setdefault(key, {})[row] = None
 
     def _drop(self, row: Row) -> dict[Row, None]:
-        """Keep a row no more; answers those that it stood for."""
+        """Keep a row no more; returns those that it stood for."""
         below = self._kept.pop(row)
         for each in below:
             del self._covered[each]

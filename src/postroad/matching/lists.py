@@ -109,8 +109,8 @@ def intern_list(store: Store, members: NDArray[np.int32], count: Int) -> Int:
 
 @device
 def drop_list(store: Store, block: Int) -> None:
-    """Take a list that nobody refers to out of the table and free its block; the gap is closed (Knuth, vol. 3,
-    algorithm R), for which the keys of the lists behind it are made again from their members.
+    """Remove an unreferenced list from the table and free its block; the gap is closed (Knuth, vol. 3, algorithm R),
+    for which the keys of the lists after it are computed again from their members.
     """
     secret = np.uint64(store.counters[SECRET])
     key = members_key(secret, store.words, block + MEMBERS, np.int64(store.words[block + SIZE]))

@@ -2,11 +2,11 @@
 
 Each conjunction reached by a range is an item (low, high, entry), sorted by (low, high, conjunction) and cut into
 chunks of at most CHUNK items; a directory per attribute lists the chunks in order. A chunk's summary holds the least
-and most low and high bound. For a value, chunks behind its position are out of reach, a chunk whose highest bound is
+and most low and high bound. For a value, chunks after its position are out of reach, a chunk whose highest bound is
 too low is skipped, a chunk that lies wholly around the value is taken whole, and only the others are read item by item.
 
 Bounds are closed and in float64: `x > 50` is [next float after 50, infinity]. What float64 cannot hold exactly is
-widened here and decided by the exact constraint behind the entry.
+widened here and decided by the exact constraint of the entry.
 
 Directories are blocks of `words`; places in them come from binary searches between 0 and their count. The size of a
 chunk that is in use is 1 to CHUNK; a free one has a negative size, which links the free list and is read by

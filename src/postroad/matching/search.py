@@ -11,7 +11,7 @@ walk the same bytes again:
 `room` is where both keep their tables, from word `ROOM_START` on. It holds a part of `MAX_PATTERN_BYTES`, and no longer
 pattern comes into the index (`compiling.like_bytes`, `lowering`).
 
-Texts are UTF-8. A hole stands for one character: a byte that begins one, and the continuation bytes behind it.
+Texts are UTF-8. A hole stands for one character: a byte that begins one, and the continuation bytes after it.
 
 Every index here is a 64-bit integer between the ends that its caller gives, 0 <= start <= end <= source.size and
 0 <= at <= at + size <= text.size; none is ever decremented below the first of them.
@@ -213,7 +213,7 @@ def finish_like(
 ) -> Truth:
     """Whether source[here:end] fits a run of any length and then text[pattern:stop], by the linear searches.
 
-    Each part is taken at its first place, since a later one would only leave less for the parts behind it; the last
+    Each part is taken at its first place, since a later one would only leave less for the parts after it; the last
     part stands at the end.
     """
     last = stop

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
     from postroad.matching.bundles import Store
 
-# What `intern` answers when an arena is full; the caller grows it and asks again.
+# What `intern` returns when an arena is full; the caller grows it and tries again.
 WORDS_FULL, TEXT_FULL = -1, -2
 
 _TAG = np.uint64(0xFFFFFFFF00000000)
@@ -108,7 +108,7 @@ def table_delete(store: Store, constraint: Int) -> None:
             if store.table[at] == np.uint64(0):
                 return
             home = store.keys[np.int64(store.table[at] & _LOW) - 1] & mask
-            # The entry may move into the gap unless its home lies cyclically behind the gap.
+            # The entry may move into the gap unless its home lies cyclically after the gap.
             if ((at - home) & mask) >= ((at - gap) & mask):
                 break
         store.table[gap] = store.table[at]
@@ -308,7 +308,7 @@ def intern(
 
 @device
 def forget(store: Store, constraint: Int) -> None:
-    """Take a constraint that nobody refers to out of the table and give its blocks back."""
+    """Remove an unreferenced constraint from the table and free its blocks."""
     row = store.constraints[constraint]
     count_questions(store, constraint, -1)
     table_delete(store, constraint)

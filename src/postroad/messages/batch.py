@@ -62,8 +62,8 @@ class Batch:
         spans: int32[n, 10]; topic, typed attributes, header lines, body and metadata, as (start, end) pairs.
         ids: uint64[n, 2]; (publisher << 32 | broker, time << 16 | counter): the big-endian halves of the id.
         envelopes: int64[n, 5]; source broker, hop limit, flags, priority, expiry (Unix ms, 0 = never).
-        run: head and tail of the first id, told by who gave the ids where each is the next of the one before; None
-            says nothing. Who keeps a record need not look at each id then.
+        run: head and tail of the first id if the ids are known to be consecutive, else None. With it, recorders need
+            not look at each id.
     """
 
     __slots__ = ("buffer", "envelopes", "ids", "run", "spans")

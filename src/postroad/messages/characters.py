@@ -1,4 +1,4 @@
-"""Characters that nobody can see: two names that look the same must be the same.
+"""Invisible characters: two names that look the same must be the same.
 
 Topics hold none of them, and neither do logins and the ids of subscriptions, which stand in logs, status pages and
 traces. Refused are blanks (White_Space), control and format characters (general categories Cc and Cf), what Unicode

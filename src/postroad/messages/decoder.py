@@ -72,7 +72,7 @@ def decode_batch(
 
 
 def check_batch(batch: Batch) -> None:
-    """Check every row of a batch whose spans somebody else has set, as `decode_batch` would.
+    """Check every row of a batch whose spans come from another module, as `decode_batch` would.
 
     For codecs that point the spans into a socket read. Raises `DecodeError`; the batch is not changed.
     """

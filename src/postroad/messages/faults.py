@@ -59,7 +59,7 @@ _TEXTS = {
     BODY_LONG: f"the body has more than {MAX_BODY_BYTES:,} bytes",
     TOPIC_EMPTY_LEVEL: "the topic is empty or has an empty level",
     TOPIC_WILDCARD: "the topic has a wildcard; wildcards are for subscriptions only",
-    TOPIC_BLANK: "the topic holds a blank, or a control or format character that nobody can see",
+    TOPIC_BLANK: "the topic holds a blank, or an invisible control or format character",
     TOPIC_LEVELS: f"the topic has more than {MAX_TOPIC_LEVELS} levels",
     NOT_UTF8: "this is not UTF-8",
     ENTRY_CUT: "an attribute entry goes beyond its block",

@@ -1,7 +1,7 @@
 """Every limit on a message, and why it is where it is.
 
-A message over a limit is refused where it enters the network, so that no broker behind has to. The limits are part of
-the format: a decoder refuses what goes beyond them, whoever wrote it.
+A message over a limit is refused where it enters the network, so that later brokers need not. The limits are part of
+the format: a decoder refuses what exceeds them, whatever its source.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_TOPIC_LEVELS = 64
 
 # The name length is one byte.
 MAX_NAME_BYTES = 255
-# The value length is two bytes; longer values belong in the body, which nobody has to scan.
+# The value length is two bytes; longer values belong in the body, which is never scanned.
 MAX_VALUE_BYTES = 65_535
 # Matching looks at each attribute of each message once; entries and header lines are counted together.
 MAX_ATTRIBUTES = 1024
@@ -37,7 +37,7 @@ MAX_ATTRIBUTE_BYTES = 256 * 1024
 # One large socket read: a codec joins at most two reads to see a whole header block.
 MAX_HEADER_BYTES = 64 * 1024
 
-# A body of this size takes a slow link (10 Mbit/s) 13 seconds, and every message behind it waits.
+# A body of this size takes a slow link (10 Mbit/s) 13 seconds, and all later messages wait.
 MAX_BODY_BYTES = 16 * 1024 * 1024
 
 # Rewritten at each hop, so it is kept small: room for a trace context and twice the 8 KiB of W3C baggage.

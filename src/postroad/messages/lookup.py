@@ -133,7 +133,7 @@ def _put_hexadecimal(buffer: Bytes, start: Int, end: Int, out: Bytes, at: Int) -
 
 @kernel(f"int64({BUFFER}, int64[:, ::1], uint8[::1], int64[::1])", allocates=False)
 def _gather(buffer: Bytes, found: Offsets, out: Bytes, offsets: Offsets) -> Int:
-    """Write the texts end to end; answers where they end."""
+    """Write the texts end to end; returns where they end."""
     at = 0
     for row in range(len(found)):
         offsets[row] = at

@@ -122,7 +122,7 @@ def set_metadata(buffer: Bytes, start: int, lengths: Lengths, spans: Spans) -> t
 
 @kernel(f"UniTuple(int64, 3)({BUFFER}, int32[:, ::1])")
 def check_rows(buffer: Bytes, spans: Spans) -> tuple[int, int, int]:
-    """Check rows whose spans somebody else has set: (fault, row, offset)."""
+    """Check rows whose spans come from another module; returns (fault, row, offset)."""
     for row in range(len(spans)):
         for column in range(0, SPAN_COLUMNS, 2):
             start, end = span_at(spans, row, column)

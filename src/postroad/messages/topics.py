@@ -35,7 +35,6 @@ def topic_bytes(topic: str) -> bytes:
         raise MessageError(f"topic {topic!r} has a {found[0]}; wildcards are for subscriptions only")
     if (at := first_invisible(topic)) is not None:
         raise MessageError(
-            f"topic {topic!r}: character {at} ({shown(topic[at])}) is a blank, or a control or format character that "
-            "nobody can see"
+            f"topic {topic!r}: character {at} ({shown(topic[at])}) is a blank, or a control or format character"
         )
     return data

@@ -27,7 +27,7 @@ class Directory:
     """Answers /brokers, /status and /health.
 
     Two clients that ask one after the other get lists that begin with different brokers: broker after broker comes
-    first, and behind it those that follow in the order of the plan.
+    first, then those that follow in the order of the plan.
 
     Args:
         name: of the network.
@@ -43,7 +43,7 @@ class Directory:
         self._asked = 0
 
     async def listen(self, port: int, host: str = LOOPBACK) -> asyncio.Server:
-        """Open the port. On another address than loopback, whoever reaches the machine may ask."""
+        """Open the port. On an address other than loopback, everyone who reaches the machine may ask."""
         names = LOOPBACK_NAMES if host in (LOOPBACK, "localhost", "::1") else ()
         return await Endpoint(self._page, MOST_REQUESTS, names).listen(port, host)
 

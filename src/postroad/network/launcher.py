@@ -1,4 +1,4 @@
-"""Brokers as processes: written down, started, told to stop, and buried."""
+"""Brokers as processes: recorded, started, stopped, and reaped."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _resolved(path: Path | None) -> str | None:
 
 
 async def launch(place: Place, entry: BrokerEntry) -> tuple[asyncio.subprocess.Process, BrokerEntry]:
-    """Start a broker; it may take a while until it answers."""
+    """Start a broker; it may take a while to respond."""
     log = place.log_file(entry.number)
     with os.fdopen(append_to(log), "ab") as output:
         process = await asyncio.create_subprocess_exec(
@@ -112,7 +112,7 @@ async def launch(place: Place, entry: BrokerEntry) -> tuple[asyncio.subprocess.P
 
 
 async def end(marks: Collection[ProcessMark], seconds: float = STOP_SECONDS) -> int:
-    """Ask processes to stop, and end those that have not after a while; answers how many had to be ended."""
+    """Ask processes to stop, and end those that have not after a while; returns how many had to be ended."""
     for mark in marks:
         send_signal(mark, signal.SIGTERM)
     with contextlib.suppress(TimeoutError):

@@ -58,7 +58,7 @@ async def look_once(state: NetworkState) -> list[BrokerView]:
 
 
 def reload_users(place: Place) -> int:
-    """Have the brokers of a network read their users file again; returns how many were told.
+    """Have the brokers of a network read their users file again; returns how many were asked to.
 
     Raises:
         NetworkError: there is no such network.

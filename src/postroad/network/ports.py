@@ -32,8 +32,8 @@ def check_ports(plan: Plan) -> None:
             except OSError as error:
                 if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
                     raise NetworkError(
-                        f"broker {broker.number}: {broker.host} is no address of this machine, and `network up` starts "
-                        "brokers on this machine only; start the others there with `postroad broker --config`"
+                        f"broker {broker.number}: {broker.host} is not an address of this machine, and `network up` "
+                        "starts brokers on this machine only; start the others there with `postroad broker --config`"
                     ) from None
                 if error.errno != errno.EADDRINUSE:
                     reason = os.strerror(error.errno or 0)
@@ -49,7 +49,7 @@ def check_ports(plan: Plan) -> None:
 
 
 def free_ports(count: int, avoiding: set[int]) -> list[int]:
-    """Ports of the loopback address that nobody listens on now, and that nobody is about to."""
+    """Ports of the loopback address that are free now, and that no other process is about to take."""
     found: list[int] = []
     opened: list[socket.socket] = []
     try:

@@ -1,4 +1,4 @@
-"""Processes by number and start: a number alone may belong to somebody else by the time it is used."""
+"""Processes by number and start time: a number alone may belong to another process by the time it is used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 __all__ = ["ProcessMark", "is_alive", "mark_of", "send_signal"]
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-# The fields of /proc/PID/stat behind the name, which ends at the last bracket: the first is the state, the 20th the
+# The fields of /proc/PID/stat after the name, which ends at the last bracket: the first is the state, the 20th the
 # start in clock ticks since the machine was started.
 _STATE, _START = 0, 19
 _ENDED = ("Z", "X")

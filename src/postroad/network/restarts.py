@@ -9,7 +9,7 @@ __all__ = ["FIRST_SECONDS", "LONGEST_SECONDS", "MOST_RESTARTS", "WITHIN_SECONDS"
 # The first pause is about as long as neighbours take to notice; each one that follows is twice as long, up to a minute.
 FIRST_SECONDS = 1.0
 LONGEST_SECONDS = 60.0
-# A broker that dies for the sixth time within ten minutes would die again: somebody has to read its log.
+# A broker that dies for the sixth time within ten minutes would die again: a person has to read its log.
 MOST_RESTARTS = 5
 WITHIN_SECONDS = 600.0
 

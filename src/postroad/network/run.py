@@ -54,7 +54,7 @@ class RunOptions(NamedTuple):
         group: the group of the system that may read data, logs and trail; none without.
         restart: brokers that die are started again.
         credentials: the directory with private keys and certificates, for a plan that has them.
-        users_file: who may log in, at all brokers; everybody without.
+        users_file: who may log in, at all brokers; without it, everyone.
         admin_token_file: the token that all admin endpoints ask for; none without.
     """
 
@@ -90,10 +90,10 @@ class Listener(Protocol):
         """A broker that died was started again, as this process."""
 
     def gave_up(self, broker: int, restarts: int, seconds: float) -> None:
-        """A broker was started so many times within so long, and has died again: nobody starts it any more."""
+        """A broker died too often within some time, and is not started again."""
 
     def stopping(self) -> None:
-        """All brokers were told to stop."""
+        """All brokers were asked to stop."""
 
     def stopped(self, brokers: int, killed: int) -> None:
         """All brokers are gone; some may have had to be killed."""
@@ -104,7 +104,7 @@ class NetworkRun:
 
     Args:
         plan: the network.
-        plan_file: where the plan is, to be told to others.
+        plan_file: where the plan is, for the state file.
         place: its data directory.
         listener: hears what happens.
         options: how it is run.
@@ -169,7 +169,7 @@ class NetworkRun:
         left = [] if state is None else state.running()
         if left:
             raise NetworkError(
-                f"{len(left)} brokers of an earlier run in {self._place.root} still run, though nobody watches them; "
+                f"{len(left)} brokers of an earlier run in {self._place.root} still run without supervision; "
                 f"end them with `postroad network stop {self._place.root}`"
             )
 

@@ -178,7 +178,7 @@ class Place(msgspec.Struct, frozen=True):
                 data = file.read()
         except FileNotFoundError:
             return None
-        # It names processes, and `stop` ends them: nobody may have those of others ended by writing such a file.
+        # It names processes, and `stop` ends them: a file written by another user must not end one's own processes.
         if owner not in (os.geteuid(), 0):
             raise NetworkError(
                 f"{self.state_file} belongs to the user {owner}, and this process runs as {os.geteuid()}; "

@@ -45,8 +45,8 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
             one.
         links_up: links that the plan has and that work.
         links_planned: links that the plan has.
-        reached: the other brokers within reach; None where the strategy does not know, or the broker says nothing.
-        parent: whom it is attached to, 0 for nobody; None where the strategy knows no parents.
+        reached: the other brokers within reach; None if the strategy does not know, or the broker does not respond.
+        parent: the broker it is attached to, 0 for none; None if the strategy has no parents.
         planned_parent: whom the plan attaches it to, in the same way.
         sessions: clients.
         subscriptions: theirs.
@@ -93,7 +93,7 @@ class NetworkWatch:
         self._seen: set[int] = set()
 
     async def look(self, entries: Iterable[BrokerEntry]) -> list[BrokerView]:
-        """Ask all of them, now; answers in their order."""
+        """Ask all of them, now; returns in their order."""
         turns = asyncio.Semaphore(ASKED_AT_ONCE)
 
         async def one(entry: BrokerEntry) -> BrokerView:
@@ -173,5 +173,5 @@ def _deviations(view: BrokerView) -> list[str]:
     if view.links_up < view.links_planned:
         found.append(f"{view.links_up} of {view.links_planned} links")
     if view.parent != view.planned_parent:
-        found.append(f"its parent is {view.parent or 'nobody'}, planned is {view.planned_parent or 'nobody'}")
+        found.append(f"its parent is {view.parent or 'none'}, planned is {view.planned_parent or 'none'}")
     return found

@@ -1,4 +1,4 @@
-"""The live record of a broker: what its recorder is told, on its way to the trail, and the answers about it."""
+"""The live record of a broker: from its recorder to the trail, and the answers about messages."""
 
 from __future__ import annotations
 

@@ -15,12 +15,12 @@ from importlib.util import find_spec
 
 __all__ = ["POOL_VARIABLE", "load_arrow"]
 
-# By which pyarrow is told where its memory comes from; a value that an operator has set is left alone.
+# Chooses pyarrow's memory allocator; a value that an operator has set is left alone.
 POOL_VARIABLE = "ARROW_DEFAULT_MEMORY_POOL"
 
 
 def load_arrow() -> bool:
-    """Load pyarrow with the C library's memory; False if it is not there, is loaded already, or was told otherwise."""
+    """Load pyarrow with the C library's allocator; False if it is missing, loaded already, or set otherwise."""
     if POOL_VARIABLE in os.environ or "pyarrow" in sys.modules or find_spec("pyarrow") is None:
         return False
     os.environ[POOL_VARIABLE] = "system"

@@ -39,7 +39,7 @@ class DiskThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def do(self, work: Callable[[], Result]) -> asyncio.Future[Result]:
-        """Do this after all that came before it; answers on the loop that asks."""
+        """Do this after all that came before it; returns on the loop that asks."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Result] = loop.create_future()
 
@@ -50,7 +50,7 @@ class DiskThread:
                 settle, told = answer.set_exception, caught
             else:
                 settle, told = answer.set_result, result  # type: ignore[assignment]
-            # The loop may be gone, if the disk took so long that nobody waited.
+            # If the disk took too long, the loop may have been closed.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(lambda: None if answer.done() else settle(told))
 

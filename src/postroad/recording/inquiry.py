@@ -87,7 +87,7 @@ class Inquiry:
     async def trace(self, message: MessageId, exploration: Exploration = "relayed") -> Told:
         """Where a message went, asked broker by broker from its origin.
 
-        A broker that does not answer keeps nobody else from being asked: what it has written is gone by meanwhile, and
+        A broker that does not answer does not delay the others: what it has written is used in the meantime, and
         its own answer takes the place of that if it comes in time.
         """
         work = Reconstruction(message, exploration, self._topology())
@@ -128,7 +128,7 @@ class Inquiry:
         return None if self._lines is None else await self._ask_over(self._lines, broker, message, until)
 
     async def _ask_files(self, broker: int, message: MessageId, live: asyncio.Task[Answer | None]) -> Answer | None:
-        """What a broker has written, once it has been silent for a moment; None also where it answers meanwhile."""
+        """What a broker has written, once it has been silent for a moment; None if it answers in the meantime."""
         if broker == self._broker:
             await asyncio.wait({live})
             return None

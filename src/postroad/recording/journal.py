@@ -70,7 +70,7 @@ class JournalWriter:
         self._task = asyncio.create_task(self._sync_for_ever())
 
     async def stop(self) -> None:
-        """Sync what is left, in the time that a disk may take; whoever waits is told. A second call does nothing."""
+        """Sync what is left, within the time that a disk may take, and answer all waiting calls. Idempotent."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -154,7 +154,7 @@ class JournalWriter:
             self._wanted.set()
 
     def _give_up(self) -> None:
-        """The disk does not answer: whoever waits for it is told that nothing is sure."""
+        """The disk does not respond: answer all waiting calls with False."""
         if not self._hangs:
             log.error("journal not written", extra={"reason": hanging(HANG_SECONDS)})
         self._hangs, self._trouble = True, hanging(HANG_SECONDS)

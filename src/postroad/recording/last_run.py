@@ -19,7 +19,7 @@ __all__ = ["LastRun"]
 
 log = logging.getLogger("postroad.tracking")
 
-# Stands for a run that nobody can find: the file is there, and cannot be read.
+# Stands for an unknown run: the file exists and cannot be read.
 _UNKNOWN = Run(0, 0, 0)
 
 

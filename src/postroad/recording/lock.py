@@ -4,8 +4,8 @@ The lock is the system's (`flock`): it ends with the process that holds it, howe
 file says who holds it, for people; nothing is decided by that, because process ids repeat in containers and a directory
 may have come from another machine.
 
-Some file systems have no such locks. There the holder writes a new number to the file every second, and whoever wants
-the lock watches the file: while it changes somebody lives; when it stands still its holder is dead.
+Some file systems have no such locks. There the holder writes a new number to the file every second, and a process that
+wants the lock watches the file: while it changes, the holder lives; when it stops changing, the holder is dead.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class DirectoryLock:
             file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
                 locks = self._lock(file)
-                # Somebody may have deleted the file meanwhile; a lock on it would be worth nothing.
+                # The file may have been deleted in the meantime; a lock on it would be worthless.
                 if self._is_in_place(file):
                     if not locks:
                         self._watch(file)
@@ -146,7 +146,7 @@ class DirectoryLock:
             return False
 
     def _watch(self, file: int) -> None:
-        """Without locks: make sure that nobody lives who is named in the file, and that nobody else takes it now."""
+        """Without locks: make sure that the holder in the file is dead and that no other process takes it now."""
         owner = _read(file)
         if owner is not None and owner.token != self._owner.token:
             self._stands_still(file, owner, WATCH_SECONDS)

@@ -55,18 +55,18 @@ log = logging.getLogger("postroad.tracking")
 # What a recorder holds at the moment; the other counts only rise.
 _HELD = {name: f"{name}_now" for name in ("open_histories", "open_entries", "held_bytes", "pending_jobs")}
 
-# How long a search for a foreign id may take, which says nothing of its time, so that all files with such are opened:
-# some milliseconds each. Who asked waits no longer; `postroad trace --trail` searches however long it takes.
+# How long a search for a foreign id may take. Such an id does not contain a time, so all files with aliases are opened:
+# some milliseconds each. `postroad trace --trail` searches without this limit.
 ALIAS_SECONDS = 10.0
-# Who may search at once, one after the other.
+# Searches that may wait for their turn.
 MOST_SEARCHES = 8
 
-# The journal is let go of this often, as far as the trail has it.
+# How often the journal is trimmed to what the trail does not have.
 UPKEEP_SECONDS = 10.0
-# Old files are looked for this often: it reads all of the manifest.
+# How often old files are looked for: this reads the whole manifest.
 EXPIRE_SECONDS = 300.0
-# Whoever asks about a message waits for the disk no longer, and is told what is in memory: reading takes milliseconds,
-# waiting its turn behind the writing of a large part of the record some seconds.
+# A question about a message waits for the disk no longer, and is answered from memory: reading takes milliseconds, but
+# waiting for a large part of the record to be written takes some seconds.
 READ_SECONDS = 20.0
 
 Read = TypeVar("Read")
@@ -80,15 +80,15 @@ class LiveRecord:
     """The record of one broker, while it runs.
 
     Args:
-        recorder: told of everything by the core.
+        recorder: takes what the core reports.
         root: the trail.
         broker: this broker.
         clock: the broker's time in ms.
-        backlog_bytes: what may wait for a disk that does not take it.
-        journal: takes what the recorder is told before receipts are given; none without.
+        backlog_bytes: what may wait for a slow or failing disk.
+        journal: takes what is reported before receipts are given; None without a journal.
         recover: adds what a crash left in the journal to the trail.
         retention: days and bytes to keep at most, 0 for no bound; None keeps all.
-        last_run: the file that names the run which this broker wrote last; None keeps none.
+        last_run: the file that names the last run of this broker; None for no file.
         skew_ms: how far the time of an id may be from this broker's clock.
         shipment: ships what is written; None where it stays here.
         keep_local_ms: local copies may have been dropped of messages older than this; None where all stay.
@@ -130,7 +130,7 @@ class LiveRecord:
         )
         self._recover = recover
         self._retention = retention
-        # A thread of its own: nothing is written later because somebody searches.
+        # A separate thread: searches do not delay writing.
         self._searching = DiskThread("postroad-aliases")
         self._searches = 0
         self._expires_at = 0
@@ -172,7 +172,7 @@ class LiveRecord:
         return writer
 
     def _claim(self) -> None:
-        """Make sure that nobody else writes under this number, also where the trail was moved and is another now."""
+        """Make sure that no other broker writes under this number, also after the trail was moved or replaced."""
         try:
             self._lock.claim()
         except LockedError as error:
@@ -222,7 +222,7 @@ class LiveRecord:
     def ship_trouble(self) -> str:
         """What keeps the record from being shipped; empty while all is well, or where it is not to be shipped.
 
-        The record itself is as safe as ever, so that receipts say so.
+        The record itself is as safe as before, and receipts say so.
         """
         return "" if self._shipment is None else self._shipment.trouble
 
@@ -264,7 +264,7 @@ class LiveRecord:
 
     async def answer(self, message: MessageId) -> Answer:
         """All that this broker knows of a message, written or not."""
-        # What is open first: what is written meanwhile is then seen twice, and never missed.
+        # The open record first: what is written in the meantime is then seen twice, and never missed.
         now, released_through = self._clock(), self._writer.released_through
         open_now = self.recorder.findings(message, now)
         named = self.recorder.chronicle.named(_subscriptions_in(open_now))
@@ -272,7 +272,7 @@ class LiveRecord:
         lately = Answer(open_now, publisher, named)
         gap = Gap(message.time, message.time + 1, hanging(READ_SECONDS))
         unread = lately._replace(findings=open_now._replace(gaps=(*open_now.gaps, gap)))
-        # A store may take long to answer, and nothing is written later because somebody asks it.
+        # A store may take long to respond; a question to it must not delay writing.
         is_far = self._keep_local_ms is not None and message.time < now - self._keep_local_ms
         return await self._read(lambda: self._answered(message, lately, now, released_through), unread, is_far)
 
@@ -381,7 +381,7 @@ def _to_come(gap: Gap, findings: Findings, message: MessageId, latest: int) -> l
     No id that was given so far has a time after `latest`.
     """
     if message.time > latest:
-        # Nobody has this id yet, and somebody may be given it.
+        # No message has this id yet, but one may get it.
         return [gap]
     if message.broker == findings.broker or findings.arrived is not None:
         return []

@@ -29,7 +29,7 @@ class Sampler:
         core: whose subscriptions are counted.
         clock: the broker's time in ms.
         recorder: keeps the timings; None for none.
-        monitor: is told the messages of a read, its seconds and its source; None for none.
+        monitor: takes the messages of a read, its seconds and its source; None for none.
         stopwatch: nanoseconds that only go forward.
 
     Attributes:
@@ -61,7 +61,7 @@ class Sampler:
     def begin(self) -> None:
         """A socket is about to be read, or was read just now."""
         if self._left == 1:
-            # A read that failed leaves nothing behind.
+            # A failed read leaves no state.
             self._batches.clear()
             self._relayed = False
             self._began = self._stopwatch()

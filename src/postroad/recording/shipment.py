@@ -22,7 +22,7 @@ log = logging.getLogger("postroad.tracking")
 SHIP_SECONDS = 5.0
 # After a failure, twice as long each time, up to this.
 MOST_SECONDS = 300.0
-# A pass that takes longer is told as trouble: the store is slow, or there is more than the bandwidth carries.
+# A pass that takes longer is reported as trouble: the store is slow, or the bandwidth is too small.
 SLOW_SECONDS = 600.0
 # What a broker that stops gives the last pass. What is left is shipped after the next start.
 STOP_SECONDS = 10.0
@@ -88,7 +88,7 @@ class Shipment:
             wait = min(2 * wait, MOST_SECONDS) if problem else SHIP_SECONDS
 
     def _pass(self) -> str:
-        """Ship all there is, on the thread; answers what went wrong."""
+        """Ship all there is, on the thread; returns what went wrong."""
         problem = ""
         try:
             self._shipper.ship(self._clock())

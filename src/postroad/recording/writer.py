@@ -62,10 +62,10 @@ class RecordWriter:
         clock: the broker's time in ms.
         kept: called for each job that is done with, and whether it was stored or given up.
         held_bytes: what the recorder may hold while the disk does not answer; then the oldest jobs are given up.
-        position: the position of the journal, which has what the recorder is told.
+        position: the position of the journal, which has what the recorder takes.
 
     Attributes:
-        released_through: the recorder still has all that it was told after this time.
+        released_through: the recorder still has all that was reported after this time.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class RecordWriter:
     def _written(
         self, jobs: list[tuple[Job, int]], given_up: Handed | None, set_back: list[tuple[int, int]], at_once: bool
     ) -> tuple[list[Done], Exception | None]:
-        """Write jobs, on the thread; answers which are done with, and what a job failed at."""
+        """Write jobs, on the thread; returns which are done with, and what a job failed at."""
         failure: Exception | None = None
         if given_up is not None:
             self._backlog.lose(given_up.through, given_up.at)

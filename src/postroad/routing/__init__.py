@@ -1,4 +1,4 @@
-"""Routing: which links a message takes. Link state, and strategies behind one contract (`docs/routing.md`)."""
+"""Routing: which links a message takes. Link state, and strategies with one contract (`docs/routing.md`)."""
 
 from __future__ import annotations
 

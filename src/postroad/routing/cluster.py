@@ -6,7 +6,7 @@ a peer goes to no other peer.
 
 When a controller fails, its secondary takes its place: the other members attach to it, and it attaches to the failed
 controller's parents. The secondary of a controller at the top presents itself to the peers with an epoch. A place has
-one holder, the one with the newest epoch; who held it before is told to step down and becomes a child of the new one.
+one holder, the one with the newest epoch; an earlier holder is asked to step down and becomes a child of the new one.
 A controller that was only cut off comes back with its old epoch, and steps down; one that was started again has a newer
 epoch, and takes its place back.
 """
@@ -98,7 +98,7 @@ class Cluster(Hierarchical):
         return self._station.deputises_for is not None or not self._station.parents
 
     def _parent_lost(self, now: int) -> Reaction:
-        """A deputy takes over, and so does a controller that had stepped down; anybody else looks for a parent."""
+        """A deputy takes over, and so does a controller that had stepped down; other brokers look for a parent."""
         return self._take_over(now) if self._may_lead() else self._seek(now)
 
     def _take_over(self, now: int) -> Reaction:
@@ -180,7 +180,7 @@ class Cluster(Hierarchical):
         return reaction + super()._take_child(frame, link, now)
 
     def _answer(self, link: int) -> Reaction:
-        """Children are told nothing."""
+        """Children get no news."""
         self._sent[link] = set()
         return NOTHING
 

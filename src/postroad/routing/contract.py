@@ -166,7 +166,7 @@ class Strategy(Protocol):
 
     @property
     def membership(self) -> int:
-        """Stands for the brokers that are known; another number when they are others. 0 where nobody keeps count."""
+        """A digest of the known brokers, which changes with them; 0 for strategies that do not know all brokers."""
 
     def statistics(self) -> dict[str, int]:
         """Counters and sizes by name."""

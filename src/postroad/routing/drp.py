@@ -1,17 +1,17 @@
 """`Drp`: content-based routing by dynamic receiver partitioning (Carzaniga, Hall and others), the default.
 
-The entry broker asks once which brokers want a message; the answer travels with it as a set of destinations. Every
-broker on the way splits the set by next hop and hands each part on; none looks at the message before its destination.
-Destinations are never copied, so as long as links lose nothing and give nothing back, nobody can get a message twice,
-whatever happens to the ways meanwhile: brokers may disagree about them and a message may travel in circles for a while,
-until its hop limit ends that.
+The entry broker determines once which brokers want a message; that set of destinations travels with it. Every broker on
+the way splits the set by next hop and relays each part; none looks at the message before its destination. Destinations
+are never copied. So as long as links neither lose messages nor give them back, no broker gets a message twice, whatever
+happens to the routes: brokers may disagree about them, and a message may travel in circles until its hop limit ends
+that.
 
-A message for more than a share of all brokers is broadcast instead, without a set. Reverse-path forwarding as it is
-published accepts a broadcast only from the link that leads to its source, and passes it on over all others; while ways
-change, two brokers can each wait for the copy that the other refuses. Here the first copy counts, from whichever link,
-and the window of ids ends the others: the same number of packets, and none is lost by a change of ways. A broadcast
-that comes to a broker just after it lost the link to a part of the network is held there for that part: had it come
-before, the link would have given it back.
+A message for more than a share of all brokers is broadcast instead, without a set. Published reverse-path forwarding
+accepts a broadcast only from the link that leads to its source, and relays it over all others; while routes change, two
+brokers can each wait for the copy that the other refuses. Here the first copy counts, from whichever link, and the
+window of ids drops the others: the number of packets is the same, and a change of routes loses none. A broadcast that
+arrives just after a broker lost the link to a part of the network is held there for that part; had it arrived before,
+the link would have given it back.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_BROADCAST_THRESHOLD", "Drp"]
 
-# Where the published algorithm leaves the value open: about where the sets of many small packets outweigh a few useless
+# The published algorithm leaves the value open. About here the sets of many small packets outweigh a few useless
 # packets without sets.
 DEFAULT_BROADCAST_THRESHOLD = 0.8
 
@@ -61,10 +61,10 @@ DEFAULT_BROADCAST_THRESHOLD = 0.8
 # set of a thousand brokers with its parcels takes a kilobyte or so.
 MAX_WAYS_REMEMBERED = 256
 
-# A broadcast that was published at most so long after a link broke may come from a broker that did not know of the
-# break: news of it travels for a second or two, and clocks differ. What is younger was published without those beyond.
+# A broadcast published within this time after a link broke may come from a broker that did not know of the break: the
+# news travels for a second or two, and clocks differ. Later ones were published without the brokers beyond the break.
 BREAK_UNKNOWN_MS = 5_000
-# No message is under way for longer: brokers hold it for 10 s at most, one after the other.
+# No message is under way for longer: each broker on its way holds it for 10 s at most.
 BREAK_REMEMBERED_MS = 60_000
 
 
@@ -96,14 +96,14 @@ class Drp:
         self.link_state = LinkState(number, now, refresh_ms=refresh_ms, lifetime_ms=lifetime_ms, seals=seals)
         self._threshold = broadcast_threshold
         self._seen = SeenIds(window, secret)
-        # Neighbours whose links broke, and when: as long as that matters to messages on their way.
+        # Neighbours whose links broke, and when; kept as long as it matters to messages under way.
         self._broken: dict[int, int] = {}
-        # By the set of a single message: where it goes, as long as the routes are these. Nobody writes to what is here.
+        # By the set of a single message: where it goes, as long as the routes are these. Never written to again.
         self._ways: dict[bytes, _Ways] = {}
         self._ways_by: Routes | None = None
 
     def publish(self, batch: Batch, wanted: Destinations, now: int) -> Routed:
-        """Messages enter: split the brokers that want them by next hop."""
+        """Route messages that enter here: split the brokers that want them by next hop."""
         routes = self.link_state.routes
         batch = entering(batch, self.number, routes.reached + 1)
         destinations = wanted.checked(len(batch))
@@ -112,12 +112,12 @@ class Drp:
         broadcast = everywhere[destinations.lines]
         if broadcast.any():
             batch = with_broadcast(batch, broadcast, True)
-            # So that a copy which comes round ends here.
+            # So that a copy that comes back ends here.
             self._seen.admit(batch.ids, rows[broadcast], now)
         return self._send(batch, destinations, everywhere, rows)
 
     def relay(self, batch: Batch, destinations: Destinations, link: int, now: int) -> Routed:
-        """Messages arrived: deliver those that are for this broker, split the rest."""
+        """Route messages that arrived: deliver those for this broker, split the rest."""
         batch = arrived(batch)
         destinations.checked(len(batch))
         here = rows_for(destinations, batch.envelopes, self.number)
@@ -134,10 +134,10 @@ class Drp:
         return routed if doubtful is None else routed._replace(doubtful=here[doubtful])
 
     def reroute(self, batch: Batch, destinations: Destinations, now: int, *, returned: bool) -> Routed:
-        """Split again by the ways there are now; never match again.
+        """Split again by the current routes, without matching again.
 
-        A broadcast that a link gave back goes to every known broker by a set: brokers that have had their copy would
-        not pass another one on, and for those the break has cut off it can be held. One that was held has its set.
+        A broadcast that a link gave back goes to every known broker by a set: brokers that had their copy would not
+        relay another one, and for brokers that the break has cut off it can be held. One that was held has its set.
         """
         destinations.checked(len(batch))
         broadcast = np.asarray((batch.envelopes[:, FLAGS] & BROADCAST) != 0)
@@ -152,7 +152,7 @@ class Drp:
         return self._send(batch, destinations, everywhere, np.empty(0, np.int64))
 
     def control(self, frame: Frame, link: int, now: int) -> Reaction:
-        """A neighbour's records."""
+        """Take a record of link state from a neighbour."""
         if not isinstance(frame, LinkRecord | Interest | InterestDelta | Digest):
             raise RoutingError(f"broker {link} sent a {type(frame).__name__}, which `drp` does not know")
         return self.link_state.receive(frame, link, now)
@@ -190,13 +190,13 @@ class Drp:
         return self.link_state.membership
 
     def statistics(self) -> dict[str, int]:
-        """Brokers within reach, links, and the window of ids."""
+        """Counts of reachable brokers, of links, and of the window of ids."""
         routes = self.link_state.routes
         sizes = {"reached": routes.reached, "links": len(routes.neighbours), "membership": self.link_state.membership}
         return {**sizes, **self._seen.statistics()._asdict()}
 
     def _with_cut_off(self, destinations: Destinations, everywhere: Flags, batch: Batch) -> tuple[Destinations, Flags]:
-        """The destinations with known brokers that cannot be reached, for broadcasts from before a break was known."""
+        """Add the known brokers that cannot be reached to broadcasts published before a break was known."""
         known = self.link_state.known()
         words = max(destinations.sets.shape[1], bit_words(known[-1]))
         cut_off = bits_of(known, words) & ~fitted(self.link_state.routes.reachable, words)
@@ -267,12 +267,12 @@ def _parcel(destinations: Destinations, mask: Words, everywhere: Flags | None = 
 
 
 def _with_broadcasts(destinations: Destinations, broadcast: Flags, repeated: Integers) -> tuple[Destinations, Flags]:
-    """The destinations with one more set, which goes everywhere, for the broadcast rows that are new here."""
+    """Add a set that goes everywhere, and give it to the broadcast rows that are new here."""
     sets = np.concatenate([destinations.sets, np.zeros((1, destinations.sets.shape[1]), np.uint64)])
     everywhere = np.zeros(len(sets), np.bool_)
     everywhere[-1] = True
     lines = np.where(broadcast, len(sets) - 1, destinations.lines)
-    # A repeated row with a set of its own goes on to the other destinations: only its delivery here is one too many.
+    # A repeated row with its own set still goes to its other destinations; only its delivery here would be a second.
     lines[repeated[broadcast[repeated]]] = OUT
     return Destinations(sets, lines), everywhere
 

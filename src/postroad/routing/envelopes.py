@@ -32,7 +32,7 @@ _LEAST_HOP_LIMIT = 16
 
 
 def entering(batch: Batch, number: int, brokers: int) -> Batch:
-    """A batch that enters the network at broker `number`, which knows of so many brokers."""
+    """A batch that enters the network at broker `number`; the hop limit depends on how many brokers it knows."""
     envelopes = batch.envelopes.copy()
     _enter(envelopes, number, max(_LEAST_HOP_LIMIT, 2 * brokers))
     return Batch(batch.buffer, batch.spans, batch.ids, envelopes)

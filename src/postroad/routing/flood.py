@@ -1,10 +1,10 @@
 """`Flood`: every message to every broker, over every link. The baseline the other strategies are measured against.
 
 A broker that sees an id for the first time delivers it and sends it out on all other links; a copy of an id it has seen
-ends there. That takes between one and two packets per link and message, whoever wants it.
+ends there. That takes between one and two packets per link and message, whichever brokers want it.
 
 A copy that a broken link gave back is sent out once more on all links. Brokers that have passed the first copy on pass
-on one that is marked as sent again, once: behind them may be a broker that has come to be there since.
+on one that is marked as sent again, once: beyond them may be a broker that joined since.
 """
 
 from __future__ import annotations

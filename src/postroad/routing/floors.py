@@ -40,7 +40,7 @@ class Floors:
         self.highest = common
 
     def raise_all(self, floor: int) -> None:
-        """Everything below this may have been forgotten, whoever published it."""
+        """Everything below this may have been forgotten, whichever publisher it is of."""
         self._common = max(self._common, floor)
         self.highest = max(self.highest, floor)
 

@@ -41,7 +41,7 @@ _MAX_LISTED = 200_000
 
 Number = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BROKER)]
 Cost = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_COST)]
-# Signed, so that the largest leaves room to count on: nobody may drive a counter to its end.
+# Signed, so that the largest leaves room to count on: no broker may drive a counter to overflow.
 Counter = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Signature = Annotated[bytes, msgspec.Meta(max_length=64)]
 Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=1_024)]

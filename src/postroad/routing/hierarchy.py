@@ -7,14 +7,14 @@ Theory of operation:
    again. Parents come before children in one order, so there is never a ring.
 2. A child attaches with all that is wanted on its side; after that, only changes are sent. Whether a pattern goes over
    a link depends on what has been *sent* on that link, never on what has been received: the second subscriber to a
-   topic may be behind another link than the first.
-3. A link that is lost keeps its interest for a while (`grace`). Messages for it are held meanwhile, and go again when
-   somebody has attached: its orphans are among those.
+   topic may be beyond another link than the first.
+3. A link that is lost keeps its interest for a while (`grace`). Messages for it are held in the meantime, and sent
+   again when a broker has attached: its orphans are among those.
 4. A broker that moves to its planned parent stays a child of the one before for the time of `grace`: until then both
    send it what it wants, the second copy ends at the window of ids, and the news of its interest has gone round the
    other way. What the parent before still sends goes down only, never up, so the two ways make no ring.
 5. A message that goes again is marked. Marked messages travel everywhere they are wanted, past brokers that have seen
-   them: one behind may not have. Only their delivery is subject to the window of ids. There is no ring, so that ends.
+   them: one beyond may not have. Only their delivery is subject to the window of ids. There is no ring, so that ends.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Hierarchical(ABC):
     def relay(self, batch: Batch, destinations: Destinations, link: int, now: int) -> Routed:
         """Messages arrived over a link.
 
-        Also over one that is no part of the hierarchy now: a neighbour that was cut off sends again what was not
+        Also over one that is not part of the hierarchy now: a neighbour that was cut off sends again what was not
         confirmed as soon as it is back, before it attaches. To drop that would lose it, since it counts as received.
         What comes by two ways is known by its id.
         """
@@ -190,7 +190,7 @@ class Hierarchical(ABC):
 
     def _take(self, frame: Frame, link: int, now: int) -> Reaction:
         if isinstance(frame, Attach | Topics):
-            # Before anything is changed: a frame that is refused half-way would leave its first half behind.
+            # Before anything is changed: a frame refused half-way would leave its first half applied.
             self._table.check(frame.patterns if isinstance(frame, Attach) else frame.added)
         if isinstance(frame, Attach | StepDown) and frame.epoch > now + MAX_AHEAD_MS:
             raise RoutingError(
@@ -236,7 +236,7 @@ class Hierarchical(ABC):
             if now - self._attempted >= self._patience:
                 reaction += self._seek(now)
             if self._holding and self._orphan_since is not None and now - self._orphan_since >= self._grace:
-                # This broker is the top of what is left, until somebody above answers.
+                # This broker is the top of what is left, until a broker above answers.
                 self._holding = False
                 over.append(0)
         for link in [link for link, until in self._left.items() if now >= until]:

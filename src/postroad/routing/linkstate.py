@@ -363,7 +363,7 @@ class LinkState:
         return self._pass_on(change, link) + Reaction(interests=[(change.broker, delta)])
 
     def _is_current(self, frame: Interest | InterestDelta) -> bool:
-        """Links come before interest on every way; what belongs to nobody known would never be forgotten."""
+        """On every path links arrive before interest; interest of an unknown broker would never be forgotten."""
         links = self._records.get(frame.broker)
         return links is not None and not links.record.left and frame.epoch >= links.record.epoch
 

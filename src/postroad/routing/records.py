@@ -26,11 +26,11 @@ __all__ = [
 ]
 
 # How far a counter may be ahead of the clock here: a clock may be set to the wrong day, and a broker that started with
-# such a clock is believed all the same. What is further ahead is not a clock that somebody set by mistake.
+# such a clock is believed all the same. What is further ahead is not a clock set by mistake.
 MAX_AHEAD_MS = 86_400_000
 
 # Changes of an interest that are kept beside the whole, in number and in bytes; or as many bytes as the whole has. Then
-# the whole is said again, so that nobody keeps more than twice what there is, and a newcomer gets no more than that.
+# the whole is sent again, so that no broker keeps more than twice the whole, and a newcomer gets no more than that.
 MAX_CHANGES = 4_096
 MIN_CHANGES_BYTES = 4_096
 
@@ -87,7 +87,7 @@ class SaidInterest:
         self.size += len(change.added) + len(change.removed)
 
     def has_room(self, size: int) -> bool:
-        """Whether another change of so many bytes is kept beside the whole."""
+        """Whether another change of this size is kept beside the whole."""
         return len(self.changes) < MAX_CHANGES and self.size + size <= max(MIN_CHANGES_BYTES, len(self.base.summary))
 
     def holds(self, frame: Interest | InterestDelta) -> bool:
@@ -98,7 +98,7 @@ class SaidInterest:
         return 0 <= place < len(self.changes) and self.changes[place] == frame
 
     def after(self, number: tuple[int, int]) -> list[Interest | InterestDelta]:
-        """What somebody lacks who has this number."""
+        """What a broker lacks that has this version."""
         if number[0] == self.base.epoch and number[1] >= self.base.version:
             return [*self.changes[number[1] - self.base.version :]]
         return [self.base, *self.changes]

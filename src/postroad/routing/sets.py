@@ -62,7 +62,7 @@ class Destinations(NamedTuple):
         return [int(number) for number in np.flatnonzero(bits)]
 
     def checked(self, rows: int) -> Destinations:
-        """Itself, for a batch of so many rows.
+        """Itself, if it fits a batch of this many rows.
 
         Raises:
             RoutingError: from outside, and the shapes do not fit or an index points nowhere.
@@ -98,7 +98,7 @@ def bits_of(numbers: Iterable[int], words: int) -> Words:
 
 
 def fitted(bits: Words, words: int) -> Words:
-    """A set, or a table of sets, with so many words: cut, or filled up with zeros."""
+    """A set, or a table of sets, with this many words: cut, or filled with zeros."""
     held = bits.shape[-1]
     if held == words:
         return bits

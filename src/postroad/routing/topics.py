@@ -34,11 +34,11 @@ EVERYTHING = ">"
 MAX_PATTERNS = 100_000
 # Of these with wildcards, for one link: each is tried on every topic that was not seen before, a microsecond each.
 MAX_WILDCARDS = 4_096
-# How often patterns with wildcards are tried on the topics of one batch: some 40 ms. Topics beyond go to everybody who
-# has such patterns, who get too much and lose nothing; a client can subscribe to any number of patterns, and publish a
-# batch full of topics that nobody has seen.
+# How often patterns with wildcards are tried on the topics of one batch: some 40 ms. Topics beyond go to every link
+# with such patterns, which gets too much and loses nothing. A client can subscribe to any number of patterns, and
+# publish a batch full of new topics.
 MAX_TRIES = 20_000
-# Remembered answers. Full, they are all forgotten: topics come back quickly if they are still in use.
+# Cached results. A full cache is emptied: topics that are in use come back quickly.
 _MAX_REMEMBERED = 65_536
 
 
@@ -86,7 +86,7 @@ class TopicTable:
         return self._patterns.get(owner, set())
 
     def all_patterns(self) -> Iterable[str]:
-        """What anybody wants."""
+        """What any link wants."""
         return self._owners.keys()
 
     def owners(self, pattern: str) -> set[int]:
@@ -178,7 +178,7 @@ class TopicTable:
         return frozenset(self._owners.get(topic.decode(), set())).union(wild)
 
     def _forget(self, pattern: str) -> None:
-        """A pattern has other owners now: forget the answers it is part of."""
+        """A pattern has other owners now: drop the cached results it is part of."""
         if _is_wildcard(pattern):
             if pattern not in self._wildcards:
                 self._wildcards[pattern] = self._matcher(pattern)

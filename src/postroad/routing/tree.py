@@ -1,4 +1,4 @@
-"""`Tree`: interest by topic goes to every broker, messages only along branches where somebody wants them.
+"""`Tree`: interest by topic goes to every broker, messages only along branches with brokers that want them.
 
 The first subscription to a topic reaches all brokers; the second, at the same broker, none. A message that nobody wants
 leaves its broker not at all. When a broker fails, its children go to the grandparent.

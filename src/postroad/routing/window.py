@@ -18,7 +18,7 @@ To enter an id means to look for it, so unmarked rows are compared as well, for 
 
 Entries of `slots` are -1 or the place of an id, below the size of `ids`, and slots are masked by the table's size;
 tables are at most half full, so that every search ends. Publishers with ids of their own, and neighbours, choose ids:
-the hash is keyed by a *secret*, so that nobody can choose many that share a place. No answer depends on it.
+the hash is keyed by a *secret*, so that no client can choose many that collide. Results do not depend on it.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class SeenIds:
         return doubtful if doubtful.any() else None
 
     def _admit_origin(self, number: int, ids: Words, rows: Integers, fresh: Flags, now: int) -> Flags | None:
-        """Fills in which rows are fresh; answers which of them are doubtful, None for none."""
+        """Fills in which rows are fresh; returns which of them are doubtful, None for none."""
         origin = self._origins.get(number) or self._begin(number, now)
         done = below = 0
         while done < len(rows):

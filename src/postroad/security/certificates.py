@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Authority", "Certified", "broker_uri", "certified_number"]
 
-# Long enough that nobody plans a network around it; brokers' certificates are made anew from the same authority.
+# Long enough not to matter to a network's plans; brokers' certificates are renewed from the same authority.
 AUTHORITY_DAYS = 3_650
 BROKER_DAYS = 825
-# A clock that is behind must not refuse a certificate that was made a moment ago.
+# A broker whose clock is slow must not refuse a certificate that was made a moment ago.
 _BEFORE = timedelta(days=1)
 
 

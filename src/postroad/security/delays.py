@@ -1,10 +1,10 @@
 """How long to wait after failed logins: by address, and by name. No clock here: each call gets the time in ms.
 
 *By address*, the first failures are free, as people mistype; then each doubles the time in which no further attempt
-from the address is looked at, up to ADDRESS_MOST_MS. Attempts meanwhile are refused and do not make it longer.
+from the address is looked at, up to ADDRESS_MOST_MS. Attempts before that are refused and do not make it longer.
 
-*By name*, attempts are never refused, or whoever knows a name could lock its owner out. They only wait before they are
-looked at, NAME_MOST_MS at most: that is all a stranger can do to the owner of a name.
+*By name*, attempts are never refused, or anyone who knows a name could lock its owner out. They only wait before they
+are looked at, NAME_MOST_MS at most: that is all a stranger can do to the owner of a name.
 
 Failures are forgotten after FORGET_MS without another.
 """

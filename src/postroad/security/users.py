@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_LOGIN_BYTES", "MAX_USERS", "UNVERIFIED", "check_login", "principal_of", "read_users", "users_text"]
 
-# As long as the names of other things that people read.
+# As long as other names for people.
 MAX_LOGIN_BYTES = 255
 # Each is some 200 bytes of the file, and one more entry of a dictionary.
 MAX_USERS = 100_000
 
 UNVERIFIED = "unverified:"
-"""How the principal of a client begins that gave a login while nobody has to prove one. No login may begin so."""
+"""The prefix of principals whose logins are not checked. No login may begin with it."""
 
 _HEAD = "# Logins and hashed passcodes, written by `postroad users`. A broker reads it again on SIGHUP.\n"
 
@@ -44,7 +44,7 @@ def check_login(login: str) -> None:
     if (at := first_invisible(login, blanks=True)) is not None:
         raise SecurityError(f"login {login!r}: character {at} ({shown(login[at])}) cannot be seen; leave it out")
     if login.startswith(UNVERIFIED):
-        raise SecurityError(f"login {login!r}: {UNVERIFIED} marks logins that nobody has proved; choose another")
+        raise SecurityError(f"login {login!r}: {UNVERIFIED} marks logins that are not verified; choose another")
 
 
 def read_users(text: str) -> dict[str, str]:

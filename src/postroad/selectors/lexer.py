@@ -1,7 +1,7 @@
 """Cutting a selector into tokens, in one pass of one expression.
 
-A token is just its text: on the good path nobody needs positions, so the text is scanned for them again only when
-there is an error to point at. Whatever is no token of the language still becomes one, for the parser to refuse by name.
+A token is just its text: without an error positions are not needed, so the text is scanned for them again only when
+there is an error to point at. What is not a token of the language still becomes one, for the parser to refuse by name.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ MAX_TERMS = 1_024
 MAX_NAME_BYTES = 255
 
 # Constraints in all those alternatives together: each is a row to find or make when a subscription is added, at some
-# microseconds, while everybody else waits. Beyond it, fewer alternatives are made.
+# microseconds, while all other connections wait. Beyond it, fewer alternatives are made.
 MAX_EXPANDED_CONSTRAINTS = 4_096
 
 # Alternatives that an OR-heavy selector is expanded into for an index; beyond it, the widest ORs are evaluated instead.

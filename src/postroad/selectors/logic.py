@@ -1,9 +1,9 @@
 """Three-valued logic over typed values: True, False, and None for unknown.
 
-A missing attribute is unknown, and so is every comparison or sum that the types do not allow: a clash is no error.
-Numbers compare with numbers, exactly also between integer and float (Python's own comparison is exact). Texts and
-booleans know only `=` and `<>`. Bytes compare with nothing. Untyped text is taken as text beside a text and as a number
-beside a number.
+A missing attribute is unknown, and so is every comparison or sum that the types do not allow: a clash of types is not
+an error. Numbers compare with numbers, exactly also between integer and float (Python's own comparison is exact). Texts
+and booleans know only `=` and `<>`. Bytes compare with nothing. Untyped text is taken as text beside a text and as a
+number beside a number.
 """
 
 from __future__ import annotations

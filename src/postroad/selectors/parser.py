@@ -416,7 +416,7 @@ class _Parser:
     # Refusals
 
     def unexpected(self, expected: str, word: str = "") -> NoReturn:
-        """Refuse the token at hand."""
+        """Refuse the current token."""
         token = self.tokens[self.at]
         if token == "'":
             self.refuse(self.at, "this text has no closing quote", "' at the end of the text, '' for a quote inside it")

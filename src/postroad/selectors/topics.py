@@ -21,7 +21,7 @@ def check_topic(text: str) -> None:
     """Check a topic that is published to: non-empty levels of characters that can be seen.
 
     Raises:
-        TopicError: it is no topic; the error points at the place.
+        TopicError: it is not a topic; the error points at the place.
     """
     if found := _WILDCARD.search(text):
         message = f"wildcards are for subscriptions; a topic published to cannot have {found[0]}"
@@ -52,7 +52,7 @@ class TopicPattern:
         """Read a pattern.
 
         Raises:
-            TopicError: it is no pattern; the error points at the place.
+            TopicError: it is not a pattern; the error points at the place.
         """
         levels = _levels(text)
         start = 0

@@ -1,7 +1,7 @@
 """A port whose connections are accepted one by one, so that they count from their first packet on.
 
-The event loop's own servers report a connection when its TLS handshake is done. Whoever never does one would have a
-socket and a TLS session that no limit knows of.
+The event loop's own servers report a connection only after its TLS handshake. A client that never finishes one would
+hold a socket and a TLS session that no limit counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AcceptLoop"]
 
-# When no file can be opened: others must close theirs first.
+# The pause when no file can be opened: other connections must close first.
 OUT_OF_FILES_SECONDS = 0.5
 
 
@@ -27,8 +27,8 @@ class AcceptLoop(ABC):
     """Listens and accepts; to be closed like a server of the event loop.
 
     Args:
-        log: is told of connections that cannot be accepted.
-        what: how the log names them.
+        log: for connections that cannot be accepted.
+        what: their name in the log.
     """
 
     def __init__(self, log: logging.Logger, what: str) -> None:
@@ -39,7 +39,7 @@ class AcceptLoop(ABC):
 
     @abstractmethod
     def accepted(self, connection: socket.socket, peer: tuple[object, ...]) -> None:
-        """A connection has come; nothing of it is read yet."""
+        """A connection was accepted; nothing has been read from it yet."""
 
     async def listen(self, host: str, port: int, backlog: int) -> Self:
         """Open the port.
@@ -60,14 +60,14 @@ class AcceptLoop(ABC):
         return self
 
     def close(self) -> None:
-        """Accept nobody any more, and leave those who are in their TLS handshake."""
+        """Stop accepting, and drop connections that are in their TLS handshake."""
         for task in list(self._tasks):
             task.cancel()
         for each in self.sockets:
             each.close()
 
     def keep(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Do something until it is done, or the port is closed."""
+        """Run a task until it is done or the port is closed."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,4 +1,4 @@
-"""Dials neighbours, and dials again when a connection goes, after a pause that grows."""
+"""Dials neighbours, and dials again after a connection is lost, with growing pauses."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Dialler:
     """One task for each neighbour that is to be dialled.
 
     Args:
-        make: the connection to a neighbour, not connected yet.
-        is_wanted: whether a neighbour is to be dialled now: not while it has a connection, or is kept out.
+        make: makes the connection to a neighbour, not connected yet.
+        is_wanted: whether to dial a neighbour now: not while it is connected or in quarantine.
         tls: how to wrap connections; None for none.
     """
 
@@ -52,12 +52,12 @@ class Dialler:
             self._tasks[neighbour.number] = asyncio.create_task(self._keep_dialling(neighbour))
 
     def give_up(self, number: int) -> None:
-        """Dial a neighbour no more; the connection that there is stays."""
+        """Stop dialling a neighbour; an open connection stays."""
         if (task := self._tasks.pop(number, None)) is not None:
             task.cancel()
 
     def stop(self) -> None:
-        """Dial nobody any more."""
+        """Stop dialling."""
         for number in list(self._tasks):
             self.give_up(number)
 
@@ -65,12 +65,12 @@ class Dialler:
         attempt = 0
         while True:
             try:
-                # When the other end has dialled meanwhile, a second connection would only replace that one.
+                # If the other end has dialled in the meantime, a second connection would only replace that one.
                 if self._is_wanted(neighbour.number):
                     connection = await self._connected(neighbour)
                     attempt = 0 if await connection.gone.wait() and connection.was_open else attempt + 1
             except Exception as error:
-                # Also a host that is not a name, or a defect: this link would never come up without the next attempt.
+                # Any error, also an invalid host name or a defect: the link comes up only by further attempts.
                 if attempt == 0:
                     log.info("neighbour not there", extra={"neighbour": neighbour.number, "reason": str(error)})
                 attempt += 1

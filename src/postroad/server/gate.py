@@ -1,7 +1,7 @@
 """Checks logins: off the event loop, a bounded number at once, with delays after failures.
 
-A passcode that was right is remembered as a keyed hash for as long as its record stays, so that a client that connects
-again is let in at once, also while its address or its name has to wait for somebody else's failures.
+A correct passcode is remembered as a keyed hash while its record stays, so that a client that connects again is let in
+at once, even while its address or login is delayed because of failures of others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = logging.getLogger("postroad.server")
 
 # Each check takes some 20 MiB and a fraction of a second of a processor, which the loop needs too.
 CHECKS_AT_ONCE = 2
-# Checks that wait for their turn: those at the end are still answered within a few seconds, before `connect_seconds`.
+# Checks that wait for their turn: the last one is still done within a few seconds, before `connect_seconds`.
 MOST_CHECKS = 32
 # Of them, those from one address.
 MOST_CHECKS_PER_ADDRESS = 8
@@ -51,9 +51,9 @@ class Gate:
     """The logins of one broker.
 
     Args:
-        users: logins and records of passcodes; None lets everybody in, as nobody in particular.
+        users: logins and records of passcodes; None lets every client in, unverified.
         timer: milliseconds that only go forward.
-        audit: what is told of refusals.
+        audit: logs and counts refusals.
     """
 
     def __init__(self, users: Mapping[str, str] | None, timer: Callable[[], int], audit: Audit) -> None:
@@ -65,7 +65,7 @@ class Gate:
         self._known: dict[str, bytes] = {}
         self._checks: Counter[str] = Counter()
         self._executor: ThreadPoolExecutor | None = None
-        # Unknown logins are checked against a record too, so that time does not tell which logins exist.
+        # Unknown logins are checked against a record too, so that timing does not reveal which logins exist.
         self._nobody = ""
 
     @property
@@ -74,13 +74,13 @@ class Gate:
         return self._users
 
     def replace_users(self, users: Mapping[str, str]) -> None:
-        """Others may log in from now on."""
+        """Replace the users; sessions that are open stay."""
         self._users = users
         self._nobody = ""
         self._known = {login: digest for login, digest in self._known.items() if login in users}
 
     async def stop(self) -> None:
-        """Check no more; waits for what is under way, as a check cannot be stopped."""
+        """Stop checking; waits for checks that are under way, which cannot be stopped."""
         if self._executor is not None:
             await asyncio.to_thread(self._executor.shutdown, wait=True, cancel_futures=True)
 
@@ -122,7 +122,7 @@ class Gate:
         future.add_done_callback(lambda done: self._finish(check, done))
 
     def _is_right(self, check: _Check) -> bool:
-        """In a thread of its own."""
+        """Whether the passcode is right; runs in a worker thread."""
         if check.record is None:
             if not self._nobody:
                 some = next(iter((self._users or {}).values()), None)
@@ -142,7 +142,7 @@ class Gate:
             text = str(error) if isinstance(error, PostroadError) else "internal error: the login could not be checked"
             check.answer(LoginVerdict(text))
             return
-        # The users may have been replaced meanwhile: then the record that was right no longer counts.
+        # The users may have been replaced in the meantime; then a match with the old record does not count.
         current = (self._users or {}).get(check.login)
         if done.result() and check.record is not None and current == check.record:
             self._known[check.login] = self._digest(check.login, check.passcode, check.record)
@@ -176,5 +176,5 @@ class _Check(NamedTuple):
 
 
 def _who(login: str, record: str | None) -> dict[str, object]:
-    """The login for the log, if it is one: what is not may be a passcode in the wrong place."""
+    """The login for the log if it is known: an unknown one may be a passcode in the wrong field."""
     return {"login": login if record is not None else None, "known": record is not None}

@@ -22,12 +22,12 @@ __all__ = ["MAX_UNREAD_BYTES", "TLS_SECONDS", "LinkConnection"]
 
 log = logging.getLogger("postroad.links")
 
-# A neighbour that does not read what it is sent is not waited for: the connection is cut after this.
+# How long a closing connection may take to send what is written; a neighbour that does not read is cut off.
 CLOSE_SECONDS = 2.0
-# How long a TLS handshake may take: as long as the one of the link behind it.
+# How long a TLS handshake may take: as long as the link's own handshake after it.
 TLS_SECONDS = HANDSHAKE_TIMEOUT_MS / 1_000
-# What may wait to be read by a neighbour, beside frames of messages, which are bounded by themselves: all records of a
-# large network twice over. A neighbour that asks for more and does not read is cut.
+# Bytes of control frames that may wait for a neighbour to read them: all records of a large network twice over. Frames
+# of messages have their own bound. A neighbour that asks for more and does not read is cut off.
 MAX_UNREAD_BYTES = 256 * 1024 * 1024
 
 
@@ -37,11 +37,11 @@ class LinkConnection(asyncio.Protocol):
     Args:
         links: all links of the broker.
         dialled: the neighbour that was dialled; 0 for a connection that was accepted.
-        stranger: the place at the door of a connection that was accepted.
+        stranger: the entry of an accepted connection among those that have not proved who they are.
 
     Attributes:
-        gone: set when the connection is over.
-        was_open: whether its handshake was ever done.
+        gone: set when the connection is closed.
+        was_open: whether its handshake was ever finished.
     """
 
     def __init__(self, links: Links, *, dialled: int = 0, stranger: Accepted | None = None) -> None:
@@ -64,7 +64,7 @@ class LinkConnection(asyncio.Protocol):
         self.write(self._conversation.begin())
 
     def _binding(self) -> bytes:
-        """What both ends know of this TLS session and nobody in between could have: who listens."""
+        """What binds the handshake to this TLS session: the digest of the listener's certificate."""
         assert self._transport is not None
         session = self._transport.get_extra_info("ssl_object")
         if session is None:
@@ -73,7 +73,7 @@ class LinkConnection(asyncio.Protocol):
         return hashlib.sha256(certificate).digest()
 
     def _certificate(self) -> Mapping[str, Any] | None:
-        """The peer's certificate, which its authority has vouched for; None without TLS."""
+        """The peer's verified certificate; None without TLS."""
         assert self._transport is not None
         session = self._transport.get_extra_info("ssl_object")
         return None if session is None else session.getpeercert() or {}
@@ -93,7 +93,7 @@ class LinkConnection(asyncio.Protocol):
             if timing is not None:
                 timing.end(id(self))
         except Exception:
-            # A defect of ours: this connection ends, nobody else is touched.
+            # A defect of ours ends this connection and no other.
             log.exception("internal error")
             self._links.count_internal_error()
             conversation.closed()
@@ -113,24 +113,24 @@ class LinkConnection(asyncio.Protocol):
                 self._links.strangers.reserve(stranger.address)
 
     def turn_away(self) -> None:
-        """Another connection needs the place of this one, which has not proved who it is."""
+        """Close this connection, which has not proved who it is, to make room for another."""
         if self._conversation is not None:
             self.write(self._conversation.bye(Reason.REFUSED, "too many connections wait for their handshakes; later"))
         self.close()
 
     def write(self, data: bytes | memoryview) -> None:
-        """Hand bytes to the socket."""
+        """Write bytes to the socket."""
         assert self._transport is not None
         if data and not self._transport.is_closing():
             self._transport.write(data)
 
     @property
     def unread(self) -> int:
-        """Bytes that the peer has not read yet, as far as they wait here."""
+        """Bytes that wait here because the peer does not read."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def close(self, *, at_once: bool = False) -> None:
-        """Send what is written and close; in any case soon, because a peer that does not read would take for ever."""
+        """Send what is written and close, within `CLOSE_SECONDS` even if the peer does not read."""
         assert self._transport is not None
         if at_once:
             self._transport.abort()

@@ -31,7 +31,7 @@ class Accepted:
         self.connection: LinkConnection | None = None
 
     def evict(self) -> None:
-        """Another connection needs the place."""
+        """Close this connection to make room for another."""
         if self.connection is not None:
             self.connection.turn_away()
         elif self.opening is not None:
@@ -42,8 +42,8 @@ class LinkListener(AcceptLoop):
     """Listens for links.
 
     Args:
-        links: whose port it is.
-        strangers: who has not proved anything yet.
+        links: of this broker.
+        strangers: bounds the connections that have not proved who they are.
         tls: how to wrap connections; None for none.
     """
 
@@ -62,7 +62,7 @@ class LinkListener(AcceptLoop):
         stranger.opening = self.keep(self._open(connection, stranger))
 
     async def _open(self, accepted: socket.socket, stranger: Accepted) -> None:
-        """Shake hands over TLS, if it is asked for; the connection goes on by itself."""
+        """Make the connection, after a TLS handshake if there is TLS."""
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: LinkConnection(self._links, stranger=stranger),
@@ -71,9 +71,9 @@ class LinkListener(AcceptLoop):
                 ssl_handshake_timeout=None if self._tls is None else TLS_SECONDS,
             )
         except (OSError, EOFError):
-            # Also what TLS refuses: no certificate, or one that nobody here vouches for.
+            # Also what TLS refuses: no certificate, or one of an unknown authority.
             self._strangers.leave(stranger)
         except BaseException:
-            # Cancelled, or a defect: the place is free in any case.
+            # Cancelled, or a defect: free the place in any case.
             self._strangers.leave(stranger)
             raise

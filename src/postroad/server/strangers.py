@@ -1,8 +1,8 @@
-"""Connections that have not proved who they are: so many are kept, and a new one takes the place of an old one.
+"""Connections that have not proved who they are: a bounded number, where a new one replaces an old one.
 
-Whoever is turned away at a full door is as likely the neighbour that everybody waits for as the stranger who fills it.
-So nobody is turned away: the oldest of the address with the most connections goes. Addresses from which neighbours come
-have places of their own, which no other address can take.
+Refusing new connections at the limit would keep out the awaited neighbour as likely as the attacker. So new ones are
+always admitted, and the oldest connection of the address with the most of them is closed. Addresses of neighbours have
+their own places, which no other address can take.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_STRANGERS", "Strangers", "crowd_of"]
 
-# Each may hold a file and a kilobyte for as long as a handshake may take; and as many from neighbours' addresses.
+# Each may hold a file and a kilobyte for as long as a handshake may take. Neighbours' addresses have as many again.
 MOST_STRANGERS = 64
-# Who has one address of IPv6 has all of its network.
+# Whoever has one IPv6 address has its whole network.
 _IPV6_PREFIX = 64
 
 Key = TypeVar("Key")
 
 
 class Strangers(Generic[Key]):
-    """Who is at the door.
+    """The connections that have not proved who they are.
 
     Args:
-        neighbours: addresses from which neighbours come, as far as they are known; names are left out.
+        neighbours: known addresses of neighbours; names do not count.
         most: places for neighbours' addresses, and places for all others.
     """
 
@@ -41,7 +41,7 @@ class Strangers(Generic[Key]):
         return sum(map(len, self._waiting))
 
     def admit(self, key: Key, address: str) -> Key | None:
-        """A connection came; returns the one that has to go for it, if any."""
+        """Admit a connection; returns the one to close for it, if any."""
         crowd = crowd_of(address)
         waiting = self._waiting[crowd in self._reserved]
         evicted = None
@@ -53,17 +53,17 @@ class Strangers(Generic[Key]):
         return evicted
 
     def leave(self, key: Key) -> None:
-        """A connection is gone, or has proved who it is."""
+        """Remove a connection that is closed or has proved who it is."""
         for waiting in self._waiting:
             waiting.pop(key, None)
 
     def reserve(self, address: str) -> None:
-        """A neighbour came from here, and may do so again."""
+        """Remember the address of a neighbour."""
         self._reserved.add(crowd_of(address))
 
 
 def crowd_of(address: str) -> str:
-    """What an address is counted as: itself, or its network where one host has many."""
+    """What an address counts as: itself, or its network where one host has many addresses."""
     try:
         read = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

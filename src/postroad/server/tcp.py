@@ -14,33 +14,33 @@ if TYPE_CHECKING:
 
 __all__ = ["CLOSE_SECONDS", "READ_BYTES", "STRANGER_READ_BYTES", "TcpConnection"]
 
-# What one read takes at most: with more, a batch and what is made of it leave the second-level cache of a processor.
+# The most that one read takes: with more, a batch and what is made of it leave the second-level cache of a processor.
 READ_BYTES = 256 * 1024
 
 # The same before the answer to CONNECT: a CONNECT and some frames after it. The rest stays in the socket.
 STRANGER_READ_BYTES = 16 * 1024
 
-# How much may wait in the transport before the core is told that the socket takes no more. A few socket buffers: with
-# less, a fast subscriber is stopped and started all the time; with more, a stalled one holds more memory.
+# How much may wait in the transport before the core treats the session as congested. A few socket buffers: with less,
+# a fast subscriber is stopped and started all the time; with more, a stalled one holds more memory.
 HIGH_WATER = 1024 * 1024
 LOW_WATER = 256 * 1024
 
-# How long a closing connection may take to send what is written and to hear that the other side closes too.
+# How long a closing connection may take to send what is written, and to see the other side close too.
 CLOSE_SECONDS = 5.0
 
 
 class TcpConnection(asyncio.BufferedProtocol):
     """One TCP connection, with or without TLS.
 
-    All connections read into one buffer of the service: the loop fills it and reports that in one step, and nothing of
-    it is kept.
+    All connections read into one buffer of the service: the loop fills it and reports that in one step, and the session
+    keeps none of it.
 
     Args:
-        service: who decides about connections.
+        service: admits connections and counts what they hold.
         make: makes its session.
 
     Attributes:
-        handshake: the TLS handshake that comes first, if there is one.
+        handshake: the TLS handshake that comes first; None without TLS.
     """
 
     def __init__(self, service: Service, make: MakeSession) -> None:
@@ -56,7 +56,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._is_stranger = True
         self._is_made = False
         self.handshake: asyncio.Task[None] | None = None
-        # What is known to be held for this connection: kept of what was read, and not taken by the socket.
+        # Bytes held for this connection, as reported to the service: read and kept, written and not yet sent.
         self._kept = self._unsent = 0
 
     # --- what the event loop reports -------------------------------------------------------------------------------
@@ -129,9 +129,9 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._loop.call_soon(self._refill)
 
     def _refill(self) -> None:
-        """Hand out what waited, a turn at a time, so that other connections get theirs in between."""
+        """Deliver what waited, one turn at a time, so that other connections get theirs in between."""
         self._refilling = False
-        # The socket may be full again by now, because of what others sent to it: then this is not the time.
+        # What others sent to it since may have filled the socket again; the next drain tries once more.
         if self._stalled or self._transport.is_closing():
             return
         try:
@@ -149,7 +149,7 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._broke(error)
 
     def _broke(self, error: Exception) -> None:
-        """A defect of ours: this connection ends, and nothing else."""
+        """A defect of ours ends this connection and nothing else."""
         self._service.count_internal_error()
         try:
             self._session.broke(error)
@@ -174,7 +174,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         return refusal
 
     def write(self, data: bytes | memoryview) -> None:
-        # A socket that failed in this turn is closing already, though its loss is not reported yet.
+        # A socket that failed in this turn is closing, but the loop has not reported the loss yet.
         if not self._transport.is_closing():
             self._transport.write(data)
             self._count_unsent()
@@ -193,10 +193,10 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._wake_handle = self._loop.call_later(max(0, when - self._service.timer()) / 1_000, self._tick)
 
     def close(self) -> None:
-        """End our side, and go on reading until the client ends its own.
+        """Close our side, and keep reading until the client closes its own.
 
-        To close a socket with unread data in it makes the kernel reset the connection, and then the client may never
-        see the last frame, which says why.
+        Closing a socket with unread data makes the kernel reset the connection; the client might then never see the
+        last frame, which says why.
         """
         transport = self._transport
         if self._shut or transport.is_closing():
@@ -210,7 +210,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         try:
             transport.write_eof()
         except OSError:
-            # The other side is gone; the loop would notice at the next read or write.
+            # The other side is gone; the loop would notice only at the next read or write.
             transport.abort()
 
     def _abort_soon(self) -> None:
@@ -218,13 +218,13 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._close_handle = self._loop.call_later(CLOSE_SECONDS, self._transport.abort)
 
     def abort(self) -> None:
-        """Close at once, whatever is written."""
+        """Close at once and drop what is not sent yet."""
         self._transport.abort()
 
     def cut_off(self, reason: str) -> None:
-        """Tell the client why, as far as its socket takes it at once, and close."""
+        """Tell the client why if its socket takes that at once, and close."""
         if not self._is_made:
-            # Nobody can be told anything before the TLS handshake.
+            # Before the TLS handshake there is no way to send a reason.
             if self.handshake is not None:
                 self.handshake.cancel()
             return
@@ -237,7 +237,7 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     @property
     def held_bytes(self) -> int:
-        """What is held for this connection, counted now."""
+        """Bytes held for this connection now."""
         self._count_kept()
         self._count_unsent()
         return self._kept + self._unsent + self._session.waiting_bytes

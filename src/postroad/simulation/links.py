@@ -106,7 +106,7 @@ class Direction:
         self._free_at = self._timeline.now
 
     def cut(self) -> list[Sending]:
-        """The link is gone, with all that is under way; answers what is not confirmed."""
+        """The link is gone, with all that is under way; returns what is not confirmed."""
         self.up = False
         self.life += 1
         lost = self.unconfirmed

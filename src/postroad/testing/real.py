@@ -115,7 +115,7 @@ class RealNetwork:
     # --- clients ---------------------------------------------------------------------------------------------------
 
     async def subscribe(self, broker: int, topic: str, where: str = "", *, name: str | None = None) -> str:
-        """A subscriber at a broker, over a connection of its own; answers its name."""
+        """A subscriber at a broker, over a connection of its own; returns its name."""
         name = name or f"subscriber-{len(self._delivered) + 1}"
         if name in self._subscribers:
             raise PostroadError(f"there is a subscriber {name!r} already; choose another name")

@@ -55,7 +55,7 @@ class BrokerNetwork(Protocol):
         """The brokers that run now."""
 
     async def subscribe(self, broker: int, topic: str, where: str = "", *, name: str | None = None) -> str:
-        """A subscriber at a broker; answers its name. Other brokers hear of it a little later: see `settled`."""
+        """A subscriber at a broker; returns its name. Other brokers hear of it a little later: see `settled`."""
 
     async def unsubscribe(self, name: str) -> None:
         """A subscriber leaves; what it got can still be seen."""
@@ -81,7 +81,7 @@ class BrokerNetwork(Protocol):
         """A link that was cut works again."""
 
     async def crash(self, broker: int) -> None:
-        """A broker is gone at once, without a word to anybody, with its clients and all it held in memory."""
+        """Kill a broker: it is gone at once, with its clients and all it held in memory."""
 
     async def start(self, broker: int) -> None:
         """A broker that crashed starts again."""

@@ -63,7 +63,7 @@ class VirtualNetwork:
         return frozenset(self._running)
 
     async def subscribe(self, broker: int, topic: str, where: str = "", *, name: str | None = None) -> str:
-        """A subscriber at a broker; answers its name."""
+        """A subscriber at a broker; returns its name."""
         self._names += 1
         name = name or f"subscriber-{self._names}"
         self.simulated.subscribe(self._checked(broker), name, topic, where)

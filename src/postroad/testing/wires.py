@@ -26,7 +26,7 @@ class _Meter:
         messages: rows of DATA frames.
     """
 
-    # In DATA the number of rows comes behind the head, the frame's own number and an epoch (docs/formats.md, "DATA").
+    # In DATA the number of rows comes after the head, the frame's own number and an epoch (docs/formats.md, "DATA").
     COUNT_AT = HEADER_BYTES + 16
 
     def __init__(self) -> None:

@@ -86,7 +86,7 @@ class Graph:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Graph) and (self.brokers, self.links) == (other.brokers, other.links)
 
-    __hash__ = None  # type: ignore[assignment]  # two equal graphs are two objects; nobody keys a table by them
+    __hash__ = None  # type: ignore[assignment]  # two equal graphs are two objects; no table is keyed by them
 
     def __repr__(self) -> str:
         return f"<Graph of {len(self.brokers):,} brokers and {len(self.links):,} links>"

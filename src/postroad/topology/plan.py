@@ -140,7 +140,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Read a plan from TOML and check it.
 
         Raises:
-            PlanError: it is no plan; the error begins with the path of the field.
+            PlanError: it is not a plan; the error begins with the path of the field.
         """
         if len(text) > MAX_PLAN_BYTES:
             raise PlanError("", f"a plan has at most {MAX_PLAN_BYTES:,} characters, this has {len(text):,}")

@@ -1,4 +1,4 @@
-"""A broker's answer about one message, with the names behind its numbers, as bytes that travel between brokers."""
+"""A broker's answer about one message, with the names for its numbers, as bytes that travel between brokers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AnswerError(PostroadError):
 
 
 class NamedSubscription(NamedTuple):
-    """Who stands behind a subscription's number."""
+    """A subscription by number, with what is known of it."""
 
     number: int
     principal: str
@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 
     Attributes:
         findings: its record.
-        publisher: the name behind the id's publisher number; None where it is not known here.
+        publisher: the name of the id's publisher; None if it is not known here.
         subscriptions: those named in the findings, as far as they are known.
     """
 

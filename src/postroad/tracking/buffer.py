@@ -113,7 +113,7 @@ class Extract(NamedTuple):
         return {slot: out[starts[index] : starts[index + 1]] for index, slot in enumerate(slots)}
 
     def search(self, wanted: Keys, most: int) -> list[tuple[int, int]]:
-        """(slot, key) of wanted keys that are in it, at most so many."""
+        """(slot, key) of wanted keys that are in it, up to a number."""
         size = 4 << max(4, len(wanted)).bit_length()
         table, known = np.zeros(size, np.uint64), np.zeros(size, np.uint64)
         for key in wanted.tolist():
@@ -138,7 +138,7 @@ class KeyBuffer:
 
     def __init__(self, chunk_keys: int = CHUNK_KEYS) -> None:
         self._size = chunk_keys
-        # Memory of chunks that nobody reads any more: it costs less than fresh memory, which the system hands out page
+        # Memory of chunks that are not read any more: it costs less than fresh memory, which the system hands out page
         # by page.
         self._spare: list[Keys] = []
         self._chunks = [self._chunk()]
@@ -148,12 +148,12 @@ class KeyBuffer:
         return _Chunk(self._spare.pop() if self._spare else np.empty(self._size, np.uint64))
 
     def recycle(self, done: Extract, others: Iterable[Extract]) -> None:
-        """A job has what it took along no more: use the memory again, if nobody else reads it."""
+        """A job is done with what it took: reuse the memory unless another job reads it."""
         used = {id(keys) for extract in [self.extract(), *others] for keys, _ in extract.chunks}
         self._spare += [keys for keys, _ in done.chunks if id(keys) not in used]
 
     def room(self, most: int) -> Keys:
-        """Where the next keys go: at least one place, at most so many."""
+        """Where the next keys go: between one place and a number of them."""
         last = self._chunks[-1]
         if last.used == self._size:
             last = self._chunk()

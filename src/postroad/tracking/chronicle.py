@@ -1,7 +1,7 @@
 """What every recorder keeps alike, exactly: who was there, what went no further, names, aliases, timings, latencies.
 
-These are few against the messages. A chronicle collects them in chapters: the open one takes what is told; a closed one
-belongs to a job, and stays askable until the job is released.
+These are few compared with the messages. A chronicle collects them in chapters: the open one takes what is reported; a
+closed one belongs to a job, and can be queried until the job is released.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ __all__ = ["Chapter", "Chronicle", "ChronicledRecorder"]
 FORGOTTEN = "more subscriptions ended than the broker remembers until it has written them"
 # Python's objects of one line, as a rough measure for the memory budget: a tuple, its numbers, a short text.
 _LINE_BYTES = 200
-# Rows of one chapter that were shed. A subscriber that goes away may leave tens of millions behind; made into rows of
+# Rows of one chapter that were shed. A subscriber that goes away may leave tens of millions; made into rows of
 # the trail they take ten times their memory (some 60 MB for a full chapter), so that this is done chapter by chapter.
 SHED_CHAPTER_ROWS = 262_144
 
 
 @dataclass(slots=True)
 class Chapter:
-    """What was told between two handings over. `segments()` is heavy work for a thread; nothing changes it any more."""
+    """What was reported between two seals. It does not change any more; `segments()` is heavy work for a thread."""
 
     since: int
     until: int = 0
@@ -262,7 +262,7 @@ class Chronicle:
         return tuple(drop for chapter in chapters for drop in chapter.drops(head, tail))
 
     def publisher(self, number: int) -> str | None:
-        """The name behind a publisher's number, from all chapters that are not released."""
+        """The name of a publisher, from all chapters that are not released."""
         for chapter in (self._open, *self._closed.values()):
             for kind, known, _, name in chapter.names:
                 if kind == "publisher" and known == number:
@@ -270,7 +270,7 @@ class Chronicle:
         return None
 
     def named(self, numbers: Collection[int]) -> tuple[NamedSubscription, ...]:
-        """Who stands behind subscription numbers, from all chapters that are not released."""
+        """Subscriptions by number, from all chapters that are not released."""
         return tuple(
             NamedSubscription(number, principal, topic, selector)
             for chapter in (self._open, *self._closed.values())
@@ -279,7 +279,7 @@ class Chronicle:
         )
 
     def ids_of(self, alias: str) -> list[tuple[int, int]]:
-        """The ids behind a foreign one, from all chapters that are not released."""
+        """The ids of a foreign id, from all chapters that are not released."""
         chapters = [*self._closed.values(), self._open]
         return [(head, tail) for chapter in chapters for known, head, tail in chapter.aliases if known == alias]
 

@@ -1,4 +1,4 @@
-"""The contracts of tracking: what a recorder is told, and what it hands over.
+"""The contracts of tracking: what the core reports to a recorder, and what the recorder seals.
 
 The broker tells the truth as it happens: accepted when a batch has its ids, arrived and relayed at links, delivered
 when rows are written to a socket, shed or dropped when they go no further. A recorder decides what to keep. What is
@@ -39,7 +39,7 @@ Method = TypeVar("Method", bound="Callable[..., None]")
 def event(number: int, negative: int = 0) -> Callable[[Method], Method]:
     """Mark a method of `Recorder` as an event.
 
-    `journaled.py` reads from the method's parameters how a call of it is written down and told again.
+    `journaled.py` derives from the method's parameters how to write a call to the journal and how to replay it.
 
     Args:
         number: names the event in journals, for ever.
@@ -142,7 +142,7 @@ class Job(NamedTuple):
     Attributes:
         number: of the job at its recorder, rising by one.
         make: the work, once and on any thread; it shares nothing that changes with the recorder.
-        through: all that the recorder was told of up to this time (the broker's clock, ms, included) is in this job or
+        through: all that was reported up to this time (the broker's clock, ms, included) is in this job or
             in earlier ones. It never falls from one job to the next.
         is_part: later jobs say how far the record is complete; this one only adds rows to it.
     """

@@ -114,7 +114,7 @@ class ExactRecorder(ChronicledRecorder):
         # As much is kept in reserve as the last book had: little, once traffic is low.
         del self._spare[len(book.chunks()) :]
         self._book = Book(now, self._spare)
-        # More may be told in this same millisecond: only those before it are over.
+        # More may be reported in this same millisecond: only earlier ones are complete.
         self._through = max(self._through, now - 1)
         return [*jobs, Job(number, lambda: _segments(book, chapter), self._through)]
 
@@ -139,7 +139,7 @@ class ExactRecorder(ChronicledRecorder):
             for kind, number in book.about(identity.head, identity.tail):
                 told.setdefault(kind, set()).add(number)
         came = told.get(-1, set())
-        # A neighbour's skew is not known here: whoever was linked a moment around the id's time may have had it.
+        # A neighbour's skew is not known here: every neighbour linked around the id's time may have had it.
         neighbours = self.chronicle.neighbours.between(identity.time - self._persist_ms, now)
 
         def hits(numbers: set[int]) -> tuple[Hit, ...]:

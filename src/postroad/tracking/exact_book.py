@@ -1,4 +1,4 @@
-"""The open part of the exact record: what was told, in the order and the portions in which it was told.
+"""The open part of the exact record: what was reported, in the order and the portions of the reports.
 
 Nothing here is done per message: ids of a batch are copied as a block, or not at all where one follows the other as
 those of a busy publisher do; and what happens to the rows of a batch later is one *entry*, whether it was one row or

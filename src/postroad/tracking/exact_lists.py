@@ -1,4 +1,4 @@
-"""Lists of the exact record: what was told of many rows, dealt out to them.
+"""Lists of the exact record: what was reported of many rows, distributed to them.
 
 Entries come in order of their numbers: each list is then ascending without being sorted, and doubles stand next to each
 other.

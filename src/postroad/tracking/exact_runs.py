@@ -1,4 +1,4 @@
-"""Sealing a busy broker's book the short way: as runs, where messages came in runs and were told of many at once.
+"""Seals a busy broker's book the short way: as runs, where messages came in runs and were reported together.
 
 A batch of one publisher is a run of ids, and what happens to it happens to all of its rows or to a few stretches of
 them. So blocks are cut where anything begins or ends, the pieces are put in order, and lists are made for pieces:
@@ -104,7 +104,7 @@ def _grow(stretches: Ints, kind: Int, index: Ints, first: Ints, nodes: Ints) -> 
         for piece in range(stretches[row, 2], stretches[row, 3]):
             node = index[piece]
             if nodes[node, 1] == number:
-                continue  # told twice
+                continue  # reported twice
             child = first[node]
             if child < 0 or nodes[child, 1] != number:
                 child = count

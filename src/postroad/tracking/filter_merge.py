@@ -31,7 +31,7 @@ def merge_filters(segments: Iterable[FilterSegment]) -> list[FilterSegment]:
     """Join what can be joined, history by history, neighbours in time first; the rest is given back as it is.
 
     Raises:
-        FilterError: the bytes of a filter are no such filter.
+        FilterError: the bytes of a filter are not a filter of its kind.
     """
     groups: dict[tuple[object, ...], list[FilterSegment]] = {}
     for segment in without_superseded(segments):
@@ -58,7 +58,7 @@ def _alike(segment: FilterSegment) -> tuple[object, ...]:
 def _joined(
     segments: list[FilterSegment], most: int, join: Callable[[list[FilterSegment]], FilterSegment]
 ) -> list[FilterSegment]:
-    """Consecutive filters whose entries together are at most so many become one."""
+    """Merge consecutive filters as long as their entries together stay within a number."""
     runs: list[list[FilterSegment]] = []
     entries = 0
     for segment in segments:

@@ -65,7 +65,7 @@ def error_rate(segment: FilterSegment) -> float:
     """The rate at which the filter says yes to a key it never got.
 
     Raises:
-        FilterError: its bytes are no such filter.
+        FilterError: its bytes are not a filter of its kind.
     """
     if segment.method == "bloom":
         return filled_rate(segment.bits, segment.hashes, segment.ones)
@@ -82,7 +82,7 @@ def probe(segment: FilterSegment, hashes: Words, times: Longs, number: int = 0) 
         number: the neighbour or subscription asked about, where the filter's keys have one; no matter elsewhere.
 
     Raises:
-        FilterError: its bytes are no such filter.
+        FilterError: its bytes are not a filter of its kind.
     """
     found = covers(segment, times)
     chosen = np.flatnonzero(found)
@@ -162,7 +162,7 @@ def evidence_of(
         subscriptions: the subscriptions that existed around the id's time.
 
     Raises:
-        FilterError: the bytes of a filter are no such filter.
+        FilterError: the bytes of a filter are not a filter of its kind.
     """
     word = int(hash_ids(np.array([[identity.head, identity.tail]], np.uint64))[0])
     time = np.array([identity.time])

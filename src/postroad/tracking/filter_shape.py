@@ -18,7 +18,7 @@ from postroad.tracking.settings import HistorySettings, TrackingError
 
 __all__ = ["MAX_EFFECTIVE", "shape_of"]
 
-# Above this an answer says nothing.
+# Above this rate an answer means nothing.
 MAX_EFFECTIVE = 0.5
 # So that a rate printed with three digits is never below the one meant.
 _ROUNDING = 1.005

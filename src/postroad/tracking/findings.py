@@ -64,7 +64,7 @@ class Findings(NamedTuple):
         refused: the subscriptions that refused it.
         queued: the subscriptions in whose queues it had to wait; it may still wait there.
         dropped: where it went no further, exactly.
-        gaps: times around the id's own for which the record is not complete: a "no" is no proof then.
+        gaps: times around the id's own for which the record is incomplete: a "no" proves nothing then.
         retained_since: the record before this time is deleted; 0 when nothing is.
         neighbours: the links that this broker had at the time.
         probes: filters probed and rows looked up, for accounting.

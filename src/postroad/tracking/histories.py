@@ -109,7 +109,7 @@ class HistoryRecorder(KeepingRecorder):
         self._make_room()
 
     def _record_run(self, kind: int, number: int, run: tuple[int, int], left: int, now: int) -> bool:
-        """Record so many ids that follow each other, from the first on, if all are in time; whether they are."""
+        """Record a run of consecutive ids if all are within the tolerance; returns whether they are."""
         apart, numbered, tolerance = self._ways[kind]
         head, tail = run
         if now - (tail >> _COUNTER_BITS) > tolerance or ((tail + left - 1) >> _COUNTER_BITS) - now > tolerance:

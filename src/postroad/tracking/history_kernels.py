@@ -42,7 +42,7 @@ _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 @device
 def _is_run(rows: Rows, first: Int, count: Int) -> Truth:
-    """Whether so many rows follow each other without a gap."""
+    """Whether the rows are consecutive."""
     start, apart = np.int64(rows[first]), np.int64(0)
     for at in range(count):
         apart |= (np.int64(rows[first + at]) - np.int64(at)) ^ start
@@ -98,7 +98,7 @@ def _look(
 def _hash(
     flat: Ids, rows: Rows, first: Int, count: Int, run: Truth, derived: Truth, mixed: Int, keys: Ids, out: Int
 ) -> None:
-    """Put the keys of so many rows into `keys` from `out` on."""
+    """Put the keys of some rows into `keys` from `out` on."""
     begin = np.uint64(rows[first]) << _ONE
     for at in range(count):
         place = begin + (at << _ONE) if run else np.uint64(rows[first + at]) << _ONE

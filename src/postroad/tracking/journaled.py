@@ -1,6 +1,6 @@
-"""A recorder that first writes down what it is told, so that a crash loses nothing of it.
+"""A recorder that first writes reports to a journal, so that a crash loses none of them.
 
-Each call becomes one entry for a journal; after a crash the entries are told again, in order, to a fresh recorder. What
+Each call becomes one entry for a journal; after a crash the entries are replayed, in order, to a fresh recorder. What
 the entries say is what the calls say, no more: ids, numbers, times.
 """
 
@@ -45,7 +45,7 @@ LARGEST_NUMBER, LARGEST_TIME = 2**32 - 1, 2**62
 
 
 class JournalEntryError(PostroadError):
-    """An entry of a journal that says nothing."""
+    """An entry of a journal cannot be read."""
 
 
 class _Mark(IntEnum):
@@ -188,7 +188,7 @@ def _head(event: int, count: int, number: int, now: int) -> bytes:
 
 
 def turn_entry(now: int) -> bytes:
-    """The entry between two turns of the event loop: all that was told before `now` stands before it."""
+    """The entry between two turns of the event loop: all that was reported before `now` stands before it."""
     return _head(_Mark.TURN_ENDED, 0, 0, now)
 
 
@@ -218,7 +218,7 @@ def told_at(entry: bytes) -> int:
     """The time of an entry.
 
     Raises:
-        JournalEntryError: it says nothing.
+        JournalEntryError: it cannot be read.
     """
     if len(entry) < _HEAD.itemsize:
         raise JournalEntryError(f"a journal entry has at least {_HEAD.itemsize} bytes, this has {len(entry)}")
@@ -229,7 +229,7 @@ def retell(entry: bytes, recorder: TrackingRecorder) -> int:
     """Tell a recorder what an entry says; returns the time of the entry.
 
     Raises:
-        JournalEntryError: it says nothing.
+        JournalEntryError: it cannot be read.
     """
     told_at(entry)
     event, count, number, now = np.frombuffer(entry, _HEAD, 1)[0].tolist()

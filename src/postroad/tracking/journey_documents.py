@@ -20,7 +20,7 @@ class Told(NamedTuple):
 
     Attributes:
         journey: where the message went.
-        publisher: the name behind the publisher's number; None where it is not known.
+        publisher: the name of the publisher; None if it is not known.
         subscriptions: (broker, number) -> who that is, as far as it is known.
     """
 
@@ -30,7 +30,7 @@ class Told(NamedTuple):
 
 
 def told(journey: Journey, answers: Iterable[Answer]) -> Told:
-    """The journey with the names that the answers know."""
+    """The journey with the names that the answers have."""
     publisher = None
     subscriptions: dict[tuple[int, int], NamedSubscription] = {}
     for answer in answers:

@@ -71,7 +71,7 @@ class LatencySketch:
         _count(ids, rows, now, self._limits, self._counts)
 
     def add_run(self, tail: int, count: int, now: int) -> None:
-        """The same for so many ids that follow each other, by the tail of the first."""
+        """The same for a run of consecutive ids, by the tail of the first."""
         while count > 0:
             time = tail >> _COUNTER_BITS
             # Those that bear the same time.

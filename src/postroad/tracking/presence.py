@@ -50,7 +50,7 @@ class Stays(NamedTuple):
 
 
 class Presence:
-    """Begins and ends of numbered things, each told in the order they happened.
+    """Begins and ends of numbered items, reported in the order in which they happened.
 
     Args:
         most: ended stays that are remembered; None for all.
@@ -66,7 +66,7 @@ class Presence:
     def of(cls, changes: Iterable[tuple[int, int, int]], starts: Iterable[int] = ()) -> Presence:
         """From rows (number, at, begins) of a table, and the times when the broker started.
 
-        Of an end and a beginning in the same millisecond the end comes first, so that nobody is missing who was there.
+        Of an end and a beginning in the same millisecond the end comes first, so that none is missing that was there.
         """
         presence = cls(most=None)
         restarts = deque(sorted(starts))
@@ -79,7 +79,7 @@ class Presence:
         return presence
 
     def begin(self, number: int, at: int) -> None:
-        """It is there from now on. A second beginning, as after a restart that told no end, changes nothing."""
+        """An item begins. A second beginning, as after a restart that reported no end, changes nothing."""
         self._here.setdefault(number, at)
 
     def end(self, number: int, at: int) -> None:
@@ -91,7 +91,7 @@ class Presence:
                 self._forgotten_until = max(self._forgotten_until, self._ended.popleft().until)
 
     def restart(self, at: int) -> None:
-        """The broker starts: nobody is there. A run that crashed told no end of those that it had."""
+        """The broker starts: no item is there. A run that crashed reported no ends."""
         for number in list(self._here):
             self.end(number, at - 1)
 

@@ -18,7 +18,7 @@ class Detour(StrEnum):
 
     # A link gave it back, and it went another way.
     RETURNED = "returned"
-    # There is no way now to a broker that it is for: it waits at this one.
+    # No route leads to one of its destinations now: it waits at this broker.
     HELD = "held"
     # It waits here no longer: there was a way for it. What finds none is given up, which is recorded as such.
     SENT_ON = "sent on"

@@ -1,13 +1,13 @@
 """The way of one message, put together from what brokers know (spec: message tracking, steps 8, 9 and 14).
 
-`Reconstruction` asks no broker itself: it says whom to ask and is told the answers, so that a reader of files, a client
+`Reconstruction` asks no broker itself: it says whom to ask and takes the answers, so that a reader of files, a client
 of a running network and a test drive the same rules.
 
 A broker counts as passed when its own record says so *and* a broker already on the way says that it handed the message
 to it. A false answer of one filter alone therefore adds no hop; both must be wrong at once.
 
 A broker that cannot say itself (it is silent, or its record has a gap) counts as passed when a neighbour says that the
-message came from it. Where no neighbour does, the hop to it is *open*: handed on, and nobody knows whether it came.
+message came from it. Where no neighbour does, the hop to it is *open*: relayed, and it is not known whether it arrived.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class LostHop(NamedTuple):
 
 
 class OpenHop(NamedTuple):
-    """One broker says it handed the message to another, and nobody can say whether it came there."""
+    """One broker says it relayed the message to another, and it is not known whether it arrived."""
 
     broker: int
     neighbour: int
@@ -104,12 +104,12 @@ class Journey(NamedTuple):
             the verdict leaves open what became of the message.
         stops: the brokers it passed, the origin first, each after the one it came from.
         lost: hops after which it was gone.
-        pruned: answers not believed.
+        pruned: answers that were not believed.
         gaps: (broker, gap) where the record may hide something of this message.
         silent: brokers that were asked and did not answer.
         queries: how many brokers were asked.
         probes: filters probed and rows looked up by all of them.
-        open: hops of which nobody knows whether the message came there.
+        open: hops of which it is not known whether the message arrived.
     """
 
     id: MessageId
@@ -184,7 +184,7 @@ class Reconstruction:
     # --- putting it together ---------------------------------------------------------------------------------------
 
     def journey(self) -> Journey:
-        """The way as far as the answers go."""
+        """The journey as far as the answers go."""
         way = _Way(self.id, self._answers)
         way.walk()
         gaps = tuple((broker, gap) for broker, found in sorted(way.gaps().items()) for gap in found)
@@ -232,7 +232,7 @@ class Reconstruction:
 
 
 class _Way:
-    """The way of a message as far as some answers go."""
+    """The journey of a message as far as some answers go."""
 
     def __init__(self, id: MessageId, answers: Mapping[int, Findings | None]) -> None:
         self.id = id

@@ -77,7 +77,7 @@ class Passages(NamedTuple):
 
 
 class PassageRuns(NamedTuple):
-    """Rows of `Passages` as runs: as a busy publisher's messages come, told of many at once.
+    """Rows of `Passages` as runs: the messages of a busy publisher, reported many at once.
 
     A run is rows that differ in the counter alone, which rises by one from row to row. Rows are in the same order.
 
@@ -168,7 +168,7 @@ class LogRecords(NamedTuple):
 
 
 class Repeated(NamedTuple):
-    """A column of texts, each for so many rows on end."""
+    """A column of texts, each for a number of consecutive rows."""
 
     texts: tuple[str, ...]
     counts: Ints
@@ -208,7 +208,7 @@ class LinkChanges(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Who stands behind a number: `kind` is "publisher" (subscriptions are in `SubscriptionChanges`)."""
+    """The names of numbers: `kind` is "publisher" (subscriptions are in `SubscriptionChanges`)."""
 
     kind: list[str]
     number: Ints
@@ -226,7 +226,7 @@ class Aliases(NamedTuple):
     counter: Shorts
 
 
-# Of the reads with messages one in so many is timed. Two looks at a clock and a line in the record are some 3
+# Of the reads with messages one in this many is timed. Two looks at a clock and a line in the record are some 3
 # microseconds; a read is 35 or more: far below one percent.
 BATCHES_PER_SAMPLE = 64
 

@@ -47,7 +47,7 @@ def is_shared(folder: str | Path) -> bool:
 
 
 def make_folder(folder: Path) -> bool:
-    """Make a directory for those who may read its parent's; answers whether this call did.
+    """Make a directory for those who may read its parent's; returns whether this call did.
 
     Raises:
         OSError: it cannot be made.
@@ -75,7 +75,7 @@ def make_folders(folder: Path) -> None:
 
 
 def create(path: Path, flags: int = 0) -> int:
-    """Make a file for those who may read its directory, or open it to be written; answers its descriptor.
+    """Make a file for those who may read its directory, or open it to be written; returns its descriptor.
 
     Args:
         path: the file. A symbolic link is not followed.
@@ -95,7 +95,7 @@ def create(path: Path, flags: int = 0) -> int:
 
 
 def append_to(path: Path) -> int:
-    """Open a file, such as a log, to write at its end; answers its descriptor."""
+    """Open a file, such as a log, to write at its end; returns its descriptor."""
     return create(path, os.O_APPEND)
 
 

@@ -156,7 +156,7 @@ class Backlog:
         return () if self._writer is None else self._writer.holes
 
     def put(self, now: int, *, at_once: bool = False) -> list[Done]:
-        """Write what waits, unless the disk failed a moment ago; answers the jobs that are done with, in order."""
+        """Write what waits, unless the disk failed a moment ago; returns the jobs that are done with, in order."""
         if self._writer is not None and (at_once or not self._pauses(now)):
             while self._waiting and self._commit(self._writer, self._waiting[0], now):
                 self._done.append(Done(self._waiting.popleft().number, stored=True))

@@ -58,7 +58,7 @@ def replace_file_by(path: Path, fill: Callable[[Path], None]) -> None:
 
 
 def create_once(path: Path, data: bytes) -> bool:
-    """Put a file in place, whole, if there is none of that name; answers whether this call did.
+    """Put a file in place, whole, if there is none of that name; returns whether this call did.
 
     Raises:
         TrailWriteError: it could not be written.

@@ -110,7 +110,7 @@ class Journal:
         self._syncs = self._failures = self._lost = 0
 
     def append(self, entry: bytes, *, ends_turn: bool = False) -> int:
-        """Take an entry; answers the position that is durable when the entry is. Never blocks on the disk.
+        """Take an entry; returns the position that is durable when the entry is. Never blocks on the disk.
 
         After an entry that ends a turn, the next sync takes no more than that: others may be half a turn.
         """
@@ -133,7 +133,7 @@ class Journal:
             return self.position
 
     def sync(self) -> int:
-        """Force all entries so far to disk, or those up to the end of a turn; answers the durable position.
+        """Force all entries so far to disk, or those up to the end of a turn; returns the durable position.
 
         For one thread, off the loop.
 
@@ -207,7 +207,7 @@ class Journal:
             self._file = -1
 
     def release(self, through: int, lost: Iterable[tuple[int, int]] = ()) -> int:
-        """The trail has everything up to a position: delete what it covers; answers how many segments went.
+        """The trail has everything up to a position: delete what it covers; returns how many segments went.
 
         The open segment is finished, so that it can go the next time. For the thread that syncs.
 

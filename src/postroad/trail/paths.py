@@ -75,7 +75,7 @@ def refuse_links(root: Location, path: str) -> Location:
 
 
 def delete_below(root: Path, path: str) -> bool:
-    """Delete a file below a trail; answers whether it went. No symbolic link is followed, however late it is made."""
+    """Delete a file below a trail; returns whether it went. No symbolic link is followed, however late it is made."""
     *folders, name = path.split("/")
     descriptor = -1
     with suppress(OSError):

@@ -95,7 +95,7 @@ class _Retelling:
         self._reached = 0  # the time of the last entry so far
 
     def segment(self, segment: SegmentEntries) -> Iterator[Remainder]:
-        """Tell what a segment has; answers the parts that are finished by then."""
+        """Tell what a segment has; returns the parts that are finished by then."""
         turn: list[bytes | None] = []
         marked = False
         for entry in segment.entries:

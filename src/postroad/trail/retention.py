@@ -99,7 +99,7 @@ def _is_needed(entry: FileEntry, state: Pinned) -> bool:
 
 
 def sweep_manifests(ledger: Ledger, before: int) -> int:
-    """Delete manifests that a checkpoint has summed up since before a time; answers how many files went."""
+    """Delete manifests that a checkpoint has summed up since before a time; returns how many files went."""
     folder = ledger.folder.relative_to(ledger.root).as_posix()
     return sum(delete_below(ledger.root, f"{folder}/{name}") for name in _summed_up(ledger, before))
 

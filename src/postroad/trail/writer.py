@@ -146,7 +146,7 @@ class TrailWriter:
         return files
 
     def check(self) -> bool:
-        """Begin another run if the trail is gone that the last commit was made to; answers whether it was there.
+        """Begin another run if the trail is gone that the last commit was made to; returns whether it was there.
 
         Raises:
             TrailWriteError: the disk does not take it; call again.

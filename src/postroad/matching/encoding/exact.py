@@ -91,10 +91,10 @@ def decode_exact(data: bytes) -> tuple[Row, ...]:
 
 
 def decode_exact_in_steps(data: bytes) -> Generator[None, None, tuple[Row, ...]]:
-    """As `decode_exact`, a few hundred entries or rows at a time, so that a long advertisement holds up nobody.
+    """As `decode_exact`, a few hundred entries or rows at a time, so that a long advertisement delays no other work.
 
-    Canonical bytes are told without writing them anew: dictionaries ascend, every entry is used, each row is packed
-    again and compared with the bits it was read from, and rows ascend.
+    Canonical bytes are recognised without encoding them again: dictionaries ascend, every entry is used, each row is
+    packed again and compared with the bits it was read from, and rows ascend.
     """
     end = len(data) - _CHECKSUM.size
     if end < 1:

@@ -6,7 +6,7 @@ message of a group of 64; the AND of the columns at a row's positions is the set
 
 The first four positions of a row, the *lead*, are ANDed without a branch: most rows end there, and a branch after
 every position would be mispredicted as often as not. They are the positions that fewest rows have, because the
-common ones are those of categories that most messages have. The column behind the last position is all ones and fills
+common ones are those of categories that most messages have. The column after the last position is all ones and fills
 short leads, so that an empty row matches everything.
 
 Positions of a row were compared with the width of the scheme when it was read (`wire`), and are unsigned.

@@ -87,10 +87,10 @@ def from_bytes(data: bytes) -> EncodedPredicates:
 
 
 def from_bytes_in_steps(data: bytes) -> Generator[None, None, EncodedPredicates]:
-    """As `from_bytes`, some thousand positions at a time, so that a long list holds up nobody.
+    """As `from_bytes`, some thousand positions at a time, so that a long list delays no other work.
 
-    Canonical bytes are told without writing them anew: the width of counts is the least, positions ascend in each row
-    and rows in the list, and the bits that fill up the last bytes are zero.
+    Canonical bytes are recognised without encoding them again: the width of counts is the least, positions ascend in
+    each row and rows in the list, and the bits that fill up the last bytes are zero.
     """
     if len(data) < _HEADER.size + _CHECKSUM.size:
         raise EncodingError(f"{len(data)} bytes of encoded predicates: too short for header and checksum")

@@ -63,7 +63,7 @@ class LinkDecoder:
         What is not `bytes` is copied first: its owner may write to it.
 
         Raises:
-            LinkError: the bytes are no frame; the decoder takes no more.
+            LinkError: the bytes are not a frame; the decoder is closed.
         """
         if self._broken:
             raise LinkError("this link has been refused; open a new connection")

@@ -32,7 +32,7 @@ class LinkError(PostroadError):
 
     Attributes:
         reason: for the BYE that tells the peer.
-        ours: whether this end found it. What the peer told us in a BYE is not told back.
+        ours: whether this end found it. An error that the peer sent in a BYE is not sent back.
     """
 
     def __init__(self, text: str, reason: Reason = Reason.FAULT, *, ours: bool = True) -> None:

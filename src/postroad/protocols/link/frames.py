@@ -85,7 +85,7 @@ NO_SIGNATURE = bytes(SIGNATURE_BYTES)
 # Capabilities. This one says: settle my DATA frames when you are done with them, not when you have them.
 CUSTODY = 1
 
-# Numbers of frames and epochs stay below this, so that nobody can drive a counter to its end.
+# Numbers of frames and epochs stay below this, so that no peer can drive a counter to overflow.
 LARGEST_COUNT = 2**62
 
 
@@ -102,8 +102,8 @@ class Hello:
         network: the name of the network it belongs to.
         nonce: 32 random bytes, never used twice.
         authentication: `UNAUTHENTICATED`, or `HMAC_SHA256`, `ED25519`, or both joined.
-        capabilities: bits; those nobody knows are ignored.
-        heart_beat: it sends something at least every so many ms.
+        capabilities: bits; unknown ones are ignored.
+        heart_beat: it sends something at least at this interval, in ms.
     """
 
     lowest: int

@@ -7,10 +7,10 @@
     checks the proof: open here too   ◄──     WELCOME  proof, where I stand
 
 Rule 1: who dials proves first. Whoever connects gets nothing from a listener to try secrets against.
-Rule 2: a proof covers both HELLOs, so nobody in between can change a version, a number or an epoch; and it names the
+Rule 2: a proof covers both HELLOs, so no one in between can change a version, a number or an epoch; and it names the
         side that makes it, so it cannot be sent back to its maker.
 Rule 3: nothing of what the peer says counts before its proof does.
-Rule 4: a refusal is told to the peer with a BYE (`encode_bye(error.reason, str(error))` while `error.ours`).
+Rule 4: a refusal is sent to the peer as a BYE (`encode_bye(error.reason, str(error))` while `error.ours`).
 
 A secret proves that the peer belongs to the network; a signature that it is the broker whose number it claims. Both say
 who opened the connection, not who sends on it later: between machines, use TLS, and give what identifies the TLS
@@ -83,9 +83,9 @@ class Identity:
         membership: the epoch of the network's membership.
         secret: what all brokers of the network share; None to do without, which is for loopback alone.
         capabilities: bits, such as `CUSTODY`.
-        heart_beat: this end sends something at least every so many ms.
-        missed_beats: a peer is dead after so many of its own intervals without a byte.
-        binding: bytes that both ends of a TLS session know and nobody else has, such as the hash of its certificate.
+        heart_beat: this end sends something at least at this interval, in ms.
+        missed_beats: a peer is dead after this many of its own intervals without a byte.
+        binding: bytes that only the two ends of a TLS session know, such as the hash of its certificate.
         seals: the key of this broker and those of the others; None to do without.
     """
 

@@ -31,7 +31,7 @@ __all__ = [
 # The largest message (a body of 16 MiB, blocks of 256, 64 and 16 KiB) fits with its envelope and the widest set, and so
 # does the largest control frame; the rest of the 32 MiB is room for later blocks.
 MAX_LINK_FRAME_BYTES = 32 * 1024 * 1024
-# A writer cuts larger batches: heart-beats and control frames wait behind a frame, at 100 Mbit/s for 80 ms. One message
+# A writer cuts larger batches: heart-beats and control frames wait for a frame, at 100 Mbit/s for 80 ms. One message
 # may be larger and then has a frame to itself.
 TARGET_FRAME_BYTES = 1024 * 1024
 # Rows point at their set with 16 bits, so no frame needs more sets; and there are never more sets than rows.
@@ -68,7 +68,7 @@ CROWDED, RELAXED = 0.75, 0.5
 # oldest news is so old.
 PROGRESS_FRAMES = 16
 PROGRESS_MS = 20
-# What is settled out of turn is told in runs; 16 KiB of them at a time, the rest with the next news.
+# What is settled out of order is reported in runs; 16 KiB of them at a time, the rest with the next report.
 MAX_PROGRESS_RANGES = 1_024
 
 # A silent neighbour is given up after three intervals, so within seconds; a beat has 8 bytes.

@@ -11,7 +11,7 @@ class Pulse:
     """The heart-beats of one connection, both ways.
 
     Args:
-        ours: this end sends something at least every so many ms.
+        ours: this end sends something at least at this interval, in ms.
         theirs: the peer does so; some intervals without a byte, and it is dead.
         now: ms.
         missed: how many intervals of silence make it dead.

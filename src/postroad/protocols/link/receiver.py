@@ -40,7 +40,7 @@ class LinkReceiver:
         self.custody = False
         # Settled out of turn: beyond `settled`, at most `received`.
         self._early: set[int] = set()
-        # Those of them that the peer has not been told.
+        # Those of them that were not reported to the peer.
         self._untold: set[int] = set()
         self._told = Progress(0, 0)
         self._news_since: int | None = None
@@ -67,7 +67,7 @@ class LinkReceiver:
         self.custody = custody
         if not custody:
             self._move_to(self.received)
-        # The peer may know more from our WELCOME; being told twice does no harm.
+        # The peer may know more from our WELCOME; reporting it twice does no harm.
         self._told = Progress(0, 0)
         self._untold = set(self._early)
         self._news_since = None
@@ -135,7 +135,7 @@ class LinkReceiver:
         return news._replace(early=self._tell_early())
 
     def _tell_early(self) -> tuple[tuple[int, int], ...]:
-        """Runs of what is settled out of turn and not told yet; as many as a frame takes."""
+        """Runs of what is settled out of order and not reported yet; as many as fit in a frame."""
         runs: list[tuple[int, int]] = []
         for number in sorted(self._untold):
             if runs and runs[-1][1] == number - 1:

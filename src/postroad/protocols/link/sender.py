@@ -302,7 +302,7 @@ class LinkSender:
         )
 
     def _stale(self, first: int) -> LinkError:
-        return LinkError(f"frame {first} was announced as the first, and meanwhile it is {self.first}; dial again")
+        return LinkError(f"frame {first} was announced as the first, but by now it is {self.first}; dial again")
 
     def detach(self) -> None:
         """The connection is gone. What is sent from now on waits for the next one."""
@@ -347,7 +347,7 @@ class LinkSender:
         return taken
 
     def give_up(self) -> list[Data]:
-        """The neighbour is gone for good, or for too long: everything held, to go another way. Only while detached.
+        """Give up a neighbour that is gone for too long: returns all held frames. Only while detached.
 
         Raises:
             LinkError: there is a connection; `detach` first.

@@ -104,7 +104,7 @@ def _visible(headers: dict[str, str], name: str) -> str | None:
     value = headers.get(name)
     if value is not None and (at := first_invisible(value, blanks=True)) is not None:
         raise Refused(
-            f"the header {name} has a control or format character that nobody can see ({shown(value[at])}, "
+            f"the header {name} has an invisible control or format character ({shown(value[at])}, "
             f"character {at}); leave it out"
         )
     return value

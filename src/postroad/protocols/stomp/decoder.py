@@ -36,8 +36,8 @@ __all__ = ["MAX_READ_BYTES", "MAX_SHOWN_BYTES", "Received", "StompDecoder", "dec
 # How much of a frame an error shows: its command and first headers, not somebody's whole body.
 MAX_SHOWN_BYTES = 512
 
-# Offsets in a batch are signed 32-bit numbers, lines may double in size when escaped, and an unfinished frame may come
-# before the read. Sockets give less than a thousandth of this.
+# Offsets in a batch are signed 32-bit integers, lines may double in size when escaped, and an unfinished frame may
+# precede the read. Sockets give less than a thousandth of this.
 MAX_READ_BYTES = MAX_BATCH_BYTES // 2 - MAX_FRAME_BYTES
 
 # Control frames are rare, and a read with more of them is scanned in several steps.
@@ -46,11 +46,11 @@ _CONTROLS_PER_SCAN = 32
 # No SEND is shorter: this bounds the rows of a read.
 _SHORTEST_SEND = len(b"SEND\ndestination:/topic/a\n\n\0")
 
-# A read begins in the middle of a frame as a rule. Only this much of it is copied behind the frame's beginning and read
-# there, instead of all: enough for the end of a frame of a few KiB, little beside a read of a busy connection.
+# A read usually begins in the middle of a frame. Only this much of it is appended to the kept beginning of that frame
+# and scanned there: enough for the end of a frame of a few KiB, and little compared with a read of a busy connection.
 _BRIDGE_BYTES = 4 * 1024
 
-# Copying an array of less than this costs more than keeping it.
+# Copying an array smaller than this costs more than keeping it.
 _SMALL_BYTES = 2048
 
 _NO_EXTRAS: Columns = np.empty((0, c.EXTRA_COLUMNS), dtype=np.int32)
@@ -85,23 +85,23 @@ class Received:
         self.has_queues = has_queues
         self.asks_receipts = asks_receipts
         self.has_message_ids = has_message_ids
-        # At least as many lines as the batch has rows. Most clients never ask for what is in it, and cutting arrays is
-        # felt with small reads: so it is cut where somebody asks.
+        # At least as many rows as the batch has. Slicing arrays is noticeable with small reads and most clients never
+        # need these columns, so they are sliced on demand.
         self._extras = extras
         self.events = events
         self.line_ends = line_ends
 
     @property
     def receipts(self) -> Columns:
-        """int32[n, 2]; for each row, where in the batch's buffer the receipt id stands that its sender asks for.
+        """int32[n, 2]: for each row, start and end of the receipt id in the batch's buffer; -1 where none is asked for.
 
-        The bytes are as they were on the wire; -1 where it asks for none.
+        The bytes are as they were on the wire.
         """
         return self._column(c.RECEIPT)
 
     @property
     def message_ids(self) -> Columns:
-        """int32[n, 2]; the same for a `message-id` header that the sender gave."""
+        """int32[n, 2]: the same for a `message-id` header that the sender gave."""
         return self._column(c.MESSAGE_ID)
 
     def _column(self, first: int) -> Columns:
@@ -112,13 +112,13 @@ class Received:
 
 
 class _Rows:
-    """The columns that a scan of so many bytes fills."""
+    """The columns that a scan fills, allocated for the most rows that its bytes can hold."""
 
     __slots__ = ("envelopes", "extras", "out", "spans")
 
     def __init__(self, size: int, version: Version | None) -> None:
         most = size // _SHORTEST_SEND + 1
-        # Versions before 1.2 leave bare what a message keeps escaped.
+        # Messages keep header lines escaped as in 1.2; lines of earlier versions grow when they are escaped.
         self.out = np.empty(size if version is Version.V1_2 else 2 * size, dtype=np.uint8)
         self.spans = np.empty((most, SPAN_COLUMNS), dtype=np.int32)
         self.envelopes = np.empty((most, ENVELOPE_COLUMNS), dtype=np.int64)
@@ -132,22 +132,23 @@ class _Rows:
 
 
 def _cut(array: Any, count: int) -> Any:
-    """The first lines of an array; a copy when much of it would be kept for nothing."""
+    """The first rows of an array; a copy if a view would keep much unused memory alive."""
     if 2 * count < len(array) and array.nbytes > _SMALL_BYTES:
         return array[:count].copy()
     return array[:count]
 
 
 class StompDecoder:
-    """The broker's ear on one connection.
+    """Decodes one client's bytes.
 
-    After a `ProtocolError` it is closed, and ignores whatever comes: send the ERROR and hang up. An unfinished frame
-    is kept, and never more of it than its limits allow; until CONNECT they are small (`StompLimits.before_connect`).
+    After a `ProtocolError` it is closed and ignores all further input: send the ERROR and hang up. It keeps an
+    unfinished frame, but never more of it than the limits allow; until CONNECT these are small
+    (`StompLimits.before_connect`).
 
     Attributes:
-        state: where the connection is.
+        state: of the connection.
         version: the version agreed on; None before CONNECT.
-        limits: the limits it holds.
+        limits: of frames, once the client is connected.
     """
 
     __slots__ = (
@@ -179,7 +180,7 @@ class StompDecoder:
 
     @classmethod
     def _committing(cls, version: Version, limits: StompLimits | None) -> StompDecoder:
-        """A decoder in the middle of a connection, that takes a SEND in a transaction like any other."""
+        """A decoder in the middle of a connection that takes a SEND in a transaction like any other."""
         decoder = cls(limits)
         decoder.version = version
         decoder._settings[c.MODE] = int(version)
@@ -195,16 +196,16 @@ class StompDecoder:
 
     @property
     def pending(self) -> int:
-        """The bytes kept of a frame that is not finished."""
+        """Bytes kept of an unfinished frame."""
         return len(self._rest)
 
     def forget(self) -> None:
-        """Nothing more will be read: let go of an unfinished frame."""
+        """Close, and drop an unfinished frame."""
         self._rest = bytearray()
         self._move(State.CLOSED)
 
     def receive(self, data: bytes | bytearray | memoryview) -> Received:
-        """Take what a socket gave. The data is not kept: what is needed of it is copied."""
+        """Decode what a socket gave. What has to be kept of the data is copied."""
         if len(data) > MAX_READ_BYTES:
             raise LimitError("one read", len(data), MAX_READ_BYTES, "bytes; read less at a time")
         if not data or self.state is State.CLOSED:
@@ -218,18 +219,18 @@ class StompDecoder:
         return self._read(data, rest)
 
     def _is_worth_a_scan(self, data: bytes | bytearray | memoryview) -> bool:
-        """Whether this can bring the unfinished frame any further than the last scan came.
+        """Whether a scan could get further into the unfinished frame than the last one did.
 
-        A large frame in many small reads would be scanned as many times otherwise.
+        Without this, a large frame in many small reads would be scanned from its start at every read.
         """
         if len(self._rest) + len(data) >= self._needed:
             return True
-        # A NUL ends any part of a frame, or does not belong there.
+        # A NUL ends the frame, or is a fault where it stands.
         found = bytes(data)
         return self._awaited != c.NOTHING and (self._awaited in found or 0 in found)
 
     def _read(self, data: bytes | bytearray | memoryview, rest: bytes | bytearray) -> Received:
-        """Read what was left of the last time, and the data after it."""
+        """Read the unfinished frame of the last read, and the data after it."""
         state = self._scan
         state[:] = 0
         events: list[Event] = []
@@ -242,7 +243,7 @@ class StompDecoder:
             if self.state is State.CLOSED or len(data) <= _BRIDGE_BYTES:
                 array = joined
             elif state[c.AT] < len(rest):
-                # The first frame is longer than that. Nothing is lost by starting again: none was finished.
+                # The first frame is longer than the bridge. No frame was finished, so starting again loses nothing.
                 state[:] = 0
                 array = np.frombuffer(rest + data, dtype=np.uint8)
                 rows = self._scan_through(array, rows, size, events)
@@ -259,12 +260,12 @@ class StompDecoder:
         return Received(rows.batch(count, filled), rows.extras, events, line_ends, receipts > 0, named > 0, queues > 0)
 
     def _scan_through(self, array: Bytes, rows: _Rows, size: int, events: list[Event]) -> _Rows:
-        """Scan an array to its end or to a fault; the rows, which are others from CONNECT on.
+        """Scan an array to its end or to a fault; returns the rows, which CONNECT replaces by larger ones.
 
         Args:
             array: the bytes; the state says where in them to begin.
             rows: where to write.
-            size: how many bytes there are, here and in what will be scanned next.
+            size: bytes in all, here and in the arrays that will be scanned next.
             events: where to add control frames.
         """
         state = self._scan
@@ -292,7 +293,7 @@ class StompDecoder:
                 return rows
 
     def _act(self, array: Bytes, events: list[Event]) -> None:
-        """Turn the control frames of a scan into events, up to the first that cannot be."""
+        """Turn the control frames of a scan into events, up to the first that is refused."""
         for command, start, headers, headers_end, end, row in self._controls[: self._scan[c.CONTROLS]].tolist():
             lines = array[headers:headers_end].tobytes()
             following = next_state(self.state, command)
@@ -341,6 +342,6 @@ class StompDecoder:
 def decode_frames(frames: Sequence[bytes], version: Version, limits: StompLimits | None = None) -> Received:
     """Read the frames of `TransactionSend` events as one batch, when their transaction is committed.
 
-    The decoder that gave them out has checked them: there is nothing left to go wrong.
+    The decoder that made these events has checked them, so this cannot fail.
     """
     return StompDecoder._committing(version, limits).receive(b"".join(frames))

@@ -117,7 +117,7 @@ class Ack(_Acknowledgement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nack(_Acknowledgement):
-    """A client has not consumed a message; unless it `requeues`, nobody is to get it again."""
+    """A client has not consumed a message; unless it `requeues`, no consumer gets it again."""
 
     requeues: bool = True
 

@@ -38,7 +38,7 @@ TOPIC = 100
 _TEXTS = {
     COMMAND_LONG: "the command has more than {command_bytes} bytes (limit MAX_COMMAND_BYTES); a frame starts with a "
     "command and a line end",
-    COMMAND_UNKNOWN: "this is no command of a STOMP client; a frame starts with a command in capitals and a line end",
+    COMMAND_UNKNOWN: "this is not a command of a STOMP client; a frame starts with a command in capitals and an LF",
     HEADER_BYTES: "the header lines have more than {header_bytes:,} bytes (limit MAX_HEADER_BYTES); put large values "
     "in the body",
     HEADER_COUNT: "there are more than {headers:,} header lines (limit MAX_HEADERS)",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_FOREIGN_ID_BYTES", "foreign_ids"]
 
-# UUIDs have 36, the ids of other brokers less than 200. What is longer is not an id that anybody would look for.
+# UUIDs have 36, the ids of other brokers less than 200. No one would search for a longer one.
 MAX_FOREIGN_ID_BYTES = 1_024
 
 

@@ -7,7 +7,7 @@ CONNECTED  postroad-publisher, postroad-broker     the first two parts of all it
            server-time, postroad-tolerance         the broker's clock, and how far from it an id may be, in ms
            postroad-last                           the last id that entered, when it is the publisher it was
 SEND       message-id                              the id
-RECEIPT    receipt-id:postroad-clock               nobody asked for it: an id was out of tolerance
+RECEIPT    receipt-id:postroad-clock               unasked: an id was out of tolerance
            server-time, message-id                 the broker's clock when it took that message
 """
 

@@ -184,7 +184,7 @@ def put_line(data: Bytes, start: Int, colon: Int, stop: Int, mode: Int, out: Byt
 
 @inlined
 def same_bytes(data: Bytes, one: Int, other: Int, size: Int) -> Truth:
-    """Whether two parts of so many bytes are the same; never, if they have less than eight."""
+    """Whether two parts of the same size are equal; never true for fewer than eight bytes."""
     if size < 8:
         return False
     step = np.int64(0)

@@ -1,8 +1,8 @@
-"""From rows of a batch to MESSAGE and RECEIPT frames.
+"""Renders rows of a batch as MESSAGE and RECEIPT frames.
 
-A message that goes to ten subscribers is written once and copied ten times: `render_rows` writes what all of them get,
-and `Rendered.for_subscription` puts each subscription's own beginning before it. For one subscriber, `render_messages`
-writes both at once.
+A message for ten subscribers is encoded once and copied ten times: `render_rows` writes the part that they share, and
+`Rendered.for_subscription` puts each subscription's own beginning before it. For one subscriber, `render_messages`
+writes both in one pass.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["Rendered", "render_messages", "render_receipts", "render_rows"]
 _ACK_LINE_BYTES = len("ack:") + ACK_TEXT_BYTES + len("\n")
 _LARGEST_NUMBER = 2**32 - 1
 
-# A MESSAGE says these itself; an attribute of that name is not repeated after it.
+# A MESSAGE has these headers anyway; an attribute of the same name is left out.
 _OWN = {"subscription", "message-id", "destination", "ack", "content-length"}
 
 _INT64 = np.dtype(np.int64)
@@ -51,8 +51,8 @@ class Rendered:
 
     Attributes:
         buffer: uint8[:]; the shared parts, end to end.
-        places: int64[n, 2]; for each row of the batch, where its part stands; -1 for rows that were not rendered.
-        version: the version of STOMP it is written in.
+        places: int64[n, 2]; for each row of the batch, start and end of its part in `buffer`; -1 if not rendered.
+        version: of STOMP.
     """
 
     __slots__ = ("buffer", "places", "version")
@@ -174,9 +174,9 @@ def _row_numbers(rows: ArrayLike) -> Numbers:
 
 
 def _typed_blocks(batch: Batch, rows: Numbers) -> tuple[Bytes, Numbers]:
-    """Header lines for rows with typed attributes, end to end, and where each row's are.
+    """Header lines for rows with typed attributes, end to end, and start and end of those of each row.
 
-    Messages from STOMP clients have none, so this is for those that came another way.
+    Messages from STOMP clients have no typed attributes, so this is for messages of other sources.
     """
     spans = np.full((len(rows), 2), -1, dtype=np.int64)
     blocks = bytearray()
@@ -199,7 +199,7 @@ def _lines(message: Message) -> bytes:
 
 
 def _text(value: Value) -> str | None:
-    """A value as the text that a selector's literal of the same value has; bytes have none."""
+    """A value as a selector's literal spells it; None for bytes, which have no literal."""
     if isinstance(value, bytes):
         return None
     if isinstance(value, bool):

@@ -1,6 +1,6 @@
 """The kernel that turns a socket read into rows of a batch and a list of control frames.
 
-It reads a client's bytes once, front to back, and never looks behind a limit. So how the bytes are split into reads
+It reads a client's bytes once, front to back, and never looks beyond a limit. So how the bytes are split into reads
 makes no difference, not even to which fault is found. What a batch needs (topic, header lines, body, receipt) is
 copied to the batch's own buffer on the way: the protocol's own headers vanish, lines stand end to end, and the read
 can be forgotten.
@@ -238,7 +238,7 @@ def _read_body(data: Bytes, start: Int, settings: Numbers, frame: Numbers, state
     """Find the end of the body and of the frame.
 
     Only a SEND of an open connection has a body; whatever else announces or begins one is judged without waiting for
-    the rest, so that nobody can make us keep it.
+    the rest, so that no client can make us keep it.
     """
     size = np.int64(len(data))
     sends = frame[c.F_COMMAND] == c.SEND
