@@ -170,7 +170,7 @@ def test_what_is_no_directory_is_refused() -> None:
 
     async def talk() -> None:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        with pytest.raises(ClientError, match="no list of brokers"):
+        with pytest.raises(ClientError, match="not a list of brokers"):
             async with connect(directory=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"):
                 pass
         server.close()
