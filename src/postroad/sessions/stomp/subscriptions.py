@@ -173,7 +173,7 @@ class StompSubscriptions:
         self._dispatcher.carry_out(core.acknowledge(self._session, key, head, tail, positive, now, requeues))
 
     def acknowledge_together(self, events: Sequence[stomp.Ack | stomp.Nack]) -> bool:
-        """Carry out several acknowledgements at once, which costs far less; False if one is wrong, and nothing is done."""
+        """Carry out several acknowledgements at once, which costs far less; False if one is wrong, without effect."""
         try:
             settled = settlements(self._session, [self.acknowledgement(each) for each in events])
         except BrokerError:
