@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
+import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from postroad.cli.journey_tree import END_OF_TIME, journey_lines, journey_tree
 from postroad.cli.trace import _show
 from postroad.config import TrackingConfig
 from postroad.messages import MessageId
-from postroad.network import BrokerEntry, NetworkState, Place
-from postroad.network.processes import mark_of
 from postroad.tracking import Verdict
 from postroad.tracking.reasons import Detour
-from postroad.trail import TrailWriter
+from postroad.trail import LockOwner, TrailWriter
 from postroad.trail.coverage import FOREVER
+from postroad.trail.lock_owner import lock_path
 from tests.cli.programs import here
 from tests.server import scene
 
@@ -176,34 +178,82 @@ def test_a_gap_that_has_not_ended_names_no_end() -> None:
     assert line == "broker 1: not recorded since 1970-01-01 00:00:00.000 UTC (not yet written)"
 
 
-def test_message_of_the_last_minute_is_asked_of_the_network_or_told_when_to_ask_again(
+@pytest.mark.parametrize("persist", [60.0, 1_800.0])
+def test_message_that_is_not_written_yet_is_asked_of_the_broker_that_writes_the_trail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, persist: float
+) -> None:
+    told: list[Outcome] = []
+    trail = ("--trail", str(tmp_path / "trail"))
+
+    async def talk() -> None:
+        async with scene.service(tmp_path, admin_port=0, tracking=TrackingConfig(persist_seconds=persist)) as broker:
+            writer = await scene.Client.connect(broker.port, login="bob")
+            writer.publish("quotes.a", b"1", receipt="r")
+            message = MessageId.parse((await writer.frame()).headers["message-id"])
+            unknown = MessageId(9, message.broker, message.time, 0)
+            told.extend(
+                [await asyncio.to_thread(here, monkeypatch, "trace", str(one), *trail) for one in (message, unknown)]
+            )
+            await writer.close()
+
+    scene.run(talk)
+    written, unknown = told
+    assert written.code == 0
+    assert "matched nobody, certain" in written.out
+    assert "not on the trail yet; asked the broker at http://127.0.0.1:" in written.err
+    assert unknown.code == 1
+    assert "the brokers that run do not know it" in unknown.err
+
+
+def test_message_that_is_not_written_yet_is_told_when_it_will_be_where_nobody_can_be_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Outcome] = []
     trail = ("--trail", str(tmp_path / "trail"))
 
     async def talk() -> None:
-        async with scene.service(tmp_path, admin_port=0) as broker:
+        async with scene.service(tmp_path, tracking=TrackingConfig(persist_seconds=1_800.0)) as broker:
             writer = await scene.Client.connect(broker.port, login="bob")
             writer.publish("quotes.a", b"1", receipt="r")
-            message = (await writer.frame()).headers["message-id"]
-            told.append(await asyncio.to_thread(here, monkeypatch, "trace", message, *trail))
-            # As `postroad network up` notes what runs.
-            mark = mark_of(os.getpid())
-            assert mark is not None
-            entry = BrokerEntry(number=1, address="", link_port=1, admin_port=broker.admin_port, links=0, process=mark)
-            state = NetworkState(
-                name="n", strategy="drp", plan="", watcher=mark, directory="", up=True, brokers=(entry,)
-            )
-            Place(tmp_path).write(state)
-            told.append(await asyncio.to_thread(here, monkeypatch, "trace", message, *trail))
+            message = MessageId.parse((await writer.frame()).headers["message-id"])
+            # Of twenty minutes ago, which is not too old for a broker that writes every half hour.
+            old = MessageId(message.publisher, message.broker, message.time - 1_200_000, 0)
+            asked = [str(message), str(old), "no such alias"]
+            told.extend([await asyncio.to_thread(here, monkeypatch, "trace", one, *trail) for one in asked])
             await writer.close()
 
     scene.run(talk)
-    alone, beside = told
-    assert alone.code == 1
-    assert "this message is of the last minute" in alone.err
-    assert "or ask the running broker with --network" in alone.err
-    assert beside.code == 0
-    assert "matched nobody, certain" in beside.out
-    assert "asked the network that writes it" in beside.err
+    for one in told[:2]:
+        assert one.code == 1
+        assert "if this message passed, the trail has it by " in one.err
+        assert "its broker has no admin endpoint (--admin-port), so it cannot be asked before" in one.err
+    assert told[2].code == 2
+    assert "what came since it was last written is not there yet" in told[2].err
+
+
+def test_broker_that_was_killed_is_not_asked_and_another_at_its_address_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Outcome] = []
+    trail = tmp_path / "trail"
+    TrailWriter(trail, 5, 0)
+
+    async def talk() -> None:
+        async with scene.service(tmp_path / "other", admin_port=0) as broker:
+            now = MessageId(7, 5, int(time.time() * 1_000), 0)
+            lock_path(trail, 5).parent.mkdir()
+            elsewhere = [f"http://127.0.0.1:{broker.admin_port}", f"http://127.0.0.1:{broker.port}", ""]
+            left = [(os.getpid(), socket.gethostname(), admin) for admin in elsewhere]
+            # A process number that no system gives, and another machine.
+            left += [(2**31 - 1, socket.gethostname(), elsewhere[0]), (os.getpid(), "elsewhere", elsewhere[0])]
+            for pid, host, admin in left:
+                owner = LockOwner(pid, host, "then", 5, "token", admin=admin, persist_seconds=60.0)
+                lock_path(trail, 5).write_bytes(msgspec.json.encode(owner))
+                told.append(await asyncio.to_thread(here, monkeypatch, "trace", str(now), "--trail", str(trail)))
+
+    scene.run(talk)
+    assert {one.code for one in told} == {1}
+    assert all("the trail has it by " in one.err for one in told)
+    reasons = ["the brokers that run do not know it", "the running broker could not be asked: ", "no admin endpoint"]
+    reasons += ["no broker on this machine writes to it now"] * 2
+    assert [one.err for reason, one in zip(reasons, told, strict=True) if reason not in one.err] == []

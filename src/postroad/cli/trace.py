@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +11,7 @@ import typer
 
 from postroad.cli.admin_requests import NotThereError, admin_request, read_token
 from postroad.cli.output import AsJson, echo_json
+from postroad.cli.unwritten import not_all_is_written, unwritten
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
@@ -23,10 +22,6 @@ __all__ = ["trace"]
 # Longer than any line of a tree: a topic and a selector have some kilobytes at most, each character up to ten here.
 WIDEST_LINE = 1_000_000
 DEFAULT_TRAIL = Path("postroad-data/trail")
-# The record is written every `persist_seconds`, 60 by default; a busy disk takes a little more.
-FRESH_SECONDS = 65
-
-
 # The suffix of plans; an argument without it that is not a file is an address.
 PLAN_SUFFIX = ".toml"
 
@@ -88,52 +83,17 @@ def _from_trail(root: str | Path, text: str, explore: Explore, as_json: bool, to
     passed = True
     for message in _messages(trail, text):
         story = trail.trace(message, exploration=explore.value)
-        if _is_fresh(message) and not story.journey.stops:
-            asked = _asked_beside(root, message, explore, as_json, token)
-            if asked is not None:
-                passed = passed and asked
+        if not story.journey.stops and (young := unwritten(trail.root, message)) is not None:
+            document = young.asked_of_brokers(explore.value, lambda base, path: admin_request(base, path, token))
+            if document is not None:
+                _show(document, as_json)
                 continue
-            _tell_when(message)
         passed = passed and bool(story.journey.stops)
         reads = {"files_opened": trail.reads.files, "bytes_read": trail.reads.bytes, "warnings": trail.warnings}
         _show(journey_document(story) | reads, as_json)
     for warning in trail.warnings:
         typer.echo(f"postroad: warning: {warning}", err=True)
     return passed
-
-
-def _is_fresh(message: MessageId) -> bool:
-    """Whether a message may not be written yet."""
-    return abs(time.time() * 1_000 - message.time) < FRESH_SECONDS * 1_000
-
-
-def _asked_beside(root: str | Path, message: MessageId, explore: Explore, as_json: bool, token: str) -> bool | None:
-    """Ask the network that writes this trail, if `postroad network up` runs it; None where that cannot be asked."""
-    from postroad.network import place_of
-
-    folder = Path(root)
-    state = place_of(folder.resolve().parent).read() if "://" not in str(root) and folder.is_dir() else None
-    running = [] if state is None else state.running()
-    if not running:
-        return None
-    base = f"http://127.0.0.1:{running[0].admin_port}"
-    try:
-        document = admin_request(base, f"/trace/{message}?explore={explore.value}", token)
-    except PostroadError:
-        return None
-    typer.echo(f"postroad: not on the trail yet; asked the network that writes it ({base})", err=True)
-    _show(document, as_json)
-    return bool(document["stops"])
-
-
-def _tell_when(message: MessageId) -> None:
-    written = datetime.fromtimestamp(message.time / 1_000 + FRESH_SECONDS, UTC)
-    typer.echo(
-        "postroad: this message is of the last minute, and brokers write their record every minute unless "
-        f"persist_seconds says otherwise: ask again after {written:%H:%M:%S} UTC, or ask the running broker with "
-        "--network and the address of its admin endpoint",
-        err=True,
-    )
 
 
 def _messages(trail: Any, text: str) -> list[MessageId]:
@@ -145,7 +105,7 @@ def _messages(trail: Any, text: str) -> list[MessageId]:
     except PostroadError as error:
         found: list[MessageId] = trail.aliased(text)
         if not found:
-            perhaps = _perhaps(trail.may_hide())
+            perhaps = _perhaps(trail.may_hide()) + not_all_is_written(trail.root)
             raise PostroadError(f"{error}; and no message on this trail has the alias {text!r}{perhaps}") from error
         return found
 

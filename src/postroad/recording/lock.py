@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from postroad.errors import PostroadError
+from postroad.trail import LockOwner, read_owner
 from postroad.trail.access import create, make_folders
 
 if TYPE_CHECKING:
@@ -40,26 +41,10 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVA
 # A busy machine keeps a thread from running for a second or two at worst.
 BEAT_SECONDS = 1.0
 WATCH_SECONDS = 6.0
-# An owner has some hundred bytes; whatever else is in the file is not read.
-_MOST_BYTES = 4_096
 
 
 class LockedError(PostroadError):
     """Another process uses the directory."""
-
-
-class _Owner(msgspec.Struct):
-    """Who holds a lock, as its file says."""
-
-    pid: int
-    host: str
-    since: str
-    broker: int
-    token: str
-    beat: int = 0
-
-    def __str__(self) -> str:
-        return f"broker {self.broker}, process {self.pid} on {self.host}, since {self.since}"
 
 
 class DirectoryLock:
@@ -75,7 +60,7 @@ class DirectoryLock:
         self.path = path
         self._held = held
         since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        self._owner = _Owner(os.getpid(), socket.gethostname(), since, broker, secrets.token_hex(8))
+        self._owner = LockOwner(os.getpid(), socket.gethostname(), since, broker, secrets.token_hex(8))
         self._file = -1
         self._beats: threading.Thread | None = None
         self._ends = threading.Event()
@@ -124,7 +109,14 @@ class DirectoryLock:
                 os.ftruncate(file, 0)
             os.close(file)
 
-    def _locked(self, owner: _Owner | None) -> LockedError:
+    def tell(self, admin: str, persist_seconds: float) -> None:
+        """Write into the file where its owner can be asked, and how often that writes its record."""
+        self._owner.admin, self._owner.persist_seconds = admin, persist_seconds
+        if self._file >= 0:
+            with suppress(OSError):
+                _write(self._file, self._owner)
+
+    def _locked(self, owner: LockOwner | None) -> LockedError:
         return LockedError(self._held.replace("{owner}", "another process" if owner is None else str(owner)))
 
     def _lock(self, file: int) -> bool:
@@ -132,7 +124,7 @@ class DirectoryLock:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise self._locked(_read(file)) from None
+            raise self._locked(read_owner(file)) from None
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
@@ -147,24 +139,24 @@ class DirectoryLock:
 
     def _watch(self, file: int) -> None:
         """Without locks: make sure that the holder in the file is dead and that no other process takes it now."""
-        owner = _read(file)
+        owner = read_owner(file)
         if owner is not None and owner.token != self._owner.token:
             self._stands_still(file, owner, WATCH_SECONDS)
         _write(file, self._owner)
         self._stands_still(file, self._owner, 2 * BEAT_SECONDS)
 
-    def _stands_still(self, file: int, owner: _Owner, seconds: float) -> None:
+    def _stands_still(self, file: int, owner: LockOwner, seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             time.sleep(min(BEAT_SECONDS / 10, seconds))
-            now = _read(file)
+            now = read_owner(file)
             if now is not None and (now.token, now.beat) != (owner.token, owner.beat):
                 raise self._locked(now)
 
     def _beat_for_ever(self) -> None:
         while not self._ends.wait(BEAT_SECONDS):
             try:
-                there = _read(self._file)
+                there = read_owner(self._file)
                 if there is not None and there.token != self._owner.token:
                     # This process stood still for so long that another took it for dead.
                     log.error("lock taken by another process", extra={"path": str(self.path), "owner": str(there)})
@@ -175,15 +167,7 @@ class DirectoryLock:
                 log.warning("lock not renewed", extra={"path": str(self.path), "reason": str(error)})
 
 
-def _read(file: int) -> _Owner | None:
-    """The owner in a file; None where there is none, or what is there is not an owner."""
-    try:
-        return msgspec.json.decode(os.pread(file, _MOST_BYTES, 0), type=_Owner)
-    except (OSError, msgspec.MsgspecError):
-        return None
-
-
-def _write(file: int, owner: _Owner) -> None:
+def _write(file: int, owner: LockOwner) -> None:
     data = msgspec.json.encode(owner) + b"\n"
     os.pwrite(file, data, 0)
     os.ftruncate(file, len(data))

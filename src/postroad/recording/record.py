@@ -35,6 +35,7 @@ from postroad.trail import (
     TrailError,
     TrailWriter,
     expire,
+    lock_path,
     sweep,
     sweep_leftovers,
 )
@@ -116,7 +117,7 @@ class LiveRecord:
         self._root = root
         self._broker = broker
         self._clock = clock
-        self._lock = DirectoryLock(root / "locks" / f"broker={broker}.lock", broker, f"{root} {_TRAIL_HELD}")
+        self._lock = DirectoryLock(lock_path(root, broker), broker, f"{root} {_TRAIL_HELD}")
         self._last_run = LastRun(last_run)
         self._backlog = Backlog(self._open_writer, backlog_bytes, self._claim)
         self._journal = journaled = None if journal is None else JournalWriter(journal, clock)
@@ -165,6 +166,10 @@ class LiveRecord:
         if self._shipment is not None:
             self._shipment.start()
         self._searching.do(self._sweep_leftovers)
+
+    async def tell(self, admin: str, persist_seconds: float) -> None:
+        """Let readers of the trail know where this broker can be asked, and how often it writes (`lock_owner.py`)."""
+        await self._writer.in_thread(lambda: self._lock.tell(admin, persist_seconds))
 
     def _open_writer(self, now: int) -> TrailWriter:
         writer = TrailWriter(self._root, self._broker, now, earlier=self._last_run.read())

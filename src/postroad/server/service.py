@@ -376,6 +376,9 @@ class Service:
         except ListenError:
             await self.stop()
             raise
+        if self._tracking is not None:
+            admin = "" if config.admin_port is None else f"http://127.0.0.1:{self.admin_port}"
+            await self._tracking.tell(admin, config.tracking.persist_seconds)
         self._watching = asyncio.create_task(self._watch.run())
         self._probing = asyncio.create_task(self._capacity.run())
         ports = {f"{name}_port": self._port(name) for name in self._servers}

@@ -18,6 +18,7 @@ from postroad.trail.files import FileEntry, Group, describe_file, file_path, ori
 from postroad.trail.filter_rows import ask_filters, filter_segment, matching_filters
 from postroad.trail.journal import Journal, JournalStatistics, journal_folder, read_segments, replay
 from postroad.trail.ledger import Ledger
+from postroad.trail.lock_owner import LockOwner, lock_path, read_owner, trail_owners
 from postroad.trail.manifest import manifest_brokers
 from postroad.trail.manifest_fit import MISFIT, pin_fitting
 from postroad.trail.packed_lists import NUMBER_BYTES, pack_lists, pack_words, unpack, unpack_lists, unpack_words
@@ -54,6 +55,7 @@ __all__ = [
     "Journal",
     "JournalStatistics",
     "Ledger",
+    "LockOwner",
     "Pinned",
     "Prepared",
     "Reads",
@@ -79,6 +81,7 @@ __all__ = [
     "filter_segment",
     "gaps_within",
     "journal_folder",
+    "lock_path",
     "manifest_brokers",
     "matching_filters",
     "metadata",
@@ -89,6 +92,7 @@ __all__ = [
     "pack_words",
     "pin",
     "pin_fitting",
+    "read_owner",
     "read_segments",
     "remainders",
     "replace_file",
@@ -98,6 +102,7 @@ __all__ = [
     "sweep_leftovers",
     "table_named",
     "tabulate",
+    "trail_owners",
     "unpack",
     "unpack_lists",
     "unpack_words",
