@@ -221,3 +221,40 @@ def test_line_without_end_is_refused_beyond_its_limit(tmp_path: Path) -> None:
     with pytest.raises(LimitError, match="a line of the input is 100; the limit is 99"):
         asyncio.run(read())
     os.close(descriptor)
+
+
+@pytest.mark.parametrize("more", [(), ("--detach",)])
+def test_recorder_that_is_not_known_is_refused_with_the_choices(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    plan = tmp_path / "plan.toml"
+    here(monkeypatch, "network", "plan", "line", "--out", str(plan))
+    told = here(monkeypatch, "network", "up", str(plan), "--recorder", "exakt", *more)
+    assert told.code == 2
+    assert "which is none of bloom, exact, log, none, sealed; did you mean exact?" in told.err
+    assert not (tmp_path / "plan.network").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('strategy = "drp"', 'strategy = "dip"', "strategy is 'dip', which is none of cluster, drp, flood, tree; did"),
+        (
+            "link_port",
+            "linkport",
+            "[brokers]: there is no setting linkport; did you mean link_port?; the settings there",
+        ),
+        ("version = 1", "version = 2", "version: this is for plans of version 1"),
+    ],
+)
+def test_mistake_in_a_plan_names_the_file_the_section_and_the_choices(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, old: str, new: str, told: str
+) -> None:
+    plan = tmp_path / "plan.toml"
+    here(monkeypatch, "network", "plan", "line", "--out", str(plan))
+    assert old in plan.read_text()
+    plan.write_text(plan.read_text().replace(old, new))
+    outcome = here(monkeypatch, "network", "up", str(plan))
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"postroad: {plan}: ")
+    assert told in outcome.err

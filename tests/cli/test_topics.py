@@ -13,11 +13,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@pytest.mark.parametrize("words", [("publish", "/topic/quotes.a", "hello"), ("subscribe", "/topic/quotes.a")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("publish", "/topic/quotes.a", "hello"),
+        ("subscribe", "/topic/quotes.a"),
+        ("archive", "export", "there", "--topic", "/topic/quotes.a"),
+        ("pipeline", "match", "--archive", "here", "--out", "there", "--topic", "/topic/quotes.a"),
+    ],
+    ids=lambda words: words[0],
+)
 def test_prefix_that_the_command_adds_is_refused(words: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
     told = here(monkeypatch, *words)
     assert told.code == 2
-    assert "/topic/quotes.a: the command adds /topic/ itself; write quotes.a alone" in told.err
+    assert "/topic/quotes.a: write quotes.a alone; /topic/ is added where STOMP needs it" in told.err
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ def test_numbers_are_written_as_a_selector_reads_them(number: float) -> None:
         (Draft("a", body=bytes(16 * 1024 * 1024 + 1)), "limit is 16,777,216"),
         (Draft("a", metadata={"x": 1}), "no way to send a message's metadata"),
         (Draft("a.*"), "wildcards"),
+        (Draft("/topic/a"), "write a alone; the client adds /topic/ itself"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -38,6 +38,11 @@ if TYPE_CHECKING:
             "[[network.neighbours]]\nnumber = 2\nport = 1\ncosts = 3",
             r"\[network.neighbours\]: there is no setting costs; did you mean cost\?; the settings there are number, ",
         ),
+        (
+            '[[store.retain]]\ntopic = "/topic/orders.>"',
+            r"\[store.retain\]: topic '/topic/orders.>': write it without /topic/",
+        ),
+        ('[[store.retain]]\ntopic = "orders..a"', r"\[store.retain\]: topic 'orders..a': "),
         ('port = "61613"', r"at the top: port: Expected `int`, got `str` "),
         ("[limits]\nsessions = -1", r"\[limits\]: sessions: Expected `int` >= "),
     ],

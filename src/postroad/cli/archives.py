@@ -9,6 +9,7 @@ import typer
 
 from postroad.cli.output import AsJson, echo_json, echo_table
 from postroad.cli.pipelines import Since, Until, moment
+from postroad.cli.topics import check_written
 
 __all__ = ["export"]
 
@@ -24,6 +25,8 @@ def export(
     """Write what a broker retains (`[[store.retain]]`) as Parquet: id, time, topic, attributes, body."""
     from postroad.archive import export_archive
 
+    if topic is not None:
+        check_written(topic, pattern=True)
     report = export_archive(data / "store", to, topic, moment(since, "--since"), moment(until, "--until"))
     figures = {"messages": report.messages, "files": report.files, "gone": report.gone}
     if as_json:

@@ -81,6 +81,8 @@ def up(
     if plan.is_dir():
         raise PostroadError(f"{plan} is a directory; name the plan, and its data directory with --data")
     read = read_plan(plan)
+    # Before anything is started in the background: a mistake is told here, not in a log.
+    tracking = _tracking(recorder, persist, journal, alias)
     if detach:
         arguments = _options(
             json=True,
@@ -100,7 +102,6 @@ def up(
         )
         _start_in_background([str(plan), *arguments], place.root, secret, as_json, group)
         return
-    tracking = _tracking(recorder, persist, journal, alias)
     options_given = RunOptions(
         secret=secret,
         log_level=log_level.value,
@@ -133,17 +134,26 @@ def _tracking(recorder: str, persist: float, journal: bool, alias: str | None) -
     import msgspec
 
     from postroad.config import TrackingConfig
+    from postroad.config.mistakes import explained
 
     fields = {"recorder": recorder, "persist_seconds": persist, "journal": journal, "alias_attribute": alias}
     try:
         return msgspec.convert(fields, TrackingConfig)
     except msgspec.ValidationError as error:
         named = f"--alias {alias!r}" if "alias_attribute" in str(error) else f"--recorder {recorder!r}"
-        raise PostroadError(f"{named}: {error}") from None
+        raise PostroadError(f"{named}: {explained(error, TrackingConfig)}") from None
 
 
 def read_plan(path: Path) -> Plan:
-    from postroad.topology import Plan
+    """The plan in a file.
+
+    Raises:
+        PostroadError: it cannot be read, or is no plan.
+    """
+    import msgspec
+
+    from postroad.config.mistakes import explained
+    from postroad.topology import Plan, PlanError
 
     try:
         return Plan.parse(path.read_text("utf-8"))
@@ -152,6 +162,10 @@ def read_plan(path: Path) -> Plan:
         raise PostroadError(f"{path}: cannot be read ({error.strerror}); {hint}") from None
     except UnicodeDecodeError:
         raise PostroadError(f"{path}: not a plan: it is not text") from None
+    except PlanError as error:
+        cause = error.__cause__
+        problem = explained(cause, Plan) if isinstance(cause, msgspec.ValidationError) else str(error)
+        raise PostroadError(f"{path}: {problem}") from None
 
 
 def _listener(as_json: bool) -> Listener:

@@ -30,10 +30,13 @@ def echo_table(title: str, fields: Mapping[str, Any], *, err: bool = False) -> N
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, show_header=False, title_justify="left")
+    table = Table(show_header=False)
     for name, value in fields.items():
         table.add_row(name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value))
-    Console(stderr=err).print(table)
+    console = Console(stderr=err)
+    # Not as the table's title, which would be cut to the width of the table.
+    console.print(title, markup=False, highlight=False, soft_wrap=True)
+    console.print(table)
 
 
 def printable(text: str) -> str:

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from postroad.cli.match import point_out_doubts
 from postroad.cli.output import AsJson, echo_json, echo_table
+from postroad.cli.topics import check_written
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
@@ -286,6 +288,8 @@ def match(
     from postroad.pipeline.jobs.match import MatchOptions, run
     from postroad.trail.locations import location
 
+    check_written(topic, pattern=True)
+    point_out_doubts(where)
     first, last = moment(since, "--since"), moment(until, "--until")
     options = MatchOptions(archive, location(out), where, topic, master, first, last)
     with _quiet(), Console(stderr=True).status("starting") as status:

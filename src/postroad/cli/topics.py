@@ -1,4 +1,4 @@
-"""Topics as people write them who come from other brokers: put right, or explained."""
+"""Topics as people write them who come from other brokers: refused, or explained."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from postroad.errors import PostroadError
 
 __all__ = ["check_written"]
 
-# What this command writes before every topic, and what other brokers have there.
+# What STOMP has before every topic, and what nobody writes here: it is added where it is needed.
 PREFIX = "/topic/"
-# Wildcards of MQTT and AMQP, which are ordinary characters here, and what does the same.
-FOREIGN = {"#": ">", "+": "*"}
 
 
 def check_written(topic: str, *, pattern: bool) -> None:
@@ -22,17 +20,13 @@ def check_written(topic: str, *, pattern: bool) -> None:
         pattern: whether it may have wildcards.
 
     Raises:
-        PostroadError: it begins with `/topic/`, which the command adds.
+        PostroadError: it begins with `/topic/`.
     """
     if topic.startswith(PREFIX):
         rest = topic.removeprefix(PREFIX)
-        raise PostroadError(f"{topic}: the command adds {PREFIX} itself; write {rest or 'the topic'} alone")
-    levels = topic.replace("/", ".").split(".")
-    for wildcard, ours in FOREIGN.items():
-        if pattern and wildcard in levels:
-            meant = ".".join(ours if level == wildcard else level for level in topic.replace("/", ".").split("."))
-            typer.echo(
-                f"postroad: {wildcard} is an ordinary character in topics here; {ours} is the wildcard, "
-                f"so perhaps you mean {meant}",
-                err=True,
-            )
+        raise PostroadError(f"{topic}: write {rest or 'the topic'} alone; {PREFIX} is added where STOMP needs it")
+    if pattern:
+        from postroad.selectors import topic_doubts
+
+        for doubt in topic_doubts(topic):
+            typer.echo(f"postroad: {doubt}", err=True)

@@ -59,7 +59,14 @@ def header_text(name: str, value: Value) -> str:
 
 
 def destination_of(topic: str) -> str:
-    """The destination of a topic; of a queue, whose name is written with `/queue/` before it."""
+    """The destination of a topic; of a queue, whose name is written with `/queue/` before it.
+
+    Raises:
+        ClientError: a topic is written with `/topic/` before it, which would be a part of its name.
+    """
+    if topic.startswith(TOPIC_PREFIX):
+        rest = topic.removeprefix(TOPIC_PREFIX)
+        raise ClientError(f"{topic}: write {rest or 'the topic'} alone; the client adds {TOPIC_PREFIX} itself")
     return topic if topic.startswith(QUEUE_PREFIX) else TOPIC_PREFIX + topic
 
 

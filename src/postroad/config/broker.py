@@ -15,10 +15,13 @@ from postroad.config.network import NetworkConfig  # noqa: TC001  # msgspec read
 from postroad.config.tracking import TrackingConfig
 from postroad.errors import PostroadError
 from postroad.protocols.stomp.limits import MAX_BODY_BYTES, MAX_HEADER_BYTES, MAX_HEADERS, StompLimits
+from postroad.selectors import TopicError, TopicPattern
 from postroad.store import StoreSettings
 from postroad.tracking import TrackingError
 
 __all__ = ["BrokerConfig", "ConfigError", "FrameConfig", "TlsConfig", "read_config"]
+
+_DESTINATION_PREFIX = "/topic/"
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
@@ -136,7 +139,21 @@ def read_config(path: Path) -> BrokerConfig:
         raise ConfigError(f"{path}: $.tracking: {error}") from error
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {explained(error, BrokerConfig)}") from error
+    for rule in config.store.retain:
+        if mistake := _retained_mistake(rule.topic):
+            raise ConfigError(f"{path}: [store.retain]: topic {rule.topic!r}: {mistake}")
     return config
+
+
+def _retained_mistake(topic: str) -> str:
+    """Why nothing could be retained by a pattern; empty for a good one."""
+    if topic.startswith(_DESTINATION_PREFIX):
+        return f"write it without {_DESTINATION_PREFIX}"
+    try:
+        TopicPattern.parse(topic)
+    except TopicError as error:
+        return str(error)
+    return ""
 
 
 def _plain_users(users: object, path: Path) -> str:

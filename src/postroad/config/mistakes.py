@@ -63,7 +63,7 @@ def _type_at(kind: type[msgspec.Struct], names: list[str]) -> Any:
     found: Any = inspect.type_info(kind)
     for name in names:
         for section in _alternatives(found):
-            if isinstance(section, inspect.ListType):
+            if isinstance(section, inspect.ListType | inspect.VarTupleType):
                 section = section.item_type
             if isinstance(section, inspect.StructType):
                 found = next((field.type for field in section.fields if field.encode_name == name), None)
@@ -71,7 +71,7 @@ def _type_at(kind: type[msgspec.Struct], names: list[str]) -> Any:
         else:
             return None
     for section in _alternatives(found):
-        if isinstance(section, inspect.ListType):
+        if isinstance(section, inspect.ListType | inspect.VarTupleType):
             section = section.item_type
         if isinstance(section, inspect.StructType):
             return section

@@ -6,7 +6,7 @@ from unicodedata import name as unicode_name
 
 from postroad.selectors.lexer import hyphenated
 
-__all__ = ["HINTS", "character_hint", "doubts", "shown"]
+__all__ = ["HINTS", "character_hint", "doubts", "shown", "topic_doubts"]
 
 HINTS = {
     "==": "write = to compare",
@@ -47,8 +47,25 @@ def shown(token: str) -> str:
     return token if token[0] in "'\"" else f"'{token}'"
 
 
+# Wildcards of MQTT and AMQP, which are ordinary characters here, and what does the same.
+_FOREIGN_WILDCARDS = {"#": ">", "+": "*"}
+
+
+def topic_doubts(pattern: str) -> list[str]:
+    """What in a good topic pattern may not mean what its author thinks, each with what to write instead."""
+    levels = pattern.replace("/", ".").split(".")
+    return [
+        f"{foreign} is an ordinary character in topics here; {ours} is the wildcard, "
+        f"so perhaps you mean {'.'.join(ours if level == foreign else level for level in levels)}"
+        for foreign, ours in _FOREIGN_WILDCARDS.items()
+        if foreign in levels
+    ]
+
+
 def doubts(text: str) -> list[str]:
     """What in a good selector may not mean what its author thinks, each with what to write instead."""
+    if "-" not in text:
+        return []
     return [
         f'{name} is read as {" minus ".join(name.split("-"))}; for the attribute of that name write "{name}", '
         f"for the difference {' - '.join(name.split('-'))}"

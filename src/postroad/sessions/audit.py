@@ -1,4 +1,4 @@
-"""What was refused to whom: counted in full, and logged as far as it stays readable. Never a passcode or a token."""
+"""What was refused to whom, or is doubtful: logged as far as it stays readable. Never a passcode or a token."""
 
 from __future__ import annotations
 
@@ -23,18 +23,28 @@ Action = Literal[
     "admin request refused",
 ]
 
+# What is done as it was asked for, with a line of the log.
+Doubt = Literal["subscription doubtful"]
+
 
 class Audit:
-    """Refused actions of one broker."""
+    """Refused and doubtful actions of one broker; the refused ones are counted."""
 
     def __init__(self) -> None:
         self.counts: Counter[Action] = Counter()
         self._lines = 0
-        self._left_out: Counter[Action] = Counter()
+        self._left_out: Counter[Action | Doubt] = Counter()
 
     def refused(self, action: Action, **fields: object) -> None:
         """Something was refused."""
         self.counts[action] += 1
+        self._tell(action, fields)
+
+    def doubted(self, action: Doubt, **fields: object) -> None:
+        """Something was done that its author may not have meant."""
+        self._tell(action, fields)
+
+    def _tell(self, action: Action | Doubt, fields: dict[str, object]) -> None:
         if self._lines < MOST_LINES:
             self._lines += 1
             log.warning(action, extra=fields)

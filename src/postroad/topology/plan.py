@@ -104,7 +104,12 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class LinkPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A link between two brokers; the lower its cost, the more it is used."""
+    """A link between two brokers.
+
+    Attributes:
+        between: the numbers of the two.
+        cost: the lower, the more the link is used.
+    """
 
     between: tuple[Number, Number]
     cost: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_COST)] = DEFAULT_COST
@@ -154,7 +159,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         try:
             plan = msgspec.convert(data, cls)
         except msgspec.ValidationError as error:
-            raise _named(error) from None
+            raise _named(error) from error
         return plan.checked()
 
     @classmethod

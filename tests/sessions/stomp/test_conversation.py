@@ -244,6 +244,27 @@ def test_a_refused_subscription_is_logged(caplog: pytest.LogCaptureFixture) -> N
     assert "price >" in vars(refused)["reason"]
 
 
+@pytest.mark.parametrize(
+    ("headers", "doubt"),
+    [
+        ({"destination": "/topic/quotes.#"}, "perhaps you mean quotes.>"),
+        ({"destination": "/topic/quotes.+.close"}, "perhaps you mean quotes.*.close"),
+        ({"destination": "/topic/a", "selector": "content-type = 'text'"}, 'write "content-type"'),
+        ({"destination": "/topic/a", "selector": "price - 1 > 2"}, ""),
+    ],
+)
+def test_a_subscription_that_its_author_may_not_mean_is_served_and_logged(
+    headers: dict[str, str], doubt: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene()
+    talker = scene.client()
+    with caplog.at_level(logging.INFO, "postroad.server"):
+        assert talker.ask("SUBSCRIBE", {"id": "s", **headers, "receipt": "r"}).command == "RECEIPT"
+    assert [doubt in vars(record)["doubt"] for record in caplog.records] == ([True] if doubt else [])
+    assert {record.message for record in caplog.records} <= {"subscription doubtful"}
+    assert scene.terms.audit.counts.total() == 0
+
+
 def test_subscriptions_beyond_the_limit_are_refused_with_its_name() -> None:
     talker = Scene(limits={"subscriptions_per_session": 1}).client()
     talker.subscribe("one", "a")

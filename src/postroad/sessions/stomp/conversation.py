@@ -18,6 +18,7 @@ from postroad.security import principal_of
 from postroad.sessions.contract import LoginVerdict
 from postroad.sessions.stomp.answers import answers_together
 from postroad.sessions.stomp.connected_client import ConnectedClient
+from postroad.sessions.stomp.doubts import doubts_of
 from postroad.sessions.stomp.durable import CLIENT_ID_HEADER
 from postroad.sessions.stomp.heart_beats import HeartBeats
 from postroad.sessions.stomp.ids import TOKEN_BYTES, asks_for_ids, claimed_publisher, id_terms
@@ -319,6 +320,8 @@ class StompConversation:
     def _act_connected(self, event: stomp.Event, subscriptions: StompSubscriptions) -> dict[str, str]:
         if isinstance(event, stomp.Subscribe):
             subscriptions.subscribe(event)
+            for doubt in doubts_of(event):
+                self._terms.audit.doubted("subscription doubtful", **self._who(), topic=event.topic, doubt=doubt)
         elif isinstance(event, stomp.Unsubscribe):
             subscriptions.unsubscribe(event)
         elif isinstance(event, stomp.Ack | stomp.Nack):
