@@ -18,6 +18,7 @@ from postroad.cli import queues as queues_commands
 from postroad.cli import subscriptions as subscriptions_commands
 from postroad.cli import users as users_commands
 from postroad.cli.brokers import broker
+from postroad.cli.completion import COMPLETION_VARIABLE, completion, enable_completion
 from postroad.cli.doctor import doctor
 from postroad.cli.labs import trail
 from postroad.cli.match import match
@@ -38,6 +39,7 @@ app = typer.Typer(
     name="postroad",
     help="A content-based messaging network that can tell you where every message went.",
     no_args_is_help=True,
+    # `postroad completion` instead of two options that every help would list.
     add_completion=False,
     # Groups and commands below inherit it.
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -52,6 +54,7 @@ app.command()(match)
 app.command()(trace)
 app.command()(warm)
 app.command()(doctor)
+app.command()(completion)
 app.add_typer(network, name="network")
 for command in (plan, keys, up, status, reload, stop):
     network.command()(command)
@@ -149,8 +152,9 @@ def _postroad(
 
 def main() -> None:
     """Run the command that the arguments name. Ctrl-C ends it with 130, a reader that went away with 1: both quiet."""
+    enable_completion()
     try:
-        app(prog_name="postroad")
+        app(prog_name="postroad", complete_var=COMPLETION_VARIABLE)
     except PostroadError as error:
         typer.echo(f"postroad: {error}", err=True)
         if details := getattr(error, "details", ""):
