@@ -1,3 +1,3 @@
 """Postroad: a content-based messaging network that can tell you where every message went."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
