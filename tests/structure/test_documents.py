@@ -66,12 +66,12 @@ COLUMNS = 100
 
 
 def long_lines(text: str) -> list[str]:
-    """Lines of prose that are too long to read side by side: not code, tables, or quotations."""
+    """Lines of prose that are too long to read side by side: not code, tables, headings, or quotations."""
     found, is_code = [], False
     for line in text.splitlines():
         if line.lstrip().startswith("```"):
             is_code = not is_code
-        if not is_code and len(line) > COLUMNS and not line.startswith(("|", ">", "<!--", "    ")):
+        if not is_code and len(line) > COLUMNS and not line.startswith(("|", ">", "<!--", "    ", "#")):
             found.append(line)
     return found
 

@@ -1,0 +1,30 @@
+"""`-h` works everywhere, and what it shows is the help."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.cli.programs import here
+from tests.documents.commands_reference import commands
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_every_command_and_group_has_help_by_both_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    found = commands()
+    assert len(found) > 40
+    for words, command in found:
+        short = here(monkeypatch, *words, "-h")
+        assert (short.code, short.err) == (0, ""), words
+        # Commands inherit both from their group.
+        if hasattr(command, "commands"):
+            assert short == here(monkeypatch, *words, "--help")
+        assert f"Usage: {' '.join(('postroad', *words))} " in short.out
+
+
+def test_every_command_says_what_it_does() -> None:
+    assert [
+        words for words, command in commands() if not (command.help or "").strip().endswith((".", "bash", "fish"))
+    ] == []
