@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bench.measured_brokers import running
-from bench.open_loop import OpenLoop, Passed, arrival_times
+from bench.open_loop import FRAME_BYTES, OpenLoop, Passed, arrival_times
 from postroad.capacity import (
     BatchServer,
     CapacityError,
@@ -32,6 +32,7 @@ from postroad.capacity import (
     fit_reads,
     fit_waking,
 )
+from postroad.server.tcp import READ_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,13 +50,12 @@ LEAST_QUIET = 0.2
 CALIBRATED = (0.2, 0.4, 0.6, 0.8)
 # Each load is measured so many times, right after those that costs are taken from.
 ROUNDS = 5
-# The first look: rates from here on, doubled until the loop is busy for this share of the time and takes so many
-# messages at once, so that what a message adds shows beside what a read costs; then the last loads are fitted.
+# The first look: rates from here on, doubled until the loop is busy for this share of the time.
 FIRST_RATE = 500.0
 MOST_RATE = 500_000.0
 BUSY = 0.6
-MANY = 30
-FITTED = 5
+# Messages that one publisher sends as fast as the broker takes them.
+FLOOD = 20_000
 # A load of the first look lasts for this part of the others.
 FIRST_PART = 12
 
@@ -188,18 +188,20 @@ def predicted_by_messages(each: float, rate: float, burst: int) -> tuple[float, 
         return INFINITE
 
 
-def calibrated(rows: Sequence[Seen], kind: Kind) -> Calibrated:
+def calibrated(rows: Sequence[Seen], flood: Seen | None, kind: Kind) -> Calibrated:
     """What reads and messages cost all brokers together, and what passes beside the service.
 
     Args:
-        rows: loads of single messages; of `kind.burst` messages at once where nothing else is known yet.
+        rows: loads of single messages.
+        flood: messages that came as fast as the brokers took them: what a message adds to a batch shows in it.
         kind: of what they are.
     """
+    fitted = [*rows, flood] if flood is not None else list(rows)
     reads, messages, seconds = (
-        np.array([getattr(one, name) for one in rows], np.float64) for name in ("batches", "messages", "seconds")
+        np.array([getattr(one, name) for one in fitted], np.float64) for name in ("batches", "messages", "seconds")
     )
     if kind.publishers > 1:
-        loop = fit_waking(np.array([one.rate for one in rows]), seconds / messages)
+        loop = fit_waking(np.array([one.rate for one in fitted]), seconds / messages)
         costs = ReadCosts(loop.wake, loop.each, True)
     else:
         costs = fit_reads(reads, messages, seconds)
@@ -208,7 +210,8 @@ def calibrated(rows: Sequence[Seen], kind: Kind) -> Calibrated:
     one_by_one = kind._replace(burst=1)
     own = own_service(costs, one_by_one)
     besides = [one.mean - own - predicted(costs, one.rate, one_by_one)[0] for one in rows]
-    return Calibrated(costs, float(shares.sum() / (shares**2).sum()), median(besides))
+    known = [each for each in besides if math.isfinite(each)]
+    return Calibrated(costs, float(shares.sum() / (shares**2).sum()), median(known) if known else 0.0)
 
 
 def measure_waits(kind: Kind, servers: Sequence[Server], seconds: float) -> list[Load]:
@@ -230,14 +233,19 @@ def measure_waits(kind: Kind, servers: Sequence[Server], seconds: float) -> list
             p99, late = float(np.quantile(took, 0.99)), float(passed.late.mean())
             return Seen(rate, len(times), passed.batches, used, float(took.mean()), p99, late, quiet)
 
-        most = first_look(kind, play, seconds / FIRST_PART)
+        def flood() -> Seen | None:
+            if kind.publishers > 1:
+                return None
+            seen = play(math.inf, FLOOD, seconds, 0)
+            return seen._replace(batches=math.ceil(FLOOD * FRAME_BYTES / READ_BYTES))
+
+        most = first_look(kind, play, flood, seconds / FIRST_PART)
         part = seconds / ROUNDS
         rounds: list[tuple[Calibrated, list[Seen]]] = []
         for number in range(ROUNDS):
             between = [play(share * most, 1, part / 2, 100 + number) for share in CALIBRATED]
-            rounds.append(
-                (calibrated(between, kind), [play(share * most, kind.burst, part, number) for share in UTILISATIONS])
-            )
+            costs_now = calibrated(between, flood(), kind)
+            rounds.append((costs_now, [play(share * most, kind.burst, part, number) for share in UTILISATIONS]))
     costs = [one.costs for one, _ in rounds]
     print(
         f"{kind.name}: a read takes {1e6 * median(one.fixed for one in costs):.0f} us and "
@@ -248,23 +256,28 @@ def measure_waits(kind: Kind, servers: Sequence[Server], seconds: float) -> list
     return [measured_load(kind, [(one, seen[place]) for one, seen in rounds]) for place in range(len(UTILISATIONS))]
 
 
-def first_look(kind: Kind, play: Callable[[float, int, float, int], Seen], seconds: float) -> float:
+def first_look(
+    kind: Kind,
+    play: Callable[[float, int, float, int], Seen],
+    flood: Callable[[], Seen | None],
+    seconds: float,
+) -> float:
     """Messages a second that are about a utilisation of 1.
 
-    Loads grow until the brokers' loops are busy for most of the time. From many publishers that time is what counts;
-    from one, batches grow with the load, and what a message adds to them is fitted to the last loads.
+    From one publisher, that is what the brokers take of a flood. From many, loads grow until the loop is busy for most
+    of the time: by its time, what it would take of single reads.
     """
-    rows: list[Seen] = []
+    for _ in range(2):  # The first one warms up.
+        seen = flood()
+    if seen is not None:
+        return seen.messages / seen.seconds
     rate = FIRST_RATE
-    while rate <= MOST_RATE:
-        rows.append(play(rate, 1, seconds, len(rows)))
-        busy = rows[-1].seconds * rate / rows[-1].messages
-        if busy > BUSY and kind.publishers > 1:
+    while True:
+        one = play(rate, 1, seconds, 0)
+        busy = one.seconds * rate / one.messages
+        if busy > BUSY or rate >= MOST_RATE:
             return rate / busy
-        if busy > BUSY and rows[-1].messages > MANY * rows[-1].batches:
-            break
         rate *= 2
-    return 1 / calibrated(rows[-FITTED:], kind).costs.marginal
 
 
 def measured_load(kind: Kind, rounds: Sequence[tuple[Calibrated, Seen]]) -> Load:

@@ -46,6 +46,7 @@ SLICE_SECONDS = 0.02
 GAP_SECONDS = 0.0005
 SLICES_AFTER = 2
 _FRAME = b"SEND\ndestination:/topic/load\ncontent-length:8\n\n%08d\0"
+FRAME_BYTES = len(_FRAME % 0)
 _NUMBER = re.compile(rb"\n\n(\d{8})\0")
 
 
@@ -69,8 +70,10 @@ class Passed(NamedTuple):
 def arrival_times(rate: float, seconds: float, burst: int, seed: int) -> Floats:
     """Poisson times at which bursts of so many messages leave, at `rate` messages a second; one for each message.
 
-    There are `MOST_MESSAGES` at most: a high rate lasts for less than these seconds.
+    There are `MOST_MESSAGES` at most: a high rate lasts for less than these seconds. An infinite one is one burst.
     """
+    if math.isinf(rate):
+        return np.zeros(burst)
     random = np.random.default_rng(seed)
     bursts = max(1, round(min(rate * seconds, MOST_MESSAGES) / burst))
     return np.repeat(np.cumsum(random.exponential(burst / rate, bursts)), burst)
