@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroad.sessions.stomp.conversation import MAX_UNREAD_REPLY_BYTES, UNREAD_REPLY_MS
+from postroad.sessions.stomp.unread_replies import MAX_UNREAD_REPLY_BYTES, UNREAD_REPLY_MS
 from tests.server.scene import Scene, bodies
 
 # --- flow -------------------------------------------------------------------------------------------------------------

@@ -17,10 +17,10 @@ from postroad.errors import PostroadError
 from postroad.protocols import link
 from postroad.routing import Destinations, decode_frame, encode_frame
 from postroad.server.admission import LinkAdmission
-from postroad.server.counts import LinkStatistics
 from postroad.server.dialler import Dialler
 from postroad.server.link_arrivals import LinkArrivals
 from postroad.server.link_connection import MAX_UNREAD_BYTES, LinkConnection
+from postroad.server.link_counts import link_statistics
 from postroad.server.strangers import Strangers
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from postroad.broker.consignments import Consignment
     from postroad.config import NetworkConfig
     from postroad.security import BrokerKeys
-    from postroad.server.counts import QuarantineStatus
+    from postroad.server.counts import LinkStatistics, QuarantineStatus
     from postroad.server.link_listener import Accepted
     from postroad.server.queue_packets import QueuePackets
     from postroad.server.tls import LinkTls
@@ -477,28 +477,8 @@ class Links:
         return [self._link(number) for number in sorted({*self._known, *self._neighbours})]
 
     def _link(self, number: int) -> LinkStatistics:
-        neighbour = self._neighbour(number)
-        sent, received = neighbour.sender.statistics(), neighbour.receiver.statistics()
-        refusals, quarantines = self._admission.counts(number)
-        return LinkStatistics(
-            neighbour=number,
-            up_now=number in self._up,
-            crowded_now=number in self._crowded,
-            sent_messages=sent.sent_rows,
-            sent_frames=sent.sent_frames,
-            resent_frames=sent.resent_frames,
-            returned_frames=sent.returned_frames,
-            shed_messages=sent.refused_rows,
-            held_messages_now=sent.held_rows,
-            held_frames_now=sent.held_frames,
-            held_bytes_now=sent.held_bytes,
-            received_frames=received.received_frames,
-            repeated_frames=received.repeated_frames,
-            unsettled_frames_now=received.unsettled_frames,
-            restarts=received.restarts,
-            refusals=refusals,
-            quarantines=quarantines,
-            quarantined_now=bool(self._admission.barred(number)),
+        return link_statistics(
+            number, self._neighbour(number), number in self._up, number in self._crowded, self._admission
         )
 
 

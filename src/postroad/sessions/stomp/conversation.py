@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import functools
 import logging
-import secrets
 from typing import TYPE_CHECKING
 
-from postroad.broker import BrokerError, Outbox, settlements
+from postroad.broker import BrokerError, settlements
 from postroad.errors import PostroadError
 from postroad.protocols import stomp
 from postroad.protocols.stomp import Version
@@ -21,12 +20,13 @@ from postroad.sessions.stomp.connected_client import ConnectedClient
 from postroad.sessions.stomp.doubts import doubts_of
 from postroad.sessions.stomp.durable import CLIENT_ID_HEADER
 from postroad.sessions.stomp.heart_beats import HeartBeats
-from postroad.sessions.stomp.ids import TOKEN_BYTES, asks_for_ids, claimed_publisher, id_terms
+from postroad.sessions.stomp.ids import assigned_ids
 from postroad.sessions.stomp.publications import StompPublications
 from postroad.sessions.stomp.receipts import Receipts
 from postroad.sessions.stomp.renderers import RENDERERS, StompRenderer
 from postroad.sessions.stomp.subscriptions import StompSubscriptions
 from postroad.sessions.stomp.transactions import Transactions
+from postroad.sessions.stomp.unread_replies import UnreadReplies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,11 +40,6 @@ __all__ = ["StompConversation"]
 
 log = logging.getLogger("postroad.server")
 
-# Receipts that wait for a full socket because their client sends and does not read. With more than this the broker
-# stops reading from it: as much again as waits in the socket's own buffer.
-MAX_UNREAD_REPLY_BYTES = 1024 * 1024
-# How long it then has to read some. Without a limit, both sides could wait for each other for ever.
-UNREAD_REPLY_MS = 30_000
 # Frames other than SEND that are carried out in one turn of the loop, and the time they may take: a read of 256 KiB
 # holds thousands of SUBSCRIBEs, which take some 100 microseconds each, and single ones take many milliseconds. The rest
 # is carried out after all other connections had a turn.
@@ -93,8 +88,7 @@ class StompConversation:
         now = self._timer()
         self._beats = HeartBeats(now)
         self._connect_by = now + terms.connect_ms
-        self._unread_replies = 0
-        self._give_up_at: int | None = None
+        self._unread = UnreadReplies()
         transport.wake_at(self._connect_by)
 
     # --- what the dispatcher asks -------------------------------------------------------------------------------------
@@ -125,7 +119,7 @@ class StompConversation:
 
     def resume_reading(self) -> None:
         session = self._session
-        if self._give_up_at is not None or self._resting or (session is not None and session.paused):
+        if self._unread.give_up_at is not None or self._resting or (session is not None and session.paused):
             return
         self._beats.deaf = False
         self._beats.heard = self._timer()
@@ -211,9 +205,7 @@ class StompConversation:
             return
         core = self._dispatcher.core
         if yes:
-            self._unread_replies = 0
-            if self._give_up_at is not None:
-                self._give_up_at = None
+            if self._unread.clear():
                 self.resume_reading()
             self._dispatcher.carry_out(core.drained(self._session, self._dispatcher.clock()))
         else:
@@ -258,8 +250,8 @@ class StompConversation:
             late = "the login could not be checked" if self._checking else "no CONNECT frame"
             self._fail(f"{late} within {self._terms.connect_ms:,} ms (limit connect_seconds)")
             return
-        if self._give_up_at is not None and now >= self._give_up_at:
-            self._fail(f"this client sends and does not read: {self._unread_replies:,} bytes of replies wait for it")
+        if self._unread.give_up_at is not None and now >= self._unread.give_up_at:
+            self._fail(f"this client sends and does not read: {self._unread.bytes:,} bytes of replies wait for it")
             return
         beats = self._beats
         # What waits in a congested socket serves as a heart-beat; further ones would only pile up.
@@ -276,7 +268,7 @@ class StompConversation:
         if self._closed:
             return
         due = self._connect_by if self._session is None else self._beats.due()
-        times = [time for time in (due, self._give_up_at) if time is not None]
+        times = [time for time in (due, self._unread.give_up_at) if time is not None]
         if times:
             self._transport.wake_at(min(times))
 
@@ -398,7 +390,7 @@ class StompConversation:
         self._dispatcher.join(self._session.number, self)
         least = self._terms.heart_beat_ms
         self._beats.agree(*event.heart_beat, least)
-        headers, outbox = self._assigns_ids(event, self._session)
+        headers, outbox = assigned_ids(event.headers, self._dispatcher, self._session)
         number = str(self._session.number)
         self._send(
             stomp.connected_frame(
@@ -416,15 +408,6 @@ class StompConversation:
         )
         self._publications = StompPublications(client, self._receipts)
         self._subscriptions = StompSubscriptions(client, client_id)
-
-    def _assigns_ids(self, event: stomp.Connect, session: Session) -> tuple[dict[str, str], Outbox]:
-        """Let a client give its own ids if it asks to; returns the headers that tell it how, and an outbox."""
-        if not asks_for_ids(event.headers):
-            return {}, Outbox()
-        core, now = self._dispatcher.core, self._dispatcher.clock()
-        was = claimed_publisher(event.headers)
-        publisher, outbox = core.assigns_ids(session, secrets.token_hex(TOKEN_BYTES), now, was)
-        return id_terms(publisher, core.number, core.skew_tolerance_ms, now), outbox
 
     def _acknowledge_together(self, events: Sequence[stomp.Event]) -> bool:
         """Carry out several acknowledgements at once; False if one of them is wrong, and then nothing is done.
@@ -503,13 +486,6 @@ class StompConversation:
         if not self._closed:
             self._beats.sent = self._timer()
             self._transport.write(data)
-            if self._session is not None and self._session.congested:
-                self._hold(len(data))
-
-    def _hold(self, size: int) -> None:
-        """Count what is written to a congested socket, and stop reading from its client when it is too much."""
-        self._unread_replies += size
-        if self._unread_replies > MAX_UNREAD_REPLY_BYTES and self._give_up_at is None:
-            self._give_up_at = self._timer() + UNREAD_REPLY_MS
-            self.pause_reading()
-            self._wake()
+            if self._session is not None and self._session.congested and self._unread.add(len(data), self._timer()):
+                self.pause_reading()
+                self._wake()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import secrets
 from typing import TYPE_CHECKING
 
-from postroad.broker import BrokerError
+from postroad.broker import BrokerError, Outbox
 from postroad.protocols.stomp.id_headers import (
     BROKER_HEADER,
     IDS_BY_BROKER,
@@ -21,9 +22,10 @@ from postroad.protocols.stomp.id_headers import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from postroad.broker import AssigningPublisher
+    from postroad.broker import AssigningPublisher, Session
+    from postroad.sessions.dispatch import Dispatcher
 
-__all__ = ["CORRECTION_MS", "TOKEN_BYTES", "asks_for_ids", "claimed_publisher", "id_terms", "no_id"]
+__all__ = ["CORRECTION_MS", "assigned_ids", "no_id"]
 
 # 128 random bits cannot be guessed.
 TOKEN_BYTES = 16
@@ -51,6 +53,19 @@ def claimed_publisher(headers: Mapping[str, str]) -> tuple[int, str] | None:
     if token is None or _NUMBER.fullmatch(number) is None:
         return None
     return int(number), token
+
+
+def assigned_ids(headers: Mapping[str, str], dispatcher: Dispatcher, session: Session) -> tuple[dict[str, str], Outbox]:
+    """Let a client give its own ids if its CONNECT asks to; returns the headers that tell it how, and an outbox.
+
+    Raises:
+        BrokerError: the CONNECT is wrong.
+    """
+    if not asks_for_ids(headers):
+        return {}, Outbox()
+    core, now = dispatcher.core, dispatcher.clock()
+    publisher, outbox = core.assigns_ids(session, secrets.token_hex(TOKEN_BYTES), now, claimed_publisher(headers))
+    return id_terms(publisher, core.number, core.skew_tolerance_ms, now), outbox
 
 
 def id_terms(publisher: AssigningPublisher, broker: int, tolerance_ms: int, now: int) -> dict[str, str]:

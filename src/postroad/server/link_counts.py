@@ -1,0 +1,49 @@
+"""The counts of one link, from its two ends and from what was refused of its neighbour."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.server.counts import LinkStatistics
+
+if TYPE_CHECKING:
+    from postroad.protocols import link
+    from postroad.server.admission import LinkAdmission
+
+__all__ = ["link_statistics"]
+
+
+def link_statistics(
+    number: int, neighbour: link.Neighbour, up: bool, crowded: bool, admission: LinkAdmission
+) -> LinkStatistics:
+    """Counts for people and for metrics.
+
+    Args:
+        number: of the neighbour.
+        neighbour: sender and receiver of its link.
+        up: whether the link works.
+        crowded: whether local publishers wait for it.
+        admission: counts refusals.
+    """
+    sent, received = neighbour.sender.statistics(), neighbour.receiver.statistics()
+    refusals, quarantines = admission.counts(number)
+    return LinkStatistics(
+        neighbour=number,
+        up_now=up,
+        crowded_now=crowded,
+        sent_messages=sent.sent_rows,
+        sent_frames=sent.sent_frames,
+        resent_frames=sent.resent_frames,
+        returned_frames=sent.returned_frames,
+        shed_messages=sent.refused_rows,
+        held_messages_now=sent.held_rows,
+        held_frames_now=sent.held_frames,
+        held_bytes_now=sent.held_bytes,
+        received_frames=received.received_frames,
+        repeated_frames=received.repeated_frames,
+        unsettled_frames_now=received.unsettled_frames,
+        restarts=received.restarts,
+        refusals=refusals,
+        quarantines=quarantines,
+        quarantined_now=bool(admission.barred(number)),
+    )
