@@ -24,7 +24,7 @@ from tests.store.oracle import commit_all
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from postroad.broker import Outbox, Session, Subscription
+    from postroad.broker import Outbox, Recorder, Session, Subscription
     from postroad.broker.named_queues import NamedQueue
     from postroad.security import Policy
 
@@ -48,26 +48,35 @@ class QueueScene:
         limits: Limits | None = None,
         in_turns: bool = True,
         policy: Policy | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.disk = SimulatedDisk()
         self.now = 1_000_000
-        blocks, numbers = itertools.count(1, 1_000), itertools.count(1, 1_000)
-        self.core = Broker(
-            1,
-            PublisherNumbers(lambda: next(blocks)),
-            limits or Limits(),
-            policy,
-            subscription_numbers=SubscriptionNumbers(lambda: next(numbers)),
-            in_turns=in_turns,
-        )
-        self.core.queue_settings = settings or QueueSettings()
-        self.log = Log(store or StoreSettings(), recover(self.disk.segments(), self.disk.read))
-        assert self.core.open_store(self.log, np.empty((0, 2), np.uint64), self.now) == []
-        self.writer = self.core.attached("writer")
+        self._blocks, self._numbers = itertools.count(1, 1_000), itertools.count(1, 1_000)
+        self._made = (settings or QueueSettings(), store or StoreSettings(), limits or Limits(), in_turns, policy)
+        self._recorder = recorder
+        self.restart()
         self.got: list[Got] = []
         self.deliveries = 0
         # What each turn took that looked for rows.
         self.searched: list[int] = []
+
+    def restart(self) -> None:
+        """Another process takes up what is on disk."""
+        settings, store, limits, in_turns, policy = self._made
+        self.core = Broker(
+            1,
+            PublisherNumbers(lambda: next(self._blocks)),
+            limits,
+            policy,
+            self._recorder,
+            SubscriptionNumbers(lambda: next(self._numbers)),
+            in_turns=in_turns,
+        )
+        self.core.queue_settings = settings
+        self.log = Log(store, recover(self.disk.segments(), self.disk.read, self.disk.sync))
+        assert self.core.open_store(self.log, np.empty((0, 2), np.uint64), self.now) == []
+        self.writer = self.core.attached("writer")
 
     def queue(self, name: str = "work") -> NamedQueue:
         assert self.core.queues is not None

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from postroad.broker import AckMode, BrokerError, Outbox, QueueSettings, named_queues
-from postroad.security import AllowAll
+from postroad.broker import AckMode, BrokerError, Outbox, QueueSettings, consumers, named_queues
+from postroad.messages.columns import FLAGS, QUEUED
+from postroad.security import AllowAll, Refusal
 from postroad.store import StoreSettings
+from postroad.tracking import ExactRecorder
 from tests.broker.queue_scene import QueueScene
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.messages import Batch
+    from postroad.selectors import Selector
 
 
 def test_what_a_lost_session_had_does_not_go_to_another_consumer_of_that_session() -> None:
@@ -176,3 +180,105 @@ def test_dead_letters_that_come_in_bursts_do_not_pile_up() -> None:
         scene.settle()
     # The limit, and a burst or two.
     assert scene.queue("DLQ.work").cursor.bytes < 3 * 20_000
+
+
+def test_messages_that_expire_unseen_are_given_up_by_a_sweep_and_leave_room_to_others() -> None:
+    recorder = ExactRecorder(1, 0)
+    scene = QueueScene(recorder=recorder)
+    scene.send([f"e{each}" for each in range(30)], expiry=scene.now + 500)
+    scene.send(["stays"])
+    scene.send(["later"], expiry=scene.now + 60_000)
+    queues = scene.core.queues
+    assert queues is not None
+    queues.expire(scene.now)
+    assert scene.queue().holder.waiting.stored == 32
+    scene.now += 1_000
+    queues.expire(scene.now)
+    scene.settle()
+    assert (scene.queue().holder.waiting.stored, scene.queue().cursor.rows) == (2, 2)
+    assert scene.queue().holder.expired == 30
+    scene.consume(scene.core.attached("reader"), "a")
+    assert [each.body for each in scene.take()] == ["stays", "later"]
+
+
+def test_sweep_looks_at_a_bounded_part_and_finds_what_an_earlier_process_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = QueueScene(store=StoreSettings(segment_bytes=4_096, cache_bytes=2_000))
+    for first in range(0, 100, 10):
+        scene.send([str(each) for each in range(first, first + 10)], expiry=scene.now + 500)
+    scene.restart()
+    scene.now += 1_000
+    monkeypatch.setattr(named_queues, "SWEPT_ROWS", 20)
+    queues = scene.core.queues
+    assert queues is not None
+    left = [100]
+    for _ in range(60):
+        queues.expire(scene.now)
+        scene.settle()
+        left.append(scene.queue().cursor.rows)
+    # A record more or less: it is looked at as a whole.
+    assert all(before - after <= 40 for before, after in itertools.pairwise(left))
+    assert left[-1] == 0
+
+
+def test_dead_letters_do_not_expire_when_the_sweep_comes() -> None:
+    scene = QueueScene(QueueSettings(max_deliveries=1, redelivery_ms=0))
+    reader = scene.core.attached("reader")
+    scene.consume(reader, "a")
+    scene.send(["m"], expiry=scene.now + 500)
+    scene.answer(reader, scene.take()[0], positive=False)
+    scene.settle()
+    scene.now += 10_000
+    queues = scene.core.queues
+    assert queues is not None
+    queues.expire(scene.now)
+    scene.settle()
+    assert scene.queue("DLQ.work").cursor.rows == 1
+
+
+@pytest.mark.parametrize("wanted", ["odd", "last"])
+def test_what_is_remembered_as_unwanted_is_bounded_and_what_is_wanted_behind_it_is_found(
+    wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumers, "MAX_PASSED_RUNS", 50)
+    scene = QueueScene()
+    for first in range(0, 4_000, 500):
+        scene.send(
+            [str(each) for each in range(first, first + 500)],
+            each=lambda number, first=first: [("kind", "even" if (first + number) % 2 == 0 else "odd")],  # type: ignore[misc]
+        )
+    scene.send(["the last"], headers=[("kind", "last")])
+    picky, other = scene.core.attached("picky"), scene.core.attached("other")
+    scene.consume(picky, "a", AckMode.AUTO, selector=f"kind = '{wanted}'")
+    # Another set of consumers: the queue is searched for both.
+    scene.consume(other, "b", AckMode.AUTO, selector="kind = 'nothing'")
+    scene.send(["one more"], headers=[("kind", wanted)])
+    profiles = scene.queue().consumers.profiles.values()
+    assert max(len(each.passed.runs.starts) for each in profiles) <= 50 + 1_000
+    got = [each.body for each in scene.take()]
+    assert got == [*(str(each) for each in range(1, 4_000, 2) if wanted == "odd"), *_last(wanted), "one more"]
+
+
+def _last(wanted: str) -> list[str]:
+    return ["the last"] if wanted == "last" else []
+
+
+def test_policy_sees_the_same_name_of_a_queue_from_those_who_send_and_those_who_consume() -> None:
+    seen: list[tuple[str, str, bool]] = []
+
+    class Listening(AllowAll):
+        def may_publish(self, principal: str, batch: Batch) -> NDArray[np.intp] | None:
+            seen.append((principal, batch.message(0).topic, bool(batch.envelopes[0, FLAGS] & QUEUED)))
+            return None
+
+        def may_subscribe(
+            self, principal: str, topic: str, selector: Selector | None, queued: bool = False
+        ) -> Selector | Refusal | None:
+            seen.append((principal, topic, queued))
+            return Refusal("not you") if principal == "stranger" else selector
+
+    scene = QueueScene(policy=Listening())
+    scene.send(["m"])
+    scene.consume(scene.core.attached("reader"), "a")
+    assert seen == [("writer", "work", True), ("reader", "work", True)]
+    with pytest.raises(BrokerError, match="subscription to '/queue/work' refused: not you"):
+        scene.consume(scene.core.attached("stranger"), "a")
