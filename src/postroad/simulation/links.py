@@ -8,6 +8,7 @@ bytes; those behind it wait.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.simulation.events import MICROSECONDS
@@ -124,8 +125,14 @@ class Direction:
         self._held_bytes += size
         return number
 
-    def carry(self, size: int, arrive: Callable[[], None]) -> None:
-        """Carry so many bytes, behind those before them."""
+    def carry(self, size: int, arrive: Callable[[int], None]) -> None:
+        """Carry so many bytes, behind those before them.
+
+        Args:
+            size: the bytes.
+            arrive: is called when they would be there, with the life of the link that they were sent in: if it has
+                another one by then, they are lost.
+        """
         rate, loss = self._quality.bytes_per_ms, self._quality.loss
         self._free_at = max(self._timeline.now, self._free_at)
         while loss and self._random.random() < loss:
@@ -137,24 +144,18 @@ class Direction:
             sending = size * MICROSECONDS // rate
             self.busy += sending
             self._free_at += sending
-        self._later(self._free_at + self._delay, arrive)
+        self._timeline.at(self._free_at + self._delay, partial(arrive, self.life))
 
     def confirm(self, numbers: Sequence[int], let_go: Callable[[Sending], None]) -> None:
         """The other end has confirmed what was sent under these numbers; the word takes its time on the way back."""
+        life = self.life
 
         def drop() -> None:
+            if self.life != life:
+                return
             dropped = [self._held.pop(number) for number in numbers]
             for sending, size in dropped:
                 self._held_bytes -= size
                 let_go(sending)
 
-        self._later(self._timeline.now + self._delay, drop)
-
-    def _later(self, when: int, action: Callable[[], None]) -> None:
-        life = self.life
-
-        def unless_cut() -> None:
-            if self.life == life:
-                action()
-
-        self._timeline.at(when, unless_cut)
+        self._timeline.at(self._timeline.now + self._delay, drop)

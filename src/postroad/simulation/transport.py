@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.broker import Outbox, Sending
 from postroad.broker.queues import copied_out
-from postroad.messages import Batch
 from postroad.routing import decode_frame, encode_frame
 from postroad.simulation.arrivals import ArrivedFrame, joined
 from postroad.simulation.host import Task
@@ -17,7 +15,8 @@ from postroad.simulation.host import Task
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from postroad.messages import MessageId, Untyped
+    from postroad.broker import Outbox, Sending
+    from postroad.messages import Batch, MessageId, Untyped
     from postroad.routing import Frame
     from postroad.simulation.events import Timeline
     from postroad.simulation.host import Host, Observer
@@ -105,11 +104,12 @@ class SimulatedTransport:
             outbox: what it says.
             frame: what a link brought, if it says so because of that.
         """
-        self._outboxes.append((host, outbox, frame))
         if self._carrying:
+            self._outboxes.append((host, outbox, frame))
             return
         self._carrying = True
         try:
+            self._carry_out_one(host, outbox, frame)
             while self._outboxes:
                 self._carry_out_one(*self._outboxes.popleft())
         finally:
@@ -167,7 +167,9 @@ class SimulatedTransport:
         direction.control_frames += 1
         cost = self.control_cost()
 
-        def arrive() -> None:
+        def arrive(life: int) -> None:
+            if direction.life != life:
+                return
             host = self.hosts[there]
 
             def learn() -> Outbox:
@@ -184,11 +186,9 @@ class SimulatedTransport:
     def _send(self, host: Host, sending: Sending, frame: Batch | None) -> None:
         here, there, relay = host.core.number, sending.link, host.relay
         direction = self.directions[here, there]
-        destinations = sending.destinations
-        batch = _written(sending, frame)
-        count = len(sending.rows)
-        rows = np.arange(count, dtype=np.int64)
-        carried = Sending(there, batch, rows, destinations, sending.publisher, sending.consignment, sending.returned)
+        carried = _written(sending, frame)
+        batch, rows, destinations = carried.batch, carried.rows, carried.destinations
+        count = len(rows)
         if not direction.up:
             self.give_back(host, carried)
             return
@@ -203,11 +203,11 @@ class SimulatedTransport:
             return
         self.events += count
         direction.messages += count
-        arrival = ArrivedFrame(here, direction.life, number, batch, destinations)
 
-        def arrive() -> None:
-            receiver = self.hosts[there]
-            receiver.give(self.reading(receiver, (arrival,)))
+        def arrive(life: int) -> None:
+            if direction.life == life:
+                receiver = self.hosts[there]
+                receiver.give(self.reading(receiver, (ArrivedFrame(here, life, number, batch, destinations),)))
 
         direction.carry(size, arrive)
 
@@ -269,12 +269,14 @@ class SimulatedTransport:
             self.carry_out(host, host.relay.link_free(there))
 
 
-def _written(sending: Sending, frame: Batch | None) -> Batch:
-    """The rows as the other end reads them: over a real link only bytes travel, so nothing that may change is shared.
+def _written(sending: Sending, frame: Batch | None) -> Sending:
+    """What the other end reads: over a real link only bytes travel, so nothing that may change is shared.
 
-    A frame that goes on with all of its rows keeps its bytes, which nobody changes.
+    A frame that goes on with all of its rows keeps its bytes, and its columns, which nobody changes either: a hop
+    writes to a copy of the envelopes.
     """
     batch, rows = sending.batch, sending.rows
     if frame is not None and batch.buffer is frame.buffer and len(rows) == len(frame):
-        return Batch(frame.buffer, frame.spans, batch.ids.copy(), batch.envelopes.copy())
-    return copied_out(batch, rows)
+        return sending
+    own = copied_out(batch, rows)
+    return sending._replace(batch=own, rows=np.arange(len(own), dtype=np.int64))
