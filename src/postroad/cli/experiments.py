@@ -100,13 +100,32 @@ def _watching(quiet: bool) -> Iterator[Watch]:
 
     from postroad.lab.runs import Watch
 
-    with Progress(console=Console(stderr=True), disable=quiet, transient=True) as progress:
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        # A line for each cell, for whoever reads a log; a bar would be written again and again.
+        lines = _Lines(quiet)
+        yield Watch(trial=lambda key, number, count: lines(f"{number}/{count} {key}"), line=lines)
+        return
+    with Progress(console=console, transient=True) as progress:
         task = progress.add_task("beginning", total=1.0)
         yield Watch(
             lambda key, number, count: progress.update(task, description=f"{number}/{count} {key}", completed=0),
             lambda share: progress.update(task, completed=share),
             lambda text: progress.update(task, description=text, completed=0),
         )
+
+
+class _Lines:
+    """Writes what happens to stderr, each thing once."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._last = ""
+
+    def __call__(self, text: str) -> None:
+        if not self._quiet and text != self._last:
+            typer.echo(text, err=True)
+        self._last = text
 
 
 def _show_findings(experiment: Experiment, findings: list[Finding]) -> None:

@@ -287,9 +287,12 @@ class ConstantRateExperiment(ContentExperiment):
             Finding(
                 "ActiveMQ keeps up with these rates on some numbers of brokers, and becomes unstable on others",
                 f"most undelivered at any rate, by brokers: {told}",
-                None,
-                "the paper's limit was the brokers' processors; ours carry these rates on one processor, "
-                "and links of 1 MB/s are not full yet",
+                results.verdict(
+                    max(worst.values()) >= 0.02,
+                    *(f"flood-{brokers}-{rate}" for brokers in _BROKERS for rate in self.RATES),
+                ),
+                "the paper's limit was the brokers' processors; ours carry these rates on one processor, and links of "
+                "1 MB/s are not full yet: those of 8 brokers would be at some 3,300 messages/s",
             ),
             Finding(
                 "controlled flooding uses links that B-DRP leaves free",
@@ -400,7 +403,8 @@ class SingleBrokerExperiment(ContentExperiment):
     small: ClassVar[float] = 0.03
     modes: ClassVar[tuple[Mode, ...]] = ("simulated", "live")
 
-    # Beyond what one broker carries by the measured costs: 27 copies of a message take it some 0.3 ms in small reads.
+    # Far beyond the paper's machines, and what minutes of simulation allow. By the measured costs one broker would be
+    # used up at some 100,000 messages/s: its reads grow with the rate, and a large read costs little more than a small.
     TOP = 12_000.0
 
     def trials(self, request: RunRequest) -> list[Trial]:
@@ -417,6 +421,7 @@ class SingleBrokerExperiment(ContentExperiment):
         at_work = max((row["use"] for row in results.rows("processors", "one-broker")), default=float("nan"))
         peak = max((row["delivered"] * 4 for row in results.rows("throughput", "one-broker")), default=0)
         latency = results.row("latency", "one-broker")
+        undelivered = results.row("completeness", "one-broker").get("undelivered_rate", float("nan"))
         return [
             Finding(
                 "27 of 50 clients want a message",
@@ -425,11 +430,13 @@ class SingleBrokerExperiment(ContentExperiment):
                 "the paper's stated distributions cannot give 27 (17 % at most); values were narrowed until they do",
             ),
             Finding(
-                "one broker delivers what is wanted until its processor is used up",
-                f"peak {peak:,} deliveries/s; processor at work {at_work:.0%} of the time; "
-                f"p99 {latency.get('p99_ms') or 0:.1f} ms",
+                "ActiveMQ is faster than the prototype, which is used up somewhere on the ramp; at which rate our text "
+                "does not have",
+                f"{undelivered:.2%} undelivered, up to {peak:,} deliveries/s; processor at work {at_work:.0%} of the "
+                f"time; p99 {latency.get('p99_ms') or 0:.1f} ms",
                 None,
-                "the paper's figure is not in our text; it says that ActiveMQ is faster than the prototype here",
+                "our broker is not used up on this ramp: it takes what came meanwhile in one read, and a large read "
+                "costs it little more than a small one",
             ),
         ]
 
