@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 
 from postroad.broker import AckMode, QueueSettings
 from postroad.messages import MessageId
 from postroad.store import StoreSettings
-from postroad.tracking import ExactRecorder
+from postroad.tracking import ExactRecorder, Journey, Reconstruction, Verdict
 from tests.broker.queue_network import QueueMob, QueueNetwork
+
+if TYPE_CHECKING:
+    from postroad.broker import Subscription
+    from postroad.messages import Message
 
 SEEDS = range(300) if os.environ.get("POSTROAD_THOROUGH") else range(12)
 
@@ -169,6 +174,80 @@ def test_full_queue_leaves_messages_at_their_own_broker_in_order_until_there_is_
     assert got == sorted(network.confirmed)
     assert len(got) > 30
     assert network.brokers[1].core.statistics().shed_stored == 0
+
+
+def traced(recorders: dict[int, ExactRecorder], message: MessageId, now: int) -> Journey:
+    """What all records say together."""
+    question = Reconstruction(message)
+    while brokers := question.to_ask():
+        for broker in brokers:
+            question.tell(broker, recorders[broker].findings(message, now) if broker in recorders else None)
+    return question.journey()
+
+
+class Recorders(dict[int, ExactRecorder]):
+    """A recorder for each broker that begins."""
+
+    def __call__(self, number: int) -> ExactRecorder:
+        self[number] = ExactRecorder(number, 0)
+        return self[number]
+
+
+class LivingMob(QueueMob):
+    """No broker dies: their records are complete."""
+
+    def __init__(self, seed: int, recorder: Recorders) -> None:
+        super().__init__(seed, recorder=recorder)
+        self.ids = set[MessageId]()
+
+    def _die(self) -> None:
+        pass
+
+    def _commit(self) -> None:
+        if number := self._any():
+            self.commit(number)
+
+    def _note(self, subscription: Subscription, message: Message) -> None:
+        self.ids.add(message.id)
+        super()._note(subscription, message)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_trace_of_complete_records_never_takes_a_message_of_a_queue_for_lost(seed: int) -> None:
+    recorders = Recorders()
+    mob = LivingMob(seed, recorders)
+    mob.loss = [0.0, 0.1, 0.3][seed % 3]
+    for _ in range(400):
+        mob.act()
+    mob.end()
+    assert mob.ids
+    for message in mob.ids:
+        journey = traced(recorders, message, mob.now)
+        assert journey.lost == ()
+        assert journey.verdict in (Verdict.ACKNOWLEDGED, Verdict.DELIVERED)
+
+
+def test_message_on_its_way_to_a_consumer_that_leaves_is_traced_to_who_got_it_then() -> None:
+    recorders = Recorders()
+    network = QueueNetwork(recorder=recorders)
+    remote = network.consume(3)
+    network.settle(1)
+    network.send(1)
+    while not (hands := [wire for wire in network.wires if wire[:2] == (1, 3)]):
+        network.commit(1)
+        network.tick()
+    # The message is on the wire; its consumer goes, and says so.
+    network.wires = [wire for wire in network.wires if wire not in hands]
+    network.leave(remote)
+    network.wires += hands
+    network.settle(2)
+    local = network.consume(1)
+    network.settle(2)
+    message = MessageId.of(*local.held[1])
+    network.answer(local, 1)
+    network.settle(2)
+    journey = traced(recorders, message, network.now)
+    assert (journey.verdict, journey.certainty, journey.lost) == (Verdict.ACKNOWLEDGED, 1.0, ())
 
 
 def test_record_tells_the_way_from_the_sender_over_the_home_to_the_consumer() -> None:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from random import Random
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroad.tracking import Verdict
+from postroad.messages import MessageId
+from postroad.tracking import LinkChanges, Shed, Verdict
 from postroad.tracking.verdicts import OPEN
+from postroad.trail import Trail, TrailWriter
 from tests.trail.lives import Network
+from tests.trail.samples import HOUR, NOON, passages, short, wide
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Nothing more is to come: who got it is known.
 _SETTLED = (Verdict.DELIVERED, Verdict.ACKNOWLEDGED, Verdict.MATCHED_NOBODY)
@@ -64,3 +72,35 @@ def test_messages_of_a_network_without_crashes_are_never_answered_vaguely() -> N
     random = Random(5)
     for _ in range(500):
         assert check(Network(random, crash_share=0.0)) in (*_SETTLED, Verdict.NEVER_ACCEPTED)
+
+
+@pytest.mark.parametrize("goes_on", [False, True], ids=["not written yet", "crashed, and began again"])
+def test_hop_after_a_long_wait_is_open_while_the_record_of_the_receiver_has_a_gap_then(
+    tmp_path: Path, goes_on: bool
+) -> None:
+    minute, late = 60_000, NOON + 50 * 60_000
+
+    def noted(reason: str, at: int) -> Shed:
+        return Shed(wide([1]), wide([NOON]), wide([7]), short([0]), wide([0]), wide([0]), [reason], wide([at]))
+
+    # Accepted at noon, kept because the home of its queue is down, and handed to it fifty minutes later.
+    sender = TrailWriter(tmp_path, 1, NOON - HOUR)
+    sender.write([LinkChanges(wide([2]), wide([NOON - HOUR]), short([1]), short([1]))], NOON - HOUR + 1)
+    sender.write([passages([(1, NOON, 7, 0)]), noted("held", NOON)], NOON + minute)
+    hop = passages([(1, NOON, 7, 0)], arrived_from=[-1], relayed_to=[[2]])
+    sender.write([noted("sent on", late), hop], late + minute)
+    sender.write([], NOON + 3 * HOUR)
+    sender.close(NOON + 3 * HOUR)
+    # The home has written nothing since shortly before that.
+    home = TrailWriter(tmp_path, 2, NOON - HOUR)
+    home.write([LinkChanges(wide([1]), wide([NOON - HOUR]), short([1]), short([1]))], NOON - HOUR + 1)
+    home.write([], late - minute // 2)
+    if goes_on:
+        again = TrailWriter(tmp_path, 2, late + 2 * minute)
+        again.write([], NOON + 3 * HOUR)
+        again.close(NOON + 3 * HOUR)
+    journey = Trail(tmp_path).trace(MessageId(7, 1, NOON, 0)).journey
+    assert journey.lost == ()
+    assert [(hop.broker, hop.neighbour) for hop in journey.open] == [(1, 2)]
+    assert journey.verdict is Verdict.RECORDED_IN_PART
+    assert {broker for broker, _ in journey.gaps} == {2}

@@ -437,6 +437,8 @@ class NamedQueues:
             unacknowledged, subscription.unacknowledged = subscription.unacknowledged, {}
             if unacknowledged:
                 assert subscription.queue is not None
+                if subscription.guest is not None:
+                    self.returns.note_way_back(unacknowledged, subscription.guest.broker, now)
                 self.returns.came_back(subscription.queue, unacknowledged, now, refused=False)
         for queue in queues.values():
             if not len(queue.consumers):

@@ -100,6 +100,10 @@ class QueueReturns:
         if rows:
             self._core.recorder.dropped(ids_alone(words_of(rows)), np.arange(len(rows)), 0, Detour.COMES_AGAIN, now)
 
+    def note_way_back(self, rows: Mapping[int, int], broker: int, now: int) -> None:
+        """Put on record that messages which went to another broker may never have come there, and are here again."""
+        self._core.recorder.dropped(ids_alone(words_of(rows)), np.arange(len(rows)), broker, Detour.RETURNED, now)
+
     def _give_up(self, queue: NamedQueue, rows: Mapping[int, int], reason: str, now: int) -> None:
         """Messages came back too often: they go to the dead-letter queue, or nowhere."""
         places = np.array(list(rows.values()), np.int64)

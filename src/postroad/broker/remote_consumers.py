@@ -155,16 +155,17 @@ class RemoteConsumers:
         Raises:
             ChannelError: they are none.
         """
-        subscription = self._subscriptions.get(item.consumer)
-        if subscription is None or subscription.remote is None or subscription.remote.home != home:
-            # It has left.
-            return
         try:
             batch = rows_of_payload(item.rows)
         except PostroadError as error:
             raise ChannelError(f"broker {home} hands out what are no messages: {error}") from error
-        self._core.recorder.arrived(batch, home, now)
         rows = np.arange(len(batch), dtype=np.int64)
+        self._core.recorder.arrived(batch, home, now)
+        subscription = self._subscriptions.get(item.consumer)
+        if subscription is None or subscription.remote is None or subscription.remote.home != home:
+            # It has left, and the home hands them out again.
+            self._core.recorder.dropped(batch, rows, home, Detour.RETURNED, now)
+            return
         self._deliveries.hand_over(subscription, batch, rows, None, outbox, now, None)
         stored = self._deliveries.stored
         if stored is not None and stored.is_storing:

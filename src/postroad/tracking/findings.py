@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from postroad.tracking.reasons import is_held
+from postroad.tracking.reasons import WAITS_LONG, is_held
 
 __all__ = ["Drop", "Findings", "Gap", "Hit", "merged"]
 
@@ -69,7 +69,8 @@ class Findings(NamedTuple):
         neighbours: the links that this broker had at the time.
         probes: filters probed and rows looked up, for accounting.
         ends: times without a complete record after the message was handled here, which is on record as a whole: they
-            hide only what became of it later.
+            hide only what became of it later. Of a broker that never had it by its record: times at which it may have
+            come, if it waited elsewhere until then.
     """
 
     broker: int
@@ -87,6 +88,16 @@ class Findings(NamedTuple):
     neighbours: tuple[int, ...]
     probes: int
     ends: tuple[Gap, ...] = ()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the record says that the message came here."""
+        return self.accepted is not None or self.arrived is not None
+
+    @property
+    def waited(self) -> bool:
+        """Whether the message was kept here for any length of time before it went on: in a queue, or for its way."""
+        return bool(self.queued) or any(drop.reason in WAITS_LONG for drop in self.dropped)
 
     @property
     def waits(self) -> bool:
@@ -112,8 +123,14 @@ def merged(first: Findings, second: Findings) -> Findings:
         retained_since=max(first.retained_since, second.retained_since),
         neighbours=tuple(sorted({*first.neighbours, *second.neighbours})),
         probes=first.probes + second.probes,
-        ends=tuple(sorted({*first.ends, *second.ends})),
+        ends=_ends(first, second),
     )
+
+
+def _ends(first: Findings, second: Findings) -> tuple[Gap, ...]:
+    """A part that knows the message has the last word: when the other may have missed its coming is of no interest."""
+    parts = [one for one in (first, second) if one.is_known] or [first, second]
+    return tuple(sorted({gap for one in parts for gap in one.ends}))
 
 
 def _surer(one: Hit | None, other: Hit | None) -> Hit | None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from postroad.tracking.findings import Drop
 
-__all__ = ["DETOURS", "Detour", "is_held"]
+__all__ = ["DETOURS", "WAITS_LONG", "Detour", "is_held"]
 
 
 class Detour(StrEnum):
@@ -39,6 +39,8 @@ class Detour(StrEnum):
 
 # To look up texts of the record.
 DETOURS: frozenset[str] = frozenset(Detour)
+# Waits without a bound, as long as they last: a message may be handed on hours after its id's time.
+WAITS_LONG: frozenset[str] = frozenset({Detour.HELD, Detour.SENT_ON, Detour.COMES_AGAIN})
 # What begins a wait at a broker, and what ends it.
 _WAITS = (
     (Detour.HELD, Detour.SENT_ON),

@@ -291,7 +291,7 @@ class _Way:
         if there is not None and own is not None:
             doubt = claim.doubt * own.doubt
             onward.append(Stop(there.broker, stop.broker, stop.depth + 1, doubt, (own.time_from, own.time_to), there))
-        elif there is None or there.gaps:
+        elif there is None or there.gaps or (stop.findings.waited and there.ends):
             # Also where the link gave it back: the neighbour may have had it before that.
             doubts = [doubt for _, doubt in self._witnesses(claim.number)] + _doubts_of_traces(there)
             if doubts:
@@ -360,6 +360,7 @@ class _Way:
         found: dict[int, list[Gap]] = {}
         stops = {stop.broker: stop for stop in self.stops}
         senders = {hop.broker for hop in self.open}
+        late = {hop.neighbour for hop in self.open if hop.broker in stops and stops[hop.broker].findings.waited}
         for broker in self.concerned:
             answer = self._answers.get(broker)
             if answer is None:
@@ -369,6 +370,8 @@ class _Way:
             if stop is not None:
                 hides = HIDES_MORE if stop.recorded else HIDES_DELIVERIES
             found[broker] = [gap._replace(hides=hides) for gap in answer.gaps]
+            if stop is None and broker in late:
+                found[broker] += [gap._replace(hides=hides) for gap in answer.ends]
             if stop is not None and (answer.waits or broker in senders):
                 found[broker] += [gap._replace(hides=HIDES_LATER) for gap in answer.ends]
         return found

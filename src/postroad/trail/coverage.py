@@ -138,7 +138,8 @@ def gaps_around(
         since: the broker may have seen the message from here,
         until: to here.
         handled: the numbers of the runs whose exact record says that the message came.
-        waits: whether the message still waits here, as far as the record goes: then every later gap may hide its end.
+        waits: whether the message still waits here, as far as the record goes, or has not come yet: then every later
+            gap may hide its end, or that it came.
 
     Returns:
         Gaps that may hide anything; and gaps behind the last run that handled the message, which hide only what became

@@ -135,7 +135,9 @@ class Evidence:
             neighbours: the links of the broker at the time.
         """
         found = self._findings(retained_since, neighbours)
-        gaps, ends = gaps_around(runs, holes, self.identity.time, *window, self._handled, found.waits)
+        # A message that waited elsewhere may have come here long after its id's time.
+        is_open = found.waits or not found.is_known
+        gaps, ends = gaps_around(runs, holes, self.identity.time, *window, self._handled, is_open)
         return found._replace(gaps=tuple(sorted({*found.gaps, *gaps})), ends=ends)
 
     def _findings(self, retained_since: int, neighbours: tuple[int, ...]) -> Findings:
