@@ -54,7 +54,7 @@ def make_credentials(plan: Plan, folder: Path, *, tls: bool) -> Plan:
                 _write(Path(files.key), made.key)
     except OSError as error:
         raise NetworkError(f"{folder}: keys cannot be written ({error.strerror})") from None
-    except (KeyFault, ValueError) as error:
+    except KeyFault as error:
         raise NetworkError(f"{folder}: {error}") from None
     return msgspec.structs.replace(plan, brokers=brokers, tls=plan.tls or tls).checked()
 

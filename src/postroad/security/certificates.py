@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
+from postroad.security.keys import KeyFault
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -53,19 +55,26 @@ class Authority:
     Args:
         certificate: its certificate, as a PEM file holds it.
         key: its private key, likewise.
+
+    Raises:
+        KeyFault: they are not, or are of another kind than those that are made here.
     """
 
     def __init__(self, certificate: bytes, key: bytes) -> None:
         from cryptography import x509
+        from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-        loaded = load_pem_private_key(key, None)
+        try:
+            loaded = load_pem_private_key(key, None)
+            self._certificate = x509.load_pem_x509_certificate(certificate)
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            raise KeyFault(f"not the certificate of an authority and its key without a password: {error}") from None
         if not isinstance(loaded, EllipticCurvePrivateKey):
-            raise ValueError("not the key of an authority that was made here")
+            raise KeyFault("not the key of an authority that was made here")
         self.certificate = certificate
         self.key = key
-        self._certificate = x509.load_pem_x509_certificate(certificate)
         self._key = loaded
 
     @classmethod

@@ -88,12 +88,13 @@ def public_key(private: bytes) -> str:
 
 
 def _private(pem: bytes) -> Ed25519PrivateKey:
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     try:
         key = load_pem_private_key(pem, None)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise KeyFault(f"not a PEM file with a private key without a password: {error}") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyFault("the private key is of another kind than Ed25519; `postroad network plan --keys` makes one")
