@@ -56,7 +56,7 @@ def test_missing_java_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, t
 def test_directory_that_is_no_trail_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     outcome = here(monkeypatch, "pipeline", "storage", "--trail", str(tmp_path), "--out", str(tmp_path / "out"))
     assert outcome.code == 2
-    assert "is no trail" in outcome.err
+    assert "is not a trail" in outcome.err
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def test_an_origin_that_crashed_before_its_first_commit_is_gone_around_by_the_li
 
 
 def test_a_directory_that_no_broker_wrote_to_is_no_trail(tmp_path: Path) -> None:
-    with pytest.raises(TrailError, match="is no trail"):
+    with pytest.raises(TrailError, match="is not a trail"):
         Trail(tmp_path)
     with pytest.raises(TrailError, match="is not a directory"):
         Trail(tmp_path / "nowhere")

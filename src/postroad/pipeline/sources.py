@@ -357,14 +357,14 @@ def open_sources(
         skip_damaged: leave out what cannot be read.
 
     Raises:
-        PipelineError: this is no trail, it has another format, or the range is empty.
+        PipelineError: this is not a trail, it has another format, or the range is empty.
         DamagedFileError: a manifest cannot be read.
     """
     # Executors have working directories of their own.
     root = location(trail).absolute()
     numbers = manifest_brokers(root)
     if not numbers:
-        raise PipelineError(f"{root}: is no trail (there is no {root / 'manifests'} with a broker in it)")
+        raise PipelineError(f"{root}: is not a trail (there is no {root / 'manifests'} with a broker in it)")
     if since is not None and until is not None and since >= until:
         raise EmptyRangeError(f"nothing lies between {moment(since)} and {moment(until)}; give --since before --until")
     reads = Reads()

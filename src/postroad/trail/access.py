@@ -100,7 +100,7 @@ def append_to(path: Path) -> int:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Put a file in place as a whole; one of the same name goes, whoever could read that.
+    """Put a file in place as a whole; it replaces one of the same name, whatever its permissions.
 
     Raises:
         OSError: it cannot be written.
@@ -161,7 +161,7 @@ def claim(folder: Path, group: str | None = None) -> str:
                 os.chown(folder, -1, number)
             except PermissionError:
                 raise AccessError(
-                    f"{folder} cannot be given to the group {group!r}, of which this user is no member; "
+                    f"{folder} cannot be given to the group {group!r}, of which this user is not a member; "
                     "add the user to it, or name another"
                 ) from None
         folder.chmod(PRIVATE_FOLDER if group is None else SHARED_FOLDER)

@@ -26,7 +26,7 @@ FIRST_PAUSE_MS = 500
 LONGEST_PAUSE_MS = 30_000
 
 GIVEN_UP = "the disk did not take the record"
-# For so long after the trail was found gone there is trouble: longer than anybody's watch takes to look.
+# How long trouble is reported after the trail was found gone: longer than any monitoring interval.
 BREAK_TOLD_MS = 15 * 60_000
 
 DEFECT = "the broker failed at making the record"
@@ -65,8 +65,8 @@ class Backlog:
     Args:
         open_writer: begins a run of the trail at the given time.
         budget_bytes: rows that may wait for the disk.
-        claim: makes sure, before each commit, that nobody else writes there under this number; raises a TrailError or
-            an OSError where somebody does, or it cannot be told.
+        claim: makes sure, before each commit, that no other process writes there under this number; raises a TrailError
+            or an OSError if one does, or if that cannot be determined.
 
     Attributes:
         trouble: what is wrong with the disk; empty while all is well.
@@ -235,7 +235,7 @@ class Backlog:
                 self._works(self._writer, now)
 
     def _works(self, writer: TrailWriter, now: int) -> None:
-        """The disk takes what it is given. A trail that was gone is told for a while all the same."""
+        """The disk accepts writes again. A trail that was gone is still reported for a while."""
         if self._breaks != writer.breaks:
             self._breaks, self._broken_at = writer.breaks, now
         if self._broken_at is not None and not self._broken_at <= now < self._broken_at + BREAK_TOLD_MS:

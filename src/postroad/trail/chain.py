@@ -43,7 +43,7 @@ class Chain:
         root: of the trail.
         folder: of the broker's manifests.
         broker: whose.
-        reads: counts what is read; None where nobody wants to know.
+        reads: counts what is read; None for no counts.
 
     Attributes:
         troubles: what is damaged or does not belong here, in the order it was found.
@@ -80,7 +80,7 @@ class Chain:
         return self._confirmed(self._without_foreign(links), after)
 
     def breaks(self, after: int, links: list[Link], head: int) -> set[int]:
-        """How many readable changes stand before each place where some are missing, and nobody has said so yet."""
+        """How many readable changes stand before each place where some are missing that is not noted yet."""
         broken: set[int] = set()
         told = [(link.change.lost, link.number) for link in links if link.change is not None and link.change.lost]
         readable, expected = 0, after + 1
@@ -122,8 +122,8 @@ class Chain:
     def _without_foreign(self, links: list[Link]) -> list[Link]:
         """Leave out changes that do not follow the one before.
 
-        Where two do not fit, the one that fits nobody else is the stranger; of two that both do, the earlier: what
-        follows the later was made by somebody who knew what came before it.
+        Where two do not fit, the one that fits no other is foreign; if both fit others, the earlier one is: the writer
+        of what follows the later one knew what came before it.
         """
         fits = [None, *(_fits(before, link) for before, link in pairwise(links)), None]
         strangers: set[int] = set()
@@ -136,7 +136,7 @@ class Chain:
     def _confirmed(self, links: list[Link], after: int) -> list[Link]:
         """Leave out changes that nothing connects with the rest, and that name no file which is here.
 
-        What follows a change that cannot be read may be of another trail, and nobody could tell by the manifests.
+        What follows a change that cannot be read may be of another trail, and the manifests do not show it.
         """
         strangers: set[int] = set()
         for places in _stretches(links):
@@ -177,7 +177,7 @@ class Chain:
 
 
 def _fits(before: Link, link: Link) -> bool | None:
-    """Whether a change follows the one before it; None where that cannot be told."""
+    """Whether a change follows the one before it; None if that cannot be determined."""
     if before.change is None or link.change is None or not link.change.previous or link.number != before.number + 1:
         return None
     return link.change.previous == before.crc

@@ -142,9 +142,9 @@ def gaps_around(
             gap may hide its end, or that it came.
 
     Returns:
-        Gaps that may hide anything; and gaps behind the last run that handled the message, which hide only what became
-        of it later. A gap before the first such run may hide that an earlier process handled it too. A gap behind it
-        may hide that a later process did, unless that one has a whole record of its first moments.
+        Gaps that may hide anything; and gaps after the last run that handled the message, which hide only what became
+        of it later. A gap before the first such run may hide that an earlier process handled it too. A gap after it may
+        hide that a later process did, unless that one has a whole record of its first moments.
     """
     gaps = gaps_within(runs, holes, at, since, until)
     ordered = _in_order(runs)
@@ -173,14 +173,14 @@ def _in_order(runs: Iterable[Run]) -> list[Run]:
 
 
 def _between(ordered: list[Run]) -> list[tuple[Gap, int]]:
-    """The gaps before, between and behind runs, each with the place of the run behind it."""
+    """The gaps before, between and after runs, each with the place of the run after it."""
     gaps: list[tuple[Gap, int]] = []
     ended, reason = 0, GapReason.BEFORE_FIRST
     for place, run in enumerate(ordered):
         if run.since > ended:
             gaps.append((Gap(ended, run.since, reason), place))
         elif reason == GapReason.CRASHED:
-            # The clock was set back meanwhile, a little: the times are covered, but not what was lost then.
+            # The clock was set back a little in between: the times are covered, but not what was lost then.
             gaps.append((Gap(ended, ended + 1, reason), place))
         if run.through >= ended:
             ended, reason = run.through, GapReason.STOPPED if run.closed else GapReason.CRASHED

@@ -76,7 +76,7 @@ def create_once(path: Path, data: bytes) -> bool:
     try:
         sync_directory(path.parent)
     except OSError as error:
-        # Whoever is told that it failed takes back what the file names: the file must go first.
+        # A caller that sees the failure removes what the file names: the file must go first.
         _remove(path)
         raise TrailWriteError(path, error.strerror or error) from error
     return True
@@ -97,7 +97,7 @@ def _written(path: Path, fill: Callable[[Path], None]) -> Path:
     temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}")
     try:
         make_directory(path.parent)
-        # Whoever fills it opens a file that nobody else may read already. One of the name is of a process long gone.
+        # It is private before anything is written to it. A file of the same name is of a process long gone.
         with suppress(FileNotFoundError):
             temporary.unlink()
         os.close(create(temporary, os.O_EXCL))

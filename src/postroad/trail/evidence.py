@@ -85,7 +85,7 @@ class Evidence:
             self._listed(kind, (subscription for broker, subscription in _pairs(row[column]) if broker == self.broker))
 
     def told(self, found: Findings, run: int) -> None:
-        """What an exact recorder knows that was told again what a run left in its journal."""
+        """Add what an exact recorder knows after the replay of what a run left in its journal."""
         kinds = {
             HistoryKind.ARRIVED_FROM: found.arrived_from,
             HistoryKind.RELAYED: found.relayed_to,

@@ -37,7 +37,7 @@ def note_brokers(root: Path, brokers: Iterable[int]) -> None:
 
 
 def noted_brokers(root: Location) -> set[int]:
-    """The brokers that a trail should hold; none where nobody said so.
+    """The brokers that a trail should hold; none if they are not known.
 
     Raises:
         TrailDamageError: the file that says so cannot be read.

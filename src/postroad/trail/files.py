@@ -218,7 +218,7 @@ def _render(sink: Any, table: str, broker: int, rows: Any) -> None:
         column_encoding=dict.fromkeys(layout.delta, "DELTA_BINARY_PACKED"),
         # Footers are one part in a hundred of small files: only what readers choose row groups by.
         write_statistics=[name for name in layout.schema.names if name in layout.statistics],
-        # The serialised Arrow schema would be a kilobyte in every footer, and says nothing that Parquet's does not.
+        # The serialised Arrow schema would be a kilobyte in every footer, and adds nothing to Parquet's own.
         store_schema=False,
         write_page_checksum=True,
     ) as writer:
@@ -304,7 +304,7 @@ def footer_checksum(data: bytes | memoryview, path: object) -> int:
 
 
 def describe_file(root: Path, path: str, table: str, day: int) -> FileEntry:
-    """The entry of a file that somebody else wrote, for instance a compaction, from what is in it."""
+    """The entry of a file that another writer made, for instance a compaction, from what is in it."""
     data = (root / path).read_bytes()
     file = pq.ParquetFile(io.BytesIO(data))
     layout = table_named(table)

@@ -1,7 +1,7 @@
-"""The journal: what a recorder was told, on disk within moments, until the trail has it.
+"""The journal: what was reported to a recorder, on disk within moments, until the trail has it.
 
 Entries go into a buffer on the loop; a thread writes the buffer and forces it to disk, many entries at once. A receipt
-waits until the durable position has passed its entry. After a crash the entries are told again to a fresh recorder.
+waits until the durable position has passed its entry. After a crash the entries are replayed to a fresh recorder.
 
 ```
 journal/broker=<number>/<number of the segment>.journal
@@ -40,7 +40,7 @@ __all__ = ["Journal", "JournalStatistics", "SegmentEntries", "journal_folder", "
 MAGIC = b"PRjrnl01"
 ENDING = ".journal"
 _HEAD = struct.Struct("<II")
-# Stands where entries were given up: what is told again must not pass for all there was.
+# Stands where entries were given up: a replay must not pass for complete.
 _LAPSE = _HEAD.pack(2**32 - 1, 0)
 # Entries that wait for the disk: some seconds of a busy broker. Beyond it new ones are lost, and counted.
 MAX_WAITING_BYTES = 64 << 20
@@ -93,7 +93,7 @@ class Journal:
         self._lock = threading.Lock()  # guards the buffer alone, and is held for moments
         self._buffer = bytearray()
         self._lapsed = False  # the last entry was given up, and the next must say so
-        # Bytes of the buffer, and the position behind them, that the next sync takes: up to the end of a turn.
+        # Bytes of the buffer, and the position after them, that the next sync takes: up to the end of a turn.
         self._turn: tuple[int, int, bytes] | None = None
         self._last = b""  # the last entry that was appended and does not end a turn
         self._last_durable = b""  # the last such one that is on disk
@@ -336,7 +336,7 @@ def _places(data: bytes) -> tuple[list[tuple[int, int] | None], int]:
 
 
 def _is_cut_off(data: bytes, place: int) -> bool:
-    """Whether an entry that cannot be read goes on behind the end of its segment."""
+    """Whether an entry that cannot be read extends beyond the end of its segment."""
     if place + _HEAD.size > len(data):
         return True
     length, _ = _HEAD.unpack_from(data, place)

@@ -1,6 +1,6 @@
 """Changing a broker's manifest: one change at a time, each made from the latest, none lost.
 
-Writers do not lock. A change takes the next number; if another writer took it meanwhile, the change is made again from
+Writers do not lock. A change takes the next number; if another writer took it first, the change is made again from
 theirs.
 """
 
@@ -47,7 +47,7 @@ __all__ = ["CHECKPOINT_EVERY", "Ledger", "refuse_other_version"]
 # changed: 500 kB at the end of a day with a commit a minute and 20 origins. With 8 both costs stay small: up to 8 files
 # of a kilobyte for the reader, some 40 MB a day for the writer.
 CHECKPOINT_EVERY = 8
-# Others commit about once a minute; whoever loses this often in a row is in a loop with somebody.
+# Others commit about once a minute; a writer that loses this often in a row is in a loop with another one.
 MAX_ATTEMPTS = 100
 
 
@@ -72,7 +72,7 @@ class Ledger:
             now: when it begins.
             is_over: it is that of an earlier process. Otherwise runs that went beyond `now` say that the clock was set
                 back: what they say is complete is not, once it comes a second time.
-            earlier: the last run that this broker is known to have written; None where nobody knows of any. If it is
+            earlier: the last run that this broker is known to have written; None if none is known. If it is
                 not here, the record before this run is not complete, whatever the trail says.
 
         Raises:
@@ -123,7 +123,7 @@ class Ledger:
             last: the change; None for none.
 
         Raises:
-            TrailWriteError: it cannot be told just now.
+            TrailWriteError: it cannot be determined now.
         """
         if last is None:
             return True
@@ -208,7 +208,7 @@ class Ledger:
             if create_once(self.folder / change_name(change.number), data):
                 self._last = change.number, zlib.crc32(data)
                 return change
-        raise TrailConflictError(f"{self.folder}: others changed the manifest {MAX_ATTEMPTS} times meanwhile")
+        raise TrailConflictError(f"{self.folder}: others changed the manifest {MAX_ATTEMPTS} times in the meantime")
 
     def _checksum(self, number: int) -> int:
         """The checksum of the file of a change, for the next to name; 0 where there is no such change."""

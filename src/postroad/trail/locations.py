@@ -37,9 +37,9 @@ __all__ = [
     "store_away",
 ]
 
-# What a store may take to answer before it counts as away. Whoever waits is told, and tries again later.
+# How long a store may take to respond before it counts as away. The caller gets an error and tries again later.
 CONNECT_SECONDS, REQUEST_SECONDS, ATTEMPTS = 10.0, 60.0, 3
-# Written at a time; between two, whoever bounds the bandwidth may wait.
+# Written at a time; between two, a limit of the bandwidth may pause.
 PORTION_BYTES = 1 << 20
 _OPTIONS = {"s3": ("region", "endpoint_override", "scheme"), "hdfs": ("user", "replication")}
 _SCHEMES = "file://, s3:// or hdfs://"

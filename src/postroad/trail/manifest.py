@@ -112,7 +112,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Doomed(msgspec.Struct, array_like=True, frozen=True):
-    """A file to delete once nobody can be reading it."""
+    """A file to delete once no reader can be using it."""
 
     path: str
     since: int
@@ -146,7 +146,7 @@ def manifest_folder(root: Location, broker: int) -> Location:
 def manifest_brokers(root: Location) -> list[int]:
     """The brokers that have manifests in a trail, ascending.
 
-    What somebody put aside under another name, such as broker=2.old, is no broker of it.
+    A folder put aside under another name, such as broker=2.old, is not a broker of it.
     """
     try:
         names = [path.name.partition("=")[2] for path in (root / "manifests").glob("broker=*")]

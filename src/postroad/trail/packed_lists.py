@@ -43,7 +43,7 @@ def unpack_words(packed: bytes | None) -> NDArray[np.int64]:
     """The signed 64-bit words of one row of a column that `pack_words` made.
 
     Raises:
-        TrailDamageError: its bytes are no whole words.
+        TrailDamageError: its bytes are not whole words.
     """
     if packed is not None and len(packed) % WORD_BYTES:
         raise TrailDamageError("a row of words", f"has {len(packed)} bytes, and words have {WORD_BYTES} each")
@@ -70,7 +70,7 @@ def unpack(packed: bytes | None) -> tuple[int, ...]:
     """The numbers of one packed list.
 
     Raises:
-        TrailDamageError: its bytes are no whole numbers.
+        TrailDamageError: its bytes are not whole numbers.
     """
     if not packed:
         return ()
@@ -83,7 +83,7 @@ def unpack_lists(column: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The offsets and the numbers of a binary column of packed lists.
 
     Raises:
-        TrailDamageError: the bytes of a list are no whole numbers.
+        TrailDamageError: the bytes of a list are not whole numbers.
     """
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):  # a chunked column without rows stays one

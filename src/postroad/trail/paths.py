@@ -57,7 +57,7 @@ def refuse_links(root: Path, path: str) -> Path: ...
 @overload
 def refuse_links(root: Location, path: str) -> Location: ...
 def refuse_links(root: Location, path: str) -> Location:
-    """The place of a path below a trail; what is not there yet is no fault. Stores have no links.
+    """The place of a path below a trail; it need not exist yet. Stores have no links.
 
     Raises:
         TrailDamageError: a directory on the way, or the file itself, is a symbolic link.

@@ -91,7 +91,7 @@ class Trail:
             raise store_away(self.root, error) from error
         if not is_trail:
             raise TrailError(
-                f"{self.root} is no trail: it has no {_MANIFESTS}; give the directory that brokers write to"
+                f"{self.root} is not a trail: it has no {_MANIFESTS}; give the directory that brokers write to"
             )
         self.reads = Reads()
         self._pinned: dict[int, Pinned] = {}

@@ -1,4 +1,4 @@
-"""What a journal has beyond the trail: told to recorders again, run by run.
+"""What a journal has beyond the trail: replayed to recorders, run by run.
 
 A journal ends where its broker died. The broker marks the end of a turn of its event loop whenever it forces entries to
 disk, so that what was forced to disk has whole turns: a message whose arrival is there has all that was done with it in
@@ -30,7 +30,7 @@ class Remainder:
 
     Attributes:
         run: as the manifest has it; of a process that could not begin its run, a number below 0 and when it began.
-        recorder: was told the entries.
+        recorder: has the entries.
         through: with it, the record is complete through this time, except for the holes.
         holes: times for which it is not.
         told: how many entries.
@@ -153,20 +153,20 @@ class _Retelling:
         self._lapsed = False
 
     def _whole_before(self, now: int) -> None:
-        """All that was told before this time is in the journal."""
+        """All that was reported before this time is in the journal."""
         if not self._is_covered(now - 1):
             part = self._part_of(now - 1)
             if self._lapsed:
                 part.holes.append(Hole(min(part.through, now), now, LAPSED))
                 self._lapsed = False
-            # More may have been told in this same millisecond.
+            # More may have been reported in this same millisecond.
             part.through = max(part.run.through, now - 1)
 
     def _is_covered(self, at: int) -> bool:
-        """Whether the trail surely has what was told at a time.
+        """Whether the trail surely has what was reported at a time.
 
         In the first moment of a run its coverage says so before anything is written; and a clock may be set back a
-        little without notice. What is told twice does no harm.
+        little without notice. A second report does no harm.
         """
         covered = any(run.since < at <= run.through - SET_BACK_MS for run in self._runs)
         return covered and not any(hole.since <= at < hole.until for hole in self._holes)

@@ -1,4 +1,4 @@
-"""Retention: old files go, by age and by size; and what nobody can be reading any more is deleted.
+"""Retention: old files go, by age and by size; and files that no reader can be using any more are deleted.
 
 Taking a file out of the manifest and deleting it are two steps, with a grace period between: a reader that pinned the
 manifest before goes on reading.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_GRACE_MS", "Expired", "expire", "sweep", "sweep_leftovers", "sweep_manifests"]
 
-# A trace takes milliseconds, a job over all of the trail an hour: whoever pinned a manifest is through by then.
+# A trace takes milliseconds, a job over all of the trail an hour: a reader that pinned a manifest is done by then.
 DEFAULT_GRACE_MS = 6 * 3_600_000
 # A broker that crashed is started again within this time, or what it left unfinished stays: some files at most.
 CRASHED_LATELY_MS = 7 * DAY_MS
@@ -47,7 +47,7 @@ def expire(
 
     Raises:
         TrailWriteError: the disk does not take the new manifest; nothing changed.
-        TrailConflictError: somebody else took one of the files out meanwhile; call again.
+        TrailConflictError: another writer took one of the files out in the meantime; call again.
     """
     ledger = Ledger(Path(root), broker)
     state = ledger.pin()
@@ -86,7 +86,7 @@ def _oldest_day(state: Pinned) -> int:
 
 
 def _outlived(entry: FileEntry, kept: int) -> bool:
-    """Whether nobody who asks about a message that is kept needs to know who came or went then.
+    """Whether no question about a message that is kept needs to know who came or went then.
 
     Filters are asked about those who were there, and what stands is repeated with each day.
     """
@@ -152,7 +152,7 @@ def _part_number(path: Path) -> int:
 
 
 def sweep_leftovers(root: str | Path, broker: int, run: int) -> int:
-    """Delete what runs before the given one left behind unfinished. For the start of a broker, off its loop.
+    """Delete what runs before the given one left unfinished. For the start of a broker, off its loop.
 
     Only files named after an earlier run go: others may be a compaction's, not committed yet. It looks at all files,
     but only after a crash of late; and where a part of the manifest cannot be read, it deletes nothing, because any

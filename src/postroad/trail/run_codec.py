@@ -59,7 +59,7 @@ def _run_lengths(values: Ints, counts: Ints, width: Int, out: Bytes) -> Int:
 
 
 def run_lengths(values: Ints, counts: Ints, bits: int) -> bytes:
-    """Values of so many bits, each so many times, as RLE."""
+    """Values of a bit width, each with its number of repetitions, as RLE."""
     width = (bits + 7) // 8
     out = np.empty(len(values) * (_MOST_VARINT + width), np.uint8)
     return out[: _run_lengths(values, counts, width, out)].tobytes()
@@ -67,7 +67,7 @@ def run_lengths(values: Ints, counts: Ints, bits: int) -> bytes:
 
 @device
 def _pack(values: Ints, begin: Int, end: Int, bits: Int, out: Bytes, at: Int) -> Int:
-    """One part: all values in so many bits, the first in the lowest; where it ends."""
+    """One part: all values in a bit width, the first in the lowest bits; returns where it ends."""
     held, waiting = np.uint64(0), np.int64(0)
     for index in range(begin, begin + PART):
         value = values[index] if index < end else np.int64(0)

@@ -5,7 +5,7 @@ second that is most of what keeping an exact record costs. But pages of a dictio
 few pages are made here; what is read is as any other file of the table, by any reader of Parquet.
 
 Source: the Apache Parquet format (parquet.thrift and "File format"). Pages are of version 1, one for each column of a
-row group, behind a dictionary where there is one.
+row group, after a dictionary if there is one.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _levels(present: Ints, counts: Ints) -> bytes:
 
 
 def _indices(places: Ints, counts: Ints, distinct: int) -> bytes:
-    """Places in a dictionary, behind the number of bits each takes."""
+    """Places in a dictionary, after the number of bits that each takes."""
     bits = max(1, (distinct - 1).bit_length())
     return bytes([bits]) + run_lengths(*_merged(places, counts), bits)
 

@@ -1,7 +1,7 @@
 """What a broker has shipped so far, kept beside its trail, so that shipping goes on where it stopped.
 
 A file of lines, each a JSON array: what was put, what is to go there, what went, and which local copies were dropped.
-A line that a crash cut off is left out: what it told is found out again from the store.
+A line that a crash cut off is left out: what it said is looked up in the store again.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def note_name(broker: int) -> str:
 
 
 def shipped_to(root: Location, broker: int) -> ShippedTo | None:
-    """Where a broker ships to, or who ships here; None where nobody does.
+    """Where a broker ships to, or who ships here; None if it does not ship.
 
     Raises:
         TrailDamageError: the note cannot be read.
@@ -64,5 +64,5 @@ def place_of(root: Location, path: str, broker: int) -> Location:
         note = shipped_to(root, broker)
         return place if note is None else location(note.to) / path
     except (OSError, TrailError):
-        # Then it is missing here, and is told so.
+        # Then it is missing here, and reported as missing.
         return place

@@ -69,7 +69,7 @@ class Shipper:
         to: where it goes.
         rate: bytes per second, sent and read back, on average; 0 for no bound.
         keep_local_ms: local copies of messages older than this are dropped once they are shipped; None keeps all.
-        pause: waits for so many seconds.
+        pause: waits for a number of seconds.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class Shipper:
             data = path.read_bytes()
             manifest = _decoded(data, kind, path, self._broker)
         except FileNotFoundError:
-            return  # summed up meanwhile
+            return  # summed up in the meantime
         except TrailDamageError:
             # Without it the manifest there lacks it, and says so, as this one does.
             self._damaged.add(name)
@@ -279,7 +279,7 @@ class Shipper:
         try:
             data = refuse_links(self._root, entry.path).read_bytes()
         except FileNotFoundError:
-            return  # taken out meanwhile, or missing here too
+            return  # taken out in the meantime, or missing here too
         except (OSError, TrailDamageError):
             self._damaged.add(entry.path)
             return
@@ -335,7 +335,7 @@ class Shipper:
     # --- what may go -------------------------------------------------------------------------------------------------
 
     def _resume(self, book: ShipBook, now: int) -> None:
-        """At the start: files that could not be read before; and those that were taken out while nobody shipped."""
+        """At the start: files that could not be read before; and those that were taken out while shipping was off."""
         state = Ledger(self._root, self._broker).pin()
         entries, unread = state.all_entries()
         for entry in entries:

@@ -1,4 +1,4 @@
-"""Minutes of origins that somebody asks about: what the ids of a question say of where their records can be."""
+"""Minutes of origins in a question: where the records of its ids can be."""
 
 from __future__ import annotations
 

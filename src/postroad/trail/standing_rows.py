@@ -2,7 +2,7 @@
 
 A reader who wants to know who was subscribed at some time would have to read everything since the broker started. So
 the first commit of each day repeats what stands, marked `STANDING`, and a reader begins there. So does a commit after
-one that was given up. Where a commit is lost otherwise, nobody knows what stands from there to the next repetition.
+one that was given up. Where a commit is lost otherwise, it is not known what stands from there to the next repetition.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes what a recorder hands over: one file for each table and date, then one commit to the manifest."""
+"""Writes what a recorder has sealed: one file for each table and date, then one commit to the manifest."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Prepared", "TrailWriter"]
 
-# Names that are written again where the trail is gone: those of the publishers that came last, some 10 MB. Of the
-# others a trace gives the number.
+# Names that are written again after the trail was lost: those of the latest publishers, some 10 MB. Of the others a
+# trace gives only the number.
 MAX_NAMES = 65_536
 
 
@@ -34,11 +34,11 @@ class Prepared(NamedTuple):
     """Rows ready to be written: all that was observed up to a time, and was not in earlier ones.
 
     Attributes:
-        since: where the record stood before.
+        since: how far the record went before.
         through: everything observed up to this time is in this or earlier ones.
         tables: (table, day, rows).
         size: bytes in memory.
-        changes: what of it changes who is there: subscriptions and links.
+        changes: those of its segments that change which subscriptions and links there are.
     """
 
     since: int
@@ -51,8 +51,8 @@ class Prepared(NamedTuple):
 class TrailWriter:
     """The writer of one broker. Making one begins a run; `close` ends it.
 
-    One thread uses it at a time; it does nothing on its own. A process that ends without `close` leaves a run whose
-    coverage ends at the last commit.
+    Only one thread may use it at a time. A process that ends without `close` leaves a run whose coverage ends at the
+    last commit.
 
     A trail may be moved, deleted, or replaced by an older copy while its broker runs. The next commit then finds that
     the change it follows is gone: it begins another run, says from when to when the record is missing, and writes again
@@ -84,7 +84,7 @@ class TrailWriter:
 
     def _follow(self, now: int) -> None:
         self._standing = Standing(now)
-        # The same as of the last commit, and names: to be written again where the trail is gone.
+        # The same as of the last commit, and names: to be written again if the trail is lost.
         self._committed = Standing(now)
         self._names: dict[tuple[str, int], str] = {}
         self._holes: list[Hole] = []
@@ -95,9 +95,9 @@ class TrailWriter:
 
     @classmethod
     def resume(cls, root: str | Path, broker: int, run: Run) -> TrailWriter:
-        """Go on with a run of an earlier process, to add what its journal has.
+        """Continue a run of an earlier process, to add what its journal has.
 
-        What is written extends the coverage of that run. A new run is begun as ever afterwards.
+        What is written extends the coverage of that run. Afterwards a new run begins as usual.
 
         Raises:
             TrailError: a Postroad of another format wrote there.
@@ -115,7 +115,7 @@ class TrailWriter:
         return writer
 
     def prepare(self, segments: Iterable[Segment], through: int) -> Prepared:
-        """Make rows of what was observed up to `through`; nothing is written yet. Work for the processor alone."""
+        """Make rows of what was observed up to `through`; nothing is written yet, so this only takes processor time."""
         if through < self._prepared:
             raise TrailError(f"the record stands at {self._prepared} and cannot go back to {through}")
         given = list(segments)
@@ -141,7 +141,7 @@ class TrailWriter:
         files = self._commit(prepared)
         self._committed.follow(prepared.changes, prepared.through)
         if not self.ledger.is_intact(gone, before):
-            # It went while this was written. What is written now stands alone, and the next run says so.
+            # The trail was lost while this was written. What is written now stands alone, and the next run says so.
             self._begin_again()
         return files
 
@@ -156,7 +156,7 @@ class TrailWriter:
         if not there:
             self._begin_again()
         if self._again:
-            # Nothing is said to be complete before this is written.
+            # Nothing counts as complete before this is written.
             standing = [*self._committed.repeated(self.run.since), *self._named(self.run.since)]
             self._commit(Prepared(self.run.since, self.run.since, _tables(standing), 0))
             self._again = False
@@ -202,7 +202,7 @@ class TrailWriter:
         return files
 
     def _state_holes(self) -> None:
-        """The holes are in the manifest now. Should it go, a copy of before does not have them."""
+        """The holes are in the manifest now. If it is lost, an older copy does not have them."""
         self._earliest_hole = min([self._earliest_hole, *(hole.since for hole in self._holes)])
         self._holes = []
 
@@ -222,11 +222,11 @@ class TrailWriter:
     def lacks(self, since: int, until: int, reason: str) -> None:
         """What was observed between two times is not, or not all, in what is written: the next commit says so."""
         if self._holes and self._holes[-1].reason == reason and self._holes[-1].since <= since <= self._holes[-1].until:
-            # A disk that takes nothing for long makes one hole, not one for each part of the record.
+            # A disk that fails for long makes one hole, not one for each part of the record.
             last = self._holes.pop()
             since, until = last.since, max(last.until, until)
         self._holes.append(Hole(since, until, reason))
-        # Who came meanwhile may be missing, too.
+        # Subscriptions and links that began in between may be missing, too.
         self._standing.repeat()
 
     @property
@@ -235,9 +235,9 @@ class TrailWriter:
         return tuple(self._holes)
 
     def maintain(self, now: int) -> bool:
-        """Make a checkpoint of the manifest if one is due, and delete what nobody has needed for long.
+        """Make a checkpoint of the manifest if one is due, and delete what has not been needed for long.
 
-        That is manifests that others summed up, and files that compaction or erasure put others in the place of.
+        That is manifests that a checkpoint sums up, and files that compaction or erasure has replaced.
 
         Call it after commits, off the loop.
 
@@ -262,7 +262,7 @@ class TrailWriter:
         self.ledger.append(through, (), run, self._holes)
         self.run = run
         self._state_holes()
-        # A trail at rest is read the quickest. Without it, readers go through a few changes more.
+        # A trail with a checkpoint is the quickest to read. Without it, readers go through a few more changes.
         with suppress(TrailError):
             self.ledger.checkpoint(through)
 

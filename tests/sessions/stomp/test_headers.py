@@ -10,7 +10,9 @@ from postroad.sessions.stomp.queue_headers import consumer_terms
 from postroad.sessions.stomp.renderers import MESSAGE_BYTES, WEBSOCKET
 
 
-@pytest.mark.parametrize("header", ["activemq.subscriptionName", "durable-subscription-name", "durable-subscriber-name"])
+@pytest.mark.parametrize(
+    "header", ["activemq.subscriptionName", "durable-subscription-name", "durable-subscriber-name"]
+)
 def test_a_durable_subscription_is_named_by_a_header_and_its_client(header: str) -> None:
     assert durable_name({header: "orders"}, "ann", "1") == ("ann", "orders")
     assert durable_name({header: "orders", "client-id": "bob"}, "", None) == ("bob", "orders")
@@ -47,7 +49,7 @@ def test_a_consumer_of_a_queue_asks_for_its_terms() -> None:
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "many", "1_000", "٣", "1" * 10])
 def test_a_prefetch_that_is_not_a_number_is_refused(text: str) -> None:
-    with pytest.raises(BrokerError, match="the header prefetch-count is .* such as 100"):
+    with pytest.raises(BrokerError, match=r"the header prefetch-count is .* such as 100"):
         consumer_terms({"prefetch-count": text}, None, "client")
 
 

@@ -117,7 +117,7 @@ def read_record(trail: Path, since: int | None = None, until: int | None = None)
     """Read the traffic of a trail; of one that `exact` wrote, compacted or not.
 
     Raises:
-        PipelineError: it is no trail, or nothing is in that time.
+        PipelineError: it is not a trail, or nothing is in that time.
         LabError: it has no exact record, or more messages than can be played.
     """
     sources = open_sources(trail, since, until)
