@@ -120,7 +120,7 @@ class Channel:
         self.backlog_bytes += len(item)
 
     def receive(self, datagram: Datagram, now: int) -> list[bytes]:
-        """The other end has sent this; answers the items that are new."""
+        """The other end has sent this; returns the items that are new."""
         if datagram.receiver not in (0, self._mine):
             # For a session that is over.
             self._hello_to = datagram.sender

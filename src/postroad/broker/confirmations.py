@@ -29,7 +29,7 @@ class Confirmations:
         return bool(self._open)
 
     def ask(self, now: int) -> int:
-        """One thing more; answers its number."""
+        """One thing more; returns its number."""
         number, self._next = self._next, self._next + 1
         self._open[number] = now + CONFIRM_MS
         return number

@@ -1,6 +1,6 @@
 """Consignments: what a neighbour has entrusted to this broker, and how much of it is still open.
 
-Under *custody* a broker settles a frame that came over a link only when it is done with it. A frame is open as long as
+Under *custody* a broker settles a frame of a link only when all of its rows are handled. A frame is open as long as
 
 - a part of it is on its way over another link, or waits for a way (`hold`, `release`);
 - a row of it waits in the queue of a local subscription (`queued`, `unqueued`), but not longer than `QUEUE_WAIT_MS`.
@@ -33,7 +33,7 @@ class Consignment:
         link: the neighbour that sent it.
         epoch: the neighbour's process.
         number: of the frame.
-        settled: this broker is done with it.
+        settled: this broker has handled it.
     """
 
     __slots__ = ("_book", "_holds", "_overdue", "_queued", "epoch", "link", "number", "settled")
@@ -53,7 +53,7 @@ class Consignment:
         self._holds += times
 
     def release(self) -> None:
-        """One part is done with."""
+        """One part is handled."""
         self._holds -= 1
         self._look()
 

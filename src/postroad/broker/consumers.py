@@ -34,7 +34,7 @@ MAX_PASSED_RUNS = 10_000
 # Sets of profiles for which it is remembered how far the queue was searched: consumers come and go, and have room or
 # not, so that the same sets come again.
 MAX_FLOORS = 64
-# A consumer that acknowledges nothing has room for so many at once; others have their turn in between.
+# How many a consumer that acknowledges nothing gets at once; others have their turn in between.
 AUTO_ROOM = 1_000
 
 
@@ -43,9 +43,9 @@ class ConsumerTerms(NamedTuple):
 
     Attributes:
         selector: what it wants; empty for all messages.
-        ack_mode: when a message is done with.
+        ack_mode: when a message counts as settled.
         prefetch: how many messages it may have that it has not acknowledged; None for the broker's default.
-        exclusive: while it is there, nobody else gets anything.
+        exclusive: while it is there, no other consumer gets anything.
     """
 
     selector: str = ""
@@ -80,7 +80,7 @@ class Consumer:
         subscription: whose messages these are.
         profile: what it wants.
         prefetch: how many messages it may have that it has not acknowledged.
-        exclusive: while it is there, nobody else gets anything.
+        exclusive: while it is there, no other consumer gets anything.
     """
 
     __slots__ = ("exclusive", "prefetch", "profile", "subscription")
@@ -115,7 +115,7 @@ class Share(NamedTuple):
 
 
 def fair_shares(rooms: Sequence[int], count: int) -> list[int]:
-    """Divide so many rows: everybody gets the same, or as much as fits; what one cannot take goes to the others."""
+    """Divide rows: all consumers get the same number, or as many as fit; the others get what one cannot take."""
     shares = [0] * len(rooms)
     left = min(count, sum(rooms))
     while left:
@@ -234,7 +234,7 @@ class Consumers:
             shown: the rows.
             matched: which of them the profiles with a selector want.
             consumers: those that have room, in the order in which it is their turn.
-            free: which rows may go to anybody; the others are in a group.
+            free: which rows may go to any consumer; the others are in a group.
         """
         profiles = _profiles(consumers)
         codes = np.zeros(len(shown.places), np.int64)

@@ -406,7 +406,7 @@ class Broker:
         waits = self._turns.messages and self._turns.has(work.origin)
         done = 0 if waits else self._advance(work, outbox, now)
         if done < len(work.batch):
-            # On record at once: a crash before their turn would otherwise leave rows that came, and nobody wanted.
+            # Recorded at once: a crash before their turn would otherwise leave rows that arrived and matched nothing.
             self.recorder.dropped(work.batch, np.arange(done, len(work.batch)), 0, Detour.DEFERRED, now)
             self._turns.push(work, done)
             if work.source is not None:
@@ -540,7 +540,7 @@ class Broker:
         return offsets if self._retentions is None else self._retentions.left_out(offsets, slots)
 
     def count_unmatched(self, messages: int) -> None:
-        """So many messages that entered here were wanted by nobody."""
+        """Count messages that entered here and matched no subscription."""
         self._matched_nobody += messages
 
     def _identify(self, batch: Batch, source: Session, now: int) -> None:
@@ -570,7 +570,7 @@ class Broker:
     # --- the store ---------------------------------------------------------------------------------------------------
 
     def open_store(self, store: Log, recent: NDArray[np.uint64], now: int) -> list[str]:
-        """Use a store from now on, and take up the durable subscriptions in it; answers what could not be.
+        """Use a store from now on, and take up the durable subscriptions in it; returns what could not be.
 
         `recent` are ids that are stored already, and that neighbours may send again.
         The driver commits and reads for the store, and calls `stored` after either.
@@ -622,7 +622,7 @@ class Broker:
         return self._deliveries.stored
 
     def stored(self, now: int) -> Outbox:
-        """The store has written something, or read it: whoever waited for that goes on."""
+        """The store has written or read something: continue what waited for that."""
         outbox = Outbox()
         self._deliveries.proceed_stored(outbox, now)
         if self.peers is not None:
@@ -676,7 +676,7 @@ class Broker:
     ) -> Outbox:
         """A client acknowledges a message (or refuses it); in mode `client`, all earlier ones with it.
 
-        Unless it `requeues`, nobody gets again what it refuses.
+        Unless it `requeues`, no consumer gets what it refuses again.
 
         Raises:
             BrokerError: no such subscription, or the message does not wait for an acknowledgement.
@@ -690,7 +690,7 @@ class Broker:
         return outbox
 
     def settle(self, session: Session, settlements: Iterable[Settlement], now: int) -> Outbox:
-        """A client answers for many messages at once; those that wait for no answer any more are left out."""
+        """A client acknowledges or refuses many messages at once; those that no longer wait for that are left out."""
         outbox = Outbox()
         for settlement in settlements:
             waiting = settlement.subscription.unacknowledged

@@ -90,7 +90,7 @@ class Deliveries:
             self._store(subscription, batch, rows, now)
             return
         room = self._room(subscription)
-        # Two numbers that are at hand: below this product nothing has to be measured.
+        # A product of two known numbers: below it nothing has to be measured.
         if self._turns is not None and room and len(outbox.deliveries) * batch.buffer.nbytes > MAX_WRITTEN_BYTES:
             room = self._room_in_turn(subscription.session, batch, room, len(rows), outbox)
         if room >= len(rows):
@@ -108,7 +108,7 @@ class Deliveries:
             self._overflow(subscription, source, outbox, now)
 
     def enqueue(self, holder: Subscription, batch: Batch, rows: NDArray[np.int64], now: int) -> NDArray[np.int64]:
-        """Rows wait in a queue, which a subscription stands for; answers those that have not expired."""
+        """Rows wait in a queue, which a subscription stands for; returns those that have not expired."""
         if any_expires(batch.envelopes):
             rows = self.unexpired(holder, batch, rows, now)
         if len(rows):
@@ -129,7 +129,7 @@ class Deliveries:
             self._turns.owe(session)
 
     def _must_spool(self, subscription: Subscription) -> bool:
-        """Whether what comes next has to wait on disk: behind what waits there, or because memory is used up."""
+        """Whether the next rows have to wait on disk: after others that wait there, or because memory is used up."""
         waiting, limits = subscription.waiting, self._limits
         if self.stored is None or waiting.stored:
             return self.stored is not None
@@ -177,7 +177,7 @@ class Deliveries:
         if policy is OverflowPolicy.SPOOL:
             # There is no store.
             policy = OverflowPolicy.PUSH_BACK
-        # Links are always read, or two full brokers could wait for each other: nobody there can be pushed back.
+        # Links are always read, or two full brokers could wait for each other: neighbours cannot be pushed back.
         if policy is OverflowPolicy.DROP_OLDEST or (policy is OverflowPolicy.PUSH_BACK and source is None):
             self._shed_oldest(subscription, now)
         elif policy is OverflowPolicy.DISCONNECT or source is None:
@@ -320,7 +320,7 @@ class Deliveries:
         return min(waiting, max(0, self._limits.unacknowledged - len(subscription.unacknowledged)))
 
     def drain(self, subscription: Subscription, most: int, outbox: Outbox, now: int) -> int:
-        """Hand out what waited, up to so many; how many it was."""
+        """Deliver what waited, up to a number of messages; returns how many these were."""
         if subscription.queue is not None:
             assert self.queues is not None
             return self.queues.offer(subscription, outbox, now)
@@ -404,7 +404,7 @@ class Deliveries:
         return handed
 
     def hand_queued(self, subscription: Subscription, taken: Taken, outbox: Outbox, now: int) -> NDArray[np.int64]:
-        """Deliver rows of a queue to a consumer; answers the places of those that it got, without expired ones."""
+        """Deliver rows of a queue to a consumer; returns the places of those that it got, without expired ones."""
         stored = self.stored
         assert stored is not None
         keeps = subscription.ack_mode is not AckMode.AUTO
@@ -425,7 +425,7 @@ class Deliveries:
         return places
 
     def proceed_stored(self, outbox: Outbox, now: int) -> None:
-        """Something was written to the store, or read from it: whoever waited for that goes on."""
+        """The store has written or read something: continue what waited for that."""
         stored = self.stored
         assert stored is not None
         stored.proceed(now)
@@ -469,7 +469,7 @@ class Deliveries:
         subscription.pushes_back.clear()
 
     def ended(self, subscription: Subscription, reason: str, outbox: Outbox, now: int) -> None:
-        """A subscription is over: what waited for it is shed, and who waited for it goes on."""
+        """A subscription ends: shed what waited for it, and resume the publishers that it paused."""
         self.overflowed.discard(subscription)
         for segment in subscription.waiting.shed(0, 0):
             self.shed_closed += len(segment.rows)
@@ -481,7 +481,7 @@ class Deliveries:
     def acknowledge(
         self, subscription: Subscription, head: int, tail: int, positive: bool, now: int, requeues: bool = True
     ) -> None:
-        """A client answers for a message; in mode `client`, for all earlier ones with it.
+        """A client acknowledges or refuses a message; in mode `client`, all earlier ones with it.
 
         What it refuses of a queue or a durable subscription comes again, or, unless it `requeues`, goes to the
         dead-letter queue.

@@ -1,4 +1,4 @@
-"""Durable subscriptions: they have a name, outlive their sessions and the broker's process, and miss nothing meanwhile.
+"""Durable subscriptions: they have a name, outlive their sessions and the broker's process, and miss nothing.
 
 Rule 1: a durable subscription is named by a client and a name of its own, and belongs to the principal that made it.
 Rule 2: it is in the index from its SUBSCRIBE until it is deleted. What matches is stored, whether its client is there
@@ -41,7 +41,7 @@ __all__ = ["MAX_DURABLES", "MAX_NAME_BYTES", "DurableTerms", "Durables"]
 
 # Names are kept in the store, in every checkpoint of it.
 MAX_NAME_BYTES = 255
-# A durable subscription outlives whoever made it: without a bound, clients that come under ever new names would fill
+# A durable subscription outlives its client: without a bound, clients that come under ever new names would fill
 # the index. Each takes some kilobytes.
 MAX_DURABLES = 10_000
 # So that one login does not take them all.
@@ -149,7 +149,7 @@ class Durables:
         return problems
 
     def _away(self, number: int, terms: DurableTerms) -> Subscription:
-        """The subscription while nobody has it: in a session of its own that takes nothing."""
+        """The subscription while it has no client: in a session of its own that takes nothing."""
         session = Session(0, terms.principal)
         session.congested = True
         subscription = Subscription(number, session, terms.name, terms.topic, AckMode.AUTO, OverflowPolicy.SPOOL)
@@ -179,7 +179,7 @@ class Durables:
     ) -> Subscription:
         """A session takes a durable subscription, which is made if there is none of this name.
 
-        Only one that is made now begins in the past (`replay`); another one goes on where it was.
+        Only a new one begins in the past (`replay`); an existing one continues where it was.
 
         Raises:
             BrokerError: the name is not one, or another principal's; a limit is reached; the policy refuses.
@@ -304,7 +304,7 @@ class Durables:
         subscription.waiting.stored = self._stored.log.unread(cursor)
 
     def refused(self, subscription: Subscription, rows: Mapping[int, int], now: int, for_good: bool) -> None:
-        """A client refuses messages: they come again after a while, and after so many times no more.
+        """A client refuses messages: they are delivered again after a while, but only a number of times.
 
         Args:
             subscription: whose they are.
@@ -400,7 +400,7 @@ class Durables:
             terms, cursor = subscription.durable, subscription.cursor
             assert terms is not None
             assert cursor is not None
-            # History is old, but waits only since it was read; what came meanwhile could not go out before it.
+            # History is old, but waits only since it was read; newer messages could not go out before it.
             late = 0 if terms.replayed > now - 1_000 * age else log.older_than(cursor, now - 1_000 * age)
             if late and not self._stored.is_discarding(cursor):
                 discard = Discard(cursor, subscription.number, late, "too old", ends=False, owner=subscription)
@@ -408,7 +408,7 @@ class Durables:
 
 
 def _dead_letter_name(terms: DurableTerms, number: int) -> str:
-    """The name of the queue for what a subscription refuses, behind the prefix of the settings.
+    """The name of the queue for what a subscription refuses, after the prefix of the settings.
 
     Its own name, where that can be the name of a queue and no other subscription can have the same.
     """

@@ -52,7 +52,7 @@ class Expiries:
             self._first[record] = min(int(times.min()), self._first.get(record, 2**62))
 
     def sweep(self, deliveries: Deliveries, most: int, now: int) -> int:
-        """Give up what has expired; answers at how many rows this took a look."""
+        """Give up what has expired; returns at how many rows this took a look."""
         seen = self._look_at_unseen(most)
         for record in [each for each, time in self._first.items() if time <= now]:
             if seen >= most:

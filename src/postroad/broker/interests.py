@@ -57,11 +57,11 @@ class Advertised(NamedTuple):
     removed: set[Row] | EncodedPredicates | None
 
 
-# Sets of one batch that may share a place in their table. The hash is no secret, and a publisher whose messages go to
+# Sets of one batch that may share a place in their table. The hash is not secret, and a publisher whose messages go to
 # chosen brokers could make them all share one.
 MAX_PROBES = 64
 
-# What an index answers: where each row's slots begin, and the slots.
+# The result of an index: where each row's slots begin, and the slots.
 Matched = tuple["NDArray[np.int64]", "NDArray[np.int32]"]
 
 
@@ -349,7 +349,7 @@ class Interests:
         return Split(Destinations(sets[: max(distinct, 1)].copy(), lines), local_offsets, local_slots[:local])
 
     def _local(self, offsets: NDArray[np.int64], slots: NDArray[np.int32]) -> Split:
-        """The local slots of each row; which brokers want it nobody asks."""
+        """The local slots of each row, without the brokers that want it."""
         if self._matrix is None:
             local_offsets, local_slots = np.empty(len(offsets), np.int64), np.empty(len(slots), np.int32)
             local = local_of(offsets, slots, self._owners, local_offsets, local_slots)

@@ -4,7 +4,7 @@ Groups share `BUCKETS` buckets by the hash of their key. A bucket belongs to the
 flight. While it has some, no other consumer gets more of them; when it has none, the next message may go to anyone. A
 message that came back and waits for its time holds back all later ones of its bucket.
 
-Rows that cannot go out now because of their bucket are set apart (`blocked`), so that whoever looks for rows does not
+Rows that cannot go out now because of their bucket are set apart (`blocked`), so that a search for rows does not
 meet them again and again.
 """
 
@@ -97,7 +97,7 @@ class MessageGroups:
     def consumer_for(
         self, bucket: int, row: int, wants: Mapping[int, NDArray[np.bool_]], rooms: Mapping[int, int]
     ) -> int:
-        """Who gets the next row of a bucket, by number; 0 for nobody.
+        """The consumer that gets the next row of a bucket, by number; 0 for none.
 
         Args:
             bucket: which one.
@@ -148,7 +148,7 @@ class MessageGroups:
                 del self._blocked[bucket]
 
     def settled(self, places: Iterable[int]) -> None:
-        """Rows are no longer in flight: they are done with, or have left the queue."""
+        """Rows are no longer in flight: they are settled, or have left the queue."""
         for place in places:
             bucket = self._buckets.pop(place, -1)
             if bucket >= 0:
@@ -180,7 +180,7 @@ class MessageGroups:
                     del self._late[bucket]
 
     def given_up(self, bucket: int, places: Rows) -> None:
-        """Rows that were set apart wait no longer, and nobody got them."""
+        """Rows that were set apart left the queue without being delivered."""
         self._unblock(bucket, places)
 
     def forget(self) -> None:

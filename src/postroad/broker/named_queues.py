@@ -1,8 +1,8 @@
 """Queues: `/queue/NAME`. Each message goes to one of the consumers, and is there until one has acknowledged it.
 
-Rule 1: a queue begins with the first SEND or SUBSCRIBE that names it, and ends when somebody deletes it. What comes is
+Rule 1: a queue begins with the first SEND or SUBSCRIBE that names it, and ends when it is deleted. What comes is
     stored, whether there are consumers or not, and handed out from the store.
-Rule 2: a message is in flight at one consumer at most. It is done with when that one acknowledges it; with `ack:auto`,
+Rule 2: a message is in flight at one consumer at most. It is settled when that one acknowledges it; with `ack:auto`,
     when it is handed to the socket.
 Rule 3: what is refused, or in flight at a consumer that is gone, comes back, and is counted (`redeliveries`). After so
     many tries it goes to a dead-letter queue with the reason, by one record of the store: it is in one of the two.
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_QUEUES", "QUEUE_PREFIX", "NamedQueue", "NamedQueues", "QueueTerms"]
 
 QUEUE_PREFIX = "/queue/"
-# A queue outlives whoever made it: without a bound, clients that send under ever new names would fill memory.
+# A queue outlives the client that made it: without a bound, clients that send under ever new names would fill memory.
 MAX_QUEUES = 10_000
 # So that one login does not take them all.
 MAX_QUEUES_PER_PRINCIPAL = 1_000
@@ -81,7 +81,7 @@ class NamedQueue:
         cursor: its rows in the store.
         consumers: who takes them.
         expiries: when its messages expire; None for dead letters, which do not.
-        idle: nobody can be given anything until something happens.
+        idle: no consumer can get anything until something happens.
         counts: of messages: those that were dead-lettered.
     """
 
@@ -279,7 +279,7 @@ class NamedQueues:
     def admit(
         self, batch: Batch, source: Session, outbox: Outbox, now: int
     ) -> list[tuple[NamedQueue | OutgoingQueue, Rows]]:
-        """Make the queues that a batch is for, before anything of it is accepted; answers the rows of each.
+        """Make the queues that a batch is for, before anything of it is accepted; returns the rows of each.
 
         For a queue of another broker that is what goes there.
 
@@ -334,7 +334,7 @@ class NamedQueues:
         outbox: Outbox,
         now: int,
     ) -> Batch:
-        """Store the rows of a batch that are for queues, as `admit` has answered them; answers the others."""
+        """Store the rows of a batch that are for queues, as `admit` has answered them; returns the others."""
         is_queued = (batch.envelopes[:, FLAGS] & QUEUED) != 0
         stored: list[tuple[NamedQueue, Rows]] = []
         for queue, rows in admitted:
@@ -475,7 +475,7 @@ class NamedQueues:
     # --- coming back -------------------------------------------------------------------------------------------------
 
     def due(self, cursor: int, places: Rows, outbox: Outbox, now: int) -> bool:
-        """The time of rows that came back has come; answers whether they are a queue's."""
+        """The time of rows that came back has come; returns whether they are a queue's."""
         queue = self._by_cursor.get(cursor)
         if queue is None:
             return False

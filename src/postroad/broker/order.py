@@ -158,7 +158,7 @@ class PublisherOrder:
     def release(self, now: int, *, everything: bool = False) -> Released | None:
         """Time passes, or there is no room for what waits: what goes on now; None for nothing.
 
-        Each of the consignments is held once more, for whoever hands the rows on.
+        Each of the consignments is held once more, for the delivery of the rows.
         """
         if not self._pieces or not (everything or now >= self._due):
             return None

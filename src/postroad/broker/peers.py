@@ -176,7 +176,7 @@ class Peers:
     # --- what comes, and what goes -----------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: int) -> tuple[Outbox, str]:
-        """A packet for this broker came; answers what is to be done, and what was wrong with it, if something was."""
+        """A packet for this broker came; returns what is to be done, and what was wrong with it, if something was."""
         outbox, source = Outbox(), read_packet(data).source
         try:
             datagram = _DATAGRAMS.decode(memoryview(data)[_HEAD.size :])

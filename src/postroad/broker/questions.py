@@ -175,7 +175,7 @@ class Questions:
     def _answered(self, answered: _Answered, link: int, links: Collection[int], now: int) -> Said:
         way = self._ways.get((answered.asker, answered.epoch, answered.number))
         if way is None or way.until < now or way.answered or way.link == link:
-            # The last: nobody is asked by the one who asks.
+            # The last: the asker itself is not asked.
             return Said([])
         if not self._is_listed(way.target):
             return Said([], refused=f"an answer of broker {way.target}, which this network does not list")

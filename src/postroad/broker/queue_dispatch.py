@@ -165,7 +165,7 @@ class QueueDispatch:
         return taken, found
 
     def _give(self, queue: NamedQueue, share: Share, taken: Taken, outbox: Outbox, now: int) -> Rows:
-        """Hand a consumer its share; answers the places of the messages that it got, without expired ones."""
+        """Hand a consumer its share; returns the places of the messages that it got, without expired ones."""
         part = _part(taken, share.at)
         self._log.take(queue.cursor, part.places)
         return self._deliveries.hand_queued(share.consumer.subscription, part, outbox, now)

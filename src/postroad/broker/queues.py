@@ -66,7 +66,7 @@ class WaitingQueue:
     Attributes:
         messages: how many wait in memory.
         bytes: what they take.
-        stored: how many wait in the store, behind all that wait in memory.
+        stored: how many wait in the store, after all that wait in memory.
     """
 
     def __init__(self, together: Load | None = None) -> None:
@@ -112,7 +112,7 @@ class WaitingQueue:
         self._together.add(messages, bytes_)
 
     def shed(self, messages: int, bytes_: int) -> list[Segment]:
-        """Take from the front until at most so many messages and bytes are left; returns what was shed."""
+        """Take from the front until the limits of messages and bytes are met; returns what was shed."""
         shed = []
         while self.messages and (self.messages > messages or self.bytes > bytes_):
             excess = self.messages - messages

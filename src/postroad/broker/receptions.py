@@ -168,7 +168,7 @@ class Receptions:
         return reception
 
     def _store(self, source: int, reception: _Reception, item: Put, batch: Batch, now: int) -> str:
-        """Store what is new; answers why that cannot be."""
+        """Store what is new; returns why that cannot be."""
         queues = self._core.queues
         assert queues is not None
         known = _contains(reception.earlier, batch.ids) if item.again and reception.earlier else None
@@ -235,7 +235,7 @@ class Receptions:
                 self._peers.send(source, Stored(number))
 
     def _placed(self, reception: _Reception, known: _Known) -> bool:
-        """Take the rows of a put from the reception; answers whether all are there."""
+        """Take the rows of a put from the reception; returns whether all are there."""
         while (left := len(known.ids) - len(known.places)) > 0:
             taken = self._log.pull(reception.cursor, left)
             if not taken:

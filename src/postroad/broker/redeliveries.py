@@ -1,4 +1,4 @@
-"""Rows of the store that came back: they are counted, wait a while, and are given up after so many tries.
+"""Rows of the store that came back: they are counted, wait a while, and are given up after a number of tries.
 
 A row comes back when its consumer refuses it (NACK) or is gone before it has acknowledged it. How often that happened
 is kept in the store (`Log.retry`). While such a row waits for its time it is in flight for the store, so that nobody is

@@ -1,7 +1,8 @@
 """A broker among others: the core joined with a routing strategy.
 
-What enters here is matched once, against local subscriptions and the interests of all brokers together; what arrives
-over a link is matched against local subscriptions only where its destinations say so, and handed on unread.
+Messages that enter here are matched once, against local subscriptions and the interests of all brokers together.
+Messages that arrive over a link are matched against local subscriptions only if this broker is a destination, and are
+relayed unread.
 """
 
 from __future__ import annotations
@@ -46,16 +47,16 @@ if TYPE_CHECKING:
 
 __all__ = ["HELD_MS", "MAX_HELD", "MAX_HELD_BYTES", "Relay", "RelayStatistics"]
 
-# How long messages wait for a way to a broker that cannot be reached: a few heart-beats and a new agreement on routes.
+# How long messages wait for a route to a broker that cannot be reached: a few heart-beats and new routes.
 HELD_MS = 10_000
-# Messages that wait for a way at once; beyond it the oldest are given up, counted. As much as one link may hold, in
-# bytes, because all that waited for a dead neighbour may have to wait for a new way; a tenth of it in messages, which
-# cost some 150 bytes each beside their own.
+# Messages that wait for a route at once; beyond it the oldest are given up and counted. As many bytes as one link may
+# hold, because all that waited for a dead neighbour may have to wait for a new route; a tenth of it in messages, which
+# take some 150 bytes each besides their own.
 MAX_HELD = 100_000
 MAX_HELD_BYTES = 64 * 1024 * 1024
-# No broker has this number: what is kept in order waits in one line, whatever link it came over.
+# No broker has this number: what is kept in order waits in one line, whatever link it arrived over.
 _IN_ORDER = LARGEST_BROKER + 1
-# What a neighbour may pass on in good faith.
+# What an honest neighbour may relay.
 NOT_BELIEVED = "a record counts far ahead of the clock here, or is of a broker that this network does not list"
 
 
@@ -88,7 +89,7 @@ class _Held(NamedTuple):
 
 
 class _Origin(NamedTuple):
-    """Where rows come from, for what they are sent on as; see `Sending`."""
+    """Where rows come from; see `Sending`."""
 
     publisher: int = 0
     consignment: Consignment | None = None
@@ -99,10 +100,10 @@ class Relay:
     """Joins a core with a strategy.
 
     Args:
-        core: the broker; from now on it hands what it accepts to this relay.
+        core: the broker; from now on it passes what it accepts to this relay.
         strategy: decides where messages go.
-        scheme: how brokers encode what they want; None when they say it exactly.
-        order_wait_ms: how long rows wait for earlier ones of their publisher after ways have changed; 0 for not at all.
+        scheme: how brokers encode their interests; None if they advertise them exactly.
+        order_wait_ms: how long rows wait for earlier ones of their publisher after routes have changed; 0 for no wait.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class Relay:
     # --- messages --------------------------------------------------------------------------------------------------
 
     def publish(self, batch: Batch, matched: Matched, source: Session, outbox: Outbox, now: int) -> None:
-        """Messages enter the network here; `matched` is what the index answered for them."""
+        """Route messages that enter the network here; `matched` is the result of the index."""
         split = self._interests.split(batch, matched, entering=self.strategy.link_state is not None)
         routed = self.strategy.publish(batch, split.destinations, now)
         self._core.hand_out(routed.batch, split.offsets, split.slots, source, outbox, now)
@@ -203,7 +204,7 @@ class Relay:
     def _with_room_for_marks(
         self, here: Batch, doubtful: NDArray[np.int64], now: int
     ) -> tuple[Batch, NDArray[np.bool_]]:
-        """Rows that may have been delivered before get a mark; one without room for the mark is dropped."""
+        """Mark rows that may have been delivered before; drop those without room for the mark."""
         self._maybe_duplicates += len(doubtful)
         room = have_room(here, doubtful, MAYBE_TWICE)
         mask = np.zeros(len(here), np.bool_)
@@ -216,9 +217,10 @@ class Relay:
         return here.take(np.flatnonzero(kept)), mask[kept]
 
     def _take_up_in_order(self, order: PublisherOrder, work: Work, outbox: Outbox, now: int) -> None:
-        """Deliver what is in order, keep what may have come too early, and mark what comes too late.
+        """Deliver rows that are in order, keep those that may be early, and mark those that are late.
 
-        Rows that may have been delivered before are out of order anyway. All goes in one line, whatever its link.
+        Rows that may have been delivered before are out of order anyway. All rows wait in one line, whatever their
+        link.
         """
         here, consignment = work.batch, work.consignment
         if work.doubtful is not None:
@@ -242,7 +244,7 @@ class Relay:
             self._release(order, outbox, now, everything=True)
 
     def _release(self, order: PublisherOrder, outbox: Outbox, now: int, *, everything: bool = False) -> None:
-        """Deliver what has waited for earlier messages long enough."""
+        """Deliver rows that have waited long enough for earlier ones."""
         released = order.release(now, everything=everything)
         if released is None:
             return
@@ -253,10 +255,10 @@ class Relay:
             consignment.release()
 
     def deliver(self, work: Work, matched: Matched, outbox: Outbox, now: int) -> None:
-        """Hand what arrived over a link to local subscriptions; `matched` is what the index answered for it."""
+        """Deliver what arrived over a link to local subscriptions; `matched` is the result of the index."""
         batch = work.batch
         split = self._interests.split(batch, matched, entering=False)
-        # Matched as it was sent: a mark is for the subscriber alone.
+        # Marked after matching: a mark is only for the subscriber.
         for line, mask in ((MAYBE_TWICE, work.doubtful), (LATE, work.late)):
             if mask is not None and mask.any():
                 rows = np.flatnonzero(mask)
@@ -266,7 +268,7 @@ class Relay:
     def returned(
         self, batch: Batch, destinations: Destinations, now: int, consignment: Consignment | None = None, link: int = 0
     ) -> Outbox:
-        """A link is gone that had not confirmed (under custody: settled) these: send them another way, marked."""
+        """Reroute messages that a lost link had not confirmed (under custody: settled), and mark them."""
         outbox = Outbox()
         self._core.recorder.dropped(batch, np.arange(len(batch)), link, Detour.RETURNED, now)
         self._ways_changed(now)
@@ -277,7 +279,7 @@ class Relay:
         return outbox
 
     def sent(self, sending: Sending, taken: int, frames: int, now: int) -> None:
-        """A link has taken so many of the first rows, in so many frames. The rest does not fit, and is shed."""
+        """A link has taken the first `taken` rows, in a number of frames. The rest does not fit, and is shed."""
         recorder, rows = self._core.recorder, sending.rows
         if taken:
             recorder.relayed(sending.batch, rows[:taken], sending.link, now)
@@ -289,12 +291,12 @@ class Relay:
             sending.consignment.release()
 
     def settled(self, consignments: Iterable[Consignment]) -> None:
-        """Links are done with one frame of each of these; one that is named twice had two."""
+        """Links have settled one frame of each of these consignments; one that is named twice had two."""
         for consignment in consignments:
             consignment.release()
 
     def link_full(self, link: int, publisher: int) -> Outbox:
-        """A link has no room for more of what a local session publishes: it waits until `link_free`."""
+        """A link has no room for a local publisher: pause it until `link_free`."""
         outbox = Outbox()
         self._core.pause_for_link(publisher, link, outbox)
         return outbox
@@ -328,7 +330,7 @@ class Relay:
         return sent
 
     def _hold(self, batch: Batch, parcel: Parcel, until: int, consignment: Consignment | None) -> None:
-        # A copy: a row that waits does not keep the whole read alive that it came in.
+        # A copy: a waiting row must not keep the whole read alive that it came in.
         kept = copied_out(batch, parcel.rows)
         self._held.append(_Held(kept, parcel.destinations, until, consignment))
         self._held_messages += len(kept)
@@ -352,7 +354,7 @@ class Relay:
         """A control frame arrived over a link.
 
         Raises:
-            PostroadError: the neighbour lies, or says what makes no sense; the link should be closed.
+            PostroadError: the frame is false or makes no sense; the link should be closed.
         """
         outbox = Outbox()
         if self._advertisements is not None and _is_advertisement(frame, self._core.number):
@@ -367,7 +369,7 @@ class Relay:
         return self._advertisements is not None and self._advertisements.working
 
     def work(self, now: int) -> Outbox:
-        """A few milliseconds of what long advertisements of other brokers call for; to be called while `working`."""
+        """Work for a few milliseconds on long advertisements of other brokers; to be called while `working`."""
         outbox = Outbox()
         if self._advertisements is not None:
             self._learned(self._advertisements.work(now), outbox, now)
@@ -390,7 +392,7 @@ class Relay:
         return self._react(self.strategy.link_down(link, now), now)
 
     def tick(self, now: int) -> Outbox:
-        """Time passes: tell others what changed here, and give up what waited too long."""
+        """Advertise what changed here, and give up what waited too long."""
         outbox = Outbox()
         if self._changed:
             self._changed = False
@@ -408,7 +410,7 @@ class Relay:
         return outbox
 
     def leave(self, now: int) -> Outbox:
-        """The broker is about to go, in order: tell the others, and hand out what waits for its turn."""
+        """The broker stops: tell the others, and deliver what waits for its turn."""
         outbox = self._react(self.strategy.leave(now), now)
         if self._order is not None:
             self._release(self._order, outbox, now, everything=True)
@@ -437,7 +439,7 @@ class Relay:
             self._retry(outbox, now)
 
     def _ways_changed(self, now: int) -> None:
-        """What goes from now on may overtake what went before, which may have to go another way."""
+        """Routes changed: what is sent from now on may overtake what was sent before."""
         if self._order is not None:
             self._unsteady_until = now + self._order_wait
 
@@ -456,14 +458,14 @@ class Relay:
     # --- what subscribers here want --------------------------------------------------------------------------------
 
     def subscribed(self, number: int, topic: str, selector: Selector | None) -> None:
-        """A local subscription came; others learn of it at the next tick."""
+        """A local subscription begins; the next tick advertises it."""
         self._subscribed[number] = (topic, selector)
         self._wants.add(topic, selector)
         self._added.append(topic)
         self._changed = True
 
     def unsubscribed(self, number: int) -> None:
-        """A local subscription went."""
+        """A local subscription ends."""
         topic, selector = self._subscribed.pop(number)
         self._wants.remove(topic, selector)
         self._removed.append(topic)
@@ -498,5 +500,5 @@ class Relay:
 
 
 def _is_advertisement(frame: Frame, number: int) -> TypeGuard[Interest | InterestDelta]:
-    """Whether a frame tells what another broker wants; of this broker's own, link state has to be told."""
+    """Whether a frame is an advertisement of another broker; one of this broker's own goes to link state."""
     return isinstance(frame, Interest | InterestDelta) and frame.broker != number

@@ -1,8 +1,8 @@
 """Rows of subscriptions in the store: those of durable ones, and what slow ones cannot take now.
 
-The store writes behind the loop's back: what is appended here can be handed out when it is safe, and what waits long is
+The store writes off the loop: what is appended here can be handed out when it is safe, and what waits long is
 read back first. A subscription for which the next row is not there yet is *blocked*; the driver tells when rows were
-written or read (`Broker.stored`), and it goes on.
+written or read (`Broker.stored`), and it continues.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STORE_FULL = "store full"
 
 # What the store keeps free for acknowledgements and for publishers that are about to be paused.
 RESERVE_BYTES = 32 * 1024 * 1024
-# Rows that are discarded are read first, for the record; so many in one turn.
+# Rows that are discarded are read first, for the record; this many in one turn.
 DISCARDED_PER_TURN = 20_000
 # What is shed of a subscription that is over its limit and may drop its oldest: not one by one.
 _SHED_SHARE = 8
@@ -65,7 +65,7 @@ class TakenRows(NamedTuple):
 
 
 class Discard:
-    """Rows of a cursor that nobody will get; each is told to the record.
+    """Rows of a cursor that no subscriber will get; each goes on record.
 
     Args:
         cursor: whose.
@@ -73,7 +73,7 @@ class Discard:
         left: how many, from the oldest on.
         reason: why, for the record.
         ends: the cursor ends when they are gone.
-        owner: the subscription that waits until they are gone, if it goes on.
+        owner: the subscription that waits until they are gone, if it continues.
     """
 
     __slots__ = ("cursor", "ends", "left", "owner", "reason", "subscription")
@@ -154,11 +154,11 @@ class StoredQueues:
 
     @property
     def is_storing(self) -> bool:
-        """Whether rows of the batch at hand are to be stored."""
+        """Whether rows of the current batch are to be stored."""
         return bool(self._storing)
 
     def store(self, subscription: Subscription, rows: NDArray[np.int64]) -> None:
-        """Rows of the batch at hand wait in the store for a subscription; `flush` does it for all of them."""
+        """Store rows of the current batch for a subscription; `flush` does it for all subscriptions at once."""
         if subscription.cursor is None:
             subscription.cursor = self.log.open_cursor(subscription.number, durable=False)
         self._storing.append((subscription, rows))
@@ -232,7 +232,7 @@ class StoredQueues:
         return taken
 
     def settle(self, subscription: Subscription, places: NDArray[np.int64]) -> None:
-        """Rows of a subscription are done with."""
+        """Rows of a subscription are settled."""
         if subscription.cursor is not None:
             self.log.settle(subscription.cursor, places)
             self._close_if_empty(subscription)

@@ -119,7 +119,7 @@ class OpenTable:
         return found
 
     def add(self, put: Iterable[DataPut], properties: Mapping[str, str]) -> int:
-        """Have files count that do not yet; answers how many those were."""
+        """Have files count that do not yet; returns how many those were."""
         waiting = {one.name: one for one in put}
 
         def append(known: dict[str, DataFile]) -> bool:
@@ -140,11 +140,11 @@ class OpenTable:
         return before
 
     def remove(self, names: set[str], properties: Mapping[str, str]) -> int:
-        """Have files no longer count; answers how many those were."""
+        """Have files no longer count; returns how many those were."""
         return self.replace((), names, properties)
 
     def replace(self, put: Iterable[DataPut], names: set[str], properties: Mapping[str, str]) -> int:
-        """Have some files count in the place of others, in one step; answers how many went."""
+        """Have some files count in the place of others, in one step; returns how many went."""
         new = list(put)
         gone: list[int] = [0]
 

@@ -168,7 +168,7 @@ class SimulatedNetwork:
         self._carry_out(host, host.core.unsubscribe(session or host.session, name, self.now))
 
     def publish(self, broker: int, drafts: Iterable[Draft | tuple[object, ...]]) -> list[MessageId]:
-        """Publish at a broker, now; answers the ids. A publisher that is `paused` should wait."""
+        """Publish at a broker, now; returns the ids. A publisher that is `paused` should wait."""
         return self.publish_as(self._hosts[broker].session, broker, drafts)
 
     def publish_as(

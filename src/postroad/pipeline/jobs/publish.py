@@ -88,7 +88,7 @@ class Publication:
         self._found: list[OpenTable] = []
 
     def made(self) -> dict[str, Any]:
-        """Do all steps; answers the summary."""
+        """Do all steps; returns the summary."""
         gone = {name: self._added(name) for name in _OF_TRAIL}
         self._cover()
         for name, (table, names) in gone.items():
@@ -119,7 +119,7 @@ class Publication:
     # --- of the trail ----------------------------------------------------------------------------------------------
 
     def _added(self, name: str) -> tuple[OpenTable, set[str]]:
-        """Publish the files of a table that are new; answers the names of those that no longer count."""
+        """Publish the files of a table that are new; returns the names of those that no longer count."""
         table, sources = self._table(name, PLAIN[name], by_day=True), self._run.sources
         wanted = {data_name(source): source for source in sources.named(name, always=True)}
         known = set(table.files())
