@@ -71,7 +71,7 @@ def test_connections_and_their_ends_are_logged_with_the_reason(caplog: pytest.Lo
     assert (told[0][1]["login"], told[0][1]["version"], told[0][1]["peer"]) == ("ann", "1.2", "test:1")
     reasons = [fields["reason"] for _, fields in told[3:]]
     assert reasons[:2] == ["DISCONNECT", "the client closed the connection"]
-    assert "no command" in reasons[2]
+    assert "not a command" in reasons[2]
 
 
 def test_nobody_reads_a_passcode_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -154,7 +154,7 @@ def test_many_control_frames_in_one_read_keep_their_order() -> None:
         (b"CONNECT\naccept-version:3.0\n\n\0", "no common version"),
         (b"CONNECT\naccept-version:1.2\nheart-beat:fast\n\n\0", "heart-beat"),
         (b"CONNECT\nlogin:\xff\n\n\0", "UTF-8"),
-        (b"GET / HTTP/1.1\r\n", "no command"),
+        (b"GET / HTTP/1.1\r\n", "not a command"),
     ],
 )
 def test_first_frame_is_a_good_connect(frame: bytes, part: str) -> None:

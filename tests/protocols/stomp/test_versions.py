@@ -134,11 +134,11 @@ def test_headers_of_a_message_frame_do_not_travel() -> None:
 @pytest.mark.parametrize(
     ("frame", "part"),
     [
-        (b"HELLO\n\n\0", "no command"),
-        (b"send\n\n\0", "no command"),
-        (b"SEND \n\n\0", "no command"),
-        (b"MESSAGE\n\n\0", "no command"),
-        (b"\0", "no command"),
+        (b"HELLO\n\n\0", "not a command"),
+        (b"send\n\n\0", "not a command"),
+        (b"SEND \n\n\0", "not a command"),
+        (b"MESSAGE\n\n\0", "not a command"),
+        (b"\0", "not a command"),
         (b"SEND\n\n\0", "needs a destination"),
         (b"SEND\ndestination:/exchange/a\n\n\0", "start with /topic/"),
         (b"SEND\ndestination:/top\n\n\0", "start with /topic/"),
