@@ -7,6 +7,7 @@ JVM and its workers.
 from __future__ import annotations
 
 import http.client
+import logging
 import os
 import subprocess
 import sys
@@ -122,6 +123,8 @@ def in_a_store(work: Path, trail: Path, asked: Path) -> dict[str, float]:
 def _s3_server() -> Iterator[Any]:
     from moto.server import ThreadedMotoServer
 
+    # It would write a line for each request.
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     os.environ.update({"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_EC2_METADATA_DISABLED": "true"})
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()

@@ -18,6 +18,7 @@ from truth.findings import Finding
 from truth.mutations import draw
 from truth.replies import reply_of_row
 from truth.rounds import Round, harmed_rounds
+from truth.shipped import use_credentials
 from truth.specimens import SPECIMENS, made_specimen
 from truth.tally import Tally
 
@@ -74,6 +75,7 @@ def bulk_specimen(name: str, folder: Path) -> Specimen:
 
 def _spark() -> SparkSession:
     if not _sessions:
+        use_credentials()
         _sessions.append(session("local[2]", name="truth", settings=SETTINGS))
     return _sessions[0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import http.client
+import logging
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +23,18 @@ if TYPE_CHECKING:
     from postroad.messages import MessageId
     from truth.facts import Fact
 
-__all__ = ["StoredPatient", "close_store", "shipped_specimen", "store_folder"]
+__all__ = ["StoredPatient", "close_store", "shipped_specimen", "store_folder", "use_credentials"]
 
 BUCKET = "truth"
 REGION = "us-east-1"
 _servers: list[Any] = []
+
+
+def use_credentials() -> None:
+    """Have credentials, which the server believes whatever they are; workers of Spark inherit them from its start."""
+    for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        os.environ.setdefault(key, "truth")
+    os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 
 
 def store_folder(name: str) -> StoredPath:
@@ -34,10 +42,9 @@ def store_folder(name: str) -> StoredPath:
     if not _servers:
         from moto.server import ThreadedMotoServer
 
-        # The server believes everybody; workers of Spark inherit these.
-        for key, value in (("AWS_ACCESS_KEY_ID", "x"), ("AWS_SECRET_ACCESS_KEY", "x")):
-            os.environ.setdefault(key, value)
-        os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+        use_credentials()
+        # It would write a line for each request.
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
         server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         server.start()
         _servers.append(server)

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from postroad.lab.trails import Faults, Scale, write_trail
+from postroad.lab.trails import Faults, Scale, read_truth, write_trail
 from postroad.pipeline import PipelineError, run_job
 from postroad.pipeline.erasure import Erasure
 from postroad.pipeline.jobs import audit, compact, publish
@@ -160,6 +162,21 @@ def test_others_read_the_numbers_of_audit_before_and_after_compaction(spark: Spa
     assert sorted(row["broker"] for row in rows if row["reason"] is None) == sorted(
         broker for broker, pinned in pins.items() for _ in pinned.runs
     )
+
+
+def test_times_of_filters_are_not_told_as_covered(tmp_path: Path) -> None:
+    trail, out = tmp_path / "trail", tmp_path / "out"
+    write_trail(trail, replace(SMALL, recorder="bloom"))
+    published(trail, out)
+    truth = [row["time"] for row in read_truth(trail).to_pylist()]
+    with local(out) as tables:
+        assert tables.load_table("postroad.passages").scan().to_arrow().num_rows == 0
+        rows = tables.load_table("postroad.coverage").scan().to_arrow().to_pylist()
+    first, last = (datetime.fromtimestamp(one(truth) / 1_000, UTC) for one in (min, max))
+    hidden = [row for row in rows if row["reason"] == "kept as filters, which are in no table"]
+    assert sorted(row["broker"] for row in hidden) == [1, 2, 3]
+    assert min(row["since"] for row in hidden) <= first
+    assert max(row["until"] for row in hidden) > last
 
 
 # Publishes, and dies at the n-th step: after a file was written, or after a commit.

@@ -41,6 +41,8 @@ MAX_COMMIT_FILES = 5_000
 # Others publish seldom; whoever loses this often in a row is in a loop with somebody.
 MAX_ATTEMPTS = 10
 _PROPERTIES = {
+    # Whoever publishes each hour would else leave a manifest of a few files for each.
+    "commit.manifest-merge.enabled": "true",
     # Old metadata go with the snapshots that they tell of.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
@@ -128,7 +130,7 @@ class OpenTable:
                 return False
             with (
                 self.iceberg.transaction() as transaction,
-                transaction.update_snapshot(snapshot_properties=dict(properties)).fast_append() as update,
+                transaction.update_snapshot(snapshot_properties=dict(properties)).merge_append() as update,
             ):
                 for one in fresh:
                     update.append_data_file(self._data_file(one))

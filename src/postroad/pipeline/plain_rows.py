@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from postroad.pipeline.ids import id_texts
 from postroad.pipeline.tables import ID
-from postroad.trail import unpack_lists
+from postroad.trail import Hole, unpack_lists
 
 if TYPE_CHECKING:
     from postroad.pipeline.sources import Sources
@@ -85,10 +85,24 @@ def _listed(packed: Any, pair: tuple[str, ...]) -> Any:
 def coverage_rows(sources: Sources) -> Any:
     """What the manifests say of the times that they cover; files that were left out are holes."""
     rows: list[tuple[int, int, int, int, str | None]] = []
+    hidden = _not_in_tables(sources)
     for broker, pinned in sorted(sources.pins.items()):
-        kept, holes = pinned.retained_since, [*pinned.holes, *sources.holes(broker)]
+        kept, holes = pinned.retained_since, [*pinned.holes, *sources.holes(broker), *hidden.get(broker, ())]
         rows += [(broker, run.since, run.through, kept, None) for run in pinned.runs]
         rows += [(broker, hole.since, min(hole.until, _LAST_MS), kept, hole.reason) for hole in holes]
     brokers, *times, reasons = list(zip(*rows, strict=True)) or [()] * len(COVERAGE)
     columns = [pa.array(brokers, pa.int64()), *(_times(np.array(one, np.int64)) for one in times)]
     return pa.table([*columns, pa.array(reasons, pa.string())], schema=COVERAGE)
+
+
+def _not_in_tables(sources: Sources) -> dict[int, list[Hole]]:
+    """Times of which brokers keep a record that is no row of a table: a message missing there proves nothing."""
+    found: dict[int, list[Hole]] = {}
+    for name in ("filters", "records"):
+        times: dict[int, tuple[int, int]] = {}
+        for broker, entry in sources.named(name, always=True):
+            since, until = times.get(broker, (entry.time_from, entry.time_to))
+            times[broker] = min(since, entry.time_from), max(until, entry.time_to)
+        for broker, (since, until) in times.items():
+            found.setdefault(broker, []).append(Hole(since, until + 1, f"kept as {name}, which are in no table"))
+    return found
