@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from typing import TYPE_CHECKING, Any
 
+from postroad.cli.symptoms import Asked, skew_symptom
 from tests.cli.programs import here
+from tests.server.scene import run, service
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,3 +76,36 @@ def test_doctor_speaks_in_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     told = here(monkeypatch, "doctor", "--config", str(settings))
     assert told.code == 0
     assert f"good     data: {tmp_path}: " in told.out
+
+
+def test_doctor_looks_at_a_network_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def talk() -> None:
+        async with service(tmp_path / "data", admin_port=0) as broker:
+            address = f"127.0.0.1:{broker.admin_port}"
+            settings = tmp_path / "broker.toml"
+            settings.write_text(f'port = 0\ndata = "{tmp_path}"\n[tracking]\nbroker_skew_ms = 60000\n')
+            settings.chmod(0o600)
+            words = ("--config", str(settings), "--network", address)
+            code, found = await asyncio.to_thread(asked, monkeypatch, *words)
+            assert code == 0
+            assert found["network"][0]["found"].startswith("1 brokers answer, of version ")
+            assert found["clocks"][0]["health"] == "good"
+
+    run(talk)
+    _, found = asked(monkeypatch, "--network", "127.0.0.1:1")
+    assert found["network"][0]["health"] == "bad"
+
+
+def test_doctor_finds_clocks_that_are_apart_as_far_as_it_can_be_sure() -> None:
+    def health(*skews: float, error: float = 10.0) -> str:
+        brokers = [Asked(number, "1", skew, error) for number, skew in enumerate(skews, 1)]
+        return skew_symptom(brokers, 1_000).health.value
+
+    assert health(0.0) == "good"
+    assert health(-500.0, 500.0) == "good"
+    assert health(-600.0, 600.0) == "doubtful"
+    assert health(-600.0, 600.0, error=200.0) == "good"
+    assert health(-4_000.0, 4_000.0) == "bad"
+    told = skew_symptom([Asked(1, "1", 0.0, 0.0), Asked(2, "1", 3_000.0, 0.0)], 1_000)
+    assert told.found == "broker 2 is 3,000 ms ahead of broker 1"
+    assert "NTP" in told.advice

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import configparser
 import shlex
+import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +18,7 @@ from tests.structure.repository import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 DEPLOY = ROOT / "examples" / "deploy"
 
@@ -43,3 +47,18 @@ def test_commands_take_the_options_that_they_are_given(words: Sequence[str], mon
 def test_unit_has_open_files_for_the_default_limits() -> None:
     limits = Limits()
     assert int(unit()["LimitNOFILE"]) >= limits.sessions + limits.strangers + OTHER_FILES
+
+
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("no systemd here")
+    # The program and its user are there only after an installation.
+    text = (DEPLOY / "postroad.service").read_text("utf-8").replace("/opt/postroad/bin/postroad", sys.executable)
+    for key in ("User", "Group"):
+        text = text.replace(f"{key}=postroad\n", "")
+    copy = tmp_path / "postroad.service"
+    copy.write_text(text)
+    told = subprocess.run([program, "verify", str(copy)], capture_output=True, text=True, check=False, timeout=120)
+    complaints = [line for line in told.stderr.splitlines() if "postroad.service" in line]
+    assert complaints == []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from postroad.network import BrokerView, NetworkState
+    from postroad.network import BrokerView, NetworkState, RestartProgress
 
 # A bound for a process that hangs. Kernels may have to be compiled first, on a busy machine.
 SECONDS = 280
@@ -82,6 +82,9 @@ class News:
 
     def gave_up(self, broker: int, restarts: int, seconds: float) -> None:
         self._tell("gave up", broker, restarts)
+
+    def rolled(self, progress: RestartProgress) -> None:
+        self._tell("rolled", progress.done)
 
     def stopping(self) -> None:
         self._tell("stopping")

@@ -208,14 +208,59 @@ def test_numbers_of_an_earlier_life_that_are_unknown_here_are_passed_too() -> No
     assert min(links[1].sequence, interest[1].version) > 1_000
 
 
-def test_interest_of_an_earlier_life_is_forgotten_with_the_first_record_of_the_next() -> None:
+def test_interest_of_an_earlier_life_counts_until_the_next_has_said_its_own() -> None:
+    """Durable subscriptions outlive their broker's process: what is published in between must not miss them."""
     state = LinkState(1, 0)
     state.neighbour_up(2, 1, 0)
     state.receive(LinkRecord(2, 5, 1, 0, ((1, 1),)), 2, 0)
     assert state.receive(Interest(2, 5, 3, b"x"), 2, 0).interests == [(2, b"x")]
     assert state.receive(LinkRecord(2, 5, 2, 0, ((1, 1),)), 2, 0).interests == []
-    assert state.receive(LinkRecord(2, 6, 0, 0, ((1, 1),)), 2, 0).interests == [(2, None)]
+    assert state.receive(LinkRecord(2, 6, 0, 0, ((1, 1),)), 2, 0).interests == []
     assert state.receive(Interest(2, 5, 4, b"late"), 2, 0).interests == []
+    assert state.receive(Interest(2, 6, 0, b""), 2, 0).interests == [(2, b"")]
+
+
+def test_the_first_interest_of_a_life_is_said_as_a_whole() -> None:
+    """After a whole that says nothing and a change of it, what is published in between would miss the change."""
+    state = LinkState(1, 0)
+    state.change_interest(Delta(b"a", b""), lambda: b"whole", 0)
+    state.neighbour_up(2, 1, 0)
+    said = [frame for _, frame in state.receive(Digest(()), 2, 0).frames if not isinstance(frame, LinkRecord)]
+    assert said == [Interest(1, 0, 1, b"whole")]
+    changed = state.change_interest(Delta(b"b", b""), lambda: b"whole and b", 0)
+    assert changed.frames == [(2, InterestDelta(1, 0, 1, 2, b"b", b""))]
+
+
+def test_broker_that_leaves_and_returns_is_gone_from_ways_and_keeps_its_interest() -> None:
+    network = drp(line(3), 1)
+    network.subscribe(3, "a")
+    network.run()
+    node = network.nodes[3]
+    network.react(node, node.strategy.leave(network.now, returns=True))
+    network.run()
+    assert link_state(network, 1).interest_of(3) is not None
+    assert link_state(network, 1).routes.reached == 1
+
+
+def test_broker_is_synchronised_when_it_holds_what_its_neighbours_say_they_hold() -> None:
+    state = LinkState(1, 0)
+    assert state.is_synchronised
+    state.neighbour_up(2, 1, 0)
+    assert not state.is_synchronised
+    state.receive(Digest(((1, 0, 0, 0, 0), (2, 5, 1, 5, 0), (3, 7, 2, 7, 4))), 2, 0)
+    state.receive(LinkRecord(2, 5, 1, 0, ((1, 1), (3, 1))), 2, 0)
+    state.receive(LinkRecord(3, 7, 2, 0, ((2, 1),)), 2, 0)
+    state.receive(Interest(2, 5, 0, b""), 2, 0)
+    assert not state.is_synchronised
+    state.receive(Interest(3, 7, 4, b"x"), 2, 0)
+    assert state.is_synchronised
+    # What changes afterwards is told as it happens.
+    state.receive(Digest(((3, 7, 3, 7, 9),)), 2, 0)
+    assert state.is_synchronised
+    state.neighbour_up(4, 1, 0)
+    assert not state.is_synchronised
+    state.neighbour_down(4, 0)
+    assert state.is_synchronised
 
 
 def test_record_grows_older_while_it_is_held() -> None:

@@ -129,7 +129,7 @@ def test_reloading_lets_new_users_in_and_closes_connections_of_those_who_are_gon
                 await Client.connect(broker.port, login=name, passcode=name[0]) for name in ("ann", "bob", "eve")
             ]
             rewrite(people, users_text({"ann": record("a"), "bob": record("new"), "zoe": record("z")}))
-            await broker.reload_users()
+            await broker.reload.run()
             for client in clients[1:]:
                 assert "removed or has another passcode" in (await client.frame()).headers["message"]
             assert await login(broker, "zoe", "z") == "CONNECTED"
@@ -138,7 +138,7 @@ def test_reloading_lets_new_users_in_and_closes_connections_of_those_who_are_gon
             await clients[0].subscribe("s", "still.here")
             # A file with a mistake changes nothing.
             rewrite(people, "[users]\nann = 'secret'\n")
-            await broker.reload_users()
+            await broker.reload.run()
             assert await login(broker, "zoe", "z") == "CONNECTED"
             for client in clients:
                 await client.close()

@@ -22,6 +22,7 @@ from postroad.server.counts import LinkStatistics
 from postroad.server.link_connection import CLOSE_SECONDS, MAX_UNREAD_BYTES
 from postroad.server.quarantine import FIRST_MS, FORGIVEN_MS, LONGEST_MS
 from postroad.server.strangers import MOST_STRANGERS
+from postroad.topology import Settings
 from tests.structure.markdown import blocks
 from tests.structure.repository import ROOT
 
@@ -63,6 +64,7 @@ def test_limits_are_those_of_the_code() -> None:
     ):
         assert said in " ".join(TEXT.split())
     assert (CROWDED, RELAXED) == (3 / 4, 1 / 2)
+    assert Settings().hold_ms == HELD_MS
 
 
 def test_every_count_of_a_link_is_explained() -> None:

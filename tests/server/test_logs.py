@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -48,6 +49,26 @@ def test_each_line_is_one_json_object_with_the_fields_that_were_given() -> None:
     assert (first["level"], first["event"], first["session"], first["peer"]) == ("info", "connected", 7, "here:1")
     assert first["time"].endswith("+00:00")
     assert "a defect\nin two lines" in second["traceback"]
+
+
+@pytest.mark.usefixtures("restored_loggers")
+def test_text_lines_are_for_people_and_each_event_is_one_line() -> None:
+    stream = io.StringIO()
+    log_to_stderr("info", stream, "text")
+    log = logging.getLogger("postroad.server")
+    log.info("connected", extra={"session": 7, "peer": "here:1", "login": "ann b", "odd": "", "ports": [1, 2]})
+    log.warning("slow\nsubscriber", extra={"topic": 'a"b', "new": "two\nlines", "known": True})
+    try:
+        raise ValueError("a defect")
+    except ValueError:
+        log.exception("internal error")
+    first, second, third, *traceback = stream.getvalue().splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first.split(" ")[0])
+    assert first.split(" ", 1)[1] == 'INFO    connected session=7 peer=here:1 login="ann b" odd="" ports=[1,2]'
+    assert second.split(" ", 1)[1] == 'WARNING slow subscriber topic="a\\"b" new="two\\nlines" known=true'
+    assert third.split(" ", 1)[1] == "ERROR   internal error"
+    assert all(line.startswith("  ") for line in traceback)
+    assert "ValueError: a defect" in traceback[-1]
 
 
 def test_formatter_keeps_the_names_of_records_out() -> None:

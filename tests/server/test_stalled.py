@@ -148,7 +148,7 @@ def test_a_socket_that_is_full_again_before_its_turn_comes_gets_nothing_more(tmp
 
     async def talk() -> None:
         broker = Service(BrokerConfig(data=str(tmp_path)))
-        slow, writer = (TcpConnection(broker, StompConversation) for _ in range(2))
+        slow, writer = (TcpConnection(broker.clients, StompConversation) for _ in range(2))
         transports = [FakeTransport(), FakeTransport()]
         for connection, transport in zip((slow, writer), transports, strict=True):
             connection.connection_made(transport)

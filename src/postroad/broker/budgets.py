@@ -60,6 +60,10 @@ class Budgets:
         self.bytes = 0
         self.work = 0
 
+    def take_limits(self, limits: Limits) -> None:
+        """Other limits count for subscriptions that come from now on."""
+        self._limits = limits
+
     def check_bytes(self, session: Session, size: int) -> None:
         """Refuse a subscription that takes too much memory, before anything is done for it.
 

@@ -134,6 +134,13 @@ class Broker:
         self._accepted = self._matched_nobody = 0
         self._ids_skewed = self._resent = 0
 
+    def take_limits(self, limits: Limits) -> None:
+        """Other limits count from now on, but for `publishers_kept`; whoever is beyond them keeps what it has."""
+        self.limits = limits
+        self.budgets.take_limits(limits)
+        self._deliveries.take_limits(limits)
+        self.turn_budget = limits.turn_ms * 1_000_000 if self._in_turns else NO_BUDGET
+
     # --- sessions and subscriptions ----------------------------------------------------------------------------------
 
     def attached(self, principal: str) -> Session:

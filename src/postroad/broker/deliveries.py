@@ -73,6 +73,10 @@ class Deliveries:
         self.delivered = self.shed_full = self.shed_closed = self.shed_expired = 0
         self.acknowledged = self.refused = 0
 
+    def take_limits(self, limits: Limits) -> None:
+        """Other limits count from now on."""
+        self._limits = limits
+
     def hand_over(
         self,
         subscription: Subscription,

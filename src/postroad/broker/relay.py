@@ -104,6 +104,7 @@ class Relay:
         strategy: decides where messages go.
         scheme: how brokers encode their interests; None if they advertise them exactly.
         order_wait_ms: how long rows wait for earlier ones of their publisher after routes have changed; 0 for no wait.
+        hold_ms: how long rows wait for a route to a broker that cannot be reached.
     """
 
     def __init__(
@@ -112,10 +113,12 @@ class Relay:
         strategy: Strategy,
         scheme: Scheme | None = None,
         order_wait_ms: int = 0,
+        hold_ms: int = HELD_MS,
     ) -> None:
         self._core = core
         self._order = PublisherOrder(order_wait_ms) if order_wait_ms else None
         self._order_wait = order_wait_ms
+        self._hold_ms = hold_ms
         self._unsteady_until = 0  # what passes until then may overtake what passed before
         self._interests = Interests(core.index, scheme, core.limits.matching_ms * NANOSECONDS)
         self._wants = Wants(scheme)
@@ -324,7 +327,7 @@ class Relay:
         if routed.held is not None:
             if not until:
                 self._core.recorder.dropped(routed.batch, routed.held.rows, 0, Detour.HELD, now)
-            self._hold(routed.batch, routed.held, until or now + HELD_MS, origin.consignment)
+            self._hold(routed.batch, routed.held, until or now + self._hold_ms, origin.consignment)
             while self._held_messages > MAX_HELD or self._held_bytes > MAX_HELD_BYTES:
                 self._give_up(now)
         return sent
@@ -362,6 +365,12 @@ class Relay:
         else:
             self._apply(self.strategy.control(frame, link, now), outbox, now, link)
         return outbox
+
+    @property
+    def is_informed(self) -> bool:
+        """Whether what the neighbours know is known here: a message published now misses nobody that they know of."""
+        state = self.strategy.link_state
+        return not self.working and (state is None or state.is_synchronised)
 
     @property
     def working(self) -> bool:
@@ -409,9 +418,9 @@ class Relay:
             self._release(self._order, outbox, now)
         return outbox
 
-    def leave(self, now: int) -> Outbox:
-        """The broker stops: tell the others, and deliver what waits for its turn."""
-        outbox = self._react(self.strategy.leave(now), now)
+    def leave(self, now: int, returns: bool = False) -> Outbox:
+        """The broker stops, and `returns` or not: tell the others, and deliver what waits for its turn."""
+        outbox = self._react(self.strategy.leave(now, returns), now)
         if self._order is not None:
             self._release(self._order, outbox, now, everything=True)
         return outbox

@@ -15,6 +15,7 @@ from postroad.cli import archives, pipelines
 from postroad.cli import capacity as capacity_commands
 from postroad.cli import experiments as lab_commands
 from postroad.cli import queues as queues_commands
+from postroad.cli import sessions as sessions_commands
 from postroad.cli import subscriptions as subscriptions_commands
 from postroad.cli import users as users_commands
 from postroad.cli.brokers import broker
@@ -23,9 +24,10 @@ from postroad.cli.doctor import doctor
 from postroad.cli.labs import trail
 from postroad.cli.match import match
 from postroad.cli.network_plan import keys, plan
-from postroad.cli.network_run import reload, status, stop, up
+from postroad.cli.network_run import reload, restart, status, stop, up
 from postroad.cli.publisher import publish
 from postroad.cli.subscriber import subscribe
+from postroad.cli.top import top
 from postroad.cli.trace import trace
 from postroad.cli.warm import warm
 from postroad.errors import PostroadError
@@ -52,11 +54,12 @@ app.command()(publish)
 app.command()(subscribe)
 app.command()(match)
 app.command()(trace)
+app.command()(top)
 app.command()(warm)
 app.command()(doctor)
 app.command()(completion)
 app.add_typer(network, name="network")
-for command in (plan, keys, up, status, reload, stop):
+for command in (plan, keys, up, status, reload, restart, stop):
     network.command()(command)
 capacity = typer.Typer(help="What brokers can carry, and how many are needed.", no_args_is_help=True)
 app.add_typer(capacity, name="capacity")
@@ -75,6 +78,10 @@ subscriptions.command(name="list")(subscriptions_commands.list_subscriptions)
 subscriptions.command()(subscriptions_commands.show)
 subscriptions.command()(subscriptions_commands.purge)
 subscriptions.command()(subscriptions_commands.delete)
+sessions = typer.Typer(help="Sessions of a running broker's clients.", no_args_is_help=True)
+app.add_typer(sessions, name="sessions")
+sessions.command(name="list")(sessions_commands.list_sessions)
+sessions.command()(sessions_commands.close)
 queues = typer.Typer(help="Queues of a running broker.", no_args_is_help=True)
 app.add_typer(queues, name="queues")
 queues.command(name="list")(queues_commands.list_queues)
@@ -108,6 +115,11 @@ def _users() -> None:
 @subscriptions.callback()
 def _subscriptions() -> None:
     """Durable subscriptions of a running broker."""
+
+
+@sessions.callback()
+def _sessions() -> None:
+    """Sessions of a running broker's clients."""
 
 
 @queues.callback()

@@ -25,7 +25,11 @@ def broker(
     admin_port: Annotated[int | None, typer.Option(help="The port for health, status and metrics.")] = None,
     data: Annotated[str | None, typer.Option(help="The directory for what must survive a restart.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="json or text.")] = None,
     event_loop: Annotated[str | None, typer.Option(help="auto (uvloop if installed), uvloop or asyncio.")] = None,
+    join_seconds: Annotated[
+        float | None, typer.Option(help="How long to wait for the network before clients can connect.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C. Prints one line when clients can connect; logs go to stderr."""
@@ -41,9 +45,11 @@ def broker(
         "admin_port": admin_port,
         "data": data,
         "log_level": log_level,
+        "log_format": log_format,
         "event_loop": event_loop,
     }
-    chosen = settings(config, {name: value for name, value in given.items() if value is not None})
+    before = {name: value for name, value in given.items() if value is not None}
+    chosen = settings(config, before, join_seconds)
 
     def ready(service: Service) -> None:
         where = addresses(service)
@@ -52,12 +58,13 @@ def broker(
         else:
             typer.echo(f"broker {chosen.number} is ready: {', '.join(where.values())}")
 
-    log_to_stderr(chosen.log_level)
+    log_to_stderr(chosen.log_level, form=chosen.log_format)
     warn_of_exposed_secrets(chosen, config)
-    raise typer.Exit(run_broker(chosen, ready))
+    read = None if config is None else lambda: settings(config, before, join_seconds)
+    raise typer.Exit(run_broker(chosen, ready, read))
 
 
-def settings(config: Path | None, given: dict[str, Any]) -> BrokerConfig:
+def settings(config: Path | None, given: dict[str, Any], join_seconds: float | None = None) -> BrokerConfig:
     """The settings of a file, if there is one, and the options before them."""
     import msgspec
 
@@ -65,8 +72,11 @@ def settings(config: Path | None, given: dict[str, Any]) -> BrokerConfig:
     from postroad.config.mistakes import explained
 
     base = BrokerConfig() if config is None else read_config(config)
+    merged = msgspec.to_builtins(base) | given
+    if join_seconds is not None and merged["network"] is not None:
+        merged["network"]["join_seconds"] = join_seconds
     try:
-        return msgspec.convert(msgspec.to_builtins(base) | given, BrokerConfig)
+        return msgspec.convert(merged, BrokerConfig)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{explained(error, BrokerConfig)}; see `postroad broker --help`") from None
 
@@ -75,10 +85,11 @@ def addresses(service: Service) -> dict[str, str]:
     """What to connect to."""
     config = service.config
     host = f"[{config.host}]" if ":" in config.host else config.host
+    admin_host = f"[{config.admin_host}]" if ":" in config.admin_host else config.admin_host
     secure = "s" if config.tls else ""
     found = {"stomp": f"stomp{secure}://{host}:{service.port}"}
     if config.websocket_port is not None:
         found["websocket"] = f"ws{secure}://{host}:{service.websocket_port}"
     if config.admin_port is not None:
-        found["admin"] = f"http://127.0.0.1:{service.admin_port}"
+        found["admin"] = f"http{'s' if config.admin_tls else ''}://{admin_host}:{service.admin_port}"
     return found

@@ -8,14 +8,15 @@ import resource
 import shutil
 import socket
 import stat
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from postroad import __version__
+from postroad.cli.admin_requests import AdminAuthority, TokenFile  # noqa: TC001 - typer reads the annotations
 from postroad.cli.output import AsJson, echo_json
+from postroad.cli.symptoms import Health, Symptom, network_symptoms
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from postroad.config import BrokerConfig
 
-__all__ = ["Health", "Symptom", "doctor", "symptoms"]
+__all__ = ["doctor", "symptoms"]
 
 # The trail of a busy day and the store of its subscribers; less is soon full.
 LITTLE_DISK_BYTES = 2 * 1024**3
@@ -33,30 +34,22 @@ LIBRARIES = ("numpy", "numba", "llvmlite", "msgspec", "pyarrow")
 EXIT_NOT_WELL = 1
 
 
-class Health(StrEnum):
-    """How well something is."""
-
-    GOOD = "good"
-    DOUBTFUL = "doubtful"
-    BAD = "bad"
-
-
-class Symptom(NamedTuple):
-    """What was looked at, how it is, and what to do."""
-
-    what: str
-    health: Health
-    found: str
-    advice: str = ""
-
-
 def doctor(
     config: Annotated[
         Path | None, typer.Option(help="The settings of a broker; by default those without a file.")
     ] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLAN|DIR|ADDRESS",
+            help="Look at a running network too: its plan, data directory, or a broker's admin address.",
+        ),
+    ] = None,
+    admin_token_file: TokenFile = None,
+    admin_ca: AdminAuthority = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look at versions, kernels, ports, directories, limits and Java, and say what to do about what is wrong.
+    """Look at versions, kernels, ports, directories, limits, Java and clocks, and say what to do about what is wrong.
 
     Ends with 0 if a broker can run, with 1 if something is bad.
     """
@@ -67,6 +60,9 @@ def doctor(
         found = list(symptoms(chosen, config))
     except PostroadError as error:
         found = [Symptom("settings", Health.BAD, str(error), "mend the file, then ask again")]
+    else:
+        if network is not None:
+            found += network_symptoms(network, admin_token_file, admin_ca, chosen.tracking.broker_skew_ms)
     if as_json:
         echo_json({"findings": [one._asdict() for one in found]})
     else:
@@ -83,7 +79,9 @@ def symptoms(config: BrokerConfig, path: Path | None) -> Iterator[Symptom]:
     yield _versions()
     yield _kernels()
     yield from _ports(config)
-    yield from _directory(Path(config.data))
+    yield from _directory("data", Path(config.data))
+    if config.tracking.trail is not None and config.tracking.recorder != "none":
+        yield from _directory("tracking.trail", Path(config.tracking.trail))
     if path is not None:
         yield from _modes(config, path)
     yield _open_files(config)
@@ -115,7 +113,7 @@ def _kernels() -> Symptom:
 
 def _ports(config: BrokerConfig) -> Iterator[Symptom]:
     wanted = [("port", config.host, config.port), ("websocket_port", config.host, config.websocket_port)]
-    wanted.append(("admin_port", "127.0.0.1", config.admin_port))
+    wanted.append(("admin_port", config.admin_host, config.admin_port))
     if config.network is not None:
         wanted.append(("network.port", config.network.host, config.network.port))
     for setting, host, port in wanted:
@@ -129,26 +127,27 @@ def _ports(config: BrokerConfig) -> Iterator[Symptom]:
             yield Symptom(setting, Health.DOUBTFUL, f"{host}:{port} cannot be opened ({error.strerror})", advice)
 
 
-def _directory(data: Path) -> Iterator[Symptom]:
+def _directory(setting: str, data: Path) -> Iterator[Symptom]:
     existing = data
     while not existing.exists():
         existing = existing.parent
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         advice = "make it writable for the user that runs the broker, or name another with --data"
-        yield Symptom("data", Health.BAD, f"{existing} cannot be written", advice)
+        yield Symptom(setting, Health.BAD, f"{existing} cannot be written", advice)
         return
     free = shutil.disk_usage(existing).free
     told = f"{data}: {free / 1024**3:,.1f} GB free"
     if free < LITTLE_DISK_BYTES:
-        yield Symptom("data", Health.DOUBTFUL, told, "make room: a broker that cannot write its record is degraded")
+        yield Symptom(setting, Health.DOUBTFUL, told, "make room: a broker that cannot write its record is degraded")
     else:
-        yield Symptom("data", Health.GOOD, told)
+        yield Symptom(setting, Health.GOOD, told)
 
 
 def _modes(config: BrokerConfig, path: Path) -> Iterator[Symptom]:
     """Files with secrets that others may read."""
-    tls, network = config.tls, config.network
-    keys = [None if tls is None else tls.key, None if network is None else network.key]
+    network = config.network
+    link_tls = None if network is None else network.tls
+    keys = [None if one is None else one.key for one in (config.tls, config.admin_tls, network, link_tls)]
     for file in [str(path), config.users_file, config.admin_token_file, *keys]:
         if file is None:
             continue

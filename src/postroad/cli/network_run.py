@@ -1,4 +1,4 @@
-"""`postroad network up`, `status` and `stop`: run a whole network on this machine."""
+"""`postroad network up`, `status`, `restart` and `stop`: run a whole network on this machine."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
     from postroad.config import TrackingConfig
-    from postroad.network import Listener, NetworkRun
+    from postroad.network import Listener, NetworkRun, Place
     from postroad.topology import Plan
 
-__all__ = ["read_plan", "reload", "status", "stop", "up"]
+__all__ = ["read_plan", "reload", "restart", "status", "stop", "up"]
 
 # The answer to "is all well?" is no.
 EXIT_NOT_WELL = 1
@@ -220,7 +220,7 @@ def status(where: Where, data: Data = None, as_json: AsJson = False) -> None:
 
 
 def reload(where: Where, data: Data = None, as_json: AsJson = False) -> None:
-    """Have every broker of a running network read its users file again."""
+    """Have every broker of a running network read its settings, users and certificates again."""
     from postroad.network import place_of, reload_users
 
     told = reload_users(place_of(where, data))
@@ -228,8 +228,49 @@ def reload(where: Where, data: Data = None, as_json: AsJson = False) -> None:
         echo_json({"event": "reload", "brokers": told})
     else:
         typer.echo(
-            f"told {told} broker{'' if told == 1 else 's'} to read the users file again; their logs say how it went"
+            f"told {told} broker{'' if told == 1 else 's'} to read settings and users again; their logs say how it went"
         )
+
+
+def restart(
+    where: Where,
+    data: Data = None,
+    rolling: Annotated[
+        bool, typer.Option("--rolling", help="One broker after the other, each when the one before is back.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Restart the brokers of a running network. Ctrl-C ends it between two brokers: the present one comes back."""
+    from postroad.network import place_of
+
+    if not rolling:
+        raise PostroadError(
+            "say --rolling to restart one broker after the other while the network goes on; "
+            "`postroad network stop` and `up` restart all of them at once"
+        )
+    try:
+        whole = asyncio.run(_rolled(place_of(where, data), as_json))
+    except KeyboardInterrupt:
+        typer.echo("interrupted: the broker that is being restarted comes back, and the others stay as they are")
+        raise
+    if not whole:
+        raise typer.Exit(EXIT_NOT_WELL)
+
+
+async def _rolled(place: Place, as_json: bool) -> bool:
+    import msgspec
+
+    from postroad.cli.network_view import rolled_line
+    from postroad.network import follow_restart
+
+    whole = False
+    async for progress in follow_restart(place):
+        whole = progress.finished and not progress.failure
+        if as_json:
+            echo_json(msgspec.to_builtins(progress))
+        elif progress.broker or progress.finished:
+            typer.echo(rolled_line(progress), err=bool(progress.failure))
+    return whole
 
 
 def stop(where: Where, data: Data = None, as_json: AsJson = False) -> None:

@@ -16,9 +16,9 @@ from postroad.network import Condition
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from postroad.network import BrokerView, NetworkState
+    from postroad.network import BrokerView, NetworkState, RestartProgress
 
-__all__ = ["JsonEvents", "LiveTable", "PlainLines", "as_table", "up_fields", "up_lines", "view_fields"]
+__all__ = ["JsonEvents", "LiveTable", "PlainLines", "as_table", "rolled_line", "up_fields", "up_lines", "view_fields"]
 
 _COLOURS = {
     Condition.READY: "green",
@@ -112,6 +112,16 @@ def _given_up(broker: int, restarts: int, seconds: float) -> str:
     )
 
 
+def rolled_line(progress: RestartProgress) -> str:
+    """How far a rolling restart has come, in a line."""
+    count = f"{progress.done} of {len(progress.brokers)} brokers restarted"
+    if progress.failure:
+        left = progress.brokers[progress.done :]
+        listed = ", ".join(map(str, left[:10])) + (" …" if len(left) > 10 else "")
+        return f"{count}, and no more: {progress.failure}. Not restarted, or not seen back: {listed}"
+    return f"{count}; broker {progress.broker}: {progress.step}" if progress.broker else count
+
+
 def _stopped(brokers: int, killed: int) -> str:
     hard = f", {killed} of them the hard way" if killed else ""
     return f"stopped {brokers} broker{'' if brokers == 1 else 's'}{hard}"
@@ -150,6 +160,10 @@ class LiveTable:
         """Say so, above the table."""
         self._console.print(_given_up(broker, restarts, seconds), highlight=False, style="red")
 
+    def rolled(self, progress: RestartProgress) -> None:
+        """Say so, above the table."""
+        self._console.print(rolled_line(progress), highlight=False, markup=False)
+
     def stopping(self) -> None:
         """The table stays as it was last."""
         self._live.stop()
@@ -186,6 +200,10 @@ class PlainLines:
         """Say so."""
         typer.echo(_given_up(broker, restarts, seconds), err=True)
 
+    def rolled(self, progress: RestartProgress) -> None:
+        """Say so."""
+        typer.echo(rolled_line(progress), err=True)
+
     def stopping(self) -> None:
         """Soon there is more to say."""
 
@@ -219,6 +237,10 @@ class JsonEvents:
     def gave_up(self, broker: int, restarts: int, seconds: float) -> None:
         """Say so."""
         echo_json({"event": "gave up", "broker": broker, "restarts": restarts, "seconds": seconds})
+
+    def rolled(self, progress: RestartProgress) -> None:
+        """Say so."""
+        echo_json({"event": "rolled", **msgspec.to_builtins(progress)})
 
     def stopping(self) -> None:
         """Say so."""

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from postroad.cli.admin_requests import AdminAddress, AdminAuthority, TokenFile  # noqa: TC001 - typer reads them
 from postroad.cli.output import AsJson, echo_json, printable
-from postroad.cli.stored_items import DEFAULT_ADDRESS, AdminAddress, StoredItems, TokenFile, echo_fields
+from postroad.cli.stored_items import DEFAULT_ADDRESS, StoredItems, echo_fields
 
 __all__ = ["delete", "list_queues", "purge", "show"]
 
@@ -16,20 +17,24 @@ _KIND = "queues"
 
 
 def list_queues(
-    admin: AdminAddress = DEFAULT_ADDRESS, admin_token_file: TokenFile = None, as_json: AsJson = False
+    admin: AdminAddress = DEFAULT_ADDRESS,
+    admin_token_file: TokenFile = None,
+    admin_ca: AdminAuthority = None,
+    as_json: AsJson = False,
 ) -> None:
     """List the queues of a broker."""
-    StoredItems(_KIND, admin, admin_token_file).echo_all(as_json, _line)
+    StoredItems(_KIND, admin, admin_token_file, admin_ca).echo_all(as_json, _line)
 
 
 def show(
     name: QueueName,
     admin: AdminAddress = DEFAULT_ADDRESS,
     admin_token_file: TokenFile = None,
+    admin_ca: AdminAuthority = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell what waits in a queue, and who consumes it."""
-    found = StoredItems(_KIND, admin, admin_token_file).ask(_plain(name))
+    found = StoredItems(_KIND, admin, admin_token_file, admin_ca).ask(_plain(name))
     if as_json:
         echo_json(found)
         return
@@ -39,14 +44,24 @@ def show(
         typer.echo(_consumer(each))
 
 
-def purge(name: QueueName, admin: AdminAddress = DEFAULT_ADDRESS, admin_token_file: TokenFile = None) -> None:
+def purge(
+    name: QueueName,
+    admin: AdminAddress = DEFAULT_ADDRESS,
+    admin_token_file: TokenFile = None,
+    admin_ca: AdminAuthority = None,
+) -> None:
     """Give up all messages that wait in a queue; the record says who did it."""
-    StoredItems(_KIND, admin, admin_token_file).purge(_plain(name))
+    StoredItems(_KIND, admin, admin_token_file, admin_ca).purge(_plain(name))
 
 
-def delete(name: QueueName, admin: AdminAddress = DEFAULT_ADDRESS, admin_token_file: TokenFile = None) -> None:
+def delete(
+    name: QueueName,
+    admin: AdminAddress = DEFAULT_ADDRESS,
+    admin_token_file: TokenFile = None,
+    admin_ca: AdminAuthority = None,
+) -> None:
     """End a queue, with all that is in it, and close its consumers; the record says who did it."""
-    StoredItems(_KIND, admin, admin_token_file).delete(_plain(name))
+    StoredItems(_KIND, admin, admin_token_file, admin_ca).delete(_plain(name))
 
 
 def _plain(name: str) -> str:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import getpass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import typer
 
-from postroad.cli.admin_requests import admin_request, read_token
+from postroad.cli.admin_requests import admin_base, admin_request, read_token
 from postroad.cli.output import echo_json, echo_table, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-__all__ = ["DEFAULT_ADDRESS", "AdminAddress", "StoredItems", "TokenFile", "echo_fields"]
+__all__ = ["DEFAULT_ADDRESS", "StoredItems", "echo_fields"]
 
-AdminAddress = Annotated[str, typer.Option("--admin", metavar="ADDRESS", help="The broker's admin address.")]
-TokenFile = Annotated[
-    Path | None,
-    typer.Option(envvar="POSTROAD_ADMIN_TOKEN_FILE", help="The token of the broker's admin endpoint, if it asks."),
-]
 DEFAULT_ADDRESS = "127.0.0.1:8161"
 
 
@@ -32,17 +27,19 @@ class StoredItems:
         kind: the path, which is also the field of its answer that lists them.
         address: of the admin endpoint, with or without `http://`.
         token_file: with the token that it asks for.
+        authority: a PEM file: who vouches for its certificate; None for whom the system trusts.
     """
 
-    def __init__(self, kind: str, address: str, token_file: Path | None) -> None:
+    def __init__(self, kind: str, address: str, token_file: Path | None, authority: Path | None) -> None:
         self._kind = kind
-        self._base = (address if "://" in address else f"http://{address}").rstrip("/")
+        self._base = admin_base(address)
         self._token_file = token_file
+        self._authority = authority
 
     def ask(self, *name: str, method: str = "GET", query: str = "") -> dict[str, Any]:
         """What the endpoint says of an item, which the parts of its name name; without any, of all of them."""
         path = "".join(f"/{quote(part, safe='')}" for part in (self._kind, *name))
-        return admin_request(self._base, path + query, read_token(self._token_file), method)
+        return admin_request(self._base, path + query, read_token(self._token_file), method, self._authority)
 
     def echo_all(self, as_json: bool, line: Callable[[dict[str, Any]], str]) -> None:
         """Print all items, one a line."""

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from postroad.cli.admin_requests import AdminAddress, AdminAuthority, TokenFile  # noqa: TC001 - typer reads them
 from postroad.cli.output import AsJson, echo_json, printable
-from postroad.cli.stored_items import DEFAULT_ADDRESS, AdminAddress, StoredItems, TokenFile, echo_fields
+from postroad.cli.stored_items import DEFAULT_ADDRESS, StoredItems, echo_fields
 
 __all__ = ["delete", "list_subscriptions", "purge", "show"]
 
@@ -17,10 +18,13 @@ _KIND = "subscriptions"
 
 
 def list_subscriptions(
-    admin: AdminAddress = DEFAULT_ADDRESS, admin_token_file: TokenFile = None, as_json: AsJson = False
+    admin: AdminAddress = DEFAULT_ADDRESS,
+    admin_token_file: TokenFile = None,
+    admin_ca: AdminAuthority = None,
+    as_json: AsJson = False,
 ) -> None:
     """List the durable subscriptions of a broker."""
-    StoredItems(_KIND, admin, admin_token_file).echo_all(as_json, _line)
+    StoredItems(_KIND, admin, admin_token_file, admin_ca).echo_all(as_json, _line)
 
 
 def show(
@@ -28,10 +32,11 @@ def show(
     name: Name,
     admin: AdminAddress = DEFAULT_ADDRESS,
     admin_token_file: TokenFile = None,
+    admin_ca: AdminAuthority = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell what a durable subscription wants, who has it, and what waits for it."""
-    found = StoredItems(_KIND, admin, admin_token_file).ask(client, name)
+    found = StoredItems(_KIND, admin, admin_token_file, admin_ca).ask(client, name)
     if as_json:
         echo_json(found)
     else:
@@ -39,17 +44,25 @@ def show(
 
 
 def purge(
-    client: Client, name: Name, admin: AdminAddress = DEFAULT_ADDRESS, admin_token_file: TokenFile = None
+    client: Client,
+    name: Name,
+    admin: AdminAddress = DEFAULT_ADDRESS,
+    admin_token_file: TokenFile = None,
+    admin_ca: AdminAuthority = None,
 ) -> None:
     """Give up all messages that wait for a durable subscription; the record says who did it."""
-    StoredItems(_KIND, admin, admin_token_file).purge(client, name)
+    StoredItems(_KIND, admin, admin_token_file, admin_ca).purge(client, name)
 
 
 def delete(
-    client: Client, name: Name, admin: AdminAddress = DEFAULT_ADDRESS, admin_token_file: TokenFile = None
+    client: Client,
+    name: Name,
+    admin: AdminAddress = DEFAULT_ADDRESS,
+    admin_token_file: TokenFile = None,
+    admin_ca: AdminAuthority = None,
 ) -> None:
     """End a durable subscription, with all that waits for it; the record says who did it."""
-    StoredItems(_KIND, admin, admin_token_file).delete(client, name)
+    StoredItems(_KIND, admin, admin_token_file, admin_ca).delete(client, name)
 
 
 def _line(found: dict[str, Any]) -> str:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from postroad.cli.admin_requests import NotThereError, admin_request, read_token
+from postroad.cli.admin_requests import (
+    AdminAuthority,
+    NotThereError,
+    TokenFile,
+    admin_base,
+    admin_request,
+    read_token,
+)
 from postroad.cli.output import AsJson, echo_json
 from postroad.cli.unwritten import not_all_is_written, unwritten
 from postroad.errors import PostroadError
@@ -52,10 +59,13 @@ def trace(
     explore: Annotated[
         Explore, typer.Option(help="Ask only those that a broker handed it to, or all its neighbours.")
     ] = Explore.RELAYED,
-    admin_token_file: Annotated[
-        Path | None,
+    admin_token_file: TokenFile = None,
+    admin_ca: AdminAuthority = None,
+    otlp: Annotated[
+        str | None,
         typer.Option(
-            envvar="POSTROAD_ADMIN_TOKEN_FILE", help="The token of the brokers' admin endpoints, if they ask."
+            metavar="FILE|URL",
+            help="Write the journey as OpenTelemetry spans (OTLP, JSON) to a file, - for stdout, or POST it to a URL.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -64,33 +74,57 @@ def trace(
 
     Ends with 0 if it passed, with 1 if it never was accepted or is not on record.
     """
+    asking = _Asking(explore, as_json, read_token(admin_token_file), admin_ca, otlp == "-", [])
     if network is not None and trail is not None:
         raise PostroadError("give --trail or --network, not both")
     if network is not None:
-        passed = _from_network(network, message, explore, as_json, read_token(admin_token_file))
+        passed = _from_network(network, message, asking)
     else:
         root = DEFAULT_TRAIL if trail is None else trail
-        passed = _from_trail(root, message, explore, as_json, read_token(admin_token_file))
+        passed = _from_trail(root, message, asking)
+    if otlp is not None:
+        from postroad.cli.spans import export_spans
+
+        export_spans(otlp, asking.documents, message)
     if not passed:
         raise typer.Exit(1)
 
 
-def _from_trail(root: str | Path, text: str, explore: Explore, as_json: bool, token: str) -> bool:
+class _Asking(NamedTuple):
+    """What is asked for, and what was answered so far."""
+
+    explore: Explore
+    as_json: bool
+    token: str
+    authority: Path | None
+    quiet: bool
+    documents: list[dict[str, Any]]
+
+    def request(self, base: str, path: str) -> dict[str, Any]:
+        return admin_request(base, path, self.token, authority=self.authority)
+
+    def answered(self, document: dict[str, Any]) -> None:
+        self.documents.append(document)
+        if not self.quiet:
+            _show(document, self.as_json)
+
+
+def _from_trail(root: str | Path, text: str, asking: _Asking) -> bool:
     from postroad.tracking import journey_document
     from postroad.trail import Trail
 
     trail = Trail(root)
     passed = True
     for message in _messages(trail, text):
-        story = trail.trace(message, exploration=explore.value)
+        story = trail.trace(message, exploration=asking.explore.value)
         if not story.journey.stops and (young := unwritten(trail.root, message)) is not None:
-            document = young.asked_of_brokers(explore.value, lambda base, path: admin_request(base, path, token))
+            document = young.asked_of_brokers(asking.explore.value, asking.request)
             if document is not None:
-                _show(document, as_json)
+                asking.answered(document)
                 continue
         passed = passed and bool(story.journey.stops)
         reads = {"files_opened": trail.reads.files, "bytes_read": trail.reads.bytes, "warnings": trail.warnings}
-        _show(journey_document(story) | reads, as_json)
+        asking.answered(journey_document(story) | reads)
     for warning in trail.warnings:
         typer.echo(f"postroad: warning: {warning}", err=True)
     return passed
@@ -130,17 +164,17 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
         console.print(line)
 
 
-def _admin_address(given: str) -> str:
+def _admin_address(given: str, asking: _Asking) -> str:
     """Where a broker of a network can be asked that is named by its plan, data directory or an address."""
     path = Path(given)
     if "://" not in given and (path.exists() or path.suffix == PLAN_SUFFIX or os.sep in given.rstrip(os.sep)):
         return _of_directory(path)
-    base = (given if "://" in given else f"http://{given}").rstrip("/")
+    base = admin_base(given)
     try:
-        admin_request(base, "/brokers?count=1")
+        asking.request(base, "/brokers?count=1")
     except NotThereError:
         return base  # A broker; only the directory of a network has that page.
-    views = admin_request(base, "/status")["brokers"]
+    views = asking.request(base, "/status")["brokers"]
     for view in views:
         if view["condition"] in ("ready", "degraded"):
             return str(view["admin"])
@@ -159,24 +193,24 @@ def _of_directory(path: Path) -> str:
     return f"http://127.0.0.1:{running[0].admin_port}"
 
 
-def _from_network(address: str, text: str, explore: Explore, as_json: bool, token: str) -> bool:
+def _from_network(address: str, text: str, asking: _Asking) -> bool:
     """Ask a running broker, which asks the others."""
     import urllib.parse
 
     from postroad.messages import MessageId
 
-    base = _admin_address(address)
+    base = _admin_address(address, asking)
     try:
         ids = [str(MessageId.parse(text))]
     except PostroadError as error:
-        answer = admin_request(base, f"/aliases/{urllib.parse.quote(text, safe='')}", token)
+        answer = asking.request(base, f"/aliases/{urllib.parse.quote(text, safe='')}")
         ids = answer["ids"]
         if not ids:
             perhaps = _perhaps(answer.get("may_hide", []))
             raise PostroadError(f"{error}; and {base} knows no message that has the alias {text!r}{perhaps}") from error
     passed = True
     for one in ids:
-        document = admin_request(base, f"/trace/{one}?explore={explore.value}", token)
-        _show(document, as_json)
+        document = asking.request(base, f"/trace/{one}?explore={asking.explore.value}")
+        asking.answered(document)
         passed = passed and bool(document["stops"])
     return passed

@@ -17,6 +17,7 @@ from postroad.client.publisher import Grant
 from postroad.errors import PostroadError
 from postroad.protocols.stomp import HEART_BEAT, FrameReader, Version, encode_frame
 from postroad.protocols.stomp.id_headers import (
+    AGAIN_HEADER,
     IDS_BY_CLIENT,
     IDS_HEADER,
     PUBLISHER_HEADER,
@@ -379,4 +380,6 @@ def _reason(error: OSError) -> str:
 
 def _refusal(frame: Frame) -> ClientError:
     details = frame.body.decode("utf-8", "replace").strip("\n")
-    return ClientError(frame.headers.get("message") or "the server reported an error without a text", details)
+    text = frame.headers.get("message") or "the server reported an error without a text"
+    # Where nothing was wrong it is no refusal: whoever may reconnect does, and sends again what is not confirmed.
+    return ConnectionLost(text) if AGAIN_HEADER in frame.headers else ClientError(text, details)

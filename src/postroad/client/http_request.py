@@ -36,15 +36,17 @@ async def http_request(
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
     tls: ssl.SSLContext | None = None,
+    body: bytes = b"",
 ) -> HttpReply:
     """Ask for a page; the caller says how long it may take, with `asyncio.timeout`.
 
     Args:
         url: `http://host:port/path`, or `https://…`.
         most_bytes: that the body of the reply may have.
-        method: of the request, which has no body.
+        method: of the request.
         headers: beside those that every request has.
         tls: how to check the certificate of an `https` address; by default as the system does.
+        body: of the request.
 
     Raises:
         OSError: the address does not accept connections, or the connection broke.
@@ -61,7 +63,8 @@ async def http_request(
         query = f"?{parts.query}" if parts.query else ""
         lines = [f"{method} {parts.path or '/'}{query} HTTP/1.1", f"Host: {parts.netloc}", "Connection: close"]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
-        writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+        lines += [f"Content-Length: {len(body)}"] if body else []
+        writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
         return await _reply(reader, most_bytes)
     except asyncio.IncompleteReadError:
         raise ConnectionError("the reply ends too early") from None

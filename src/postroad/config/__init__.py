@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroad.config.broker import BrokerConfig, ConfigError, FrameConfig, TlsConfig, read_config
+from postroad.config.broker import BrokerConfig, ConfigError, FrameConfig, TlsConfig, check_admin, read_config
 from postroad.config.network import (
     LinkTlsConfig,
     Member,
@@ -30,6 +30,7 @@ __all__ = [
     "TrackingConfig",
     "broker_config",
     "changed_users",
+    "check_admin",
     "check_network",
     "is_distant",
     "is_loopback",

@@ -11,7 +11,7 @@ import msgspec
 
 from postroad.broker import Limits, QueueSettings
 from postroad.config.mistakes import explained
-from postroad.config.network import NetworkConfig  # noqa: TC001  # msgspec reads it at run time
+from postroad.config.network import NetworkConfig, is_loopback
 from postroad.config.tracking import TrackingConfig
 from postroad.errors import PostroadError
 from postroad.protocols.stomp.limits import MAX_BODY_BYTES, MAX_HEADER_BYTES, MAX_HEADERS, StompLimits
@@ -19,7 +19,7 @@ from postroad.selectors import TopicError, TopicPattern
 from postroad.store import StoreSettings
 from postroad.tracking import TrackingError
 
-__all__ = ["BrokerConfig", "ConfigError", "FrameConfig", "TlsConfig", "read_config"]
+__all__ = ["BrokerConfig", "ConfigError", "FrameConfig", "TlsConfig", "check_admin", "read_config"]
 
 _DESTINATION_PREFIX = "/topic/"
 
@@ -73,7 +73,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         websocket_origins: the web pages that may connect besides those from the broker's own host, such as
             "https://example.org"; "*" lets all pages.
         admin_token_file: a file with the token that the admin endpoint asks for; none without.
-        admin_port: the port for health, status and metrics, on the loopback address only; none without.
+        admin_port: the port for health, status and metrics; none without.
+        admin_host: the address of that port. One that other machines reach needs `admin_token_file` and `admin_tls`.
+        admin_tls: certificates; the admin endpoint then speaks TLS and nothing else.
         data: the directory for what must survive a restart.
         group: the group of the system that may read data and trail; without, only the user that runs the broker may.
         users_file: logins and hashed passcodes, as `postroad users` writes them; without, everybody is let in, and a
@@ -86,6 +88,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         push_back: whether subscribers may keep publishers waiting, for as long as they like; not where they are not
             trusted.
         log_level: what is logged: this and worse.
+        log_format: `json` logs an object a line, `text` a line for people.
         event_loop: "auto" takes uvloop when it is installed.
         network: the other brokers; none without.
         tracking: the record of where messages went.
@@ -99,6 +102,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     websocket_port: Port | None = None
     websocket_origins: list[str] = []
     admin_port: Port | None = None
+    admin_host: str = "127.0.0.1"
+    admin_tls: TlsConfig | None = None
     admin_token_file: str | None = None
     data: str = "postroad-data"
     group: Annotated[str, msgspec.Meta(min_length=1)] | None = None
@@ -110,6 +115,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     connect_seconds: Annotated[float, msgspec.Meta(gt=0)] = 10.0
     push_back: bool = True
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["json", "text"] = "json"
     event_loop: Literal["auto", "uvloop", "asyncio"] = "auto"
     network: NetworkConfig | None = None
     tracking: TrackingConfig = msgspec.field(default_factory=TrackingConfig)
@@ -154,6 +160,26 @@ def _retained_mistake(topic: str) -> str:
     except TopicError as error:
         return str(error)
     return ""
+
+
+def check_admin(config: BrokerConfig) -> None:
+    """An admin endpoint that other machines reach asks for a token, and nobody on the way reads it.
+
+    Raises:
+        ConfigError: the token or TLS is missing.
+    """
+    if config.admin_port is None or is_loopback(config.admin_host):
+        return
+    lacking = [
+        setting
+        for setting, value in (("admin_token_file", config.admin_token_file), ("admin_tls", config.admin_tls))
+        if value is None
+    ]
+    if lacking:
+        raise ConfigError(
+            f"admin_host {config.admin_host} can be reached from other machines, and whoever asks there may close "
+            f"sessions and delete queues: set {' and '.join(lacking)}, or leave admin_host at 127.0.0.1"
+        )
 
 
 def _plain_users(users: object, path: Path) -> str:

@@ -92,6 +92,8 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         brokers: the numbers of all brokers, needed to tell which of them has a queue; those of `members` without.
         queue_homes: the broker that has a queue, by the queue's name; for others a hash of the name says it. The same
             at all brokers.
+        join_seconds: how long a broker that starts waits for its links, and for what others want, before clients can
+            connect; 0 does not wait. What a client publishes before reaches no subscriber elsewhere.
         admins: the admin endpoints of the brokers, as host:port by their numbers, for the console; `postroad network
             up` fills them in.
     """
@@ -112,6 +114,7 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     neighbours: list[Neighbouring] = []
     brokers: list[Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BROKER)]] = []
     queue_homes: dict[str, Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BROKER)]] = {}
+    join_seconds: Annotated[float, msgspec.Meta(ge=0, le=3_600)] = 0.0
     admins: dict[str, Annotated[str, msgspec.Meta(pattern=r":[0-9]{1,5}$")]] = {}
 
 

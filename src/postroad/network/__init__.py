@@ -6,8 +6,9 @@ from postroad.network.credentials import credentials_of, make_credentials
 from postroad.network.directory import Directory
 from postroad.network.errors import NetworkError
 from postroad.network.lookup import Stopped, find, look_once, reload_users, start_detached, stop_network
+from postroad.network.rolling_restart import follow_restart
 from postroad.network.run import DIRECTORY_PORT, Listener, NetworkRun, RunOptions
-from postroad.network.state import BrokerEntry, NetworkState, Place, place_of
+from postroad.network.state import BrokerEntry, NetworkState, Place, RestartProgress, place_of
 from postroad.network.watch import BrokerView, Condition
 
 __all__ = [
@@ -21,10 +22,12 @@ __all__ = [
     "NetworkRun",
     "NetworkState",
     "Place",
+    "RestartProgress",
     "RunOptions",
     "Stopped",
     "credentials_of",
     "find",
+    "follow_restart",
     "look_once",
     "make_credentials",
     "place_of",

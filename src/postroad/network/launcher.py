@@ -92,8 +92,16 @@ def _resolved(path: Path | None) -> str | None:
     return None if path is None else str(path.resolve())
 
 
-async def launch(place: Place, entry: BrokerEntry) -> tuple[asyncio.subprocess.Process, BrokerEntry]:
-    """Start a broker; it may take a while to respond."""
+async def launch(
+    place: Place, entry: BrokerEntry, join_seconds: float = 0.0
+) -> tuple[asyncio.subprocess.Process, BrokerEntry]:
+    """Start a broker; it may take a while until it answers.
+
+    Args:
+        place: the data directory of the network.
+        entry: which broker.
+        join_seconds: how long it waits for the network before clients can connect.
+    """
     log = place.log_file(entry.number)
     with os.fdopen(append_to(log), "ab") as output:
         process = await asyncio.create_subprocess_exec(
@@ -102,6 +110,7 @@ async def launch(place: Place, entry: BrokerEntry) -> tuple[asyncio.subprocess.P
             "broker",
             "--config",
             str(place.config_file(entry.number)),
+            *(("--join-seconds", f"{join_seconds:g}") if join_seconds else ()),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -19,6 +19,7 @@ from postroad.network.launcher import STOP_SECONDS, end, how_it_ended, launch, l
 from postroad.network.ports import check_ports
 from postroad.network.processes import is_alive, mark_of
 from postroad.network.restarts import WITHIN_SECONDS, Restarts
+from postroad.network.rolling_restart import RollingRestart, requested_restart
 from postroad.network.state import NetworkState
 from postroad.network.status_request import ask
 from postroad.network.watch import Condition, NetworkWatch, missing
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from postroad.network.state import BrokerEntry, Place
+    from postroad.network.state import BrokerEntry, Place, RestartProgress
     from postroad.network.watch import BrokerView
     from postroad.topology import Plan
 
@@ -92,6 +93,9 @@ class Listener(Protocol):
     def gave_up(self, broker: int, restarts: int, seconds: float) -> None:
         """A broker died too often within some time, and is not started again."""
 
+    def rolled(self, progress: RestartProgress) -> None:
+        """A rolling restart has come this far."""
+
     def stopping(self) -> None:
         """All brokers were asked to stop."""
 
@@ -125,6 +129,10 @@ class NetworkRun:
         self._exited: dict[int, int] = {}
         self._restarts = Restarts()
         self._restarting: dict[int, asyncio.Task[None]] = {}
+        self._rolling: asyncio.Task[None] | None = None
+        self._progress: RestartProgress | None = None
+        # Brokers whose end is part of a rolling restart.
+        self._parting: set[int] = set()
         self._told_to_stop = asyncio.Event()
         self._impatient = asyncio.Event()
         self._up = False
@@ -139,7 +147,11 @@ class NetworkRun:
 
     def live(self) -> list[str]:
         """The addresses of brokers that clients can connect to."""
-        return [view.address for view in self._views if view.condition in (Condition.READY, Condition.DEGRADED)]
+        return [
+            view.address
+            for view in self._views
+            if view.condition in (Condition.READY, Condition.DEGRADED) and view.broker not in self._parting
+        ]
 
     async def run(self) -> None:
         """Start, watch, stop. The state file is gone at the end, whatever happens.
@@ -158,11 +170,13 @@ class NetworkRun:
                 while not self._told_to_stop.is_set():
                     await self._look()
                     self._listener.looked(self._state(), self._views)
+                    self._look_for_restart()
                     await _set_within(self._told_to_stop, LOOK_SECONDS)
             finally:
                 server.close()
                 await self._stop()
                 self._place.state_file.unlink(missing_ok=True)
+                self._place.restart_file.unlink(missing_ok=True)
 
     def _check_nothing_runs(self) -> None:
         state = self._place.read()
@@ -197,6 +211,7 @@ class NetworkRun:
             directory=self._address,
             up=self._up,
             brokers=tuple(self._entries.values()),
+            restart=self._progress,
         )
 
     async def _start(self) -> None:
@@ -226,8 +241,8 @@ class NetworkRun:
                 )
             await _set_within(self._told_to_stop, STARTING_SECONDS)
 
-    async def _launch(self, number: int) -> None:
-        process, self._entries[number] = await launch(self._place, self._entries[number])
+    async def _launch(self, number: int, join_seconds: float = 0.0) -> None:
+        process, self._entries[number] = await launch(self._place, self._entries[number], join_seconds)
         self._exits[number] = asyncio.create_task(self._wait(number, process))
         self._place.write(self._state())
 
@@ -238,7 +253,7 @@ class NetworkRun:
             msgspec.structs.replace(view, condition=Condition.DEAD) if view.broker == number else view
             for view in self._views
         ]
-        if self._up and not self._told_to_stop.is_set():
+        if self._up and not self._told_to_stop.is_set() and number not in self._parting:
             tail = log_tail(self._place.log_file(number))
             self._listener.died(number, how_it_ended(code), tail, restart_command(self._place, number))
             if self._options.restart:
@@ -279,6 +294,52 @@ class NetworkRun:
         started = [entry for entry in self._entries.values() if entry.process is not None]
         self._views = await self._watch.look(started)
 
+    # --- a rolling restart ------------------------------------------------------------------------------------------
+
+    def _look_for_restart(self) -> None:
+        if self._rolling is not None and not self._rolling.done():
+            return
+        request = requested_restart(self._place)
+        if request is not None and (self._progress is None or self._progress.request != request.name):
+            rolling = RollingRestart(self, request, self._place, self._options.wait_seconds, self._progressed)
+            self._rolling = asyncio.create_task(rolling.run())
+
+    def _progressed(self, progress: RestartProgress) -> None:
+        self._progress = progress
+        self._place.write(self._state())
+        self._listener.rolled(progress)
+
+    def numbers(self) -> list[int]:
+        """Its brokers."""
+        return list(self._entries)
+
+    def entry(self, number: int) -> BrokerEntry:
+        """One of them."""
+        return self._entries[number]
+
+    async def seen(self) -> Sequence[BrokerView]:
+        """What all brokers are seen to be, now."""
+        await self._look()
+        return self._views
+
+    def expect_end(self, number: int, expected: bool) -> None:
+        """The end of a broker's process is part of a restart, and no death; or no longer."""
+        (self._parting.add if expected else self._parting.discard)(number)
+
+    async def ended(self, number: int) -> None:
+        """Wait for the end of a broker's process."""
+        await asyncio.shield(self._exits[number])
+
+    async def start(self, number: int, join_seconds: float) -> None:
+        """Start a broker anew."""
+        self._exited.pop(number, None)
+        await self._launch(number, join_seconds)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the whole network is to stop."""
+        return self._told_to_stop.is_set()
+
     def _died_at_start(self) -> NetworkError:
         number, code = next(iter(self._exited.items()))
         log = self._place.log_file(number)
@@ -287,7 +348,7 @@ class NetworkRun:
     async def _stop(self) -> None:
         self._told_to_stop.set()
         # One that is about to be started is started first, and stopped with the others.
-        await asyncio.gather(*list(self._restarting.values()))
+        await asyncio.gather(*list(self._restarting.values()), *(() if self._rolling is None else (self._rolling,)))
         started = [entry.process for entry in self._entries.values() if entry.process is not None]
         marks = [mark for mark in started if is_alive(mark)]
         if started:

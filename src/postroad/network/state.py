@@ -2,6 +2,7 @@
 
 DIR/network.json              this file: there as long as the network runs
 DIR/network.lock              held by the process that watches the brokers
+DIR/restart.json              somebody wants the brokers restarted, one at a time
 DIR/brokers/N/broker.toml     the settings of broker N
 DIR/brokers/N/broker.log      what it printed
 DIR/brokers/N/data            what must survive a restart
@@ -26,7 +27,7 @@ from postroad.trail.access import AccessError, append_to, claim, write_private
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BrokerEntry", "NetworkState", "Place", "place_of"]
+__all__ = ["BrokerEntry", "NetworkState", "Place", "RestartProgress", "place_of"]
 
 log = logging.getLogger("postroad.network")
 
@@ -57,6 +58,28 @@ class BrokerEntry(msgspec.Struct, frozen=True, kw_only=True):
     given_up: bool = False
 
 
+class RestartProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a rolling restart has come.
+
+    Attributes:
+        request: which one.
+        brokers: those to be restarted, in order.
+        done: how many of them are, and had all links and ways again.
+        broker: the one that is being restarted; 0 for none.
+        step: what happens to it.
+        failure: why it went no further; empty if it did not fail.
+        finished: whether nothing more will happen.
+    """
+
+    request: str
+    brokers: tuple[int, ...]
+    done: int = 0
+    broker: int = 0
+    step: str = ""
+    failure: str = ""
+    finished: bool = False
+
+
 class NetworkState(msgspec.Struct, frozen=True, kw_only=True):
     """A running network.
 
@@ -69,6 +92,7 @@ class NetworkState(msgspec.Struct, frozen=True, kw_only=True):
         directory: where clients ask for brokers; empty until that is open.
         up: whether all brokers have once been ready and linked.
         brokers: all of them.
+        restart: the last rolling restart; None if there was none.
     """
 
     version: int = STATE_VERSION
@@ -79,6 +103,7 @@ class NetworkState(msgspec.Struct, frozen=True, kw_only=True):
     directory: str = ""
     up: bool = False
     brokers: tuple[BrokerEntry, ...] = ()
+    restart: RestartProgress | None = None
 
     def running(self) -> list[BrokerEntry]:
         """The brokers whose processes live."""
@@ -94,6 +119,11 @@ class Place(msgspec.Struct, frozen=True):
     def state_file(self) -> Path:
         """Where the state is."""
         return self.root / "network.json"
+
+    @property
+    def restart_file(self) -> Path:
+        """Where a rolling restart is asked for; it goes on for as long as the file is there."""
+        return self.root / "restart.json"
 
     @property
     def lock_file(self) -> Path:

@@ -60,6 +60,11 @@ class BrokerReport(msgspec.Struct, frozen=True, kw_only=True):
         return None if found is None else int(found)
 
     @property
+    def held(self) -> int:
+        """Messages that wait for a way to another broker."""
+        return 0 if self.network is None else int(self.network.relay.get("held_now", 0))
+
+    @property
     def relayed(self) -> int:
         """Messages that it sent over its links."""
         if self.network is None:

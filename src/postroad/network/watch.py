@@ -53,6 +53,7 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
         accepted: messages from clients since the start.
         delivered: messages to clients.
         relayed: messages to other brokers.
+        held: messages that wait for a way to another broker.
         in_per_second: accepted, of late.
         out_per_second: delivered and relayed, of late.
         restarts: how often it died and was started again.
@@ -74,6 +75,7 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
     accepted: int = 0
     delivered: int = 0
     relayed: int = 0
+    held: int = 0
     in_per_second: float = 0.0
     out_per_second: float = 0.0
     restarts: int = 0
@@ -134,6 +136,7 @@ class NetworkWatch:
             accepted=counts.accepted,
             delivered=counts.delivered,
             relayed=report.relayed,
+            held=report.held,
             in_per_second=in_rate,
             out_per_second=out_rate,
             **told,

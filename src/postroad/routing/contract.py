@@ -157,8 +157,8 @@ class Strategy(Protocol):
     def tick(self, now: int) -> Reaction:
         """Time passes: to be called about once a second."""
 
-    def leave(self, now: int) -> Reaction:
-        """The broker is about to go, in order."""
+    def leave(self, now: int, returns: bool = False) -> Reaction:
+        """The broker is about to go, in order; with `returns`, others should keep for it what it wants."""
 
     @property
     def link_state(self) -> LinkState | None:

@@ -180,9 +180,9 @@ class Drp:
             self._broken = {link: at for link, at in self._broken.items() if at >= oldest}
         return self.link_state.tick(now)
 
-    def leave(self, now: int) -> Reaction:
+    def leave(self, now: int, returns: bool = False) -> Reaction:
         """Tell the others."""
-        return self.link_state.leave(now)
+        return self.link_state.leave(now, returns)
 
     @property
     def membership(self) -> int:

@@ -87,7 +87,7 @@ class Flood:
         """Nothing grows old here."""
         return NOTHING
 
-    def leave(self, now: int) -> Reaction:
+    def leave(self, now: int, returns: bool = False) -> Reaction:
         """Nobody needs to know."""
         return NOTHING
 

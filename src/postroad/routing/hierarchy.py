@@ -245,8 +245,10 @@ class Hierarchical(ABC):
             reaction += Reaction([(link, Detach())], disconnect=(link,))
         return reaction + Reaction(retry=bool(over)) + self._say_rooted()
 
-    def leave(self, now: int) -> Reaction:
-        """Tell the neighbours not to wait."""
+    def leave(self, now: int, returns: bool = False) -> Reaction:
+        """Tell the neighbours not to wait; one that returns says nothing, and is waited for as after a cut."""
+        if returns:
+            return NOTHING
         return Reaction([(link, Detach()) for link in sorted(self._links())])
 
     @property

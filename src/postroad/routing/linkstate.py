@@ -99,7 +99,8 @@ class LinkState:
         self._whole: Callable[[], bytes] | None = None
         self._routes: Routes | None = None
         self._membership: int | None = None
-        self._left = False
+        self._leaving = self._left = False
+        self._digests: dict[int, tuple[tuple[int, int, int, int, int], ...]] = {}  # what neighbours said they hold
         self._seals = seals
         self._verified: Record | None = None
         self._named_links = 0
@@ -176,6 +177,7 @@ class LinkState:
         if len(self._neighbours) >= MAX_NEIGHBOURS and neighbour not in self._neighbours:
             raise RoutingError(f"broker {self.number} has {MAX_NEIGHBOURS:,} links already (MAX_NEIGHBOURS)")
         self._neighbours[neighbour] = cost
+        self._digests.pop(neighbour, None)
         self._changed()
         return self._issue(now) + Reaction([(neighbour, self._digest())], retry=True)
 
@@ -184,6 +186,7 @@ class LinkState:
         if self._neighbours.pop(neighbour, None) is None:
             return NOTHING
         self._asked = {(broker, link) for broker, link in self._asked if link != neighbour}
+        self._digests.pop(neighbour, None)
         self._changed()
         return self._issue(now) + Reaction(retry=True)
 
@@ -204,7 +207,9 @@ class LinkState:
         self._whole = whole
         held = self._interests[self.number]
         epoch, version = held.newest
-        if epoch < self.epoch or not held.has_room(len(change.added) + len(change.removed)):
+        # The first of a life is said as a whole: before a change of nothing, others would take it to want nothing.
+        is_first = not held.base.summary and not held.changes
+        if is_first or epoch < self.epoch or not held.has_room(len(change.added) + len(change.removed)):
             return self.set_interest(whole(), now)
         held.append(self._sealed(InterestDelta(self.number, epoch, held.base.version, version + 1, *change)))
         return self._to(self._neighbours, held.changes[-1])
@@ -291,16 +296,27 @@ class LinkState:
             reaction += self._issue(now) + self._to(self._neighbours, digest)
         return reaction
 
-    def leave(self, now: int) -> Reaction:
-        """This broker goes on purpose: the others need not wait for its records to grow old."""
-        self._left = True
+    def leave(self, now: int, returns: bool = False) -> Reaction:
+        """This broker goes on purpose: the others need not wait for its records to grow old.
+
+        One that returns keeps its interest with the others, for as long as a record lives: they hold what it wants.
+        """
+        self._leaving, self._left = True, not returns
         return self._issue(now)
+
+    @property
+    def is_synchronised(self) -> bool:
+        """Whether all that the neighbours said they hold, when their links came up, is held here too."""
+        return all(
+            link in self._digests and all(self._holds(line) for line in self._digests[link])
+            for link in self._neighbours
+        )
 
     # Inside.
 
     def _issue(self, now: int) -> Reaction:
         """A new record of the own links, to all neighbours."""
-        neighbours = () if self._left else tuple(sorted(self._neighbours.items()))
+        neighbours = () if self._leaving else tuple(sorted(self._neighbours.items()))
         record = LinkRecord(self.number, self._own.epoch, self._own.sequence + 1, 0, neighbours, self._left)
         self._own = self._sealed(record)
         self._issued = now
@@ -339,12 +355,24 @@ class LinkState:
         return self._to(others, record) + Reaction(interests=self._outlived(record), retry=changed)
 
     def _outlived(self, record: LinkRecord) -> list[tuple[int, bytes | Delta | None]]:
-        """Forget an interest that belongs to an earlier life than the record's, or to a broker that left."""
-        interest = self._interests.get(record.broker)
-        if interest is None or (interest.base.epoch >= record.epoch and not record.left):
+        """Forget the interest of a broker that left.
+
+        That of an earlier life counts until the present life has said its own, which every life does: durable
+        subscriptions outlive their broker's process, and what is published in between must not miss them.
+        """
+        if not record.left or self._interests.pop(record.broker, None) is None:
             return []
-        del self._interests[record.broker]
         return [(record.broker, None)]
+
+    def _holds(self, line: tuple[int, int, int, int, int]) -> bool:
+        """Whether what a line of a digest names, or something newer, is held here."""
+        broker, epoch, sequence, *interest = line
+        if broker == self.number:
+            return True
+        held, said = self._records.get(broker), self._interests.get(broker)
+        if held is None or (held.record.epoch, held.record.sequence) < (epoch, sequence):
+            return False
+        return held.record.left or tuple(interest) <= ((0, 0) if said is None else said.newest)
 
     def _take_interest(self, interest: Interest, link: int) -> Reaction:
         self._interests[interest.broker] = SaidInterest(interest)
@@ -404,6 +432,8 @@ class LinkState:
 
     def _answer(self, digest: Digest, link: int, now: int) -> Reaction:
         """Everything held here that the digest lacks or has older; links before interests."""
+        if not digest.partial:
+            self._digests.setdefault(link, digest.held)
         links_there = {line[0]: (line[1], line[2]) for line in digest.held}
         interests_there = {line[0]: (line[3], line[4]) for line in digest.held}
         held = [HeldLinks(self._own, now), *self._records.values()]

@@ -1,4 +1,4 @@
-"""The admin endpoint: a few requests over HTTP/1.1, on the loopback address only, one request per connection."""
+"""The admin endpoint: a few requests over HTTP/1.1, one per connection; on the loopback address by default."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ from urllib.parse import unquote
 
 from postroad.errors import PostroadError
 from postroad.messages import MessageId
+from postroad.server.admin_listener import AdminListener
 from postroad.server.console import CONSOLE, CONSOLE_DATA, Console, console_file
 from postroad.server.durable_admin import DURABLE, DurableAdmin
 from postroad.server.extras import has
-from postroad.server.http import JSON, Endpoint, HttpResponse, Request, json_response, text_response
+from postroad.server.http import (
+    JSON,
+    LOOPBACK,
+    LOOPBACK_NAMES,
+    Endpoint,
+    HttpResponse,
+    Request,
+    json_response,
+    text_response,
+)
 from postroad.server.queue_admin import QUEUES, QueueAdmin
 from postroad.server.status import without_people
 from postroad.sessions import Audit
@@ -20,8 +30,10 @@ from postroad.tracking import Exploration
 
 if TYPE_CHECKING:
     import asyncio
+    import ssl
     from collections.abc import Awaitable, Callable
 
+    from postroad.server.observation import Observation
     from postroad.server.status import Status
 
 
@@ -31,6 +43,8 @@ __all__ = ["Admin"]
 TRACE_SECONDS = 60.0
 # An operator, a scraper and a health check at once, and some to spare.
 MOST_REQUESTS = 16
+# Connections that the kernel may hold until they are accepted.
+BACKLOG = 64
 # Questions about messages that are asked of other brokers, or of the disk, at once.
 MOST_QUESTIONS = 16
 
@@ -60,6 +74,8 @@ class Admin:
         queues: answers about queues; None where there are none.
         console: gathers what the console shows; None where there is none.
         close: closes a session by its number; whether there was one.
+        observation: counts latencies while somebody asks for metrics; None for none.
+        is_private: whether all but `/health` and `/ready` needs the token: other machines can ask.
     """
 
     def __init__(
@@ -75,6 +91,8 @@ class Admin:
         queues: QueueAdmin | None = None,
         console: Console | None = None,
         close: Callable[[int, str], bool] | None = None,
+        observation: Observation | None = None,
+        is_private: bool = False,
     ) -> None:
         self._status = status
         self._is_ready = is_ready
@@ -86,17 +104,31 @@ class Admin:
         self._stored: dict[str, DurableAdmin | QueueAdmin | None] = {DURABLE: durable, QUEUES: queues}
         self._console = console
         self._close = close
+        self._observation = observation
+        self._is_private = is_private
         self._endpoint = Endpoint(
             self._page,
             MOST_REQUESTS,
+            # Whoever shows the token of a private endpoint may call the machine as it likes.
+            names=() if is_private else LOOPBACK_NAMES,
             slow_seconds=TRACE_SECONDS,
             most_slow=MOST_QUESTIONS,
             methods=("GET", "DELETE"),
         )
 
-    async def listen(self, port: int) -> asyncio.Server:
+    async def listen(
+        self, port: int, host: str = LOOPBACK, tls: ssl.SSLContext | None = None
+    ) -> asyncio.Server | AdminListener:
         """Open the port."""
-        return await self._endpoint.listen(port)
+        if tls is not None:
+            return await AdminListener(self._endpoint.serve, tls).listen(host, port, BACKLOG)
+        return await self._endpoint.listen(port, host)
+
+    def take_token(self, token: str | None) -> None:
+        """Ask for this token from now on."""
+        self._token = token
+        if self._console is not None:
+            self._console.take_token(token or "")
 
     def _page(self, request: Request) -> HttpResponse | Awaitable[HttpResponse]:
         path = request.path
@@ -117,6 +149,8 @@ class Admin:
             ready = self._is_ready()
             status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
             return text_response(status, "ready" if ready else "not ready")
+        if self._is_private and not self._may_see_people(request):
+            return text_response(HTTPStatus.UNAUTHORIZED, NEEDS_TOKEN)
         if path == "/status":
             told = self._status()
             return json_response(told if self._may_see_people(request) else without_people(told))
@@ -160,7 +194,7 @@ class Admin:
         by = request.query.get("by", "")[:MAX_BY_CHARACTERS]
         if self._close is None or not self._close(number, by):
             return text_response(HTTPStatus.NOT_FOUND, f"no session {named[:20]}")
-        return text_response(HTTPStatus.OK, f"session {number} is closed")
+        return json_response({"closed": number})
 
     def _stored_page(self, request: Request, pages: DurableAdmin | QueueAdmin | None) -> HttpResponse:
         if not self._may_see_people(request):
@@ -205,4 +239,6 @@ class Admin:
             return text_response(HTTPStatus.NOT_IMPLEMENTED, text)
         from postroad.server.metrics import metrics_text
 
-        return HttpResponse(HTTPStatus.OK, _METRICS, metrics_text(self._status()))
+        if self._observation is not None:
+            self._observation.scraped()
+        return HttpResponse(HTTPStatus.OK, _METRICS, metrics_text(self._status(), self._observation))

@@ -20,7 +20,9 @@ from postroad.server.status import status
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from postroad.server.durable_admin import DurableAdmin
     from postroad.server.observation import Observation
+    from postroad.server.queue_admin import QueueAdmin
     from postroad.server.service import Service
 
 __all__ = ["CONSOLE", "CONSOLE_DATA", "Console", "console_file"]
@@ -34,7 +36,31 @@ MOST_BYTES = 16 * 1024 * 1024
 # Sessions and subscriptions of each broker that the page gets.
 MOST_SESSIONS = 500
 MOST_SUBSCRIPTIONS = 2_000
+# Queues and durable subscriptions of each.
+MOST_STORED = 500
 
+_QUEUE_FIELDS = (
+    "name",
+    "waiting_messages_now",
+    "in_flight_messages_now",
+    "delayed_messages_now",
+    "consumers_now",
+    "oldest_ms_now",
+    "dead_lettered",
+    "shed",
+)
+_DURABLE_FIELDS = (
+    "client",
+    "name",
+    "topic",
+    "selector",
+    "session_now",
+    "stopped",
+    "waiting_messages_now",
+    "unacknowledged_now",
+    "oldest_ms_now",
+    "shed",
+)
 # What an answer that is no status ends in.
 _NO_STATUS = (ValueError, KeyError, TypeError, AttributeError)
 _FILES = {
@@ -69,12 +95,22 @@ class Console:
     Args:
         service: the broker.
         observation: what is counted while somebody looks.
+        queues: tells the queues.
+        durable: tells the durable subscriptions.
         token: what the other brokers' admin endpoints ask for; empty for none.
     """
 
-    def __init__(self, service: Service, observation: Observation, token: str) -> None:
+    def __init__(
+        self, service: Service, observation: Observation, queues: QueueAdmin, durable: DurableAdmin, token: str
+    ) -> None:
         self._service = service
         self._observation = observation
+        self._queues = queues
+        self._durable = durable
+        self._token = token
+
+    def take_token(self, token: str) -> None:
+        """Show this token to the other brokers from now on."""
         self._token = token
 
     async def page(self) -> HttpResponse:
@@ -87,7 +123,8 @@ class Console:
         others = {other: address for other, address in admins.items() if other != number}
         told = await asyncio.gather(*(_ask(address, self._token, now) for address in others.values()))
         linked = self._service.neighbourhoods()
-        brokers = [_broker(own, now, self._service.troubles())]
+        stored = msgspec.to_builtins((self._queues.listed(MOST_STORED), self._durable.listed(MOST_STORED)))
+        brokers = [_broker(own, now, stored[0], stored[1], self._service.troubles())]
         for other, found in zip(others, told, strict=True):
             brokers.append(found if found is not None and found["number"] == other else _silent(other, now))
         known = {each["number"] for each in brokers}
@@ -113,6 +150,8 @@ def _silent(number: int, now: int, condition: str = "silent") -> dict[str, Any]:
         "condition": condition,
         "links": [],
         "sessions": [],
+        "queues": [],
+        "durables": [],
         "left_out": 0,
         "counts": None,
         "troubles": [],
@@ -120,8 +159,14 @@ def _silent(number: int, now: int, condition: str = "silent") -> dict[str, Any]:
     }
 
 
-def _broker(report: Mapping[str, Any], now: int, troubles: list[str] | None = None) -> dict[str, Any]:
-    """A broker as the page has it, from its status."""
+def _broker(
+    report: Mapping[str, Any],
+    now: int,
+    queues: list[dict[str, Any]],
+    durables: list[dict[str, Any]],
+    troubles: list[str] | None = None,
+) -> dict[str, Any]:
+    """A broker as the page has it, from its status and what it stores."""
     counts, server, network = report["statistics"], report["server"], report["network"]
     links = [] if network is None else network["neighbours"]
     relay = {} if network is None else network["relay"]
@@ -157,6 +202,8 @@ def _broker(report: Mapping[str, Any], now: int, troubles: list[str] | None = No
             for link in links
         ],
         "sessions": sessions,
+        "queues": [{name: queue[name] for name in _QUEUE_FIELDS} for queue in queues[:MOST_STORED]],
+        "durables": [{name: one[name] for name in _DURABLE_FIELDS} for one in durables[:MOST_STORED]],
         "left_out": counts["subscriptions_now"] - listed,
     }
 
@@ -182,19 +229,25 @@ def _sessions(sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 async def _ask(address: str, token: str, now: int) -> dict[str, Any] | None:
     """Another broker as the page has it; None if it does not answer as one."""
-    host, _, port = address.rpartition(":")
-    authorization = f"Authorization: Bearer {token}\r\n" if token else ""
+    pages = ("/status", "/queues", "/subscriptions")
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-            try:
-                writer.write(f"GET /status HTTP/1.1\r\nHost: {host}\r\n{authorization}\r\n".encode("ascii"))
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-                size = int(head.partition("content-length:")[2].partition("\r\n")[0])
-                body = await reader.readexactly(min(size, MOST_BYTES))
-            finally:
-                writer.close()
-        return _broker(msgspec.json.decode(body), now)
+            report, queues, durables = await asyncio.gather(*(_page(address, path, token) for path in pages))
+        return _broker(report, now, queues["queues"], durables["subscriptions"])
     # Another program may have got the port, and say anything.
     except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, *_NO_STATUS):
         return None
+
+
+async def _page(address: str, path: str, token: str) -> Any:
+    """What a page of another broker's admin endpoint says."""
+    host, _, port = address.rpartition(":")
+    authorization = f"Authorization: Bearer {token}\r\n" if token else ""
+    reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    try:
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n{authorization}\r\n".encode("ascii"))
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+        size = int(head.partition("content-length:")[2].partition("\r\n")[0])
+        return msgspec.json.decode(await reader.readexactly(min(size, MOST_BYTES)))
+    finally:
+        writer.close()

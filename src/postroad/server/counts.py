@@ -16,6 +16,7 @@ class ServerStatistics(msgspec.Struct, frozen=True, kw_only=True):
         strangers_now: connections without an answered CONNECT.
         strangers_evicted: those that gave their place to others.
         held_bytes_now: what counts for `memory_bytes`, or a little more.
+        received_bytes, sent_bytes: over the connections of clients, without what TLS adds.
         connections_relieved: cut off because `memory_bytes` was used up.
         logins_refused: wrong logins or passcodes.
         logins_delayed: not looked at, because others from the address were wrong or too many are being checked.
@@ -31,6 +32,8 @@ class ServerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     strangers_now: int
     strangers_evicted: int
     held_bytes_now: int
+    received_bytes: int
+    sent_bytes: int
     connections_relieved: int
     logins_refused: int
     logins_delayed: int
@@ -54,6 +57,7 @@ class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
         shed_messages: did not fit.
         held_messages_now, held_frames_now, held_bytes_now: kept until the neighbour has them (custody: is done with
             them).
+        sent_bytes, received_bytes: over its connections, without what TLS adds.
         received_frames: came from the neighbour.
         repeated_frames: came although they had come before.
         unsettled_frames_now: came, and this broker is not done with them.
@@ -74,6 +78,8 @@ class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
     held_messages_now: int
     held_frames_now: int
     held_bytes_now: int
+    sent_bytes: int
+    received_bytes: int
     received_frames: int
     repeated_frames: int
     unsettled_frames_now: int

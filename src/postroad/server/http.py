@@ -19,6 +19,8 @@ __all__ = [
     "JSON",
     "LOOPBACK",
     "LOOPBACK_NAMES",
+    "MOST_REQUEST_BYTES",
+    "REQUEST_SECONDS",
     "Endpoint",
     "HttpResponse",
     "Request",
@@ -113,9 +115,10 @@ class Endpoint:
 
     async def listen(self, port: int, host: str = LOOPBACK) -> asyncio.Server:
         """Open the port."""
-        return await asyncio.start_server(self._serve, host, port, limit=MOST_REQUEST_BYTES)
+        return await asyncio.start_server(self.serve, host, port, limit=MOST_REQUEST_BYTES)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the request that comes over a connection, and close it."""
         self._take_place(writer)
         try:
             async with asyncio.timeout(REQUEST_SECONDS):

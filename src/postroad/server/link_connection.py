@@ -42,6 +42,7 @@ class LinkConnection(asyncio.Protocol):
     Attributes:
         gone: set when the connection is closed.
         was_open: whether its handshake was ever finished.
+        received_bytes, sent_bytes: so far, without what TLS adds.
     """
 
     def __init__(self, links: Links, *, dialled: int = 0, stranger: Accepted | None = None) -> None:
@@ -52,6 +53,7 @@ class LinkConnection(asyncio.Protocol):
         self._conversation: link.LinkConversation | None = None
         self.gone = asyncio.Event()
         self.was_open = False
+        self.received_bytes = self.sent_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -82,6 +84,7 @@ class LinkConnection(asyncio.Protocol):
         conversation = self._conversation
         assert conversation is not None
         timing = self._links.timing
+        self.received_bytes += len(data)
         try:
             if timing is not None:
                 timing.begin()
@@ -123,6 +126,7 @@ class LinkConnection(asyncio.Protocol):
         assert self._transport is not None
         if data and not self._transport.is_closing():
             self._transport.write(data)
+            self.sent_bytes += len(data)
 
     @property
     def unread(self) -> int:

@@ -14,7 +14,12 @@ __all__ = ["link_statistics"]
 
 
 def link_statistics(
-    number: int, neighbour: link.Neighbour, up: bool, crowded: bool, admission: LinkAdmission
+    number: int,
+    neighbour: link.Neighbour,
+    up: bool,
+    crowded: bool,
+    admission: LinkAdmission,
+    traffic: tuple[int, int],
 ) -> LinkStatistics:
     """Counts for people and for metrics.
 
@@ -24,6 +29,7 @@ def link_statistics(
         up: whether the link works.
         crowded: whether local publishers wait for it.
         admission: counts refusals.
+        traffic: bytes sent and received over its connections.
     """
     sent, received = neighbour.sender.statistics(), neighbour.receiver.statistics()
     refusals, quarantines = admission.counts(number)
@@ -39,6 +45,8 @@ def link_statistics(
         held_messages_now=sent.held_rows,
         held_frames_now=sent.held_frames,
         held_bytes_now=sent.held_bytes,
+        sent_bytes=traffic[0],
+        received_bytes=traffic[1],
         received_frames=received.received_frames,
         repeated_frames=received.repeated_frames,
         unsettled_frames_now=received.unsettled_frames,

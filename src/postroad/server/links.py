@@ -45,8 +45,9 @@ log = logging.getLogger("postroad.links")
 # they take another route. A cut connection is dialled again within 0.1 s. The longer frames wait, the later they come,
 # and the more ids their destinations have to remember to recognise duplicates.
 GIVE_UP_BEATS = 1
-# How long a stopping broker waits for its neighbours to take what it holds for them: a few round trips of any link.
-STOP_MS = 1_000
+# How long a stopping broker waits for its neighbours to take what it holds for them: a few round trips of any link, and
+# a full link's worth of messages. Nothing new comes meanwhile, so it takes a moment as a rule.
+STOP_MS = 3_000
 # How often links tick: about as often as the other end wants to hear which of its frames arrived.
 TICK_SECONDS = 0.025
 # The kinds of control frames: of routing, questions about messages, and what brokers say about queues.
@@ -113,6 +114,8 @@ class Links:
         self._connections: dict[link.LinkConversation, LinkConnection] = {}
         self._lost_at: dict[int, int] = {}
         self._up: set[int] = set()
+        # Bytes sent and received over connections that are gone, by neighbour.
+        self._traffic: dict[int, tuple[int, int]] = {}
         dialling = None if tls is None else tls.dialling
         self._dialler = Dialler(lambda other: LinkConnection(self, dialled=other), self._is_to_be_dialled, dialling)
         self._ticker: asyncio.Task[None] | None = None
@@ -131,6 +134,10 @@ class Links:
 
     # --- start and stop --------------------------------------------------------------------------------------------
 
+    def state_interest(self) -> None:
+        """Say what is wanted here, before anybody can ask: who comes first hears of durable subscriptions too."""
+        self.carry(self._relay.tick(self._clock()))
+
     def start(self) -> None:
         """Dial the neighbours with higher numbers; the others dial here."""
         for neighbour in self._config.neighbours:
@@ -138,26 +145,43 @@ class Links:
                 self._dialler.dial(neighbour)
         self._ticker = asyncio.create_task(self._tick_for_ever())
 
-    async def stop(self) -> None:
-        """Give neighbours a moment to take what is held for them, then say goodbye to each."""
+    async def stop(self, returns: bool = False) -> None:
+        """Have messages go other ways, let neighbours take what is kept for them, and say goodbye to every one.
+
+        Args:
+            returns: whether others should keep what is wanted here until this broker is back.
+        """
+        self.carry(self._relay.leave(self._clock(), returns))
         await self._emptied()
+        # From here to the goodbye nobody else has a turn: what is received is handed on, or not confirmed.
         self.stopping = True
         self._dialler.stop()
         if self._ticker is not None:
             self._ticker.cancel()
-        self.carry(self._relay.leave(self._clock()))
         for conversation, connection in list(self._connections.items()):
             connection.write(conversation.bye(link.Reason.CLOSING, "this broker is stopping"))
             connection.close()
         await asyncio.sleep(0)
 
     async def _emptied(self) -> None:
-        """Wait until nothing is held for connected neighbours; not for long, because clients may still publish."""
+        """Wait until nothing is kept for those who could take it."""
         until = self.timer() + STOP_MS
-        for number in list(self._up):
-            sender = self._neighbour(number).sender
-            while number in self._up and sender.statistics().held_frames and self.timer() < until:  # noqa: ASYNC110
-                await asyncio.sleep(TICK_SECONDS)
+        while self.timer() < until and self._holds_frames():  # noqa: ASYNC110
+            await asyncio.sleep(TICK_SECONDS)
+
+    def _holds_frames(self) -> bool:
+        return any(self._neighbour(number).sender.statistics().held_frames for number in self._up)
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether all planned links work, and what the neighbours know of others' wishes is known here."""
+        planned = {number for number, known in self._known.items() if not known.standby}
+        routing = self._relay.strategy.statistics()
+        return (
+            planned <= self._up
+            and self._relay.is_informed
+            and routing.get("parent", 0) == routing.get("planned_parent", routing.get("parent", 0))
+        )
 
     def _is_to_be_dialled(self, number: int) -> bool:
         return self._current(number) is None and not self._admission.barred(number)
@@ -320,7 +344,9 @@ class Links:
         was_open = conversation.open
         number = _peer(conversation) if conversation.neighbour is not None else 0
         conversation.closed()
-        del self._connections[conversation]
+        connection = self._connections.pop(conversation)
+        sent, received = self._traffic.get(number, (0, 0))
+        self._traffic[number] = sent + connection.sent_bytes, received + connection.received_bytes
         if number and (was_open or self._neighbours[number].current is None):
             self._lost_at.setdefault(number, self.timer())
             if number in self._up:
@@ -477,8 +503,17 @@ class Links:
         return [self._link(number) for number in sorted({*self._known, *self._neighbours})]
 
     def _link(self, number: int) -> LinkStatistics:
+        sent_bytes, received_bytes = self._traffic.get(number, (0, 0))
+        if (current := self._current(number)) is not None:
+            sent_bytes += self._connections[current].sent_bytes
+            received_bytes += self._connections[current].received_bytes
         return link_statistics(
-            number, self._neighbour(number), number in self._up, number in self._crowded, self._admission
+            number,
+            self._neighbour(number),
+            number in self._up,
+            number in self._crowded,
+            self._admission,
+            (sent_bytes, received_bytes),
         )
 
 

@@ -1,8 +1,7 @@
 """What is only counted while somebody looks: topics and latencies of a sample of what passes.
 
-Nobody looks most of the time, and then it costs nothing: the dispatcher's timer is the broker's own. While a console
-asks, this stands before it, looks at some rows of some batches, and goes away when the console has not asked for a
-while.
+Where nobody looks it costs nothing: the dispatcher's timer is the broker's own. While a console asks, or a scraper
+comes by, this stands before it, looks at some rows of some batches, and goes away when nobody has asked for a while.
 """
 
 from __future__ import annotations
@@ -17,13 +16,16 @@ if TYPE_CHECKING:
 
     from postroad.broker import Outbox
     from postroad.messages import Batch
-    from postroad.sessions import Dispatcher
     from postroad.sessions.contract import BatchTimer
 
-__all__ = ["LatencyPoint", "Observation"]
+__all__ = ["LatencyHistogram", "LatencyPoint", "Observation"]
 
-# Who has not asked for so long is gone.
+# A console that has not asked for so long is gone.
 WATCHED_MS = 10_000
+# The same of a scraper, which comes every minute or more often.
+SCRAPED_MS = 300_000
+# Upper bounds of the histogram's buckets, in seconds; ids have the time in milliseconds.
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 # Batches that are looked at in a second, and rows of each: some 100 microseconds a second.
 SAMPLES_PER_SECOND = 20
 ROWS_PER_SAMPLE = 32
@@ -37,6 +39,7 @@ MOST_POINTS = 120
 FADE_SAMPLES = 600
 
 _COUNTER_BITS = np.uint64(16)
+_BUCKETS_MS = np.array(BUCKETS) * 1_000
 
 
 class LatencyPoint(NamedTuple):
@@ -49,19 +52,36 @@ class LatencyPoint(NamedTuple):
     p99: float
 
 
+class LatencyHistogram(NamedTuple):
+    """Latencies of the deliveries that were looked at.
+
+    Attributes:
+        bounds: upper bounds of the buckets, in seconds.
+        counts: deliveries in each bucket, and beyond the last bound.
+        sum_seconds: of all of them.
+    """
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    sum_seconds: float
+
+
 class Observation:
     """Looks at a sample of what a broker carries, while somebody asks.
 
     Args:
-        dispatcher: whose batches are looked at.
-        timer: what counts them otherwise.
+        timer: what counts batches otherwise.
+        install: has batches counted by this, or by the timer again.
+        clock: the time in ms.
     """
 
-    def __init__(self, dispatcher: Dispatcher, timer: BatchTimer) -> None:
-        self._dispatcher = dispatcher
+    def __init__(self, timer: BatchTimer, install: Callable[[BatchTimer], None], clock: Callable[[], int]) -> None:
         self._timer = timer
-        self._clock: Callable[[], int] = dispatcher.clock
-        self._asked_at = 0
+        self._install = install
+        self._clock = clock
+        self._asked_until = 0
+        self._buckets = np.zeros(len(BUCKETS) + 1, np.int64)
+        self._latency_ms = 0
         self._next_at = 0
         self._samples = 0
         self._topics: Counter[str] = Counter()
@@ -71,8 +91,19 @@ class Observation:
 
     def ask(self) -> None:
         """Somebody looks, now."""
-        self._asked_at = self._clock()
-        self._dispatcher.timing = self
+        self._look_until(self._clock() + WATCHED_MS)
+
+    def scraped(self) -> None:
+        """A scraper came by, and will again."""
+        self._look_until(self._clock() + SCRAPED_MS)
+
+    def _look_until(self, time: int) -> None:
+        self._asked_until = max(self._asked_until, time)
+        self._install(self)
+
+    def histogram(self) -> LatencyHistogram:
+        """All latencies so far."""
+        return LatencyHistogram(BUCKETS, tuple(self._buckets.tolist()), self._latency_ms / 1_000)
 
     def topics(self) -> list[dict[str, object]]:
         """The topics with most messages of late, and their shares of what was looked at."""
@@ -97,8 +128,8 @@ class Observation:
         now = self._clock()
         if now < self._next_at:
             return
-        if now - self._asked_at > WATCHED_MS:
-            self._dispatcher.timing = self._timer
+        if now > self._asked_until:
+            self._install(self._timer)
             return
         self._next_at = now + 1_000 // SAMPLES_PER_SECOND
         self._look(batch, outbox, now)
@@ -113,8 +144,11 @@ class Observation:
             self._topics = Counter({topic: count // 2 for topic, count in self._topics.items() if count > 1})
         self._close_point(now)
         for delivery in outbox.deliveries[:ROWS_PER_SAMPLE]:
-            times = delivery.batch.ids[delivery.rows[:ROWS_PER_SAMPLE], 1] >> _COUNTER_BITS
-            self._latencies += [max(0, now - int(time)) for time in times]
+            times = (delivery.batch.ids[delivery.rows[:ROWS_PER_SAMPLE], 1] >> _COUNTER_BITS).astype(np.int64)
+            latencies = np.maximum(0, now - times)
+            self._latencies += latencies.tolist()
+            self._latency_ms += int(latencies.sum())
+            np.add.at(self._buckets, np.searchsorted(_BUCKETS_MS, latencies), 1)
 
     def _close_point(self, now: int) -> None:
         if now - self._point_at < POINT_MS:

@@ -35,29 +35,39 @@ def tune_process() -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
 
 
-def run_broker(config: BrokerConfig, started: Callable[[Service], None] | None = None) -> int:
+def run_broker(
+    config: BrokerConfig,
+    started: Callable[[Service], None] | None = None,
+    read: Callable[[], BrokerConfig] | None = None,
+) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code.
 
-    The first signal stops it cleanly, and the code is 0. A second one ends it at once, with 128 plus its number.
+    The first signal stops it cleanly, and the code is 0. A second one ends it at once, with 128 plus its number. SIGHUP
+    has it read its settings again.
 
     Args:
         config: the settings.
         started: called when clients can connect.
+        read: reads the settings again; None has only the files read again that they name.
 
     Raises:
         PostroadError: the broker cannot start; the text says why.
     """
     check_extras(config)
-    log_to_stderr(config.log_level)
+    log_to_stderr(config.log_level, form=config.log_format)
     # Before the loop runs: a client would wait for it, and the first message is to be as quick as the millionth.
     compile_missing()
     load_all()
     tune_process()
     with asyncio.Runner(loop_factory=loop_factory(config)) as runner:
-        return runner.run(_serve(config, started))
+        return runner.run(_serve(config, started, read))
 
 
-async def _serve(config: BrokerConfig, started: Callable[[Service], None] | None) -> int:
+async def _serve(
+    config: BrokerConfig,
+    started: Callable[[Service], None] | None,
+    read: Callable[[], BrokerConfig] | None,
+) -> int:
     service = Service(config)
     received: list[int] = []
     first = asyncio.Event()
@@ -67,13 +77,14 @@ async def _serve(config: BrokerConfig, started: Callable[[Service], None] | None
     def on_signal(number: int) -> None:
         received.append(number)
         first.set()
+        service.hurry()
         if stopping is not None:
             stopping.cancel()
 
     reloads: set[asyncio.Task[None]] = set()
 
     def on_hangup() -> None:
-        task = asyncio.create_task(service.reload_users())
+        task = asyncio.create_task(service.reload.run(read))
         # The loop alone does not keep a task alive.
         reloads.add(task)
         task.add_done_callback(reloads.discard)

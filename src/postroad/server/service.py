@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
 import secrets
@@ -23,11 +22,13 @@ from postroad.broker import (
     scheme_of,
 )
 from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
-from postroad.config import ConfigError, check_network, load_token, load_users
+from postroad.config import check_admin, check_network, is_loopback, load_token, load_users
 from postroad.errors import PostroadError
 from postroad.recording import DirectoryLock, Inquiry, LockedError, Sampler, TrailAnswers, make_record, trail_root
 from postroad.server.admin import Admin
+from postroad.server.admin_listener import AdminListener
 from postroad.server.capacity_watch import CapacityWatch
+from postroad.server.clients import Clients
 from postroad.server.console import Console
 from postroad.server.counts import ServerStatistics
 from postroad.server.directories import claim_directories
@@ -43,16 +44,18 @@ from postroad.server.publisher_secret import publisher_secret
 from postroad.server.queue_admin import QueueAdmin
 from postroad.server.queue_packets import QueuePackets
 from postroad.server.queue_watch import QueueWatch
+from postroad.server.reload import Reload, terms_of
 from postroad.server.reservation import Reservation, ReservationError
 from postroad.server.status import status
 from postroad.server.store_driver import StoreDriver
-from postroad.server.tcp import CLOSE_SECONDS, READ_BYTES, STRANGER_READ_BYTES, TcpConnection
+from postroad.server.tcp import TcpConnection
 from postroad.server.tls import link_keys, link_tls, server_context
 from postroad.server.tls_listener import TlsListener
-from postroad.sessions import Audit, Dispatcher, Entrance, Holding, Holdings, Terms, steady_clock, wall_clock, who_goes
+from postroad.sessions import Audit, Dispatcher, steady_clock, wall_clock
 from postroad.tracking import journey_document
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable
 
     from postroad.broker import BrokerStatistics
@@ -60,9 +63,9 @@ if TYPE_CHECKING:
     from postroad.messages import MessageId
     from postroad.recording import LiveRecord
     from postroad.security import BrokerKeys
-    from postroad.server.listeners import ClientListener, MakeSession
+    from postroad.server.listeners import ClientListener
     from postroad.server.tls import LinkTls
-    from postroad.sessions import ClientSession
+    from postroad.sessions.contract import BatchTimer
     from postroad.tracking import Exploration
 
 __all__ = ["ListenError", "Service"]
@@ -76,9 +79,10 @@ _DATA_HELD = (
     "or give this one a data directory of its own (--data DIR)"
 )
 
-STOPPING = "this broker is stopping; connect to another one, or again later"
+# How often a broker that starts looks whether it has joined its network.
+JOIN_LOOK_SECONDS = 0.02
 
-Listening = TypeVar("Listening", bound="asyncio.Server | LinkListener | TlsListener")
+Listening = TypeVar("Listening", bound="asyncio.Server | AdminListener | LinkListener | TlsListener")
 
 
 class ListenError(PostroadError):
@@ -99,21 +103,13 @@ class Service:
     def __init__(self, config: BrokerConfig) -> None:
         check_extras(config)
         self.config = config
+        check_admin(config)
         self.timer = steady_clock
-        self.read_buffer = memoryview(bytearray(READ_BYTES))
-        self.stranger_buffer = self.read_buffer[:STRANGER_READ_BYTES]
         self._tls = server_context(config.tls)
+        self._admin_tls = server_context(config.admin_tls, "admin_tls")
         self.audit = Audit()
         users = None if config.users_file is None else load_users(Path(config.users_file))
         self._gate = Gate(users, self.timer, self.audit)
-        self._reloading = asyncio.Lock()
-        self._terms = Terms(
-            gate=self._gate,
-            audit=self.audit,
-            heart_beat_ms=config.heart_beat_ms,
-            connect_ms=int(config.connect_seconds * 1_000),
-            push_back=config.push_back,
-        )
         claim_directories(config)
         self._tracking = make_record(config, wall_clock)
         self._lock = DirectoryLock(Path(config.data) / "lock", config.number, f"{config.data} {_DATA_HELD}")
@@ -139,16 +135,16 @@ class Service:
         self._link_tls: LinkTls | None = None
         self._keys: BrokerKeys | None = None
         self._links = None if config.network is None else self._linked(core, config.network)
-        self._connections: dict[ClientSession, TcpConnection] = {}
-        self._entrance: Entrance[TcpConnection] = Entrance(config.limits)
-        self._holdings = Holdings(config.limits.memory_bytes, core.waiting)
-        self._dispatcher.when_queued = self._look_at_holdings
-        self._relieving = False
-        self._empty = asyncio.Event()
-        self._servers: dict[str, asyncio.Server | LinkListener | TlsListener] = {}
+        self._servers: dict[str, asyncio.Server | AdminListener | LinkListener | TlsListener] = {}
         self.timing = self._timed(core)
+        self.clients = Clients(
+            config, self._dispatcher, terms_of(config, self._gate, self.audit), self.audit, self.timing
+        )
         self._inquiry = self._tracked(core)
+        self.observation = Observation(self.timing, self._take_timer, wall_clock)
         token = None if config.admin_token_file is None else load_token(Path(config.admin_token_file))
+        queues = QueueAdmin(core, self._dispatcher.carry_out, wall_clock)
+        durable = DurableAdmin(core, self._dispatcher.carry_out, wall_clock)
         self._admin = Admin(
             lambda: status(self),
             lambda: self.is_ready,
@@ -157,16 +153,18 @@ class Service:
             None if self._tracking is None else self._tracking.aliased,
             token=token,
             audit=self.audit,
-            durable=DurableAdmin(core, self._dispatcher.carry_out, wall_clock),
-            queues=QueueAdmin(core, self._dispatcher.carry_out, wall_clock),
-            console=Console(self, Observation(self._dispatcher, self.timing), token or ""),
-            close=self.close_session,
+            durable=durable,
+            queues=queues,
+            console=Console(self, self.observation, queues, durable, token or ""),
+            close=self.clients.close_session,
+            observation=self.observation,
+            is_private=not is_loopback(config.admin_host),
         )
+        self.reload = Reload(self, self._gate, self._admin)
         self._watch = QueueWatch(core, self)
         self._watching: asyncio.Task[None] | None = None
         self._probing: asyncio.Task[None] | None = None
-        self._stopping = False
-        self._opened = self._relieved = self._internal_errors = 0
+        self._stopping = self._hurried = False
 
     def _linked(self, core: Broker, network: NetworkConfig) -> Links:
         number = self.config.number
@@ -185,7 +183,9 @@ class Service:
             seals=keys,
             secret=secrets.randbits(64),
         )
-        relay = Relay(core, strategy, scheme_of(network.settings), order_wait(network.settings))
+        relay = Relay(
+            core, strategy, scheme_of(network.settings), order_wait(network.settings), network.settings.hold_ms
+        )
         self._link_tls = link_tls(network.tls)
         links = Links(number, relay, network, self._dispatcher.carry_out, wall_clock, self.timer, self._link_tls, keys)
         self._dispatcher.links = links
@@ -199,10 +199,13 @@ class Service:
         recorder = None if self._tracking is None else self._tracking.recorder
         watch = self._capacity = CapacityWatch(lambda: sampler.messages, wall_clock)
         sampler = Sampler(core, wall_clock, recorder, watch.monitor.timed)
-        self._dispatcher.timing = sampler
-        if self._links is not None:
-            self._links.timing = sampler
+        self._take_timer(sampler)
         return sampler
+
+    def _take_timer(self, timer: BatchTimer) -> None:
+        self._dispatcher.timing = timer
+        if self._links is not None:
+            self._links.timing = timer
 
     def _tracked(self, core: Broker) -> Inquiry | None:
         tracking, links = self._tracking, self._links
@@ -297,23 +300,6 @@ class Service:
         """The record that it keeps, if any."""
         return self._tracking
 
-    def connection_of(self, number: int) -> tuple[str, str]:
-        """The address and the protocol of a session of the core."""
-        session = self._dispatcher.session(number)
-        connection = None if session is None else self._connections.get(session)
-        return ("", "") if session is None or connection is None else (connection.peer, session.protocol)
-
-    def close_session(self, number: int, by: str) -> bool:
-        """Close a client's session, as an operator asks; whether there was one."""
-        session = self._dispatcher.session(number)
-        if session is None:
-            return False
-        log.info(
-            "session closed by operator", extra={"session": number, "peer": self.connection_of(number)[0], "by": by}
-        )
-        session.refuse("an operator of this broker has closed the session")
-        return True
-
     async def _trace(self, message: MessageId, exploration: Exploration) -> bytes:
         assert self._inquiry is not None
         return msgspec.json.encode(journey_document(await self._inquiry.trace(message, exploration)))
@@ -325,20 +311,22 @@ class Service:
     def server_statistics(self) -> ServerStatistics:
         """Counts of connections."""
         return ServerStatistics(
-            connections_now=len(self._connections),
-            connections=self._opened,
-            connections_turned_away=self._entrance.refused,
-            strangers_now=self._entrance.stranger_count,
-            strangers_evicted=self._entrance.evicted,
-            held_bytes_now=self._holdings.total,
-            connections_relieved=self._relieved,
+            connections_now=len(self.clients),
+            connections=self.clients.opened_count,
+            connections_turned_away=self.clients.entrance.refused,
+            strangers_now=self.clients.entrance.stranger_count,
+            strangers_evicted=self.clients.entrance.evicted,
+            held_bytes_now=self.clients.holdings.total,
+            received_bytes=self.clients.received_bytes,
+            sent_bytes=self.clients.sent_bytes,
+            connections_relieved=self.clients.relieved_count,
             logins_refused=self.audit.counts["login refused"],
             logins_delayed=self.audit.counts["login delayed"],
             subscriptions_refused=self.audit.counts["subscription refused"],
             publications_refused=self.audit.counts["publication refused"],
             origins_refused=self.audit.counts["origin refused"],
             admin_requests_refused=self.audit.counts["admin request refused"],
-            internal_errors=self._internal_errors,
+            internal_errors=self.clients.internal_errors,
         )
 
     # --- start and stop --------------------------------------------------------------------------------------------
@@ -367,10 +355,12 @@ class Service:
         try:
             # The admin endpoint first: it says "not ready" while the others come up.
             if config.admin_port is not None:
-                self._servers["admin"] = await _listening("admin_port", config.admin_port, self._admin.listen)
+                self._servers["admin"] = await _listening("admin_port", config.admin_port, self._listen_for_operators)
             if config.network is not None and self._links is not None:
+                self._links.state_interest()
                 self._servers["link"] = await self._listen_for_links(self._links, config.network)
                 self._links.start()
+                await self._joined(self._links, config.network.join_seconds)
             for listener in CLIENT_LISTENERS:
                 await self._listen(listener)
         except ListenError:
@@ -384,6 +374,21 @@ class Service:
         ports = {f"{name}_port": self._port(name) for name in self._servers}
         log.info("listening", extra={"broker": config.number, "host": config.host, "tls": bool(config.tls), **ports})
 
+    async def _joined(self, links: Links, seconds: float) -> None:
+        """Wait until messages that clients publish here reach whoever wants them elsewhere, but not for longer."""
+        until = self.timer() + 1_000 * seconds
+        while not (links.is_joined or self._hurried) and self.timer() < until:  # noqa: ASYNC110
+            await asyncio.sleep(JOIN_LOOK_SECONDS)
+        if seconds and not links.is_joined:
+            log.warning("network not joined", extra={"seconds": seconds, "links_up": len(links.up)})
+
+    def hurry(self) -> None:
+        """Wait for nobody: a broker that starts is to stop."""
+        self._hurried = True
+
+    async def _listen_for_operators(self, port: int) -> asyncio.Server | AdminListener:
+        return await self._admin.listen(port, self.config.admin_host, self._admin_tls)
+
     async def _listen(self, listener: ClientListener) -> None:
         port = getattr(self.config, listener.setting)
         if port is None:
@@ -392,7 +397,7 @@ class Service:
 
         async def listen(port: int) -> asyncio.Server | TlsListener:
             if self._tls is not None:
-                accepting = TlsListener(self, connection, self._tls, self.config.connect_seconds)
+                accepting = TlsListener(self.clients, connection, self._tls, self.config.connect_seconds)
                 return await accepting.listen(self.config.host, port, BACKLOG)
             return await asyncio.get_running_loop().create_server(connection, self.config.host, port, backlog=BACKLOG)
 
@@ -402,11 +407,11 @@ class Service:
         """What makes the connections of a port."""
         make, profile = listener.sessions(self.config), listener.websocket
         if profile is None:
-            return lambda: TcpConnection(self, make)
+            return lambda: TcpConnection(self.clients, make)
         # A plain install does not bring its library.
         from postroad.server.websocket import WebSocketConnection
 
-        return lambda: WebSocketConnection(self, make, profile)
+        return lambda: WebSocketConnection(self.clients, make, profile)
 
     async def _listen_for_links(self, links: Links, network: NetworkConfig) -> LinkListener:
         tls = None if self._link_tls is None else self._link_tls.listening
@@ -420,21 +425,20 @@ class Service:
         """Tell every client, close every connection, and stop."""
         self._stopping = True
         self._dispatcher.finish()
-        if self._links is not None:
-            await self._links.stop()
         for task in (self._watching, self._probing):
             if task is not None:
                 task.cancel()
         for name, server in self._servers.items():
-            if name != "admin":
+            if name not in ("admin", "link"):
                 server.close()
-        for session, connection in list(self._connections.items()):
-            try:
-                session.refuse(STOPPING)
-            except Exception:
-                log.exception("internal error", extra={"peer": connection.peer})
-                connection.abort()
-        cut = await self._wait_until_closed()
+        # Clients first: what they have sent goes on over the links, and nothing comes after it.
+        self.clients.stop()
+        cut = await self.clients.closed_all()
+        self._dispatcher.finish()
+        if self._links is not None:
+            await self._links.stop(self._returns)
+        if "link" in self._servers:
+            self._servers["link"].close()
         if self._inquiry is not None:
             await self._inquiry.stop()
         await self._storage.stop()
@@ -446,123 +450,29 @@ class Service:
         await self._gate.stop()
         log.info("stopped", extra={"connections_cut": cut})
 
-    async def reload_users(self) -> None:
-        """Read the users file again. Clients whose user is gone, or has another passcode now, are closed.
+    @property
+    def _returns(self) -> bool:
+        """Whether something here outlives this process that wants messages: others keep them for it."""
+        return bool(self.statistics().durable_now or self.config.store.retain)
 
-        A file that cannot be read changes nothing; the log says so.
-        """
-        path = self.config.users_file
-        if path is None:
-            log.info("users not reloaded", extra={"reason": "no users_file is set"})
-            return
-        # One after the other, so that the last to be asked for is the last to be read.
-        async with self._reloading:
-            try:
-                users = await asyncio.to_thread(load_users, Path(path))
-            except ConfigError as error:
-                log.error("users not reloaded", extra={"reason": str(error)})
-                return
-            before = self._gate.users or {}
-            self._gate.replace_users(users)
-        gone = {login for login, record in before.items() if users.get(login) != record}
-        for session in [each for each in self._connections if each.login in gone]:
-            session.refuse("this user was removed or has another passcode now; log in again")
-        log.info("users reloaded", extra={"users": len(users), "changed_or_removed": len(gone)})
+    def take_config(self, config: BrokerConfig) -> None:
+        """These are the settings from now on."""
+        self.config = self.clients.config = config
 
-    async def _wait_until_closed(self) -> int:
-        """Returns how many connections did not end by themselves in time."""
-        if not self._connections:
-            return 0
-        self._empty.clear()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._empty.wait(), CLOSE_SECONDS)
-        left = len(self._connections)
-        await self.abort()
-        return left
+    def take_tls(self, tls: ssl.SSLContext | None, admin_tls: ssl.SSLContext | None) -> None:
+        """Show these certificates to who connects from now on."""
+        self._tls, self._admin_tls = tls, admin_tls
+        for name, server in self._servers.items():
+            context = admin_tls if name == "admin" else tls
+            if isinstance(server, AdminListener | TlsListener) and context is not None:
+                server.take_context(context)
 
     async def abort(self) -> None:
         """Close every connection and every port at once, whatever is written."""
         for server in self._servers.values():
             server.close()
-        for connection in list(self._connections.values()):
-            connection.abort()
         self._lock.release()
-        # The loop reports their loss in its next turn.
-        await asyncio.sleep(0)
-
-    # --- what connections report -----------------------------------------------------------------------------------
-
-    def opened(self, connection: TcpConnection, make: MakeSession) -> ClientSession:
-        """A client has connected."""
-        self._opened += 1
-        session = make(self._dispatcher, connection, self._terms)
-        self._connections[session] = connection
-        refusal = "" if connection in self._entrance else self.arrived(connection, connection.address)
-        if refusal:
-            asyncio.get_running_loop().call_soon(connection.cut_off, refusal)
-        elif self._stopping:
-            session.refuse(STOPPING)
-        return session
-
-    def arrived(self, connection: TcpConnection, address: str) -> str:
-        """A connection was accepted, which may have a TLS handshake to do yet; why it is refused, or an empty text."""
-        arrival = self._entrance.arrive(connection, address)
-        for stranger in arrival.evicted:
-            stranger.cut_off("no CONNECT was answered yet, and newer connections need the place (limit strangers)")
-        return arrival.refusal
-
-    def left(self, connection: TcpConnection) -> None:
-        """A connection has ended before its TLS handshake was done."""
-        self._entrance.leave(connection)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether there is no room for another client."""
-        return self._entrance.is_full
-
-    def connected(self, connection: TcpConnection) -> str:
-        """A client's CONNECT is to be answered; why it cannot be, or an empty text."""
-        return self._entrance.connect(connection)
-
-    def closed(self, connection: TcpConnection, session: ClientSession) -> None:
-        """A connection is gone."""
-        self._entrance.leave(connection)
-        self._connections.pop(session, None)
-        if not self._connections:
-            self._empty.set()
-
-    # --- memory ----------------------------------------------------------------------------------------------------
-
-    def holds(self, change: int) -> None:
-        """What is held for a connection has changed."""
-        self._holdings.add(change)
-        if change > 0:
-            self._look_at_holdings()
-
-    def _look_at_holdings(self) -> None:
-        if self._holdings.is_too_much and not self._relieving:
-            # Not now: whoever has to go may be in the middle of something.
-            self._relieving = True
-            asyncio.get_running_loop().call_soon(self._relieve)
-
-    def _relieve(self) -> None:
-        """Count what is held for everybody, and cut off who has to go."""
-        self._relieving = False
-        strangers = set(self._entrance.strangers)
-        holdings = [Holding(each, each.held_bytes, each in strangers) for each in self._connections.values()]
-        budget = self.config.limits.memory_bytes
-        for holding in who_goes(holdings, budget):
-            self._relieved += 1
-            log.warning("memory used up", extra={"peer": holding.key.peer, "held": holding.bytes, "limit": budget})
-            holding.key.cut_off(
-                f"the broker's memory for clients is used up ({budget:,} bytes, limit memory_bytes), "
-                f"and it holds {holding.bytes:,} bytes for this connection, so this one has to go"
-            )
-        self._holdings.counted()
-
-    def count_internal_error(self) -> None:
-        """A defect closed a connection."""
-        self._internal_errors += 1
+        await self.clients.abort()
 
 
 async def _listening(setting: str, port: int, listen: Callable[[int], Awaitable[Listening]]) -> Listening:

@@ -81,10 +81,11 @@ class NetworkStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """One broker. `left_out` counts the sessions and subscriptions that are not listed."""
+    """One broker. `left_out` counts the sessions and subscriptions that are not listed; `time` is by its clock."""
 
     version: str
     broker: int
+    time: int
     ready: bool
     process_seconds: float
     statistics: BrokerStatistics
@@ -105,11 +106,12 @@ def status(service: Service) -> Status:
     sessions: list[SessionStatus] = []
     room = MOST_SUBSCRIPTIONS
     for session in core.sessions()[:MOST_SESSIONS]:
-        sessions.append(_session(session, service.connection_of(session.number), room))
+        sessions.append(_session(session, service.clients.connection_of(session.number), room))
         room -= len(sessions[-1].subscriptions)
     return Status(
         version=postroad.__version__,
         broker=core.number,
+        time=service.dispatcher.clock(),
         ready=service.is_ready,
         process_seconds=round(time.monotonic() - _STARTED, 3),
         statistics=statistics,

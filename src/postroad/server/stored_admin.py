@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
@@ -51,6 +52,10 @@ class StoredAdmin(ABC, Generic[Item]):
         self._core = core
         self._carry_out = carry_out
         self._clock = clock
+
+    def listed(self, most: int | None = None) -> list[msgspec.Struct]:
+        """All items, or the first of them; none as long as the store is not open."""
+        return [self._status(each) for each in itertools.islice(self._items() or (), most)]
 
     def page(self, request: Request) -> HttpResponse:
         """GET lists or shows; DELETE deletes one, or its messages."""

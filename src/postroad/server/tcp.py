@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 from postroad.sessions import address_of
 
 if TYPE_CHECKING:
+    from postroad.server.clients import Clients
     from postroad.server.listeners import MakeSession
-    from postroad.server.service import Service
     from postroad.sessions import ClientSession
 
 __all__ = ["CLOSE_SECONDS", "READ_BYTES", "STRANGER_READ_BYTES", "TcpConnection"]
@@ -32,21 +32,21 @@ CLOSE_SECONDS = 5.0
 class TcpConnection(asyncio.BufferedProtocol):
     """One TCP connection, with or without TLS.
 
-    All connections read into one buffer of the service: the loop fills it and reports that in one step, and the session
+    All connections read into one buffer of the broker: the loop fills it and reports that in one step, and the session
     keeps none of it.
 
     Args:
-        service: admits connections and counts what they hold.
+        clients: admits connections and counts what they hold.
         make: makes its session.
 
     Attributes:
         handshake: the TLS handshake that comes first; None without TLS.
     """
 
-    def __init__(self, service: Service, make: MakeSession) -> None:
-        self._service = service
+    def __init__(self, clients: Clients, make: MakeSession) -> None:
+        self._clients = clients
         self._make = make
-        self._timing = service.timing
+        self._timing = clients.timing
         self._loop = asyncio.get_running_loop()
         self._wake_handle: asyncio.TimerHandle | None = None
         self._close_handle: asyncio.TimerHandle | None = None
@@ -67,9 +67,9 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
         peer = transport.get_extra_info("peername")
         self._peer = _address(peer)
-        self._read_buffer = self._service.stranger_buffer
+        self._read_buffer = self._clients.stranger_buffer
         self._address = address_of(peer)
-        self._session: ClientSession = self._service.opened(self, self._make)
+        self._session: ClientSession = self._clients.opened(self, self._make)
 
     def connection_lost(self, exc: Exception | None) -> None:
         for handle in (self._wake_handle, self._close_handle):
@@ -78,8 +78,8 @@ class TcpConnection(asyncio.BufferedProtocol):
         try:
             self._session.lost("the client closed the connection" if exc is None else f"connection lost: {exc}")
         finally:
-            self._service.closed(self, self._session)
-            self._service.holds(-self._kept - self._unsent)
+            self._clients.closed(self, self._session)
+            self._clients.holds(-self._kept - self._unsent)
             self._kept = self._unsent = 0
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -87,6 +87,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         return self._read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._clients.received_bytes += nbytes
         self.data_received(self._read_buffer[:nbytes])
         self._timing.end(id(self))
         self._count_kept()
@@ -105,7 +106,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         kept = self._kept_now
         if kept != self._kept:
             change, self._kept = kept - self._kept, kept
-            self._service.holds(change)
+            self._clients.holds(change)
 
     def _count_unsent(self) -> None:
         if self._transport.is_closing():
@@ -113,7 +114,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         unsent = self._transport.get_write_buffer_size()
         if unsent != self._unsent:
             change, self._unsent = unsent - self._unsent, unsent
-            self._service.holds(change)
+            self._clients.holds(change)
 
     def pause_writing(self) -> None:
         self._stalled = True
@@ -144,13 +145,13 @@ class TcpConnection(asyncio.BufferedProtocol):
     def _tick(self) -> None:
         self._wake_handle = None
         try:
-            self._session.tick(self._service.timer())
+            self._session.tick(self._clients.timer())
         except Exception as error:
             self._broke(error)
 
     def _broke(self, error: Exception) -> None:
         """A defect of ours ends this connection and nothing else."""
-        self._service.count_internal_error()
+        self._clients.count_internal_error()
         try:
             self._session.broke(error)
         except Exception:
@@ -167,16 +168,17 @@ class TcpConnection(asyncio.BufferedProtocol):
         return self._address
 
     def connected(self) -> str:
-        refusal = self._service.connected(self)
+        refusal = self._clients.connected(self)
         if not refusal:
             self._is_stranger = False
-            self._read_buffer = self._service.read_buffer
+            self._read_buffer = self._clients.read_buffer
         return refusal
 
     def write(self, data: bytes | memoryview) -> None:
         # A socket that failed in this turn is closing, but the loop has not reported the loss yet.
         if not self._transport.is_closing():
             self._transport.write(data)
+            self._clients.sent_bytes += len(data)
             self._count_unsent()
 
     def pause_reading(self) -> None:
@@ -190,7 +192,7 @@ class TcpConnection(asyncio.BufferedProtocol):
     def wake_at(self, when: int) -> None:
         if self._wake_handle is not None:
             self._wake_handle.cancel()
-        self._wake_handle = self._loop.call_later(max(0, when - self._service.timer()) / 1_000, self._tick)
+        self._wake_handle = self._loop.call_later(max(0, when - self._clients.timer()) / 1_000, self._tick)
 
     def close(self) -> None:
         """Close our side, and keep reading until the client closes its own.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["LinkTls", "link_keys", "link_tls", "server_context"]
 
 
-def server_context(config: TlsConfig | None) -> ssl.SSLContext | None:
+def server_context(config: TlsConfig | None, section: str = "tls") -> ssl.SSLContext | None:
     """The context that the settings describe: TLS 1.2 or newer, and client certificates if they name a CA.
 
     Raises:
@@ -23,9 +23,9 @@ def server_context(config: TlsConfig | None) -> ssl.SSLContext | None:
     """
     if config is None:
         return None
-    context = _context(ssl.Purpose.CLIENT_AUTH, "tls", config.certificate, config.key)
+    context = _context(ssl.Purpose.CLIENT_AUTH, section, config.certificate, config.key)
     if config.client_ca is not None:
-        _believe(context, "tls: client_ca", config.client_ca)
+        _believe(context, f"{section}: client_ca", config.client_ca)
     return context
 
 

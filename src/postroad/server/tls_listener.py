@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
-    from postroad.server.service import Service
+    from postroad.server.clients import Clients
     from postroad.server.tcp import TcpConnection
 
 __all__ = ["TlsListener"]
@@ -24,24 +24,28 @@ class TlsListener(AcceptLoop):
     """Listens for clients over TLS.
 
     Args:
-        service: who decides about connections.
+        clients: who decides about connections.
         make: makes a connection.
         tls: what is spoken.
         seconds: how long a handshake may take.
     """
 
     def __init__(
-        self, service: Service, make: Callable[[], TcpConnection], tls: ssl.SSLContext, seconds: float
+        self, clients: Clients, make: Callable[[], TcpConnection], tls: ssl.SSLContext, seconds: float
     ) -> None:
         super().__init__(logging.getLogger("postroad.server"), "connection")
-        self._service = service
+        self._clients = clients
         self._make = make
         self._tls = tls
         self._seconds = seconds
 
+    def take_context(self, tls: ssl.SSLContext) -> None:
+        """Speak this with who connects from now on."""
+        self._tls = tls
+
     def accepted(self, connection: socket.socket, peer: tuple[object, ...]) -> None:
         made = self._make()
-        if self._service.arrived(made, address_of(peer)):
+        if self._clients.arrived(made, address_of(peer)):
             # Nothing can be said before the handshake.
             connection.close()
             return
@@ -54,8 +58,8 @@ class TlsListener(AcceptLoop):
             )
         except (OSError, EOFError):
             # Also what TLS refuses: another protocol, no certificate, or one that nobody here vouches for.
-            self._service.left(connection)
+            self._clients.left(connection)
         except BaseException:
             # Cancelled, or a defect: the place is free in any case.
-            self._service.left(connection)
+            self._clients.left(connection)
             raise

@@ -18,8 +18,8 @@ from postroad.server.tcp import TcpConnection
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from postroad.server.clients import Clients
     from postroad.server.listeners import MakeSession
-    from postroad.server.service import Service
     from postroad.sessions import WebSocketProfile
 
 __all__ = ["WebSocketConnection"]
@@ -40,12 +40,12 @@ class WebSocketConnection(TcpConnection):
     """One WebSocket connection, with or without TLS.
 
     Args:
-        service, make: as for a plain connection.
+        clients, make: as for a plain connection.
         profile: how the protocol travels in WebSocket messages.
     """
 
-    def __init__(self, service: Service, make: MakeSession, profile: WebSocketProfile) -> None:
-        super().__init__(service, make)
+    def __init__(self, clients: Clients, make: MakeSession, profile: WebSocketProfile) -> None:
+        super().__init__(clients, make)
         self._profile = profile
         self._subprotocols = [Subprotocol(name) for name in profile.subprotocols]
         self._protocol = ServerProtocol(
@@ -124,15 +124,15 @@ class WebSocketConnection(TcpConnection):
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _answer_to(self, request: Request) -> Response:
-        if self._refused or self._service.is_full:
+        if self._refused or self._clients.is_full:
             return self._refusal()
         origin = request.headers.get_all("Origin")
         host = request.headers.get_all("Host")
-        config = self._service.config
+        config = self._clients.config
         if len(origin) > 1 or not allows_origin(
             origin[0] if origin else None, host[0] if host else "", config.websocket_origins, config.tls is not None
         ):
-            self._service.audit.refused("origin refused", peer=self.peer, origin=", ".join(origin)[:200])
+            self._clients.audit.refused("origin refused", peer=self.peer, origin=", ".join(origin)[:200])
             text = "Pages from this origin may not connect; the setting websocket_origins lists those that may.\n"
             return self._protocol.reject(403, text)
         return self._protocol.accept(request)

@@ -109,8 +109,8 @@ class ClientSession(Protocol):
 
     # --- called by both
 
-    def refuse(self, reason: str) -> None:
-        """Tell the client why, and close."""
+    def refuse(self, reason: str, again: bool = False) -> None:
+        """Tell the client why, and close; with `again`, that the same will do over a later connection."""
 
     def broke(self, error: Exception) -> None:
         """The broker failed at this session: tell the client, close, and touch nobody else."""

@@ -63,6 +63,10 @@ class Entrance(Generic[Key]):
         self._strangers_by_address: dict[str, dict[Key, None]] = {}
         self.refused = self.evicted = 0
 
+    def take_limits(self, limits: Limits) -> None:
+        """Other limits count for who comes from now on."""
+        self._limits = limits
+
     def __len__(self) -> int:
         return len(self._addresses)
 

@@ -69,6 +69,15 @@ class Holdings:
         self._recount_at = budget
 
     @property
+    def budget(self) -> int:
+        """The most that is to be held."""
+        return self._budget
+
+    def take_budget(self, budget: int) -> None:
+        """Hold at most this from now on."""
+        self._budget = self._recount_at = budget
+
+    @property
     def total(self) -> int:
         """What is held, or more."""
         return self._others + self._queued.bytes

@@ -62,6 +62,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         vector_hashes: encoded: how many bits each category sets.
         broadcast_threshold: `drp`: the share of all brokers above which a message goes to all of them.
         window: how many blocks of 64 ids of each origin are remembered whatever their age, against delivering twice.
+        hold_ms: how long messages wait for a way to a broker that cannot be reached, because it is restarted perhaps.
         order: with `publisher`, what comes from other brokers is handed to subscribers in the order its publishers
             sent it, also after ways have changed.
     """
@@ -76,6 +77,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     vector_hashes: Annotated[int, msgspec.Meta(ge=1, le=32)] = 8
     broadcast_threshold: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.8
     window: Annotated[int, msgspec.Meta(ge=64, le=2**24)] = 16_384
+    # At most a minute, which is how long destinations remember every id.
+    hold_ms: Annotated[int, msgspec.Meta(ge=0, le=60_000)] = 10_000
     order: Literal["none", "publisher"] = "none"
 
 

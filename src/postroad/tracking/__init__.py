@@ -13,6 +13,7 @@ from postroad.tracking.filter_shape import shape_of
 from postroad.tracking.findings import Drop, Findings, Gap, Hit, merged
 from postroad.tracking.history import NUMBERED, HistoryName
 from postroad.tracking.journey_documents import Told, journey_document, told
+from postroad.tracking.journey_spans import TraceContext, journey_spans
 from postroad.tracking.latency import LATENCY_BUCKETS, LATENCY_GROWTH, LatencySketch, bucket_limits
 from postroad.tracking.log import LogRecorder
 from postroad.tracking.presence import GOES_ON, Presence, Stays
@@ -97,6 +98,7 @@ __all__ = [
     "SubscriptionChanges",
     "Timings",
     "Told",
+    "TraceContext",
     "TrackingError",
     "TrackingRecorder",
     "TrackingStatistics",
@@ -108,6 +110,7 @@ __all__ = [
     "error_rate",
     "evidence_of",
     "journey_document",
+    "journey_spans",
     "merge_filters",
     "merged",
     "probe",

@@ -9,11 +9,14 @@ CONNECTED  postroad-publisher, postroad-broker     the first two parts of all it
 SEND       message-id                              the id
 RECEIPT    receipt-id:postroad-clock               unasked: an id was out of tolerance
            server-time, message-id                 the broker's clock when it took that message
+ERROR      postroad-again:true                     nothing was wrong: the broker stops, and what it has not confirmed
+                                                   can be sent again when it is back
 """
 
 from __future__ import annotations
 
 __all__ = [
+    "AGAIN_HEADER",
     "BROKER_HEADER",
     "CLOCK_RECEIPT",
     "IDS_BY_BROKER",
@@ -27,6 +30,7 @@ __all__ = [
     "TOLERANCE_HEADER",
 ]
 
+AGAIN_HEADER = "postroad-again"
 IDS_HEADER = "postroad-ids"
 IDS_BY_CLIENT = "client"
 IDS_BY_BROKER = "broker"

@@ -322,6 +322,33 @@ function showSessions(data) {
   $("found").textContent = `${found} of ${all}${found > MOST_ROWS ? `, the first ${MOST_ROWS} shown` : ""}` + (left ? `; ${left} more are not listed` : "");
 }
 
+// What waits longest comes first: that is what an operator looks for.
+function showStored(data, table, kept, cells) {
+  const wanted = $("search").value.trim().toLowerCase(), waiting = $("only-waiting").checked;
+  const body = $(table).tBodies[0], found = [];
+  body.replaceChildren();
+  for (const broker of data.brokers) {
+    if (state.chosen !== null && broker.number !== state.chosen) continue;
+    for (const each of broker[kept]) {
+      const texts = cells(each), text = texts.filter((cell) => typeof cell === "string").join(" ").toLowerCase();
+      if ((wanted && !text.includes(wanted)) || (waiting && !each.waiting_messages_now)) continue;
+      found.push({ each, cells: [broker.number, ...texts] });
+    }
+  }
+  found.sort((one, other) => other.each.waiting_messages_now - one.each.waiting_messages_now);
+  for (const one of found.slice(0, MOST_ROWS)) body.append(row(one.cells));
+  $(table).hidden = !found.length;
+  $("no-" + table).hidden = Boolean(found.length);
+}
+
+function showQueues(data) {
+  showStored(data, "queues", "queues", (each) => [each.name, each.waiting_messages_now, each.in_flight_messages_now,
+    each.delayed_messages_now, each.consumers_now, each.oldest_ms_now ? duration(each.oldest_ms_now) : "", each.dead_lettered, each.shed]);
+  showStored(data, "durables", "durables", (each) => [each.client, each.name, each.topic, each.selector,
+    each.stopped ? "stopped at its limit" : each.session_now === null ? "away" : `session ${each.session_now}`,
+    each.waiting_messages_now, each.unacknowledged_now, each.oldest_ms_now ? duration(each.oldest_ms_now) : "", each.shed]);
+}
+
 // --- a message's way --------------------------------------------------------------------------------------------------------
 
 const OPEN = ["recorded in part", "not recorded", "unanswered"];
@@ -394,6 +421,11 @@ function show() {
   showLatency(data.latency);
   showTopics(data.topics);
   showBrokers(data);
+  showTables(data);
+}
+
+function showTables(data) {
+  showQueues(data);
   showSessions(data);
 }
 
@@ -447,8 +479,8 @@ $("trace-form").addEventListener("submit", (event) => {
   if (text) trace(text);
 });
 $("trace-clear").addEventListener("click", clearTrace);
-$("search").addEventListener("input", () => state.data && showSessions(state.data));
-$("only-waiting").addEventListener("change", () => state.data && showSessions(state.data));
+$("search").addEventListener("input", () => state.data && showTables(state.data));
+$("only-waiting").addEventListener("change", () => state.data && showTables(state.data));
 document.addEventListener("keydown", (event) => {
   const typing = event.target instanceof HTMLInputElement;
   if (event.key === "Escape") {

@@ -13,6 +13,7 @@ from postroad.broker import BrokerError, settlements
 from postroad.errors import PostroadError
 from postroad.protocols import stomp
 from postroad.protocols.stomp import Version
+from postroad.protocols.stomp.id_headers import AGAIN_HEADER
 from postroad.security import principal_of
 from postroad.sessions.contract import LoginVerdict
 from postroad.sessions.stomp.answers import answers_together
@@ -126,8 +127,8 @@ class StompConversation:
         self._transport.resume_reading()
         self._wake()
 
-    def refuse(self, reason: str) -> None:
-        self._fail(reason)
+    def refuse(self, reason: str, again: bool = False) -> None:
+        self._fail(reason, headers={AGAIN_HEADER: "true"} if again else None)
 
     # --- what the driver reports -----------------------------------------------------------------------------------
 

@@ -1,0 +1,70 @@
+"""`postroad sessions`: who is connected to a running broker."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from postroad.cli.admin_requests import (
+    AdminAddress,
+    AdminAuthority,
+    TokenFile,
+    admin_base,
+    admin_request,
+    read_token,
+)
+from postroad.cli.output import AsJson, echo_json, printable
+from postroad.cli.stored_items import DEFAULT_ADDRESS
+
+__all__ = ["close", "list_sessions"]
+
+
+def list_sessions(
+    admin: AdminAddress = DEFAULT_ADDRESS,
+    admin_token_file: TokenFile = None,
+    admin_ca: AdminAuthority = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the sessions of a broker with their addresses, protocols and subscriptions."""
+    status = admin_request(admin_base(admin), "/status", read_token(admin_token_file), authority=admin_ca)
+    for session in status["sessions"]:
+        if as_json:
+            echo_json(session)
+            continue
+        typer.echo(_line(session))
+        for one in session["subscriptions"]:
+            typer.echo(_subscription(one))
+    hidden = status["left_out"]["sessions"]
+    if hidden:
+        typer.echo(f"postroad: {hidden:,} more are not listed; --admin-token-file shows who they are", err=True)
+
+
+def close(
+    number: Annotated[int, typer.Argument(metavar="NUMBER", help="The number of the session, as `list` shows it.")],
+    admin: AdminAddress = DEFAULT_ADDRESS,
+    admin_token_file: TokenFile = None,
+    admin_ca: AdminAuthority = None,
+) -> None:
+    """Close a session; its client is told that an operator did it, and the log says who."""
+    path = f"/sessions/{number}?by={quote(getpass.getuser(), safe='')}"
+    told = admin_request(admin_base(admin), path, read_token(admin_token_file), "DELETE", admin_ca)
+    typer.echo(f"session {told['closed']} is closed")
+
+
+def _line(session: dict[str, Any]) -> str:
+    state = "  paused" if session["paused"] else "  congested" if session["congested"] else ""
+    return (
+        f"{session['number']}  {printable(session['principal']) or 'no login'}  {printable(session['address'])}  "
+        f"{printable(session['protocol'])}  {session['accepted']:,} accepted{state}"
+    )
+
+
+def _subscription(one: dict[str, Any]) -> str:
+    where = f" where {printable(one['selector'])}" if one["selector"] else ""
+    return (
+        f"    {printable(one['key'])}  {printable(one['topic'])}{where}  {one['delivered']:,} delivered  "
+        f"{one['waiting_messages_now']:,} waiting"
+    )

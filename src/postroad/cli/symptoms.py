@@ -1,0 +1,136 @@
+"""What `postroad doctor` finds: on this machine, and in a network that runs."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from postroad.cli.admin_requests import admin_base, admin_request, read_token
+from postroad.errors import PostroadError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Asked", "Health", "Symptom", "network_symptoms", "skew_symptom"]
+
+# What the record assumes of the clocks of brokers (docs/tracking.md).
+MOST_SKEW_MS = 5_000
+
+
+class Health(StrEnum):
+    """How well something is."""
+
+    GOOD = "good"
+    DOUBTFUL = "doubtful"
+    BAD = "bad"
+
+
+class Symptom(NamedTuple):
+    """What was looked at, how it is, and what to do."""
+
+    what: str
+    health: Health
+    found: str
+    advice: str = ""
+
+
+class Asked(NamedTuple):
+    """One broker's answer, and what it says of its clock.
+
+    Attributes:
+        broker: its number.
+        version: of its program.
+        skew_ms: its clock less this machine's.
+        error_ms: how far off that can be: half of the time between asking and hearing.
+    """
+
+    broker: int
+    version: str
+    skew_ms: float
+    error_ms: float
+
+
+def network_symptoms(
+    where: str, token_file: Path | None, authority: Path | None, broker_skew_ms: int
+) -> Iterator[Symptom]:
+    """How a network that runs is: who answers, whose clock is off, who is of another version.
+
+    Args:
+        where: its plan, data directory, or the admin address of one of its brokers.
+        token_file: the token of the admin endpoints.
+        authority: who vouches for their certificates.
+        broker_skew_ms: how far clocks may differ, by the settings.
+    """
+    token = read_token(token_file)
+    asked: list[Asked] = []
+    try:
+        admins = _admins(where)
+    except PostroadError as error:
+        yield Symptom("network", Health.BAD, str(error), "name a network that runs")
+        return
+    for base in admins:
+        try:
+            answer, one = _ask(base, token, authority)
+        except PostroadError as error:
+            yield Symptom("network", Health.BAD, str(error), "look at the log of this broker")
+            continue
+        asked.append(one)
+        network = answer["network"]
+        down = [] if network is None else [link["neighbour"] for link in network["neighbours"] if not link["up_now"]]
+        for part in ("tracking", "store"):
+            if answer[part] is not None and answer[part]["trouble"]:
+                found = f"broker {one.broker}: {part}: {answer[part]['trouble']}"
+                yield Symptom("network", Health.BAD, found, "see /health of this broker")
+        if down:
+            found = f"broker {one.broker}: no link to {', '.join(map(str, down))}"
+            yield Symptom("network", Health.DOUBTFUL, found, "see whether they run, and whether they can be reached")
+    if asked:
+        yield _versions(asked)
+        yield skew_symptom(asked, broker_skew_ms)
+
+
+def _admins(where: str) -> list[str]:
+    path = Path(where)
+    if "://" not in where and (path.exists() or path.suffix == ".toml"):
+        from postroad.network import find, place_of
+
+        return [f"http://127.0.0.1:{entry.admin_port}" for entry in find(place_of(path)).brokers]
+    return [admin_base(where)]
+
+
+def _ask(base: str, token: str, authority: Path | None) -> tuple[dict[str, Any], Asked]:
+    # The first exchange may have to import the client; the second tells the time.
+    admin_request(base, "/status", token, authority=authority)
+    before = time.time_ns()
+    answer = admin_request(base, "/status", token, authority=authority)
+    after = time.time_ns()
+    middle = (before + after) / 2e6
+    one = Asked(int(answer["broker"]), str(answer["version"]), answer["time"] - middle, (after - before) / 2e6)
+    return answer, one
+
+
+def _versions(asked: list[Asked]) -> Symptom:
+    versions = {one.version for one in asked}
+    found = f"{len(asked)} brokers answer, of version {', '.join(sorted(versions))}"
+    if len(versions) > 1:
+        old = ", ".join(f"broker {one.broker}: {one.version}" for one in asked)
+        return Symptom("network", Health.DOUBTFUL, old, "`postroad network restart --rolling` brings all to the same")
+    return Symptom("network", Health.GOOD, found)
+
+
+def skew_symptom(asked: list[Asked], broker_skew_ms: int) -> Symptom:
+    """Whether the clocks of brokers are close enough to each other: what is certain beyond what was measured."""
+    ahead = max(asked, key=lambda one: one.skew_ms)
+    behind = min(asked, key=lambda one: one.skew_ms)
+    apart = ahead.skew_ms - behind.skew_ms
+    least = max(0.0, apart - ahead.error_ms - behind.error_ms)
+    found = f"clocks are {apart:,.0f} ms apart at most (measured within {ahead.error_ms + behind.error_ms:,.0f} ms)"
+    if least <= broker_skew_ms:
+        return Symptom("clocks", Health.GOOD, found)
+    found = f"broker {ahead.broker} is {apart:,.0f} ms ahead of broker {behind.broker}"
+    advice = "set the clocks by NTP (chrony, systemd-timesyncd)"
+    if least > MOST_SKEW_MS:
+        return Symptom("clocks", Health.BAD, found, f"{advice}: traces are not certain beyond {MOST_SKEW_MS:,} ms")
+    return Symptom("clocks", Health.DOUBTFUL, found, f"{advice}, or set tracking.broker_skew_ms above it")

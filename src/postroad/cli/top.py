@@ -1,0 +1,339 @@
+"""`postroad top`: what the brokers of a network do, a line each, drawn again every few seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from postroad.cli.admin_requests import (
+    AdminAuthority,
+    TokenFile,
+    admin_base,
+    check_token_stays_secret,
+    read_token,
+    trusting,
+)
+from postroad.cli.output import AsJson, echo_json, printable
+from postroad.errors import PostroadError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from rich.table import Table
+
+__all__ = ["BrokerFigures", "SessionFigures", "broker_figures", "session_figures", "top"]
+
+DEFAULT_ADDRESS = "127.0.0.1:8161"
+# A broker that is busy answers between two batches.
+ANSWER_SECONDS = 3.0
+# A status lists up to 10,000 subscriptions with some 300 bytes each.
+MOST_BYTES = 16 << 20
+# Sessions that fit below the brokers on a screen.
+MOST_SESSIONS = 15
+_UNITS = ("", "k", "M", "G", "T")
+
+
+class BrokerFigures(NamedTuple):
+    """One broker, of late. Rates are per second."""
+
+    broker: int
+    state: str
+    in_per_second: float
+    out_per_second: float
+    relayed_per_second: float
+    received_bytes_per_second: float
+    sent_bytes_per_second: float
+    shed_per_second: float
+    waiting: int
+    sessions: int
+    subscriptions: int
+    links_up: int
+    links: int
+    load: float | None
+
+
+class SessionFigures(NamedTuple):
+    """One session, of late. Rates are per second."""
+
+    broker: int
+    session: int
+    principal: str
+    address: str
+    in_per_second: float
+    out_per_second: float
+    waiting: int
+    subscriptions: int
+    state: str
+
+
+def top(
+    where: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLAN|DIR|ADDRESS",
+            help="A running network: its plan, data directory or directory's address; or a broker's admin address.",
+        ),
+    ] = DEFAULT_ADDRESS,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, print, and end.")] = False,
+    admin_token_file: TokenFile = None,
+    admin_ca: AdminAuthority = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what brokers do: messages and bytes a second, what waits, what is shed, and the busiest sessions."""
+    access = _Access(read_token(admin_token_file), None if admin_ca is None else trusting(admin_ca))
+    asyncio.run(_watch(where, interval, once, access, as_json))
+
+
+class _Access(NamedTuple):
+    token: str
+    tls: ssl.SSLContext | None
+
+
+async def _watch(where: str, interval: float, once: bool, access: _Access, as_json: bool) -> None:
+    before = await _look(where, access)
+    if not any(report is not None for report in before.reports.values()):
+        raise PostroadError(f"{where}: no broker answers; give a running network, or the admin address of a broker")
+    screen = None
+    if not once and not as_json and sys.stdout.isatty():
+        from rich.live import Live
+
+        screen = Live(auto_refresh=False, screen=True)
+        screen.start()
+    try:
+        while True:
+            await asyncio.sleep(interval)
+            after = await _look(where, access)
+            brokers, sessions = _figures(before, after)
+            if as_json:
+                told = {"brokers": [one._asdict() for one in brokers], "sessions": [one._asdict() for one in sessions]}
+                echo_json({"time": round(time.time(), 3), **told})
+            else:
+                _draw(brokers, sessions, screen)
+            if once:
+                return
+            before = after
+    finally:
+        if screen is not None:
+            screen.stop()
+
+
+class _Sight(NamedTuple):
+    """What all brokers said at one time; None for one that did not."""
+
+    at: float
+    reports: dict[str, dict[str, Any] | None]
+
+
+async def _look(where: str, access: _Access) -> _Sight:
+    admins = await _admins(where, access)
+    reports = await asyncio.gather(*(_report(admin, access) for admin in admins))
+    return _Sight(time.monotonic(), dict(zip(admins, reports, strict=True)))
+
+
+async def _admins(where: str, access: _Access) -> list[str]:
+    """The admin addresses of the brokers."""
+    if (local := _local_admins(where)) is not None:
+        return local
+    base = admin_base(where)
+    found = await _report(base, access)
+    if found is not None and isinstance(found.get("brokers"), list):
+        # The directory of a network, which lists its brokers.
+        return [str(view["admin"]) for view in found["brokers"]]
+    return [base]
+
+
+def _local_admins(where: str) -> list[str] | None:
+    """Those of a network that runs on this machine; None where no plan or directory is meant."""
+    path = Path(where)
+    if "://" in where or not (path.exists() or path.suffix == ".toml"):
+        return None
+    from postroad.network import find, place_of
+
+    return [f"http://127.0.0.1:{entry.admin_port}" for entry in find(place_of(path)).brokers]
+
+
+async def _report(base: str, access: _Access) -> dict[str, Any] | None:
+    import msgspec
+
+    from postroad.client import HttpError, http_request
+
+    headers = {"Authorization": f"Bearer {access.token}"} if access.token else {}
+    check_token_stays_secret(base, access.token)
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            reply = await http_request(f"{base}/status", MOST_BYTES, "GET", headers, access.tls)
+        return msgspec.json.decode(reply.body, type=dict[str, Any])
+    # Whatever listens there may say anything.
+    except (OSError, HttpError, ValueError):
+        return None
+
+
+def _figures(before: _Sight, after: _Sight) -> tuple[list[BrokerFigures], list[SessionFigures]]:
+    seconds = max(after.at - before.at, 1e-9)
+    brokers: list[BrokerFigures] = []
+    sessions: list[SessionFigures] = []
+    for admin, report in after.reports.items():
+        was = before.reports.get(admin)
+        if report is None:
+            number = 0 if was is None else int(was["broker"])
+            brokers.append(BrokerFigures(number, "silent", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None))
+            continue
+        # A broker that was started again counts from 0.
+        is_same = was is not None and was["process_seconds"] <= report["process_seconds"]
+        earlier = was if was is not None and is_same else report
+        brokers.append(broker_figures(earlier, report, seconds))
+        sessions += session_figures(earlier, report, seconds)
+    sessions.sort(key=lambda one: (-(one.in_per_second + one.out_per_second), -one.waiting, one.broker, one.session))
+    return sorted(brokers), sessions[:MOST_SESSIONS]
+
+
+def broker_figures(before: Mapping[str, Any], after: Mapping[str, Any], seconds: float) -> BrokerFigures:
+    """One broker, from two of its statuses and the time between them."""
+    was, now = before["statistics"], after["statistics"]
+    was_server, now_server = before["server"], after["server"]
+    network = after["network"]
+    links = [] if network is None else network["neighbours"]
+    up = sum(bool(link["up_now"]) for link in links)
+    shed = [name for name in now if name.startswith("shed_")]
+    state = "ready" if after["ready"] else "not ready"
+    return BrokerFigures(
+        broker=int(after["broker"]),
+        state="degraded" if after["ready"] and (up < len(links) or _has_trouble(after)) else state,
+        in_per_second=(now["accepted"] - was["accepted"]) / seconds,
+        out_per_second=(now["delivered"] - was["delivered"]) / seconds,
+        relayed_per_second=(_relayed(after) - _relayed(before)) / seconds,
+        received_bytes_per_second=(now_server["received_bytes"] - was_server["received_bytes"]) / seconds,
+        sent_bytes_per_second=(now_server["sent_bytes"] - was_server["sent_bytes"]) / seconds,
+        shed_per_second=sum(now[name] - was[name] for name in shed) / seconds,
+        waiting=now["waiting_messages_now"] + now["stored_messages_now"] + now["queued_messages_now"],
+        sessions=now["sessions_now"],
+        subscriptions=now["subscriptions_now"],
+        links_up=up,
+        links=len(links),
+        load=after["capacity"]["load"],
+    )
+
+
+def _has_trouble(report: Mapping[str, Any]) -> bool:
+    return any(part is not None and part["trouble"] for part in (report["tracking"], report["store"]))
+
+
+def _relayed(report: Mapping[str, Any]) -> int:
+    network = report["network"]
+    return 0 if network is None else int(network["relay"]["sent"]) + int(network["relay"]["relayed"])
+
+
+def session_figures(before: Mapping[str, Any], after: Mapping[str, Any], seconds: float) -> list[SessionFigures]:
+    """The sessions of one broker, from two of its statuses."""
+    earlier = {session["number"]: session for session in before["sessions"]}
+    found = []
+    for session in after["sessions"]:
+        was = earlier.get(session["number"], session)
+        state = "paused" if session["paused"] else "congested" if session["congested"] else ""
+        found.append(
+            SessionFigures(
+                broker=int(after["broker"]),
+                session=int(session["number"]),
+                principal=session["principal"],
+                address=session["address"],
+                in_per_second=(session["accepted"] - was["accepted"]) / seconds,
+                out_per_second=max(0, _total(session, "delivered") - _total(was, "delivered")) / seconds,
+                waiting=_total(session, "waiting_messages_now"),
+                subscriptions=len(session["subscriptions"]),
+                state=state,
+            )
+        )
+    return found
+
+
+def _total(session: Mapping[str, Any], name: str) -> int:
+    return sum(int(one[name]) for one in session["subscriptions"])
+
+
+# --- on the screen ----------------------------------------------------------------------------------------------------
+
+
+def _draw(brokers: Sequence[BrokerFigures], sessions: Sequence[SessionFigures], screen: Any) -> None:
+    from rich.console import Console, Group
+
+    drawn = Group(_brokers_table(brokers), *((_sessions_table(sessions),) if sessions else ()))
+    if screen is None:
+        Console().print(drawn)
+    else:
+        screen.update(drawn, refresh=True)
+
+
+def _table(title: str, left: Iterable[str], right: Iterable[str]) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for heading in left:
+        table.add_column(heading, no_wrap=True)
+    for heading in right:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _brokers_table(brokers: Sequence[BrokerFigures]) -> Table:
+    numbers = ("in/s", "out/s", "relayed/s", "bytes in/s", "bytes out/s", "shed/s", "waiting", "sessions", "subs")
+    table = _table("brokers", ("broker", "state"), (*numbers, "links", "load"))
+    for one in brokers:
+        colour = {"ready": "green", "silent": "red"}.get(one.state, "yellow")
+        rates = (
+            one.in_per_second,
+            one.out_per_second,
+            one.relayed_per_second,
+            one.received_bytes_per_second,
+            one.sent_bytes_per_second,
+            one.shed_per_second,
+        )
+        table.add_row(
+            str(one.broker) if one.broker else "?",
+            f"[{colour}]{one.state}[/{colour}]",
+            *(short(rate) for rate in rates),
+            f"{one.waiting:,}",
+            f"{one.sessions:,}",
+            f"{one.subscriptions:,}",
+            f"{one.links_up}/{one.links}",
+            "-" if one.load is None else f"{100 * one.load:.0f} %",
+        )
+    return table
+
+
+def _sessions_table(sessions: Sequence[SessionFigures]) -> Table:
+    table = _table(
+        "busiest sessions", ("broker", "session", "principal", "address"), ("in/s", "out/s", "waiting", "subs")
+    )
+    table.add_column("state")
+    for one in sessions:
+        from rich.text import Text
+
+        table.add_row(
+            str(one.broker),
+            str(one.session),
+            # Text, since a login may hold what looks like markup.
+            Text(printable(one.principal) or "-"),
+            Text(one.address),
+            short(one.in_per_second),
+            short(one.out_per_second),
+            f"{one.waiting:,}",
+            f"{one.subscriptions:,}",
+            one.state,
+        )
+    return table
+
+
+def short(value: float) -> str:
+    """A number in four characters or five: 999, 1.5k, 23M."""
+    unit = 0
+    while abs(value) >= 999.5 and unit < len(_UNITS) - 1:
+        value /= 1_000
+        unit += 1
+    return f"{value:.1f}{_UNITS[unit]}" if unit and value < 10 else f"{value:.0f}{_UNITS[unit]}"
