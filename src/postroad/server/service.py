@@ -367,7 +367,7 @@ class Service:
             await self.stop()
             raise
         if self._tracking is not None:
-            admin = "" if config.admin_port is None else f"http://127.0.0.1:{self.admin_port}"
+            admin = "" if config.admin_port is None else self._own_admin_address()
             await self._tracking.tell(admin, config.tracking.persist_seconds)
         self._watching = asyncio.create_task(self._watch.run())
         self._probing = asyncio.create_task(self._capacity.run())
@@ -385,6 +385,12 @@ class Service:
     def hurry(self) -> None:
         """Wait for nobody: a broker that starts is to stop."""
         self._hurried = True
+
+    def _own_admin_address(self) -> str:
+        """How programs of this machine reach the admin endpoint."""
+        host = self.config.admin_host
+        near = "127.0.0.1" if host in ("0.0.0.0", "::", "") else f"[{host}]" if ":" in host else host
+        return f"http{'' if self._admin_tls is None else 's'}://{near}:{self.admin_port}"
 
     async def _listen_for_operators(self, port: int) -> asyncio.Server | AdminListener:
         return await self._admin.listen(port, self.config.admin_host, self._admin_tls)
