@@ -45,12 +45,16 @@ _PROGRAM = (sys.executable, "-c", "from postroad.cli import main; main()")
 
 NEXT = """\
 What to try next:
-  postroad network plan square --out plan.toml && postroad network up plan.toml    a network of your own
-  postroad subscribe 'orders.>' --where "amount > 100" --directory http://127.0.0.1:8160
-  postroad publish orders.fr hello --attribute amount=250 --directory http://127.0.0.1:8160 --receipt
-  postroad trace ID --network plan.network                                           where it went
-  scripts/demo --keep DIR                                                            leave all files there to look at
-  docs/cli.md, docs/tracking.md, docs/pipeline.md                                    the rest"""
+  . .venv/bin/activate                                               `postroad` is a command of this shell then
+  postroad network plan square --out plan.toml                       a network of your own
+  postroad network up plan.toml --detach
+  export POSTROAD_DIRECTORY=http://127.0.0.1:8160
+  postroad subscribe 'orders.>' --where "amount > 100" &
+  postroad publish orders.fr hello --attribute amount=250 --receipt
+  postroad trace ID --network plan.network                           where it went
+  postroad network stop plan.network
+  scripts/demo --keep DIR                                            leave all files there to look at
+  docs/tutorial.md                                                   the same step by step, and on from there"""
 
 
 class Failure(Exception):
