@@ -42,11 +42,15 @@ def make_package(package: Path) -> None:
 ASK = "from postroad.trial.caller import ask; print(ask(0))"
 
 
-def run(root: Path, command: str, home: Path | None = None) -> subprocess.CompletedProcess[str]:
+def surroundings(root: Path, home: Path | None = None) -> dict[str, str]:
+    # Python's own cache goes by the second and the size of a source, and this test is quicker than that.
+    return {"PYTHONPATH": str(root), "HOME": str(home or root), "PATH": "", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def run(root: Path, command: str, home: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", command],
-        # Python's own cache goes by the second and the size of a source, and this test is quicker than that.
-        env={"PYTHONPATH": str(root), "HOME": str(home or root), "PATH": "", "PYTHONDONTWRITEBYTECODE": "1"},
+        env=surroundings(root, home) | more,
         capture_output=True,
         text=True,
         timeout=120,
@@ -110,6 +114,50 @@ def test_kernels_of_a_wheel_are_compiled_once_wherever_it_lies(tmp_path: Path) -
         assert ask(wheel, home) == 43
         machine_code.append(compiled(home))
     assert machine_code[0] == machine_code[1] != {}
+
+
+def test_processes_that_need_a_kernel_at_once_compile_it_once(tmp_path: Path) -> None:
+    """The workers of a Spark executor start together, and ask the same kernels."""
+    make_package(tmp_path / "postroad")
+    (tmp_path / "postroad" / "trial" / "piece.py").write_text(PIECE.format(answer=48))
+    # All of them look for machine code before one can have compiled it.
+    looked = "from postroad.trial.caller import ask; ask.kept(); input(); print(ask(0))"
+    pipe = subprocess.PIPE
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", looked],
+            env=surroundings(tmp_path),
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    for one in started:
+        assert one.stdin is not None
+        one.stdin.write("\n")
+        one.stdin.flush()
+    told = [one.communicate(timeout=120) for one in started]
+    assert [out for out, _ in told] == ["48\n"] * 3
+    assert sum("compiling kernels for this machine" in err for _, err in told) == 1
+
+
+def test_machine_code_that_was_sent_is_found_and_not_compiled(tmp_path: Path) -> None:
+    make_package(tmp_path / "postroad")
+    (tmp_path / "postroad" / "trial" / "piece.py").write_text(PIECE.format(answer=49))
+    archived = "from pathlib import Path; from postroad.pipeline.worker_files import write_kernels"
+    (tmp_path / "postroad" / "pipeline").mkdir()
+    (tmp_path / "postroad" / "pipeline" / "__init__.py").touch()
+    shutil.copy(PACKAGE / "pipeline" / "worker_files.py", tmp_path / "postroad" / "pipeline")
+    sender = run(tmp_path, f"{ASK}; {archived}; print(write_kernels(Path({str(tmp_path / 'sent.zip')!r})))")
+    assert sender.stdout.split() == ["49", "1"]
+    shutil.unpack_archive(tmp_path / "sent.zip", tmp_path / "received")
+    shutil.rmtree(tmp_path / "postroad" / "__pycache__" / "kernels")
+    loaded = f"{ASK}; import sys; print('numba' in sys.modules)"
+    receiver = run(tmp_path, loaded, POSTROAD_KERNELS=str(tmp_path / "received"))
+    assert receiver.stdout.split() == ["49", "False"]
+    assert not (tmp_path / "postroad" / "__pycache__" / "kernels").exists()
 
 
 def test_folder_that_another_process_removes_meanwhile_does_no_harm(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 from postroad.messages import MessageId
 from postroad.pipeline import DamagedFileError, EmptyRangeError, JobOptions, MissingTableError, PipelineError, run_job
 from postroad.pipeline.errors import JavaMissingError
+from postroad.pipeline.java_options import archive_path, java_options
 from postroad.pipeline.jobs import storage, timings
 from postroad.pipeline.jobs import trace as trace_job
 from postroad.pipeline.jobs.storage import StorageOptions
@@ -188,14 +189,45 @@ def test_workers_get_this_python_whatever_the_master_and_loopback_is_for_local_o
 ) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
-    local, cluster = (session_module._surroundings(is_local) for is_local in (True, False))
+    local, cluster = (session_module.surroundings(is_local) for is_local in (True, False))
     assert local["PYSPARK_PYTHON"] == cluster["PYSPARK_PYTHON"] == sys.executable
     assert local["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert "SPARK_LOCAL_IP" not in cluster
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
-    assert session_module._surroundings(False)["PYSPARK_PYTHON"] == "/opt/python"
+    assert session_module.surroundings(False)["PYSPARK_PYTHON"] == "/opt/python"
     with session_module._environment({"PYSPARK_PYTHON": "x", "SPARK_LOCAL_IP": "y"}):
         assert (os.environ["PYSPARK_PYTHON"], os.environ["SPARK_LOCAL_IP"]) == ("x", "y")
     # The next session of this process may have another master.
     assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
     assert "SPARK_LOCAL_IP" not in os.environ
+
+
+def test_wrong_settings_of_spark_are_told(monkeypatch: pytest.MonkeyPatch, troubled: Path, tmp_path: Path) -> None:
+    where = ("--trail", str(troubled), "--out", str(tmp_path))
+    outcome = here(monkeypatch, "pipeline", "storage", *where, "--conf", "spark.executor.memory")
+    assert outcome.code == 2
+    assert "--conf 'spark.executor.memory': write a setting and its value" in outcome.err
+
+
+def test_small_trails_are_those_with_few_bytes(troubled: Path) -> None:
+    sources = open_sources(troubled)
+    size = sum(entry.size for here in sources.all_entries().values() for entry in here)
+    assert sources.is_small(size)
+    assert not sources.is_small(size - 1)
+
+
+def test_java_starts_fast_for_small_work_and_maps_an_archive_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert java_options(small=False) == ""
+    assert java_options(small=True).split() == ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    archive = archive_path()
+    assert archive is not None
+    assert archive.is_relative_to(tmp_path)
+    archive.parent.mkdir(parents=True)
+    archive.touch()
+    assert f"-XX:SharedArchiveFile={archive}" in java_options(small=False).split()
+    # Another Java has other classes.
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    assert "SharedArchiveFile" not in java_options(small=False)

@@ -68,6 +68,7 @@ INNER: dict[str, set[str]] = {
     },
     "pipeline": {
         "erasure",
+        "java_options",
         "jobs",
         "jobs.audit",
         "jobs.compact",
@@ -145,6 +146,7 @@ INNER: dict[str, set[str]] = {
         "durable",
         "evidence",
         "files",
+        "journal",
         "locations",
         "manifest",
         "paths",

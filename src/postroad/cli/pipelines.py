@@ -43,6 +43,10 @@ Master = Annotated[
 ]
 Since = Annotated[str | None, typer.Option(help="Only messages from then on: 2026-01-31 or 2026-01-31T12:00, UTC.")]
 Until = Annotated[str | None, typer.Option(help="Only messages before this time.")]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; as often as there are settings."),
+]
 SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="Leave out unreadable files, and tell which.")]
 
 
@@ -57,6 +61,17 @@ def moment(text: str | None, option: str) -> int | None:
     return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000)
 
 
+def settings_of(given: list[str] | None) -> dict[str, str]:
+    """Settings of Spark from what `--conf` names."""
+    found = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise PostroadError(f"--conf {text!r}: write a setting and its value, like spark.executor.memory=2g")
+        found[name.strip()] = value
+    return found
+
+
 @dataclass(frozen=True)
 class Given:
     """The options that all jobs share."""
@@ -67,6 +82,7 @@ class Given:
     since: Since = None
     until: Until = None
     skip_damaged: SkipDamaged = False
+    conf: Conf = None
     as_json: AsJson = False
 
     def run(
@@ -78,22 +94,23 @@ class Given:
         **own: Any,
     ) -> None:
         """Run a job, and show what it did; `make` makes its options of those that all share and its own."""
-        from rich.console import Console
-
+        from postroad.cli.job_progress import JobProgress
         from postroad.pipeline import run_job
         from postroad.trail.locations import location
 
         since, until = moment(self.since, "--since"), moment(self.until, "--until")
         trail, out = location(self.trail), location(self.out)
-        options = make(trail, out, self.master, since, until, self.skip_damaged, **own)
-        with _quiet(), Console(stderr=True).status("starting") as status:
+        settings = settings_of(self.conf)
+        options = make(trail, out, self.master, since, until, self.skip_damaged, settings, **own)
+        with _quiet(), JobProgress(name) as progress:
             account = run_job(
                 name,
                 job,
                 options,
-                lambda text: status.update(f"{name}: {text}"),
+                progress.tell,
                 alert=lambda text: typer.echo(f"alert: {text}", err=True),
                 start=start,
+                show=progress.show,
             )
         show(account, self.as_json)
 
@@ -280,20 +297,20 @@ def match(
     master: Master = None,
     since: Since = None,
     until: Until = None,
+    conf: Conf = None,
     as_json: AsJson = False,
 ) -> None:
     """Which messages of an archive a subscription would have got, in OUT/match."""
-    from rich.console import Console
-
+    from postroad.cli.job_progress import JobProgress
     from postroad.pipeline.jobs.match import MatchOptions, run
     from postroad.trail.locations import location
 
     check_written(topic, pattern=True)
     point_out_doubts(where)
     first, last = moment(since, "--since"), moment(until, "--until")
-    options = MatchOptions(archive, location(out), where, topic, master, first, last)
-    with _quiet(), Console(stderr=True).status("starting") as status:
-        report = run(options, lambda text: status.update(f"match: {text}"))
+    options = MatchOptions(archive, location(out), where, topic, master, first, last, settings_of(conf))
+    with _quiet(), JobProgress("match") as progress:
+        report = run(options, progress.tell, show=progress.show)
     show(report, as_json)
 
 
@@ -321,7 +338,7 @@ def run(
 
     if SharedJob.TRACE in jobs and ids is None:
         raise PostroadError("`trace` asks for messages: name them with --ids FILE")
-    start = SparkStart(given.master, "postroad")
+    start = SparkStart(given.master, "postroad", settings_of(given.conf))
     try:
         for job in jobs:
             if job is SharedJob.TRACE:
@@ -342,15 +359,17 @@ def run(
 
 def serve(
     master: Annotated[str, typer.Option(help="Where its Spark runs.")] = "local[*]",
+    conf: Conf = None,
 ) -> None:
     """Keep Spark warm until Ctrl-C: commands without --master find it, and wait for no start."""
-    from postroad.pipeline.session import LOCAL_MEMORY, check_java
+    from postroad.pipeline.session import LOCAL_MEMORY, check_java, is_local_master, surroundings
     from postroad.pipeline.warm_server import note_path, warm_server
 
     check_java()
     # Whatever ends this process on purpose ends the server too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with warm_server(master, {"spark.driver.memory": LOCAL_MEMORY, "spark.ui.enabled": "false"}) as running:
+    settings = {"spark.driver.memory": LOCAL_MEMORY, "spark.ui.enabled": "false", **settings_of(conf)}
+    with warm_server(master, settings, surroundings(is_local_master(master))) as running:
         typer.echo(f"Spark is warm; {note_path()} says where", err=True)
         try:
             running.wait()

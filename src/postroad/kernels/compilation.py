@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int], None]
 
-__all__ = ["compile_everything", "compile_missing", "compile_one", "load_all", "missing_kernels"]
+__all__ = ["compile_everything", "compile_missing", "compile_one", "compile_or_wait", "load_all", "missing_kernels"]
 
 # How often progress is reported: often enough to see that it continues, seldom enough for a log.
 PROGRESS_SECONDS = 5.0
@@ -68,6 +68,15 @@ def compile_one(kernel: Kernel) -> list[Compiled]:
         folders.write(kernel.folder, kernel.file(tags()[0]), packed(parts))
         folders.forget_older(kernel.function.__module__, kernel.folder)
     return parts
+
+
+def compile_or_wait(kernel: Kernel) -> list[Compiled]:
+    """Compile a kernel; where another process compiles, wait for it and take what it made of this one.
+
+    The workers of a Spark executor meet the same kernels at the same time.
+    """
+    with _alone():
+        return kernel.read() or compile_one(kernel)
 
 
 def compile_missing(progress: Progress | None = None, processes: int | None = None) -> int:
@@ -128,13 +137,17 @@ def _announce() -> None:
 def _alone() -> Iterator[None]:
     """Only one process at a time compiles into a folder; others wait, and find what it has compiled."""
     folder = folders.store_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as file:
+    with contextlib.ExitStack() as held:
         try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = held.enter_context((folder / "lock").open("w"))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             _log.warning("postroad: another process compiles the kernels; waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError:
+            # A full disk, or one without locks: the same kernel may be compiled twice, and is written whole each time.
+            _log.debug("postroad: %s cannot be locked", folder)
         yield
 
 

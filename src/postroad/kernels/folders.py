@@ -2,7 +2,8 @@
 
 It is read from, in this order: what came with the package; beside the sources; the user's cache. It is written to the
 first of the last two that can be written: an image may hold compiled kernels in a place that is read-only when it runs.
-`NUMBA_CACHE_DIR` names one folder for both instead.
+`NUMBA_CACHE_DIR` names one folder for both instead. `POSTROAD_KERNELS` names one more folder to read from, before the
+others: the driver of a cluster sends its workers what it has compiled.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ import uuid
 from functools import cache
 from pathlib import Path
 
-__all__ = ["find", "folder_of", "forget_older", "is_lasting", "store_folder", "write"]
+__all__ = ["RECEIVED_VARIABLE", "find", "folder_of", "forget_older", "is_lasting", "store_folder", "write"]
 
 # Older states are spared for a week: who goes back to another branch need not compile again, and all kernels of one
 # state take some megabytes.
 SPARED_SECONDS = 7 * 24 * 3600
 # Between the name of a module and its state.
 MARK = "@"
+# Names the folder with machine code that a driver sent, for its workers.
+RECEIVED_VARIABLE = "POSTROAD_KERNELS"
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 # What a wheel with machine code brings along.
@@ -80,11 +83,13 @@ def store_folder() -> Path:
 @cache
 def _places() -> tuple[Path, ...]:
     """Where machine code may be found."""
+    received = os.environ.get(RECEIVED_VARIABLE)
+    first = (Path(received).absolute(), SHIPPED) if received else (SHIPPED,)
     chosen = _chosen()
     if chosen is not None:
-        return SHIPPED, chosen
+        return *first, chosen
     user = _user_folder()
-    return (SHIPPED, BESIDE) if user is None else (SHIPPED, BESIDE, user)
+    return (*first, BESIDE) if user is None else (*first, BESIDE, user)
 
 
 def is_lasting() -> bool:

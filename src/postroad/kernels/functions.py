@@ -124,7 +124,8 @@ class Kernel(partial):  # type: ignore[type-arg]
 
         return folders.find(self.folder, tuple(self.file(tag) for tag in tags()))
 
-    def _read(self) -> list[Compiled] | None:
+    def read(self) -> list[Compiled] | None:
+        """Its machine code, if there is some for this machine."""
         from postroad.kernels.machine_code import unpacked
 
         path = self.kept()
@@ -145,11 +146,11 @@ class Kernel(partial):  # type: ignore[type-arg]
                 return
             from postroad.kernels.machine_code import linked
 
-            parts = self._read()
+            parts = self.read()
             if parts is None:
-                from postroad.kernels.compilation import compile_one
+                from postroad.kernels.compilation import compile_or_wait
 
-                parts = compile_one(self)
+                parts = compile_or_wait(self)
             function = self.function
             entries = linked(parts, function.__module__, function.__qualname__)
             self._call(entries[0] if len(entries) == 1 else _first_fitting(entries))

@@ -175,6 +175,32 @@ def rendered(rows: Any) -> memoryview:
     return memoryview(sink.getvalue())
 
 
+def _stored(place: StoredPath) -> tuple[list[str], Any]:
+    """The files of a table in a store, and its schema."""
+    try:
+        names = msgspec.json.decode((place / CURRENT).read_bytes(), type=list[str])
+        with (place / names[0]).open() as first:
+            return names, pq.read_schema(first)
+    except (OSError, IndexError, msgspec.MsgspecError, pa.ArrowException) as error:
+        raise DamagedFileError(str(place), f"cannot be read: {error}") from error
+
+
+def stored_small(place: StoredPath, columns: Sequence[str] | None = None) -> Any:
+    """The same as `stored_rows`, read by the driver itself.
+
+    Raises:
+        DamagedFileError: it is not there, or cannot be read.
+    """
+    parts = []
+    try:
+        for name in _stored(place)[0]:
+            with (place / name).open() as file:
+                parts.append(pq.ParquetFile(file, page_checksum_verification=True).read(columns))
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedFileError(str(place), f"cannot be read: {error}") from error
+    return pa.concat_tables(parts)
+
+
 def stored_rows(spark: SparkSession, place: StoredPath) -> DataFrame:
     """A table of results that `stored_output` wrote.
 
@@ -183,12 +209,7 @@ def stored_rows(spark: SparkSession, place: StoredPath) -> DataFrame:
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    try:
-        names = msgspec.json.decode((place / CURRENT).read_bytes(), type=list[str])
-        with (place / names[0]).open() as first:
-            schema = pq.read_schema(first)
-    except (OSError, IndexError, msgspec.MsgspecError, pa.ArrowException) as error:
-        raise DamagedFileError(str(place), f"cannot be read: {error}") from error
+    names, schema = _stored(place)
 
     def read(batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:

@@ -26,7 +26,7 @@ from postroad.trail import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -142,33 +142,50 @@ def _standing(sources: Sources) -> dict[int, _Standing]:
         for source in sources.of(table, always=True):
             files[source.broker].append(source.entry)
     starts = {broker: tuple(run.since for run in pinned.runs) for broker, pinned in sources.pins.items()}
-    root = sources.root
+    root, told = sources.root, _told_changes(sources)
     workers = sources.workers_for(entry for entries in files.values() for entry in entries)
     if workers is None:
         try:
             return {
-                broker: _standing_of(root, broker, entries, starts[broker], sources.reads)
+                broker: _standing_of(root, broker, entries, starts[broker], sources.reads, told.get(broker, {}))
                 for broker, entries in files.items()
             }
         except TrailDamageError as error:
             raise DamagedFileError(error.path, error.problem) from error
 
     def read(_: int, unit: Unit) -> Iterator[tuple[int, _Standing]]:
-        yield unit.broker, _standing_of(root, unit.broker, unit.entries, starts[unit.broker], Reads())
+        more = told.get(unit.broker, {})
+        yield unit.broker, _standing_of(root, unit.broker, unit.entries, starts[unit.broker], Reads(), more)
 
     units = [Unit(broker, "", 0, tuple(entries)) for broker, entries in files.items()]
     return dict(sorted(done(workers, units, read), key=lambda one: one[0]))
 
 
+def _told_changes(sources: Sources) -> dict[int, dict[str, list[tuple[int, int, int]]]]:
+    """What journals have of who came and went: by broker and table, (number, when, whether it begins)."""
+    found: dict[int, dict[str, list[tuple[int, int, int]]]] = {}
+    for table, (number, begins) in _COLUMNS.items():
+        if table in sources.told:
+            columns = (sources.told[table].column(name).to_pylist() for name in ("broker", number, "at", begins))
+            for broker, which, at, what in zip(*columns, strict=True):
+                found.setdefault(broker, {}).setdefault(table, []).append((which, at, what))
+    return found
+
+
 def _standing_of(
-    root: Location, broker: int, entries: Sequence[FileEntry], starts: Sequence[int], reads: Reads
+    root: Location,
+    broker: int,
+    entries: Sequence[FileEntry],
+    starts: Sequence[int],
+    reads: Reads,
+    told: Mapping[str, list[tuple[int, int, int]]],
 ) -> _Standing:
-    """Who was there, by the files of one broker.
+    """Who was there, by the files of one broker and what its journal has beyond them.
 
     Raises:
         TrailDamageError: one of them cannot be read.
     """
-    changes: dict[str, list[tuple[int, int, int]]] = {table: [] for table in _COLUMNS}
+    changes: dict[str, list[tuple[int, int, int]]] = {table: list(told.get(table, ())) for table in _COLUMNS}
     for entry in entries:
         number, begins = _COLUMNS[entry.table]
         rows = TrailFile(root, entry, broker, reads).read([number, "at", begins])

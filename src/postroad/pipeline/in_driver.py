@@ -42,6 +42,7 @@ __all__ = [
     "MAX_IDS",
     "counts_in",
     "is_small",
+    "is_small_file",
     "small_asked",
     "spots_of",
     "unanswered",
@@ -76,6 +77,14 @@ def is_small(files: Iterable[SourceFile]) -> bool:
         if total > MAX_BYTES:
             return False
     return True
+
+
+def is_small_file(ids: Path | None) -> bool:
+    """Whether a file of ids, if any, has few."""
+    try:
+        return ids is None or ids.stat().st_size <= _MAX_ASKED_BYTES
+    except OSError:
+        return True  # There is none; Spark says so.
 
 
 # --- what is asked for ----------------------------------------------------------------------------------------------
@@ -149,7 +158,7 @@ def spots_of(asked: Any) -> Spots:
 
 
 def rows_of(sources: Sources, name: str, files: Iterable[SourceFile]) -> Any:
-    """The rows of files of a table, with broker and run; None where there are none.
+    """The rows of files of a table, and of what journals have of it, with broker and run; None where there are none.
 
     Raises:
         TrailDamageError: a file is not there, or not as it was written.
@@ -161,6 +170,8 @@ def rows_of(sources: Sources, name: str, files: Iterable[SourceFile]) -> Any:
         for column, value in (("broker", broker), ("run", run_of_file(entry.path))):
             rows = rows.append_column(column, pa.repeat(pa.scalar(value, pa.int64()), rows.num_rows))
         parts.append(rows)
+    if name in sources.told:
+        parts.append(sources.told[name])
     return pa.concat_tables(parts) if parts else None
 
 

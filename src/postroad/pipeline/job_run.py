@@ -15,26 +15,40 @@ from threading import Event, Thread, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from postroad.pipeline.errors import DamagedFileError, PipelineError
-from postroad.pipeline.output import discard_output, read_output, replace_output, replace_output_by
+from postroad.pipeline.output import discard_output, read_output, replace_output, replace_output_by, small_output
+from postroad.pipeline.progress import counted
 from postroad.pipeline.session import SparkStart
 from postroad.pipeline.sources import Damage, Sources, open_sources
 from postroad.trail import TrailDamageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from postroad.pipeline.progress import Tally
     from postroad.trail.locations import Location
 
-__all__ = ["JobOptions", "JobReport", "JobRun", "SparkJob", "run_job", "stopped_by_interrupts", "told_error"]
+__all__ = [
+    "SMALL_BYTES",
+    "JobOptions",
+    "JobReport",
+    "JobRun",
+    "SparkJob",
+    "run_job",
+    "stopped_by_interrupts",
+    "told_error",
+]
 
 _OF_WORKER = re.compile(r"^[\w.]+(?:Error|Exception): .+$", re.MULTILINE)
 # Lines of Spark's own account of an error that are shown: a worker's traceback, and not where in Java it went through.
 MAX_LINES = 40
 _OF_JAVA = ("\tat ", "\t...")
 _UNREADABLE = re.compile(r"file:/+([^\s,;]+\.parquet)")
+# Of a trail: Spark's plain code is through with it in less time than Spark takes to start.
+SMALL_BYTES = 32 << 20
 # A worker that read a file itself says which, and what is wrong with it.
 _DAMAGED = re.compile(r"^postroad\.trail\.errors\.Trail(?:Damage|Version)Error: (\S+): (.+)$", re.MULTILINE)
 
@@ -60,6 +74,11 @@ class JobOptions:
     until: int | None = None
     skip_damaged: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether what the job is told, beside the trail, makes little work."""
+        return True
 
 
 Told = TypeVar("Told", bound="JobOptions")
@@ -100,6 +119,7 @@ class JobRun(Generic[Told]):
         tell: says what happens now.
         account: what was done so far.
         alert: says what somebody should look at; jobs that go on and on need it.
+        show: says how many messages are handled, and how many there are.
     """
 
     start: SparkStart
@@ -108,12 +128,18 @@ class JobRun(Generic[Told]):
     tell: Callable[[str], None]
     account: JobReport
     alert: Callable[[str], None] = lambda _: None
+    show: Callable[[int, int], None] = lambda *_: None
+
+    def counted(self, total: int = 0) -> AbstractContextManager[Tally]:
+        """Shows how many messages are handled, while Spark works."""
+        return counted(self.spark, self.show, total)
 
     @property
     def spark(self) -> SparkSession:
         """The session."""
         if self.start.made is None:
             self.tell("starting Spark")
+            self.start.is_small = self.start.is_here and self.options.is_small and self.sources.is_small(SMALL_BYTES)
         self.sources.workers = self.start()
         return self.sources.workers
 
@@ -140,6 +166,10 @@ class JobRun(Generic[Told]):
         """A table of results that was written; some of its columns, if a schema names them."""
         return read_output(self.spark, place, schema)
 
+    def read_small(self, place: Location, columns: Sequence[str] | None = None) -> Any:
+        """A small table of results that was written, as an Arrow table; Spark has nothing to do for it."""
+        return small_output(place, columns)
+
     def discard(self, place: Location) -> None:
         """Delete a table that was written on the way, and is no result."""
         self.account.written.remove(str(place))
@@ -160,6 +190,7 @@ def run_job(
     spark: SparkSession | None = None,
     alert: Callable[[str], None] = lambda _: None,
     start: SparkStart | None = None,
+    show: Callable[[int, int], None] = lambda *_: None,
 ) -> JobReport:
     """Run a job.
 
@@ -171,6 +202,7 @@ def run_job(
         spark: a session to use; by default one is started when it is needed, and stopped afterwards.
         alert: called with what somebody should look at.
         start: gives a session that other jobs use too; it is not stopped here.
+        show: called now and then with how many messages are handled, and how many there are; from another thread.
 
     Raises:
         PipelineError: it cannot be done; the text says why.
@@ -186,7 +218,7 @@ def run_job(
     reading, spent = time.monotonic() - began, start.seconds
     with stopped_by_interrupts(start, own) as interrupted:
         try:
-            account.summary = job(JobRun(start, sources, options, tell, account, alert))
+            account.summary = job(JobRun(start, sources, options, tell, account, alert, show))
         except PipelineError:
             raise
         except Exception as error:

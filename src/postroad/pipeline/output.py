@@ -9,14 +9,16 @@ import uuid
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from postroad.pipeline.arrow_tables import rendered, stored_output, stored_rows, stored_table
+import pyarrow.parquet as pq
+
+from postroad.pipeline.arrow_tables import rendered, stored_output, stored_rows, stored_small, stored_table
 from postroad.pipeline.errors import PipelineError
 from postroad.trail import TrailWriteError, replace_file
 from postroad.trail.access import close_to_others, make_folders
 from postroad.trail.locations import StoredPath, file_uri, location, remove_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from postroad.trail.locations import Location
 
-__all__ = ["discard_output", "read_output", "replace_output", "replace_output_by"]
+__all__ = ["discard_output", "read_output", "replace_output", "replace_output_by", "small_output"]
 
 # renameat2(2): exchange two names in one step.
 _HERE = -100
@@ -79,6 +81,17 @@ def read_output(spark: SparkSession, place: Location, schema: StructType | str |
         return stored_rows(spark, place)
     reader = spark.read if schema is None else spark.read.schema(schema)
     return reader.parquet(file_uri(place))
+
+
+def small_output(place: Location, columns: Sequence[str] | None = None) -> Any:
+    """A table that `replace_output` wrote, read by the driver itself: for tables of a few rows for each broker.
+
+    Raises:
+        DamagedFileError: it is not there, or cannot be read.
+    """
+    if isinstance(place, StoredPath):
+        return stored_small(place, columns)
+    return pq.read_table(place, columns=None if columns is None else list(columns))
 
 
 def discard_output(place: Location) -> None:

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from postroad.pipeline.errors import JavaMissingError, PipelineError
+from postroad.pipeline.java_options import SMALL, java_options
 from postroad.pipeline.warm_server import warm_address
+from postroad.pipeline.worker_files import KERNEL_SETTINGS, send_kernels, send_package
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
-__all__ = ["DEFAULT_MASTER", "SparkStart", "check_java", "session"]
+__all__ = ["DEFAULT_MASTER", "SparkStart", "check_java", "is_local_master", "session", "surroundings"]
 
 DEFAULT_MASTER = "local[*]"
 OLDEST_JAVA = 17
@@ -60,8 +62,16 @@ _SETTINGS = {
 }
 
 
+# For work that takes less time than Spark takes to start: nothing is compiled for a few rows, and tasks are few.
+_SMALL_SETTINGS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.shuffle.partitions": "4"}
+
+
 def session(
-    master: str | None = None, *, name: str = "postroad", settings: Mapping[str, str] | None = None
+    master: str | None = None,
+    *,
+    name: str = "postroad",
+    settings: Mapping[str, str] | None = None,
+    small: bool = False,
 ) -> SparkSession:
     """A Spark session, or the running one with the same name.
 
@@ -70,6 +80,7 @@ def session(
             or what `spark-submit` says.
         name: shown in Spark's own pages.
         settings: further Spark settings; they win over those made here.
+        small: little work is expected, so that a local Spark is made to start fast and not to run fast.
 
     Raises:
         JavaMissingError: Spark would run here, and there is no Java for it.
@@ -90,20 +101,45 @@ def session(
         check_java()
     builder = SparkSession.builder.appName(name)
     chosen = dict(_SETTINGS)
-    is_local = master is not None and master.startswith("local")
+    is_local = master is not None and is_local_master(master)
     if master is not None:
         builder = builder.master(master)
     if is_local:
         chosen |= {"spark.driver.memory": LOCAL_MEMORY, "spark.driver.bindAddress": "127.0.0.1"}
+        chosen |= _SMALL_SETTINGS if small else {}
+        options = java_options(small=small)
+        chosen |= {"spark.driver.extraJavaOptions": options} if options else {}
+    else:
+        chosen |= KERNEL_SETTINGS
+    if submitted:
+        chosen = _not_given(chosen)
     for key, value in (chosen | dict(settings or {})).items():
         builder = builder.config(key, value)
     # What Spark spills and writes is as private as the trail it comes from: its processes inherit the mask.
     before = os.umask(PRIVATE_MASK)
     try:
-        with _environment({} if submitted else _surroundings(is_local)):
-            return builder.getOrCreate()
+        with _environment(surroundings(is_local, submitted=submitted)):
+            made = builder.getOrCreate()
     finally:
         os.umask(before)
+    if not is_local_master(made.sparkContext.master or ""):
+        send_package(made.sparkContext)
+        send_kernels(made.sparkContext)
+    return made
+
+
+def _not_given(chosen: dict[str, str]) -> dict[str, str]:
+    """Those of our settings that `spark-submit` was not told otherwise."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    given = SparkConf()
+    return {key: value for key, value in chosen.items() if not given.contains(key)}
+
+
+def is_local_master(master: str) -> bool:
+    """Whether Spark runs on this machine alone, be it in several processes (`local-cluster[…]`)."""
+    return master.startswith("local")
 
 
 def is_submitted() -> bool:
@@ -122,17 +158,19 @@ class SparkStart:
     Attributes:
         made: the session, once a job needed one.
         seconds: what its start took.
+        is_small: whether the work is little, as far as is known before the start.
     """
 
     def __init__(self, master: str | None = None, name: str = "postroad", settings: Mapping[str, str] | None = None):
         self._master, self._name, self._settings = master, name, settings
         self.made: SparkSession | None = None
         self.seconds = 0.0
+        self.is_small = False
 
     @property
     def is_here(self) -> bool:
         """Whether Spark would be started for this process alone, so that small work is better done without it."""
-        return not is_submitted() and (self._master or DEFAULT_MASTER).startswith("local")
+        return not is_submitted() and is_local_master(self._master or DEFAULT_MASTER)
 
     def __call__(self) -> SparkSession:
         if self.made is None:
@@ -141,7 +179,7 @@ class SparkStart:
             if master is None and not is_submitted():
                 master = warm_address()
             with _own_interrupts():
-                self.made = session(master, name=self._name, settings=self._settings)
+                self.made = session(master, name=self._name, settings=self._settings, small=self.is_small)
             self.seconds = time.monotonic() - began
         return self.made
 
@@ -216,22 +254,25 @@ def check_java() -> None:
         raise JavaMissingError(f"{command} is {'version ' + found[1] if found else 'of an unknown version'}")
 
 
-def _surroundings(is_local: bool) -> dict[str, str]:
+def surroundings(is_local: bool, *, submitted: bool = False) -> dict[str, str]:
     """What Spark reads from the environment of the process that starts it.
 
     Workers run the same Python as this process: a worker left alone picks the first `python3` it finds, which may be
-    another, without our package. On other machines the same path must be there, or `PYSPARK_PYTHON` says another. A
-    local master opens no socket beyond loopback; without that, `local-cluster` binds to the machine's outer address.
-    The driver of a cluster must be reached by its workers, so there Spark chooses, or who sets `SPARK_LOCAL_IP`.
+    another, without our package. On other machines the same path must be there, or `PYSPARK_PYTHON` says another;
+    `spark-submit` sets that from `spark.pyspark.python`. A local master opens no socket beyond loopback; without that,
+    `local-cluster` binds to the machine's outer address. The driver of a cluster must be reached by its workers, so
+    there Spark chooses, or who sets `SPARK_LOCAL_IP`.
     """
     if is_local:
         return {
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
+            # A JVM that only puts the command line of the next together.
+            "SPARK_LAUNCHER_OPTS": os.environ.get("SPARK_LAUNCHER_OPTS", " ".join(SMALL)),
         }
-    python = os.environ.get("PYSPARK_PYTHON", sys.executable)
-    return {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    python = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
+    return python if submitted else {**python, "PYSPARK_DRIVER_PYTHON": sys.executable}
 
 
 @contextmanager

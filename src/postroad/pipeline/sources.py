@@ -49,6 +49,8 @@ _THREADS = 16
 WORKERS_BYTES = 64 << 20
 # Links and subscriptions beyond this are read by workers: decoded to rows of Python, they are a hundred times as much.
 STANDING_BYTES = 1 << 20
+# A trail of more files than these is not small, whatever their sizes: each costs some milliseconds.
+MAX_SMALL_FILES = 2_000
 # Tables that a verdict on a message rests on.
 _OF_VERDICTS = ("passages", "journeys", "shed", "records", "filters", *STANDING_TABLES)
 
@@ -83,6 +85,7 @@ class Sources:
         damaged: what was left out so far.
         reads: what the driver itself read.
         workers: compare files with their checksums where they are many bytes; the driver does without.
+        told: rows of tables that journals have beyond the files, with `broker` and `run` (`journals.with_journals`).
     """
 
     root: Location
@@ -93,6 +96,7 @@ class Sources:
     damaged: list[Damage] = field(default_factory=list)
     reads: Reads = field(default_factory=Reads)
     workers: SparkSession | None = None
+    told: Mapping[str, Any] = field(default_factory=dict)
     _checked: dict[str, str] = field(default_factory=dict)
     _removed: Mapping[int, set[str]] = field(default_factory=dict)
     _added: Mapping[int, list[FileEntry]] = field(default_factory=dict)
@@ -185,6 +189,31 @@ class Sources:
             found[broker] = [*kept, *self._added.get(broker, ())]
         return found
 
+    def messages(self) -> int:
+        """About how many messages the exact record has between `since` and `until`, by the word of the manifests.
+
+        Each has a journey, or a passage at its origin, or several where something was told later.
+        """
+        journeys = sum(source.entry.rows for source in self._named("journeys", always=False))
+        passages = (
+            group.rows
+            for source in self._named("passages", always=False)
+            for group in source.entry.groups
+            if group.origin == source.broker
+        )
+        return journeys + sum(passages)
+
+    def is_small(self, size: int) -> bool:
+        """Whether all files of the trail together have no more bytes than this; where they are many, they have.
+
+        Looks at few entries of the manifests, however large the trail is.
+        """
+        checkpoints = [pinned.checkpoint for pinned in self.pins.values() if pinned.checkpoint]
+        listed = sum(count for one in checkpoints for part in one.parts for count in part.tables.values())
+        if listed > MAX_SMALL_FILES:
+            return False
+        return sum(entry.size for here in self.all_entries().values() for entry in here) <= size
+
     @property
     def is_bounded(self) -> bool:
         """Whether a job is about a part of the time only."""
@@ -195,8 +224,8 @@ class Sources:
         return self._named(table, always=always)
 
     def has_any(self, tables: Iterable[str]) -> bool:
-        """Whether the manifests name a file of one of some tables that a question is about."""
-        return any(self._named(name, always=False) for name in tables)
+        """Whether the manifests name a file of one of some tables that a question is about, or a journal has rows."""
+        return any(name in self.told or self._named(name, always=False) for name in tables)
 
     def need(self, tables: Iterable[str], needed_for: str) -> list[str]:
         """Those of some tables that have something between `since` and `until`: at least one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -66,6 +66,13 @@ def table(
     """
     chosen = list(sources.of(name) if files is None else files)
     schema = spark_schema(name)
+    told = sources.told.get(name) if files is None else None
+    if told is not None:
+        more = _told(spark, told, schema, runs=name == "passages")
+        if not chosen:
+            return more
+        written = table(spark, sources, name, chosen, whole_files=whole_files)
+        return more.unionByName(with_runs(written) if name == "passages" else written)
     if not chosen:
         return spark.createDataFrame([], schema)
     far = [source for source in chosen if sources.is_far(source)]
@@ -79,6 +86,15 @@ def table(
         return rows
     time = TABLES[name].time
     return rows.where(f"{time} >= {sources.since} and {time} < {sources.until}")
+
+
+def _told(spark: SparkSession, told: Any, schema: StructType, *, runs: bool) -> DataFrame:
+    """Rows that the driver read from journals, with the columns of `schema`, and with `run` if wanted."""
+    from pyspark.sql import functions as f
+
+    rows = spark.createDataFrame(told).withColumn("date", f.lit(None).cast("string"))
+    columns = [f.col(field.name).cast(field.dataType).alias(field.name) for field in schema]
+    return rows.select(*columns, *([f.col("run")] if runs else []))
 
 
 def _near(spark: SparkSession, directory: Path, name: str, files: list[SourceFile], schema: StructType) -> DataFrame:

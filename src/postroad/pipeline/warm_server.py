@@ -11,7 +11,6 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -62,12 +61,15 @@ def warm_address() -> str | None:
 
 
 @contextmanager
-def warm_server(master: str, settings: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def warm_server(
+    master: str, settings: Mapping[str, str], surroundings: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
     """Start a server, and stop it at the end; inside, commands of this user find it.
 
     Args:
         master: where its Spark runs.
         settings: of Spark.
+        surroundings: what Spark reads from its environment.
 
     Raises:
         PipelineError: it does not start, or this user has one already.
@@ -87,8 +89,7 @@ def warm_server(master: str, settings: Mapping[str, str]) -> Iterator[subprocess
     make_folders(folder)
     # The token is not in the arguments, which everybody can see.
     environment = {
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
+        **surroundings,
         "SPARK_PID_DIR": str(folder),
         "SPARK_LOG_DIR": str(folder),
         TOKEN_VARIABLE: token,

@@ -20,10 +20,11 @@ from postroad.pipeline.accuracy import ACCURACY_SCHEMA, accuracy_of
 from postroad.pipeline.context import read_context
 from postroad.pipeline.evidence import ASKED, JOURNEY, as_evidence
 from postroad.pipeline.ids import read_asked
-from postroad.pipeline.in_driver import counts_in, is_small
+from postroad.pipeline.in_driver import counts_in, is_small, is_small_file
 from postroad.pipeline.job_run import JobOptions
 from postroad.pipeline.jobs.compact import bin_width, evidence_by_origin
 from postroad.pipeline.jobs.trace import trace
+from postroad.pipeline.progress import UNCOUNTED
 from postroad.pipeline.reconciler import COUNTS_SCHEMA, Reconciler, counts_of
 from postroad.pipeline.tables import ID, table
 from postroad.tracking import HERE, HistoryKind, HistorySettings
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from postroad.pipeline.context import Context
     from postroad.pipeline.job_run import JobRun
+    from postroad.pipeline.progress import Tally
     from postroad.pipeline.sources import Sources
 
 __all__ = ["AuditOptions", "accuracy", "balance", "reconciliation", "run", "with_intervals"]
@@ -69,7 +71,9 @@ def accuracy(filters: DataFrame) -> DataFrame:
     )
 
 
-def reconciliation(spark: SparkSession, sources: Sources, context: Context) -> DataFrame | None:
+def reconciliation(
+    spark: SparkSession, sources: Sources, context: Context, tally: Tally = UNCOUNTED
+) -> DataFrame | None:
     """Counts of the verdicts on every message of the exact record; None where there is none."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -90,7 +94,10 @@ def reconciliation(spark: SparkSession, sources: Sources, context: Context) -> D
     reconciler = Reconciler(context)
 
     def count(batches: Iterable[Any]) -> Iterator[Any]:
-        return reconciler(batches)
+        for counts in reconciler(batches):
+            is_origin = pc.equal(counts.column("about"), "origin")
+            tally.add(pc.sum(pc.if_else(is_origin, counts.column("messages"), 0)).as_py() or 0)
+            yield counts
 
     evidence = evidence_by_origin(spark, sources, passages, width, parts)
     return _summed(evidence.mapInArrow(count, from_arrow_schema(COUNTS_SCHEMA)))
@@ -152,6 +159,11 @@ class AuditOptions(JobOptions):
 
     ids: Path | None = None
 
+    @property
+    def is_small(self) -> bool:
+        """Many ids are much work, in whatever trail."""
+        return is_small_file(self.ids)
+
 
 def run(run: JobRun[AuditOptions]) -> dict[str, Any]:
     """Write `reconciliation`, and where there are filters `accuracy` and `balance`."""
@@ -170,42 +182,30 @@ def run(run: JobRun[AuditOptions]) -> dict[str, Any]:
         found = _with_intervals(counts_in(sources, context, sources.of("passages"), sources.of("journeys")))
         run.write_table(found, "reconciliation")
         return summary | _told(found)
-    if ids:
-        counts: DataFrame | None = of_asked(trace(run.spark, sources, read_asked(run.spark, ids)))
-    else:
-        counts = reconciliation(run.spark, sources, context)
-    if counts is not None:
-        place = run.write(with_intervals(counts), "reconciliation")
-        summary |= _outcomes(run.read(place))
-    return summary
+    with run.counted(sources.messages()) as tally:
+        if ids:
+            counts: DataFrame | None = of_asked(trace(run.spark, sources, read_asked(run.spark, ids), tally=tally))
+        else:
+            counts = reconciliation(run.spark, sources, context, tally)
+        place = None if counts is None else run.write(with_intervals(counts), "reconciliation")
+    return summary if place is None else summary | _told(run.read_small(place, ["about", "outcome", "messages"]))
 
 
 def _filters(run: JobRun[AuditOptions], filters: DataFrame) -> dict[str, Any]:
-    from pyspark.sql import functions as f
-
     run.tell("asking filters for what they never got")
-    place = run.write(accuracy(filters), "accuracy")
-    found = run.read(place)
+    found = run.read_small(run.write(accuracy(filters), "accuracy"))
     names = ("filters", "damaged", "overfull", "probes", "false_hits", "promised_hits")
-    row = found.agg(
-        *(f.sum(name).alias(name) for name in names),
-        f.max("largest_matching_set").alias("largest_matching_set"),
-        f.sum(f.when(f.col("within_promise"), 0).otherwise(1)).alias("out_of_promise"),
-    ).first()
-    assert row is not None
-    sums = (
-        run.read(run.write(balance(filters), "balance"))
-        .agg(*(f.sum(name).alias(name) for name in ("relayed", "arrived_from")))
-        .first()
-    )
-    assert sums is not None
+    row = {name: pc.sum(found.column(name)).as_py() or 0 for name in names}
+    within = found.column("within_promise").to_pylist()
+    entries = run.read_small(run.write(balance(filters), "balance"))
+    sums = {name: pc.sum(entries.column(name)).as_py() or 0 for name in ("relayed", "arrived_from")}
     return {
         "filters": int(row["filters"]),
         "damaged_filters": int(row["damaged"]),
         **{name: int(row[name]) for name in ("overfull", "probes", "false_hits")},
         "false_hits_promised": round(row["promised_hits"], 1),
-        "histories_out_of_promise": int(row["out_of_promise"]),
-        "largest_matching_set": int(row["largest_matching_set"]),
+        "histories_out_of_promise": sum(not one for one in within),
+        "largest_matching_set": int(pc.max(found.column("largest_matching_set")).as_py() or 0),
         "entries_relayed": int(sums["relayed"]),
         "entries_arrived": int(sums["arrived_from"]),
     }
@@ -227,11 +227,3 @@ def _told(found: Any) -> dict[str, Any]:
 
 def _summary(counts: list[tuple[str, int]]) -> dict[str, Any]:
     return {"messages": sum(count for _, count in counts), **dict(counts)}
-
-
-def _outcomes(found: DataFrame) -> dict[str, Any]:
-    from pyspark.sql import functions as f
-
-    rows = found.where("about = 'origin'").groupBy("outcome").agg(f.sum("messages").alias("messages"))
-    ordered = rows.orderBy(f.desc("messages"), "outcome").collect()
-    return _summary([(row["outcome"], int(row["messages"])) for row in ordered])

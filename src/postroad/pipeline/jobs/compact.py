@@ -25,7 +25,7 @@ from postroad.pipeline.proof import prove, same_rows
 from postroad.pipeline.rewrite import erased_files, found_traces, merged_filters, rewritten
 from postroad.pipeline.sources import moment, open_sources
 from postroad.pipeline.tables import ID, spark_schema, table, with_runs
-from postroad.tracking import GOES_ON
+from postroad.tracking import GOES_ON, HERE
 from postroad.trail import (
     DEFAULT_GRACE_MS,
     DEFAULT_SKEW_MS,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from postroad.pipeline.context import Context
     from postroad.pipeline.erasure import Erased, Erasure
     from postroad.pipeline.job_run import JobRun
+    from postroad.pipeline.progress import Tally
     from postroad.pipeline.sources import SourceFile, Sources
 
 __all__ = ["CompactOptions", "bin_width", "evidence_by_origin", "is_still_here", "run", "run_compaction"]
@@ -202,10 +203,11 @@ def _join(run: JobRun[CompactOptions], changes: Changes, files: list[SourceFile]
     width = bin_width(files)
     context = read_context(sources)
     run.tell("joining passages into journeys")
-    results = evidence_by_origin(spark, sources, files, width, whole_files=True).mapInArrow(
-        _joiner(context, sources.directory, name, width), _result_schema()
-    )
-    scratch = run.write(results, ".joined")
+    with run.counted(sources.messages()) as tally:
+        results = evidence_by_origin(spark, sources, files, width, whole_files=True).mapInArrow(
+            _joiner(context, sources.directory, name, width, tally), _result_schema()
+        )
+        scratch = run.write(results, ".joined")
     try:
         found = run.read(scratch, _result_schema())
         journeys = found.where("entry is not null").select("entry", "passages").collect()
@@ -292,7 +294,7 @@ def _result_schema() -> Any:
     return StructType([*own, *(StructField(name, passages[name]) for name in LEFT)])
 
 
-def _joiner(context: Context, root: Path, name: str, width: int) -> Any:
+def _joiner(context: Context, root: Path, name: str, width: int, tally: Tally) -> Any:
     """Journeys are written where they are joined; what comes back are their entries, and the passages that are left."""
 
     def run(batches: Iterable[Any]) -> Iterator[Any]:
@@ -317,6 +319,7 @@ def _joiner(context: Context, root: Path, name: str, width: int) -> Any:
         for rows in whole_ids(batches):
             journeys, left = joined(context, rows)
             schema = left.schema
+            tally.add(journeys.num_rows + _entered(left))
             for spot, part in _by_bin(journeys, width):
                 if spot != last:
                     yield from flushed()
@@ -328,6 +331,13 @@ def _joiner(context: Context, root: Path, name: str, width: int) -> Any:
         yield from flushed()
 
     return run
+
+
+def _entered(passages: Any) -> int:
+    """How many of some passages say that a message entered the network."""
+    import pyarrow.compute as pc
+
+    return int(pc.sum(pc.equal(passages.column("arrived_from"), HERE)).as_py() or 0)
 
 
 def _passages_in(journeys: Any) -> int:

@@ -82,6 +82,11 @@ class FollowOptions(JobOptions):
     seconds: float = DEFAULT_SECONDS
     once: bool = False
 
+    @property
+    def is_small(self) -> bool:
+        """What goes on for days is worth compiling."""
+        return self.once
+
 
 def run(run: JobRun[FollowOptions]) -> dict[str, Any]:
     """Follow until interrupted, or once until all that is there is counted."""

@@ -9,7 +9,7 @@ made for a message. Only what matches goes through Spark, and there is no shuffl
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,19 +19,21 @@ import pyarrow.parquet as pq
 from postroad.matching import NO_BUDGET, SubscriptionIndex
 from postroad.messages import decode_batch, decode_envelopes
 from postroad.pipeline.errors import PipelineError
-from postroad.pipeline.job_run import JobReport, stopped_by_interrupts, told_error
+from postroad.pipeline.job_run import SMALL_BYTES, JobReport, stopped_by_interrupts, told_error
 from postroad.pipeline.output import read_output, replace_output
+from postroad.pipeline.progress import UNCOUNTED, counted
 from postroad.pipeline.session import SparkStart
 from postroad.selectors import Selector, TopicPattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
     from postroad.messages import Batch
+    from postroad.pipeline.progress import Tally
     from postroad.trail.locations import Location
 
 __all__ = ["MatchOptions", "archived_batch", "match_archive", "matched", "run"]
@@ -56,6 +58,7 @@ class MatchOptions:
         master: where Spark runs; this machine by default.
         since: the first id time that counts, in Unix ms.
         until: the first that does not.
+        settings: further settings of Spark.
     """
 
     archive: Path
@@ -65,6 +68,7 @@ class MatchOptions:
     master: str | None = None
     since: int | None = None
     until: int | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def archived_batch(envelopes: pa.Array, encoded: pa.Array) -> Batch:
@@ -107,6 +111,7 @@ def match_archive(
     topic: str = ">",
     since: int | None = None,
     until: int | None = None,
+    tally: Tally = UNCOUNTED,
 ) -> DataFrame:
     """The messages of an archive that a subscription would have got: id, time and topic.
 
@@ -117,6 +122,7 @@ def match_archive(
         topic: a pattern of topics.
         since: the first id time that counts, in Unix ms.
         until: the first that does not.
+        tally: counts the messages that were looked at.
 
     Raises:
         SelectorError, TopicError: a text does not parse.
@@ -131,6 +137,7 @@ def match_archive(
             for part in batch.to_pylist():
                 for rows in _row_groups(part["path"], part["first"], part["last"]):
                     times = rows.column("time").cast(pa.int64()).to_numpy()
+                    tally.add(rows.num_rows)
                     mask = matched(rows.column("envelope"), rows.column("encoded"), index)
                     found = rows.filter(pa.array(mask & (times >= first) & (times < last)))
                     columns = [found.column(name) for name in _OUTPUT_SCHEMA.names]
@@ -174,7 +181,10 @@ def _index(where: str, topic: str) -> SubscriptionIndex:
 
 
 def run(
-    options: MatchOptions, tell: Callable[[str], None] = lambda _: None, spark: SparkSession | None = None
+    options: MatchOptions,
+    tell: Callable[[str], None] = lambda _: None,
+    spark: SparkSession | None = None,
+    show: Callable[[int, int], None] = lambda *_: None,
 ) -> JobReport:
     """Write the messages that match to `OUT/match`.
 
@@ -188,13 +198,14 @@ def run(
         raise PipelineError(f"{options.archive}: no archive here; write one with `postroad archive export`")
     own = spark is None
     tell("starting Spark")
-    start = SparkStart(options.master, "postroad match")
+    start = SparkStart(options.master, "postroad match", options.settings)
     start.made = spark
+    start.is_small = sum(path.stat().st_size for path in options.archive.glob("*.parquet")) <= SMALL_BYTES
     made = start()
     report = JobReport("match", starting_seconds=time.monotonic() - began)
     with stopped_by_interrupts(start, own) as interrupted:
         try:
-            report.summary = _written(made, options, tell, report)
+            report.summary = _written(made, options, tell, show, report)
         except PipelineError:
             raise
         except Exception as error:
@@ -209,11 +220,16 @@ def run(
 
 
 def _written(
-    spark: SparkSession, options: MatchOptions, tell: Callable[[str], None], report: JobReport
+    spark: SparkSession,
+    options: MatchOptions,
+    tell: Callable[[str], None],
+    show: Callable[[int, int], None],
+    report: JobReport,
 ) -> dict[str, Any]:
     tell("matching")
-    found = match_archive(spark, options.archive, options.where, options.topic, options.since, options.until)
-    place = replace_output(found, options.out, "match")
-    report.written.append(str(place))
     messages = sum(pq.read_metadata(path).num_rows for path in options.archive.glob("*.parquet"))
+    with counted(spark, show, messages) as tally:
+        texts, times = (options.where, options.topic), (options.since, options.until)
+        place = replace_output(match_archive(spark, options.archive, *texts, *times, tally), options.out, "match")
+    report.written.append(str(place))
     return {"messages": messages, "matched": read_output(spark, place).count()}

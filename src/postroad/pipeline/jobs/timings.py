@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from postroad.capacity import (
     FORMS,
@@ -57,11 +58,32 @@ _TERMS = {
     "byte": "CAST(bytes AS DOUBLE)",
     "sent_byte": "CAST(bytes AS DOUBLE) * copies / greatest(messages, 1)",
 }
-_COSTS = (
-    "broker bigint, form string, supported boolean, batches bigint, relative_error double, predicted_error double, "
-    "term string, seconds double, error double, low double, high double, problem string"
+_COSTS = pa.schema(
+    [
+        ("broker", pa.int64()),
+        ("form", pa.string()),
+        ("supported", pa.bool_()),
+        ("batches", pa.int64()),
+        ("relative_error", pa.float64()),
+        ("predicted_error", pa.float64()),
+        ("term", pa.string()),
+        ("seconds", pa.float64()),
+        ("error", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("problem", pa.string()),
+    ]
 )
-_LATENCY = "broker bigint, deliveries bigint, percentile double, milliseconds double, at_least double, at_most double"
+_LATENCY = pa.schema(
+    [
+        ("broker", pa.int64()),
+        ("deliveries", pa.int64()),
+        ("percentile", pa.float64()),
+        ("milliseconds", pa.float64()),
+        ("at_least", pa.float64()),
+        ("at_most", pa.float64()),
+    ]
+)
 
 
 def sums_of_batches(timings: DataFrame) -> DataFrame:
@@ -137,6 +159,11 @@ def latency_rows(merged: Iterable[Row]) -> list[tuple[Any, ...]]:
     return found
 
 
+def _arrow(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Any:
+    """Rows as an Arrow table: they are few, and Spark has nothing to do for them."""
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+
+
 def run(run: JobRun[JobOptions]) -> dict[str, Any]:
     """Write `service_times` and `latencies`."""
     sources, spark = run.sources, run.spark
@@ -145,10 +172,10 @@ def run(run: JobRun[JobOptions]) -> dict[str, Any]:
     # At most brokers x GROUPS rows.
     sums = sums_of_batches(table(spark, sources, "timings")).collect()
     fits = fits_of(sums)
-    run.write(spark.createDataFrame(_cost_rows(fits), _COSTS), "service_times")
+    run.write_table(_arrow(_cost_rows(fits), _COSTS), "service_times")
     run.tell("merging latencies")
     latencies = latency_rows(merged_sketches(table(spark, sources, "latencies")).collect())
-    run.write(spark.createDataFrame(latencies, _LATENCY), "latencies")
+    run.write_table(_arrow(latencies, _LATENCY), "latencies")
     summary: dict[str, Any] = {"brokers": len(fits) - 1, "batches": sum(row["batches"] for row in sums)}
     fitted = [one for one in fits[EVERYWHERE] if isinstance(one, CostFit)]
     if fitted:

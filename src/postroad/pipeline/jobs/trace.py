@@ -25,9 +25,11 @@ from postroad.pipeline.evidence import (
     together,
 )
 from postroad.pipeline.ids import id_text, id_texts, read_asked, with_aliases
-from postroad.pipeline.in_driver import EXACT, is_small, small_asked, spots_of, unanswered, verdicts_on
+from postroad.pipeline.in_driver import EXACT, is_small, is_small_file, small_asked, spots_of, unanswered, verdicts_on
 from postroad.pipeline.job_run import JobOptions
+from postroad.pipeline.journals import with_journals
 from postroad.pipeline.judgement import VERDICT_SCHEMA, Judge
+from postroad.pipeline.progress import UNCOUNTED
 from postroad.pipeline.search import BROADCAST_IDS, Bins, filter_hits, of_asked_by_bins
 from postroad.pipeline.tables import ID, table, with_runs
 from postroad.trail import STANDING_TABLES
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from postroad.pipeline.context import Context
     from postroad.pipeline.job_run import JobRun
+    from postroad.pipeline.progress import Tally
     from postroad.pipeline.sources import SourceFile, Sources
     from postroad.trail.spots import Spots
 
@@ -51,12 +54,21 @@ OUTSIDE_RANGE = "outside the range"
 
 # Spark decodes 4,096 rows at a time, which of filters of a megabyte is more than an executor has.
 MAX_BATCH_ROWS, MIN_BATCH_ROWS, BATCH_BYTES = 4_096, 16, 16 << 20
+# Verdicts that the driver counts itself: a column of some megabytes.
+COUNTED_IDS = 5_000_000
 _ID_FIELD = pa.field("id", pa.string())
 RECORDS_OF_MESSAGES = (*EXACT, "filters")
 NEEDED_FOR = "with journeys, filters and records tells where messages went"
 
 
-def trace(spark: SparkSession, sources: Sources, asked: DataFrame, *, broadcast_ids: int = BROADCAST_IDS) -> DataFrame:
+def trace(
+    spark: SparkSession,
+    sources: Sources,
+    asked: DataFrame,
+    *,
+    broadcast_ids: int = BROADCAST_IDS,
+    tally: Tally = UNCOUNTED,
+) -> DataFrame:
     """The journeys of what is asked for.
 
     Args:
@@ -64,6 +76,7 @@ def trace(spark: SparkSession, sources: Sources, asked: DataFrame, *, broadcast_
         sources: the trail.
         asked: what is asked for (`ids.read_asked`).
         broadcast_ids: how many ids to send to every executor at most.
+        tally: counts the ids that are judged.
 
     Raises:
         MissingTableError: the trail has no record of any message.
@@ -79,7 +92,8 @@ def trace(spark: SparkSession, sources: Sources, asked: DataFrame, *, broadcast_
         unanswered = unanswered.unionByName(_without_answer(inside.where(f"not ({range_of_times})"), OUTSIDE_RANGE))
         inside = inside.where(range_of_times)
     # Texts that differ are ids that differ; several aliases may be of one id.
-    return unanswered.unionByName(trace_ids(spark, sources, inside, broadcast_ids, each_once=not aliases))
+    traced = trace_ids(spark, sources, inside, broadcast_ids, each_once=not aliases, journals=True, tally=tally)
+    return unanswered.unionByName(traced)
 
 
 def trace_ids(
@@ -89,6 +103,8 @@ def trace_ids(
     broadcast_ids: int = BROADCAST_IDS,
     *,
     each_once: bool = False,
+    journals: bool = False,
+    tally: Tally = UNCOUNTED,
 ) -> DataFrame:
     """The journeys of ids, given as their four numbers and the text `asked` they were asked for by.
 
@@ -98,6 +114,8 @@ def trace_ids(
         ids: what is asked for.
         broadcast_ids: how many to send to every executor at most.
         each_once: no id is there twice, as the caller knows.
+        journals: ask also what brokers that died left in their journals.
+        tally: counts those that are judged.
     """
     wanted = ids.select(*ID) if each_once else ids.select(*ID).distinct()
     whole = sources
@@ -107,6 +125,10 @@ def trace_ids(
         return [*some.named("passages"), *some.named("filters")]
 
     bins, spots = Bins.asked(wanted, crowded)
+    if tally is not UNCOUNTED:
+        tally.total = bins.count
+    if journals:
+        whole = sources = with_journals(sources, spots)
     if spots is not None:
         # Files of which no id of the question can be are not looked at: not read, not compared, not held.
         sources = sources.asked(spots)
@@ -116,7 +138,7 @@ def trace_ids(
     evidence, columns = as_evidence(ids, ASKED), {*ID, "broker", *filled(ids)}
     files = sources.of("filters")
     for name, (source, renamed) in EXACT.items():
-        if sources.of(name):
+        if sources.of(name) or name in sources.told:
             rows = table(spark, sources, name)
             rows = with_runs(rows) if name == "passages" else rows
             found = of_asked(rows, wanted) if bins.count <= broadcast_ids else of_asked_by_bins(rows, wanted, bins)
@@ -128,7 +150,8 @@ def trace_ids(
         evidence = evidence.unionByName(as_evidence(found, HITS))
         columns |= filled(found)
     # A column that nothing fills costs as much on its way through Spark as any other.
-    return judge(together(evidence.select(*(name for name in COLUMNS if name in columns)), bins.partitions), context)
+    brought = together(evidence.select(*(name for name in COLUMNS if name in columns)), bins.partitions)
+    return judge(brought, context, tally)
 
 
 def _read_in_portions(spark: SparkSession, files: list[SourceFile]) -> None:
@@ -138,14 +161,16 @@ def _read_in_portions(spark: SparkSession, files: list[SourceFile]) -> None:
     spark.conf.set("spark.sql.parquet.columnarReaderBatchSize", str(rows))
 
 
-def judge(evidence: DataFrame, context: Context) -> DataFrame:
+def judge(evidence: DataFrame, context: Context, tally: Tally = UNCOUNTED) -> DataFrame:
     """The verdicts, with the id as text."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     judge_batches = Judge(context)
 
     def run(batches: Iterable[Any]) -> Iterator[Any]:
-        return map(_with_text, judge_batches(batches))
+        for verdicts in judge_batches(batches):
+            tally.add(verdicts.num_rows)
+            yield _with_text(verdicts)
 
     return evidence.mapInArrow(run, from_arrow_schema(VERDICT_SCHEMA.append(_ID_FIELD)))
 
@@ -190,6 +215,11 @@ class TraceOptions(JobOptions):
     ids: Path
     broadcast_ids: int = BROADCAST_IDS
 
+    @property
+    def is_small(self) -> bool:
+        """Many ids are much work, in whatever trail."""
+        return is_small_file(self.ids)
+
 
 def run(run: JobRun[TraceOptions]) -> dict[str, Any]:
     """Trace the ids; write `trace`."""
@@ -218,7 +248,9 @@ def _in_driver(run: JobRun[TraceOptions]) -> Any:
     times = inside.column("time").to_numpy()
     fits = (times >= whole.since) & (times < whole.until)
     outside, inside = inside.filter(pa.array(~fits)), inside.filter(pa.array(fits))
-    sources = whole.asked(spots_of(inside)).read_here()
+    spots = spots_of(inside)
+    whole = with_journals(whole, spots)
+    sources = whole.asked(spots).read_here()
     tables = (*RECORDS_OF_MESSAGES, *STANDING_TABLES)
     if not is_small(one for name in tables for one in sources.named(name)):
         return None
@@ -239,10 +271,15 @@ def _by_spark(run: JobRun[TraceOptions]) -> dict[str, Any]:
     asked = read_asked(run.spark, run.options.ids).persist()
     run.tell("tracing")
     try:
-        place = run.write(trace(run.spark, run.sources, asked, broadcast_ids=run.options.broadcast_ids), "trace")
+        with run.counted() as tally:
+            traced = trace(run.spark, run.sources, asked, broadcast_ids=run.options.broadcast_ids, tally=tally)
+            place = run.write(traced, "trace")
     finally:
         asked.unpersist()
     run.account.absent = run.sources.absent()
+    if 0 < tally.total <= COUNTED_IDS:
+        verdicts = run.read_small(place, ["verdict"]).column(0)
+        return _counted(pc.value_counts(verdicts).to_pylist(), "values", "counts")
     found = run.read(place, "verdict string")
     counts = found.groupBy("verdict").agg(f.count("*").alias("ids")).collect()
     return _counted([row.asDict() for row in counts], "verdict", "ids")

@@ -1,0 +1,123 @@
+"""What the journals of brokers have beyond the files of the trail, for questions about times that no file reaches.
+
+A broker that died leaves in its journal what it had not written; it is added to the trail when the broker starts again.
+Until then it is read here, as `postroad trace` reads it, and stands beside the rows of the files.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from postroad.pipeline.sources import Damage
+from postroad.tracking import ExactRecorder
+from postroad.trail import (
+    DEFAULT_SKEW_MS,
+    DEFAULT_TOLERANCE_MS,
+    SCHEMAS,
+    Reads,
+    TrailFile,
+    TrailWriter,
+    gaps_within,
+    journal_folder,
+    pin_fitting,
+    read_segments,
+    remainders,
+)
+from postroad.trail.backlog import GIVEN_UP
+from postroad.trail.coverage import GapReason, joined
+from postroad.trail.journal import SegmentEntries
+
+if TYPE_CHECKING:
+    from postroad.pipeline.sources import Sources
+    from postroad.trail import Pinned, Remainder
+    from postroad.trail.spots import Spots
+
+__all__ = ["with_journals"]
+
+# Larger ones stay a gap in the answer: decoded they take some ten times as much memory, and a second for 10 MB.
+MAX_JOURNAL_BYTES = 64 << 20
+# What a journal may know more of.
+_OPEN = {GapReason.CRASHED, GapReason.NOT_YET_WRITTEN, GIVEN_UP}
+
+
+def with_journals(sources: Sources, spots: Spots | None) -> Sources:
+    """The trail with what journals have beyond its files, where a question is about times that the files do not reach.
+
+    Args:
+        sources: the trail; one in a store has no journals, which stay with their brokers.
+        spots: the minutes that are asked about; all without.
+
+    Raises:
+        DamagedFileError: a manifest that is read anew cannot be read.
+    """
+    if not isinstance(sources.root, Path):
+        return sources
+    pins, told = dict(sources.pins), defaultdict(list, {name: [rows] for name, rows in sources.told.items()})
+    for broker, pinned in sources.pins.items():
+        if not _is_small(sources.root, broker) or not _is_open(pinned, spots):
+            continue
+        warnings: list[str] = []
+        # Before the manifest, which is pinned anew: what a broker that lives lets go of meanwhile is then in the files.
+        entries = [SegmentEntries(iter(list(one.entries)), one.is_torn) for one in _segments(sources, broker, warnings)]
+        fresh = pin_fitting(sources.root, broker, sources.reads)
+        for text in fresh.warnings:
+            path, _, problem = text.partition(": ")
+            sources.leave_out(Damage(path, problem, broker, 0, 0))
+        runs, holes = fresh.runs, fresh.holes
+        for part in remainders(entries, runs, holes, partial(ExactRecorder, broker), warnings):
+            runs, holes = joined(runs, part.extended), (*holes, *part.holes)
+            for name, rows in _tables(broker, part).items():
+                told[name].append(rows)
+        pins[broker] = fresh._replace(runs=runs, holes=holes)
+    if not told and pins == sources.pins:
+        return sources
+    return replace(sources, pins=pins, told={name: pa.concat_tables(parts) for name, parts in told.items()}, _found={})
+
+
+def _segments(sources: Sources, broker: int, warnings: list[str]) -> list[SegmentEntries]:
+    assert isinstance(sources.root, Path)
+    return list(read_segments(sources.root, broker, warnings))
+
+
+def _is_small(root: Path, broker: int) -> bool:
+    """Whether there is a journal, and one that can be read for a question."""
+    try:
+        sizes = [path.stat().st_size for path in journal_folder(root, broker).iterdir()]
+    except OSError:
+        # There is none; or its broker lives, and lets go of what it has written.
+        return False
+    return 0 < sum(sizes) <= MAX_JOURNAL_BYTES
+
+
+def _is_open(pinned: Pinned, spots: Spots | None) -> bool:
+    """Whether a run of the broker ends without a close in the times that are asked about."""
+    since = 0 if spots is None else spots.since - DEFAULT_SKEW_MS
+    until = 2**62 if spots is None else spots.until + DEFAULT_TOLERANCE_MS + DEFAULT_SKEW_MS
+    return any(gap.reason in _OPEN for gap in gaps_within(pinned.runs, pinned.holes, since, since, until))
+
+
+def _tables(broker: int, part: Remainder) -> dict[str, Any]:
+    """What a journal adds, as the broker itself would have written it: rows of tables, with broker and run."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    with TemporaryDirectory(prefix="postroad-") as folder:
+        writer = TrailWriter(folder, broker, part.run.since, is_over=True)
+        for job in part.recorder.due(part.through + 1, force=True):
+            for entry in writer.write(job.make(), max(job.through, writer.run.through)):
+                schema = SCHEMAS[entry.table]
+                rows = TrailFile(Path(folder), entry, broker, Reads()).read(schema.names)
+                found[entry.table].append(rows.select(schema.names).cast(schema))
+            part.recorder.release(job.number)
+    return {name: _with_run(pa.concat_tables(rows), broker, part.run.number) for name, rows in found.items()}
+
+
+def _with_run(rows: Any, broker: int, run: int) -> Any:
+    for column, value in (("broker", broker), ("run", run)):
+        rows = rows.append_column(column, pa.repeat(pa.scalar(value, pa.int64()), rows.num_rows))
+    return rows

@@ -1,0 +1,182 @@
+"""The program on a cluster, with processes of their own for all: a standalone master and two workers. Jobs come by the
+command, by `spark-submit` with the wheel, and by Spark Connect from a client without a JVM. Executors are killed in
+the middle of each job, and nothing that is written differs from a run without trouble.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from postroad.lab.trails import write_trail
+from postroad.messages import MessageId
+from postroad.pipeline import run_job
+from postroad.pipeline.jobs import trace
+from postroad.pipeline.jobs.trace import TraceOptions
+from postroad.pipeline.sources import open_sources
+from tests.pipeline.clusters import (
+    HOME,
+    PATIENCE_SECONDS,
+    Disturbance,
+    free_port,
+    python_without_package,
+    standalone,
+)
+from tests.pipeline.filter_trails import SCALE
+from tests.pipeline.trails import TROUBLED, make_trail, some_ids
+from tests.structure.repository import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tests.pipeline.clusters import Cluster
+
+pytest.importorskip("grpc", reason="the extra [connect] is not installed")
+
+# Each test starts several JVMs one after the other, and loses some of them.
+pytestmark = pytest.mark.timeout(2 * PATIENCE_SECONDS)
+
+KERNELS = ROOT / "src" / "postroad" / "__pycache__" / "kernels"
+# Little of everything: the processes are what takes time.
+LITTLE = replace(TROUBLED, brokers=4, messages=600, seconds=60, seal_seconds=20, interests=40)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with standalone(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def little(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small trail in which things go wrong; tests change copies of it."""
+    return make_trail(tmp_path_factory.mktemp("little") / "trail", LITTLE)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are the same but for what the order of a sum makes of the last digits."""
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-15)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+def rows_in(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a table, in an order of their own."""
+
+    def order(row: dict[str, Any]) -> tuple[str, list[str]]:
+        exact = {name: value for name, value in row.items() if not isinstance(value, float)}
+        return json.dumps(exact, sort_keys=True, default=str), [f"{row[name]:.3g}" for name in row if name not in exact]
+
+    rows = pq.read_table(folder).to_pylist()
+    assert rows, folder
+    return sorted(rows, key=order)
+
+
+def contents(trail: Path) -> dict[tuple[int, str], list[str]]:
+    """The rows of each broker and table that the manifests of a trail name, wherever they are."""
+    found: dict[tuple[int, str], list[str]] = {}
+    for broker, entries in open_sources(trail).all_entries().items():
+        for entry in entries:
+            rows = pq.ParquetFile(trail / entry.path).read().to_pylist()
+            here = found.setdefault((broker, entry.table), [])
+            here += [json.dumps(row, sort_keys=True, default=str) for row in rows]
+    return {key: sorted(rows) for key, rows in found.items()}
+
+
+def write_ids(trail: Path, path: Path, count: int) -> Path:
+    """Some ids of a trail and as many that never were, in a file."""
+    ids = some_ids(trail, count, seed=12)
+    texts = [str(MessageId(publisher, origin, when, counter)) for origin, when, publisher, counter in ids]
+    path.write_text("id\n" + "\n".join(texts) + "\n")
+    return path
+
+
+@contextmanager
+def job(command: Sequence[object], env: dict[str, str], log: Path) -> Iterator[subprocess.Popen[str]]:
+    """A command whose lines are read while it runs; killed when it hangs or the test is over."""
+    words = [str(word) for word in command]
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=errors, text=True) as running,
+    ):
+        watch = threading.Timer(PATIENCE_SECONDS, running.kill)
+        watch.start()
+        try:
+            yield running
+        finally:
+            watch.cancel()
+            running.kill()
+
+
+def told(running: subprocess.Popen[str], log: Path) -> dict[str, Any]:
+    """The next line of JSON that a command prints."""
+    assert running.stdout is not None
+    others = []
+    for line in running.stdout:
+        if line.startswith("{"):
+            found: dict[str, Any] = json.loads(line)
+            return found
+        others.append(line)
+    raise AssertionError(log.read_text() + "".join(others))
+
+
+def documented_job() -> str:
+    """The program that the documentation gives to `spark-submit`."""
+    page = (ROOT / "docs" / "howto" / "spark-cluster.md").read_text()
+    found = re.search(r"`job\.py`:\n+```python\n(.*?)```", page, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_submitted_wheel_brings_compiled_kernels_and_speculation_passes_a_stopped_executor(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    trail = tmp_path / "trail"
+    write_trail(trail, replace(SCALE, recorder="sealed"))
+    ids, page, out, log = write_ids(trail, tmp_path / "ids.csv", 30), free_port(), tmp_path / "out", tmp_path / "log"
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "wheel", "--no-build-isolation"]
+    subprocess.run([*pip, "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)], check=True, timeout=PATIENCE_SECONDS)
+    (wheel,) = tmp_path.glob("postroad-*.whl")
+    (tmp_path / "job.py").write_text(documented_job())
+    python = python_without_package(tmp_path / "python")
+    # The key of compiled kernels is their source: those of these sources are those of the wheel.
+    environment = {**cluster.environment, "PYSPARK_PYTHON": str(python), "NUMBA_CACHE_DIR": str(KERNELS)}
+    settings = cluster.arguments(
+        spark__ui__enabled="true",
+        spark__ui__port=str(page),
+        spark__speculation="true",
+        spark__speculation__interval="100ms",
+        spark__speculation__quantile="0.5",
+        spark__speculation__multiplier="1.1",
+        spark__speculation__efficiency__enabled="false",
+        spark__speculation__task__duration__threshold="500ms",
+    )
+    submit = [HOME / "bin" / "spark-submit", "--master", cluster.master, "--py-files", wheel, *settings]
+    arguments = ["pipeline", "trace", "--ids", ids, "--trail", trail, "--out", out, "--json"]
+    with job([*submit, tmp_path / "job.py", *arguments], environment, log) as running:
+        with Disturbance(page, lambda: running.poll() is not None) as trouble:
+            trouble.stop_a_busy_one()
+            # It stays stopped: only who tries its task elsewhere comes to an end.
+            report = told(running, log)
+        running.communicate(timeout=PATIENCE_SECONDS)
+        assert running.returncode == 0, log.read_text()
+    assert (report["job"], report["ids"]) == ("trace", 60)
+    run_job("trace", trace.run, TraceOptions(trail, tmp_path / "calm", ids=ids))
+    assert same(rows_in(out / "trace"), rows_in(tmp_path / "calm" / "trace"))
+    # The workers asked filters, and compiled nothing for that.
+    assert not list(cluster.caches.rglob("postroad.*"))
