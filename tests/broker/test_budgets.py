@@ -272,7 +272,7 @@ def test_a_publisher_among_brokers_is_cut_into_turns_and_every_row_goes_to_the_l
 
 
 def test_links_bring_no_more_than_fits_before_their_work_is_done_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroad.broker.core.MAX_UNFINISHED_BYTES", 4_000)
+    monkeypatch.setattr("postroad.broker.matching_turns.MAX_UNFINISHED_BYTES", 4_000)
     core, reader = broker(in_turns=True, turn_ms=1), Reader()
     relay = linked(core)
     busy(core)

@@ -78,7 +78,7 @@ def test_a_publisher_for_whom_no_number_can_be_reserved_is_told_why_and_others_g
             early.publish("news", b"first")
             assert (await early.frame()).body == b"first"
             # The rest of the block is used up, and the next one cannot be written.
-            numbers = running.dispatcher.core._numbers
+            numbers = running.dispatcher.core.publications.numbers
             for _ in range(BLOCK - 1):
                 numbers.take()
             (tmp_path / "publisher-numbers.new").mkdir()

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.broker.errors import BrokerError
+from postroad.broker.acknowledgements import Acknowledgements
 from postroad.broker.groups import any_expires
-from postroad.broker.id_batches import words_of
 from postroad.broker.marks import told_again
 from postroad.broker.outbox import Delivery
 from postroad.broker.sessions import AckMode, OverflowPolicy
-from postroad.broker.settlements import Settlement
 from postroad.broker.turns import MAX_WRITTEN_BYTES
 from postroad.messages.columns import EXPIRY
 from postroad.messages.id_columns import WORD_BITS
@@ -51,6 +49,7 @@ class Deliveries:
         turns: where to note sessions that get the rest of what matched in a later turn; None to write all at once.
 
     Attributes:
+        acknowledgements: what clients answer.
         overflowed: the subscriptions whose queues were full lately.
         stored: what subscriptions have in the store; None without a store.
         queues: the queues; None without a store.
@@ -71,7 +70,7 @@ class Deliveries:
         self.durables: Durables | None = None
         self.peers: Peers | None = None
         self.delivered = self.shed_full = self.shed_closed = self.shed_expired = 0
-        self.acknowledged = self.refused = 0
+        self.acknowledgements = Acknowledgements(self, recorder)
 
     def take_limits(self, limits: Limits) -> None:
         """Other limits count from now on."""
@@ -291,26 +290,7 @@ class Deliveries:
             if places is None:
                 subscription.unacknowledged.update(dict.fromkeys(ids, -1))
             else:
-                self._expect(subscription, ids, places)
-
-    def _expect(self, subscription: Subscription, ids: list[int], places: NDArray[np.int64]) -> None:
-        """Stored rows wait for an acknowledgement. Of one that is stored twice, the last counts."""
-        waiting, twice = subscription.unacknowledged, []
-        before = len(waiting)
-        if waiting.keys().isdisjoint(ids):
-            waiting.update(zip(ids, places.tolist(), strict=True))
-            if len(waiting) == before + len(ids):
-                return
-            # The same message twice in these rows, which happens next to never: once more, one by one.
-            for message in ids:
-                waiting.pop(message, None)
-        for message, place in zip(ids, places.tolist(), strict=True):
-            if message in waiting:
-                twice.append(waiting.pop(message))
-            waiting[message] = place
-        if twice:
-            assert self.stored is not None
-            self.stored.settle(subscription, np.array(twice))
+                self.acknowledgements.expect(subscription, ids, places)
 
     def drainable(self, subscription: Subscription) -> int:
         """How many of those that wait its acknowledgements let through."""
@@ -481,62 +461,6 @@ class Deliveries:
         if self.stored is not None:
             self.stored.ended(subscription, reason)
         self.release_publishers(subscription, outbox)
-
-    def acknowledge(
-        self, subscription: Subscription, head: int, tail: int, positive: bool, now: int, requeues: bool = True
-    ) -> None:
-        """A client acknowledges or refuses a message; in mode `client`, all earlier ones with it.
-
-        What it refuses of a queue or a durable subscription comes again, or, unless it `requeues`, goes to the
-        dead-letter queue.
-
-        Raises:
-            BrokerError: the message does not wait for an acknowledgement.
-        """
-        wanted = head << WORD_BITS | tail
-        if wanted not in subscription.unacknowledged:
-            raise BrokerError("acknowledgement of a message that does not wait for one; each counts once")
-        self.settle(Settlement(subscription, self._settled(subscription, wanted), positive, requeues), now)
-
-    def settle(self, settlement: Settlement, now: int) -> None:
-        """A client has answered for messages that wait for it."""
-        subscription, settled, positive, requeues = settlement
-        places = list(map(subscription.unacknowledged.pop, settled))
-        self._count_acknowledgements(subscription, settled, positive, now)
-        if subscription.queue is not None:
-            assert self.queues is not None
-            if positive:
-                self.queues.returns.settled(subscription.queue, places)
-            else:
-                rows = dict(zip(settled, places, strict=True))
-                self.queues.returns.came_back(subscription.queue, rows, now, refused=True, for_good=not requeues)
-        elif subscription.remote is not None:
-            assert self.peers is not None
-            self.peers.consumers.answer(subscription, settled, positive, requeues, now)
-        elif subscription.durable is not None and not positive:
-            assert self.durables is not None
-            self.durables.refused(subscription, dict(zip(settled, places, strict=True)), now, not requeues)
-        elif subscription.durable is not None:
-            assert self.stored is not None
-            self.stored.settle(subscription, np.array(places))
-
-    def _settled(self, subscription: Subscription, wanted: int) -> list[int]:
-        waiting = subscription.unacknowledged
-        if subscription.ack_mode is AckMode.INDIVIDUAL or next(iter(waiting)) == wanted:
-            return [wanted]
-        every = list(waiting)
-        return every[: every.index(wanted) + 1]
-
-    def _count_acknowledgements(
-        self, subscription: Subscription, messages: list[int], positive: bool, now: int
-    ) -> None:
-        if positive:
-            subscription.acknowledged += len(messages)
-            self.acknowledged += len(messages)
-        else:
-            subscription.refused += len(messages)
-            self.refused += len(messages)
-        self._recorder.acknowledged(words_of(messages), subscription.recorded, positive, now)
 
 
 def _integers(batch: Batch, rows: NDArray[np.int64]) -> list[int]:

@@ -160,7 +160,7 @@ class Durables:
     def _enter(self, subscription: Subscription, selector: Selector | None, now: int) -> None:
         assert subscription.durable is not None
         terms = subscription.durable
-        self._core.enter_index(subscription, selector, TopicPattern.parse(terms.topic), now)
+        self._core.residents.enter(subscription, selector, TopicPattern.parse(terms.topic), now)
         self._named[terms.client, terms.name] = subscription
 
     # --- sessions ----------------------------------------------------------------------------------------------------
@@ -263,18 +263,18 @@ class Durables:
         if (terms.topic, terms.selector, terms.stopped) == (topic, text, 0):
             return
         if not terms.stopped:
-            self._core.leave_index(subscription, now)
+            self._core.residents.leave(subscription, now)
         subscription.durable = changed = msgspec.structs.replace(terms, topic=topic, selector=text, stopped=0)
         subscription.topic = topic
         try:
-            self._core.enter_index(subscription, selector, pattern, now)
+            self._core.residents.enter(subscription, selector, pattern, now)
         except PostroadError:
             # It wants what it wanted before.
             subscription.durable, subscription.topic = terms, terms.topic
             if terms.stopped:
                 raise
             before = Selector.parse(terms.selector) if terms.selector else None
-            self._core.enter_index(subscription, before, TopicPattern.parse(terms.topic), now)
+            self._core.residents.enter(subscription, before, TopicPattern.parse(terms.topic), now)
             raise
         assert subscription.cursor is not None
         self._stored.log.change_cursor(subscription.cursor, msgspec.msgpack.encode(changed))
@@ -282,7 +282,7 @@ class Durables:
     def _attach(self, subscription: Subscription, session: Session, key: str, ack_mode: AckMode) -> None:
         cursor = subscription.cursor
         assert cursor is not None
-        self._core.move_to(subscription, session)
+        self._core.residents.move(subscription, session)
         subscription.key, subscription.ack_mode = key, ack_mode
         session.subscriptions[key] = subscription
         self._stored.log.attach(cursor)
@@ -296,7 +296,7 @@ class Durables:
         del subscription.session.subscriptions[subscription.key]
         session = Session(0, terms.principal)
         session.congested = True
-        self._core.move_to(subscription, session)
+        self._core.residents.move(subscription, session)
         subscription.key = terms.name
         subscription.unacknowledged = {}
         self._recall(subscription)
@@ -356,7 +356,7 @@ class Durables:
             self.left(subscription)
         self._core.replays.ended(subscription)
         if not terms.stopped:
-            self._core.leave_index(subscription, now)
+            self._core.residents.leave(subscription, now)
         del self._named[terms.client, terms.name]
         self._core.release_publishers(subscription, outbox)
         return self._discard_all(subscription, reason)
@@ -378,7 +378,7 @@ class Durables:
             assert terms is not None
             assert cursor is not None
             if not terms.stopped:
-                self._core.leave_index(subscription, now)
+                self._core.residents.leave(subscription, now)
                 subscription.durable = stopped = msgspec.structs.replace(terms, stopped=now)
                 self._stored.log.change_cursor(cursor, msgspec.msgpack.encode(stopped))
 

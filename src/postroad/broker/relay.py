@@ -17,6 +17,7 @@ from postroad.broker.budgets import NANOSECONDS
 from postroad.broker.consignments import Consignments
 from postroad.broker.groups import has_flag
 from postroad.broker.interests import Interests
+from postroad.broker.link_pauses import pause_for_link, resume_for_link
 from postroad.broker.marks import LATE, MAYBE_TWICE, have_room, marked
 from postroad.broker.order import OrderStatistics, PublisherOrder
 from postroad.broker.outbox import LinkRefusal, Outbox, Sending
@@ -142,7 +143,7 @@ class Relay:
         """Route messages that enter the network here; `matched` is the result of the index."""
         split = self._interests.split(batch, matched, entering=self.strategy.link_state is not None)
         routed = self.strategy.publish(batch, split.destinations, now)
-        self._core.hand_out(routed.batch, split.offsets, split.slots, source, outbox, now)
+        self._core.residents.hand_out(routed.batch, split.offsets, split.slots, source, outbox, now)
         wanted = self._core.wanted(split.offsets, split.slots)
         unwanted = wanted[1:] == wanted[:-1]
         for parcel in (*routed.parcels, *(() if routed.held is None else (routed.held,))):
@@ -266,7 +267,7 @@ class Relay:
             if mask is not None and mask.any():
                 rows = np.flatnonzero(mask)
                 batch = marked(batch, rows[have_room(batch, rows, line)], line)
-        self._core.hand_out(batch, split.offsets, split.slots, None, outbox, now, work.consignment)
+        self._core.residents.hand_out(batch, split.offsets, split.slots, None, outbox, now, work.consignment)
 
     def returned(
         self, batch: Batch, destinations: Destinations, now: int, consignment: Consignment | None = None, link: int = 0
@@ -301,13 +302,13 @@ class Relay:
     def link_full(self, link: int, publisher: int) -> Outbox:
         """A link has no room for a local publisher: pause it until `link_free`."""
         outbox = Outbox()
-        self._core.pause_for_link(publisher, link, outbox)
+        pause_for_link(self._core, publisher, link, outbox)
         return outbox
 
     def link_free(self, link: int) -> Outbox:
         """A link has room again."""
         outbox = Outbox()
-        self._core.resume_for_link(link, outbox)
+        resume_for_link(self._core, link, outbox)
         return outbox
 
     def _send(self, routed: Routed, outbox: Outbox, now: int, origin: _Origin, until: int = 0) -> int:
@@ -479,14 +480,6 @@ class Relay:
         self._wants.remove(topic, selector)
         self._removed.append(topic)
         self._changed = True
-
-    def next_hop(self, broker: int) -> int:
-        """The neighbour that the way to a broker begins with; 0 if there is none, or the strategy knows none."""
-        state = self.strategy.link_state
-        if state is None:
-            return 0
-        hops = state.routes.first_hops
-        return max(0, int(hops[broker])) if 0 <= broker < len(hops) else 0
 
     def statistics(self) -> RelayStatistics:
         """Counts for people and for metrics."""

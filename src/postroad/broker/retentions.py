@@ -93,7 +93,7 @@ class Retentions:
         session.congested = True
         subscription = Subscription(number, session, rule.topic, rule.topic, AckMode.AUTO, OverflowPolicy.SPOOL)
         subscription.stores = subscription.retains = True
-        self._core.enter_index(subscription, None, pattern, now)
+        self._core.residents.enter(subscription, None, pattern, now)
         if cursor is None:
             cursor = self._stored.log.open_cursor(number, _MARK + rule.topic.encode())
         subscription.cursor = cursor

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-__all__ = ["BrokerStatistics"]
+if TYPE_CHECKING:
+    from postroad.broker.core import Broker
+    from postroad.broker.deliveries import Deliveries
+
+__all__ = ["BrokerStatistics", "statistics_of"]
 
 
 class BrokerStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,3 +49,55 @@ class BrokerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     subscription_bytes_now: int
     matching_work_now: int
     unfinished_messages_now: int
+
+
+def statistics_of(core: Broker, deliveries: Deliveries, unmatched: int, unfinished: int) -> BrokerStatistics:
+    """What a broker has counted.
+
+    Args:
+        core: the broker.
+        deliveries: what went out.
+        unmatched: how many messages nobody wanted.
+        unfinished: how many wait to be matched.
+    """
+    sessions = core.sessions()
+    subscriptions = [each for session in sessions for each in session.subscriptions.values()]
+    durable = [] if core.durables is None else core.durables.listed()
+    away = [each for each in durable if not each.session.number]
+    queues = [] if core.queues is None else core.queues.listed()
+    index = core.index.statistics()
+    return BrokerStatistics(
+        sessions_now=len(sessions),
+        subscriptions_now=len(subscriptions),
+        waiting_messages_now=sum(each.waiting.messages for each in subscriptions),
+        stored_messages_now=sum(each.waiting.stored for each in [*subscriptions, *away]),
+        retained_messages_now=0 if core.store is None else core.retentions.rows,
+        replays_now=0 if core.replaying is None else len(core.replaying),
+        durable_now=len(durable),
+        durable_away_now=len(away),
+        queues_now=len(queues),
+        consumers_now=sum(len(each.consumers) for each in queues),
+        queued_messages_now=sum(each.holder.waiting.stored for each in queues),
+        waiting_bytes_now=sum(each.waiting.bytes for each in subscriptions),
+        unacknowledged_now=sum(len(each.unacknowledged) for each in subscriptions),
+        paused_publishers_now=sum(session.paused for session in sessions),
+        accepted=core.publications.accepted,
+        delivered=deliveries.delivered,
+        matched_nobody=unmatched,
+        shed_queue_full=deliveries.shed_full,
+        shed_session_closed=deliveries.shed_closed,
+        shed_expired=deliveries.shed_expired,
+        shed_stored=0 if core.store is None else core.store.shed,
+        acknowledged=deliveries.acknowledgements.acknowledged,
+        refused=deliveries.acknowledgements.refused,
+        redelivered=0 if core.redeliveries is None else core.redeliveries.count,
+        dead_lettered=0 if core.queues is None else core.queues.returns.dead_lettered,
+        ids_skewed=core.publications.ids_skewed,
+        resent=core.publications.resent,
+        publishers_away_now=core.publications.away,
+        index_constraints_now=index.constraints,
+        index_bytes_now=index.bytes,
+        subscription_bytes_now=core.budgets.bytes,
+        matching_work_now=core.budgets.work,
+        unfinished_messages_now=unfinished,
+    )

@@ -35,7 +35,9 @@ class QueuePackets:
         """The neighbour to which packets for a broker go; 0 if there is no way now."""
         if broker in self._links.up:
             return broker
-        return 0 if self._core.relay is None else self._core.relay.next_hop(broker)
+        state = None if self._core.relay is None else self._core.relay.strategy.link_state
+        hops = () if state is None else state.routes.first_hops
+        return max(0, int(hops[broker])) if broker < len(hops) else 0
 
     def send(self, packets: Iterable[tuple[int, bytes]]) -> None:
         """Send packets of this broker; those without a way are lost, and sent again."""

@@ -142,7 +142,7 @@ class Dispatcher:
         now = self.clock()
         outbox = self.core.receive(batch, source, now, queued)
         if self.record is not None:
-            self.core.note_aliases(batch, aliases, now)
+            self.core.publications.note_aliases(batch, aliases, now)
         self.carry_out(outbox)
         if self.timing is not None:
             self.timing.count(batch, outbox)

@@ -1,0 +1,97 @@
+"""Matches batches and hands them on, as far as one turn of the loop goes; what is left goes on in later turns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.broker.groups import unmatched
+from postroad.broker.outbox import Outbox
+from postroad.broker.turns import MAX_UNFINISHED_BYTES
+from postroad.tracking.reasons import Detour
+
+if TYPE_CHECKING:
+    from postroad.broker.core import Broker
+    from postroad.broker.deliveries import Deliveries
+    from postroad.broker.turns import Turns, Work
+
+__all__ = ["MatchingTurns"]
+
+
+class MatchingTurns:
+    """The work of a broker on what comes.
+
+    Args:
+        core: the broker.
+        deliveries: hands out what sessions are owed.
+        turns: what waits for its turn.
+    """
+
+    def __init__(self, core: Broker, deliveries: Deliveries, turns: Turns) -> None:
+        self._core = core
+        self._deliveries = deliveries
+        self._turns = turns
+
+    def take_up(self, work: Work, outbox: Outbox, now: int) -> None:
+        """Match rows and hand them on, as far as one turn goes; the rest, and all that follows it, has to wait."""
+        # Asked of an attribute first: with small reads, each call here is felt.
+        waits = self._turns.messages and self._turns.has(work.origin)
+        done = 0 if waits else self._advance(work, outbox, now)
+        if done < len(work.batch):
+            # Recorded at once: a crash before their turn would otherwise leave rows that arrived and matched nothing.
+            self._core.recorder.dropped(work.batch, np.arange(done, len(work.batch)), 0, Detour.DEFERRED, now)
+            self._turns.push(work, done)
+            if work.source is not None:
+                if not work.source.paused:
+                    outbox.pauses.append(work.source.number)
+                work.source.unfinished = True
+            while self._turns.bytes > MAX_UNFINISHED_BYTES:
+                self._go_on(outbox, now)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether `proceed` has something to do."""
+        replays = self._core.replaying
+        return bool(self._turns) or (replays is not None and bool(replays.line) and replays.is_ready)
+
+    def proceed(self, now: int) -> Outbox:
+        """One more turn for what was too much work before."""
+        outbox = Outbox()
+        self._deliveries.pay_owed(outbox, now, self._core.turn_budget)
+        self._go_on(outbox, now)
+        for subscription in () if self._core.replaying is None else self._core.replaying.proceed(now):
+            self._deliveries.go_on(subscription, outbox, now)
+        return outbox
+
+    def _go_on(self, outbox: Outbox, now: int) -> None:
+        work = self._turns.pull()
+        if work is None:
+            return
+        done = self._advance(work, outbox, now)
+        self._core.recorder.dropped(work.batch, np.arange(done), 0, Detour.RESUMED, now)
+        if done < len(work.batch):
+            self._turns.push(work, done, first=True)
+            return
+        if work.consignment is not None:
+            work.consignment.release()
+        source = work.source
+        if source is not None and not self._turns.has(work.origin):
+            source.unfinished = False
+            if not source.paused and self._core.session(source.number) is source:
+                outbox.resumes.append(source.number)
+
+    def _advance(self, work: Work, outbox: Outbox, now: int) -> int:
+        """Match the first rows and hand them on; how many they were."""
+        matched = offsets, slots = self._core.index.match(work.batch, self._core.turn_budget)
+        done = len(offsets) - 1
+        part = work if done == len(work.batch) else work.part(0, done)
+        if part.source is None:
+            assert self._core.relay is not None
+            self._core.relay.deliver(part, matched, outbox, now)
+        elif self._core.relay is not None:
+            self._core.relay.publish(part.batch, matched, part.source, outbox, now)
+        else:
+            self._core.count_unmatched(unmatched(self._core.wanted(offsets, slots)))
+            self._core.residents.hand_out(part.batch, offsets, slots, part.source, outbox, now)
+        return done

@@ -1,0 +1,183 @@
+"""What local publishers send: who gives the ids, what is let in, and where it goes from there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from postroad.broker.aliases import record_aliases
+from postroad.broker.errors import BrokerError
+from postroad.broker.given_ids import AssigningPublishers, IdAdmission
+from postroad.broker.outbox import Outbox
+from postroad.broker.turns import Work
+from postroad.messages import IdGenerator
+from postroad.messages.columns import SOURCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from postroad.broker.core import Broker
+    from postroad.broker.given_ids import AssigningPublisher
+    from postroad.broker.numbers import PublisherNumbers
+    from postroad.broker.sessions import Session
+    from postroad.messages import Batch
+    from postroad.security import Policy
+
+__all__ = ["LocalPublications"]
+
+
+class LocalPublications:
+    """Takes what sessions publish.
+
+    Args:
+        core: the broker.
+        numbers: hands out publisher numbers.
+        policy: who may publish what.
+
+    Attributes:
+        numbers: of publishers.
+        accepted: how many messages were let in.
+        ids_skewed: how many had an id whose time is off.
+        resent: how many came again, and were left out.
+    """
+
+    def __init__(self, core: Broker, numbers: PublisherNumbers, policy: Policy) -> None:
+        self._core = core
+        self.numbers = numbers
+        self._policy = policy
+        self._assigning = AssigningPublishers(core.number, numbers, core.limits.publishers_kept)
+        self.accepted = self.ids_skewed = self.resent = 0
+
+    @property
+    def away(self) -> int:
+        """How many publishers with ids of their own may come back."""
+        return self._assigning.away
+
+    def left(self, publisher: AssigningPublisher, for_good: bool) -> None:
+        """The connection of a publisher with ids of its own is gone."""
+        self._assigning.left(publisher, for_good)
+
+    def assigns_ids(
+        self, session: Session, token: str, now: int, was: tuple[int, str] | None = None
+    ) -> tuple[AssigningPublisher, Outbox]:
+        """A client gives its messages their ids itself, from now on.
+
+        Args:
+            session: the client.
+            token: what it has to show, should it lose its connection, to go on under the same publisher number.
+            now: the time in ms.
+            was: the number and the token of the publisher that it was before, if it was one. It gets a new number if
+                they are not known here (any more).
+
+        Returns:
+            the publisher it is, and what to do: an earlier connection of that publisher is closed, if there is one.
+        """
+        outbox = Outbox()
+        publisher = None if was is None else self._assigning.find(*was, session.principal)
+        if publisher is None:
+            publisher = self._assigning.new(session.principal, token)
+            self._core.recorder.publishes(publisher.number, session.principal, now)
+        elif publisher.session is not None and (earlier := self._core.session(publisher.session)) is not None:
+            earlier.assigning = None
+            outbox.closes.append((earlier.number, "this publisher has connected again"))
+        publisher.speaks_over(session.number)
+        session.assigning = publisher
+        return publisher, outbox
+
+    def know_publishers_again(self, secret: Callable[[], bytes]) -> None:
+        """Publishers that give their own ids are to be known again after a restart, by a secret that survives it."""
+        self._assigning.secret = secret
+
+    def receive(self, batch: Batch, source: Session, now: int, queued: bool = False) -> Outbox:
+        """Take a batch from a local publisher: stamp ids, match, and deliver or enqueue.
+
+        The ids of the rows that the policy lets in are set when this returns; the others stay as they were. With
+        `queued`, some rows may be for queues.
+
+        Raises:
+            BrokerError: a queue cannot be made.
+        """
+        outbox = Outbox()
+        if self._core.durables is not None and self._core.durables.refuses(batch, outbox):
+            return outbox
+        whole, allowed, admitted = batch, self._policy.may_publish(source.principal, batch), None
+        if allowed is not None:
+            batch = batch.take(allowed)
+            outbox.refused = len(whole) - len(batch)
+        if queued:
+            if self._core.queues is None:
+                raise BrokerError("this broker has no store, so it has no queues (setting store)")
+            admitted = self._core.queues.admit(batch, source, outbox, now)
+            if outbox.unstorable:
+                return outbox
+        self._identify(batch, source, now)
+        if allowed is not None:
+            whole.ids[allowed] = batch.ids
+        count = len(batch)
+        if not count:
+            return outbox
+        self._core.recorder.accepted(batch, now)
+        if self._core.alias_attribute is not None:
+            record_aliases(self._core.recorder, batch, self._core.alias_attribute, now)
+        self.accepted += count
+        source.accepted += count
+        if admitted:
+            assert self._core.queues is not None
+            batch = self._core.queues.enqueue(batch, admitted, source, outbox, now)
+        if len(batch):
+            self._core.take_up(Work(batch, source), outbox, now)
+        return outbox
+
+    def receive_identified(
+        self, batch: Batch, source: Session, now: int, together: bool = False, queued: bool = False
+    ) -> tuple[Outbox, IdAdmission]:
+        """Take a batch whose ids its publisher has given; `assigns_ids` came before.
+
+        What it sends again is left out. A row that it may not send is refused with all that follow it; with `together`
+        all rows are. With `queued`, some rows may be for queues.
+        """
+        publisher = source.assigning
+        if publisher is None:
+            raise BrokerError("this session does not give ids (any more); it cannot publish with ids of its own")
+        if not len(batch):
+            return Outbox(), IdAdmission(0, 0)
+        admission = publisher.admit(batch.ids, now, self._core.skew_tolerance_ms)
+        self.resent += admission.resent
+        self.ids_skewed += admission.skewed
+        if admission.end == admission.resent or (together and admission.refusal is not None):
+            return Outbox(), admission
+        whole = admission.end - admission.resent == len(batch)
+        entering = batch if whole else batch.take(np.arange(admission.resent, admission.end))
+        last = int(entering.ids[-1, 1])
+        if (
+            publisher.restored
+            and self._core.store is not None
+            and (stored := self._core.store.stored_before(entering.ids)).any()
+        ):
+            # It entered before this process began, and was stored.
+            self.resent += int(stored.sum())
+            entering = entering.take(~stored)
+        outbox = self.receive(entering, source, now, queued) if len(entering) else Outbox()
+        if outbox.unstorable:
+            return outbox, admission
+        publisher.last = last
+        return outbox, admission
+
+    def _identify(self, batch: Batch, source: Session, now: int) -> None:
+        batch.envelopes[:, SOURCE] = self._core.number
+        if source.assigning is not None:
+            return
+        if source.publisher is None:
+            number = self.numbers.take()
+            source.publisher = IdGenerator(number, self._core.number)
+            self._core.recorder.publishes(number, source.principal, now)
+        if len(batch):
+            batch.run = source.publisher.give(batch.ids, now)
+
+    def note_aliases(self, batch: Batch, aliases: Iterable[tuple[int, str]], now: int) -> None:
+        """Rows of a batch that was received have names in other systems; a row that was refused has no id."""
+        for row, alias in aliases:
+            head, tail = batch.ids[row].tolist()
+            if tail:
+                self._core.recorder.aliased(alias, head, tail, now)

@@ -1,0 +1,107 @@
+"""The local subscriptions in the index of a broker, and what matches them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.broker.budgets import estimated_bytes
+from postroad.broker.groups import Grouping, any_expires
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from postroad.broker.consignments import Consignment
+    from postroad.broker.core import Broker
+    from postroad.broker.deliveries import Deliveries
+    from postroad.broker.outbox import Outbox
+    from postroad.broker.sessions import Session, Subscription
+    from postroad.messages import Batch
+    from postroad.selectors import Selector, TopicPattern
+
+__all__ = ["Residents"]
+
+
+class Residents:
+    """Subscriptions by their slots in the index.
+
+    Args:
+        core: the broker.
+        deliveries: hands rows to them.
+    """
+
+    def __init__(self, core: Broker, deliveries: Deliveries) -> None:
+        self._core = core
+        self._deliveries = deliveries
+        self._grouping = Grouping()
+        self._by_slot: list[Subscription | None] = []
+
+    def enter(self, subscription: Subscription, selector: Selector | None, pattern: TopicPattern, now: int) -> None:
+        """From now on messages match a subscription.
+
+        Raises:
+            BrokerError, LimitError: that would be too much for its session, or for the broker.
+        """
+        topic = subscription.topic
+        size = estimated_bytes(subscription.key, topic, selector)
+        self._core.budgets.check_bytes(subscription.session, size)
+        self._core.budgets.enter(self._core.index, subscription, selector, pattern, size)
+        if subscription.slot >= len(self._by_slot):
+            self._by_slot.extend([None] * (subscription.slot + 1 - len(self._by_slot)))
+        self._by_slot[subscription.slot] = subscription
+        if self._core.relay is not None:
+            self._core.relay.subscribed(subscription.number, topic, selector)
+        subscription.selector = "" if selector is None else str(selector)
+        if not subscription.retains:
+            principal, text = subscription.session.principal, subscription.selector
+            self._core.recorder.subscribed(subscription.number, principal, topic, text, now)
+
+    def leave(self, subscription: Subscription, now: int) -> None:
+        """From now on no message matches a subscription."""
+        self._core.index.remove(subscription.number)
+        self._core.budgets.remove(subscription)
+        self._by_slot[subscription.slot] = None
+        if self._core.relay is not None:
+            self._core.relay.unsubscribed(subscription.number)
+        self._core.recorder.unsubscribed(subscription.number, now)
+
+    def move(self, subscription: Subscription, session: Session) -> None:
+        """A subscription changes its session; what it costs counts for the new one."""
+        size, work = subscription.bytes, subscription.work
+        self._core.budgets.remove(subscription)
+        subscription.session = session
+        self._core.budgets.add(subscription, size, work)
+
+    def hand_out(
+        self,
+        batch: Batch,
+        offsets: NDArray[np.int64],
+        slots: NDArray[np.int32],
+        source: Session | None,
+        outbox: Outbox,
+        now: int,
+        consignment: Consignment | None = None,
+    ) -> None:
+        """Give each local subscription the rows that matched it; `source` is None for what came over a link.
+
+        The consignment that the rows came in, if any, hears when rows that have to wait leave their queues.
+        """
+        expires, deliveries = any_expires(batch.envelopes), self._deliveries
+        stored = deliveries.stored
+        repeated = stored.repeats(batch) if source is None and stored is not None and len(stored.recent) else None
+        for slot, rows in self._grouping.by_slot(offsets, slots, len(self._by_slot)):
+            subscription = self._by_slot[slot]
+            assert subscription is not None
+            if repeated is not None and (subscription.durable is not None or subscription.retains):
+                assert stored is not None
+                stored.repeated += int(repeated[rows].sum())
+                rows = rows[~repeated[rows]]
+            if expires:
+                rows = deliveries.unexpired(subscription, batch, rows, now)
+            deliveries.hand_over(subscription, batch, rows, source, outbox, now, consignment)
+        if stored is not None and stored.is_storing:
+            deliveries.flush_stored(batch, source, outbox, now, consignment)
+            if outbox.stops:
+                assert self._core.durables is not None
+                self._core.durables.stop(outbox.stops, now)
+                outbox.stops = []
