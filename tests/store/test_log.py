@@ -20,7 +20,9 @@ from postroad.store import (
     StoreWriteError,
     carry_out,
     recover,
+    stored_bytes,
 )
+from postroad.store.payloads import EncodedRows
 from postroad.store.places import Runs
 from postroad.store.records import Record, frames_in
 from postroad.store.writer import MAX_UNSYNCED_BYTES
@@ -250,6 +252,15 @@ def test_store_over_its_limit_refuses_and_names_the_limit() -> None:
     large = batch_of(1, 0, 100, size=100)
     with pytest.raises(StoreFullError, match=r"store\.max_bytes"):
         log.append(large, [(cursor, every(large))], 0)
+
+
+@pytest.mark.parametrize("with_metadata", [False, True])
+def test_bytes_of_rows_are_known_before_they_are_encoded(with_metadata: bool) -> None:
+    metadata = {"seen": 3} if with_metadata else {}
+    batch = Batch.build([Draft("a.b", {"n": n}, (("x", "y"),), bytes(n), metadata=metadata) for n in range(50)])
+    some = np.array([3, 7, 49])
+    assert stored_bytes(batch) == EncodedRows(batch).size
+    assert stored_bytes(batch, some) == EncodedRows(batch.take(some)).size
 
 
 def test_interval_syncs_when_it_is_due_and_not_before() -> None:

@@ -156,7 +156,12 @@ class Deliveries:
         """Store what of a batch has to wait there, once for all subscriptions."""
         stored = self.stored
         assert stored is not None
-        for subscription in stored.flush(batch, now, consignment):
+        full = stored.flush(batch, now, consignment)
+        if stored.lack and source is not None:
+            # Too late to refuse the batch, so its publisher learns that some of it is lost, and gets no receipt.
+            source.lost(batch, f"what was sent had to be stored, and was not: {stored.lack}")
+            outbox.closes.append((source.number, source.unstored))
+        for subscription in full:
             self.overflowed.add(subscription)
             if subscription.outgoing is not None and not (source is not None and self.can_pause(source, subscription)):
                 # It refuses what comes next, as a queue does.

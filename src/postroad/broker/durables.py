@@ -108,7 +108,7 @@ class Durables:
         """Whether a batch must not enter, because it would have to be stored and cannot be; the outbox says why."""
         retentions = self._core.retentions
         # Asked for every batch: first what costs least.
-        if not (self._named or retentions) or not (refusal := self._stored.refusal):
+        if not (self._named or retentions) or not (refusal := self._stored.refusal_of(batch)):
             return False
         offsets, slots = self._core.index.match(batch, self._core.turn_budget)
         wanting = {each.slot for each in self._named.values() if each.durable and not each.durable.stopped}

@@ -90,6 +90,11 @@ class AssigningPublisher:
         self.session = session
         self._heard, self._mark = -1, self.last
 
+    def lost(self, tail: int) -> None:
+        """A message, by time and counter, did not stay: it, and what follows it, may be sent again."""
+        self.last = min(self.last, tail - 1)
+        self._mark = min(self._mark, tail - 1)
+
     def admit(self, ids: Ids, now: int, tolerance: int) -> IdAdmission:
         """Which rows may enter, by their ids; at least one row."""
         tails = ids[:, 1]

@@ -298,6 +298,9 @@ class NamedQueues:
         admitted = [(self._target(name, source.principal, now), mine) for name, mine in rows_by_name(batch, rows)]
         refusals = (self._refusal(queue, source, now) for queue, _ in admitted)
         outbox.unstorable = next(filter(None, refusals), "")
+        # Last: queues that begin take room too.
+        if not outbox.unstorable and (refusal := self._stored.refusal_of(batch, rows)):
+            outbox.unstorable = f"what is sent to a queue cannot be stored: {refusal}"
         return admitted
 
     def _target(self, name: str, principal: str, now: int) -> NamedQueue | OutgoingQueue:
@@ -336,18 +339,15 @@ class NamedQueues:
     ) -> Batch:
         """Store the rows of a batch that are for queues, as `admit` has answered them; returns the others."""
         is_queued = (batch.envelopes[:, FLAGS] & QUEUED) != 0
-        stored: list[tuple[NamedQueue, Rows]] = []
-        for queue, rows in admitted:
-            kept = self._deliveries.enqueue(queue.holder, batch, rows, now)
-            if queue.holder.queue is not None:
-                stored.append((queue.holder.queue, kept))
-            if queue.holder.outgoing is not None and len(kept):
-                assert self._core.peers is not None
-                self._core.peers.outgoing.accepted(queue.holder.outgoing, batch, kept, source, now)
+        kept = [(queue.holder, self._deliveries.enqueue(queue.holder, batch, rows, now)) for queue, rows in admitted]
         if self._stored.is_storing:
             self._deliveries.flush_stored(batch, source, outbox, now, None)
-            for named, rows in stored:
-                self.note_expiry(named, batch, rows, self._stored.record)
+            for holder, rows in () if self._stored.lack else kept:
+                if holder.queue is not None:
+                    self.note_expiry(holder.queue, batch, rows, self._stored.record)
+                if holder.outgoing is not None and len(rows):
+                    assert self._core.peers is not None
+                    self._core.peers.outgoing.accepted(holder.outgoing, batch, rows, source, now)
         return batch.take(np.flatnonzero(~is_queued))
 
     def note_expiry(self, queue: NamedQueue, batch: Batch, rows: Rows, record: int) -> None:

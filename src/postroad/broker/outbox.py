@@ -70,8 +70,8 @@ class Outbox:
         stops: durable subscriptions that are over their limit; the core stops them before it returns the outbox.
         closes: sessions to close, each with the reason to tell its client.
         refused: how many rows of a received batch the policy did not let in.
-        unstorable: why a received batch was refused as a whole, because a durable subscription wants some of it and
-            the store takes nothing now; empty if it was not.
+        unstorable: why a received batch was refused as a whole, because it has to be stored, or some of it, and the
+            store has no room for it now; empty if it was not.
         parcels: what to send over links to other brokers, in order.
         frames: control frames to send over links, in order; before the parcels.
         connects: brokers to keep a link with from now on, beyond those of the plan.

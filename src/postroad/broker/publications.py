@@ -159,7 +159,7 @@ class LocalPublications:
             self.resent += int(stored.sum())
             entering = entering.take(~stored)
         outbox = self.receive(entering, source, now, queued) if len(entering) else Outbox()
-        if outbox.unstorable:
+        if outbox.unstorable or source.unstored:
             return outbox, admission
         publisher.last = last
         return outbox, admission

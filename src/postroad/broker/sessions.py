@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from postroad.broker.named_queues import NamedQueue
     from postroad.broker.outgoing_queues import OutgoingQueue
     from postroad.broker.remote_consumers import RemoteConsumer
-    from postroad.messages import IdGenerator
+    from postroad.messages import Batch, IdGenerator
     from postroad.store import Cursor
 
 __all__ = ["AckMode", "OverflowPolicy", "Session", "Subscription"]
@@ -153,6 +153,7 @@ class Session:
         waiting: what waits for all its subscriptions together.
         must_acknowledge: how many of its subscriptions push back and go on only when it acknowledges.
         unfinished: some of what it published waits for its turn to be matched.
+        unstored: why something that it published, and that had to be stored, was not; empty if all was.
         confirmations: what it waits for at other brokers; None if it has never asked one for something.
         subscription_bytes: what its subscriptions are estimated to take.
         matching_work: what its subscriptions added to the work that a message can cost (`SubscriptionIndex.work`).
@@ -173,6 +174,7 @@ class Session:
         "subscription_bytes",
         "subscriptions",
         "unfinished",
+        "unstored",
         "waiting",
     )
 
@@ -189,9 +191,16 @@ class Session:
         self.full_links: set[int] = set()
         self.must_acknowledge = 0
         self.unfinished = False
+        self.unstored = ""
         self.subscription_bytes = 0
         self.matching_work = 0
         self.confirmations: Confirmations | None = None
+
+    def lost(self, batch: Batch, reason: str) -> None:
+        """Something of a batch that it published had to be stored, and was not: it may send all of the batch again."""
+        self.unstored = reason
+        if self.assigning is not None:
+            self.assigning.lost(int(batch.ids[0, 1]))
 
     @property
     def paused(self) -> bool:

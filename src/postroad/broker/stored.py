@@ -14,7 +14,7 @@ import numpy as np
 
 from postroad.broker.marks import told_again
 from postroad.messages.columns import FLAGS, MAYBE_DUPLICATE
-from postroad.store import StoreFullError
+from postroad.store import StoreFullError, stored_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,6 +104,7 @@ class StoredQueues:
         recent: ids that an earlier process has stored, sorted: neighbours may send them again.
         repeated: how many such rows came again, and were left out.
         unretained: rows of retained topics that the store had no room for.
+        lack: why rows of the last batch were not stored that a crash must not lose; empty if they were.
         on_follow: called when rows have gone that waited for a subscription whose history is being read.
     """
 
@@ -120,6 +121,7 @@ class StoredQueues:
         self.shed = self.record = 0
         self.recent = NO_IDS
         self.repeated = self.unretained = 0
+        self.lack = ""
         self.on_follow: Callable[[Subscription], None] | None = None
 
     def remember(self, ids: NDArray[np.uint64]) -> None:
@@ -164,12 +166,17 @@ class StoredQueues:
         self._storing.append((subscription, rows))
 
     def flush(self, batch: Batch, now: int, consignment: Consignment | None) -> list[Subscription]:
-        """Store the batch once for all who want rows of it; returns those for whom there is too much now."""
-        storing, self._storing = self._storing, []
+        """Store the batch once for all who want rows of it; returns those for whom there is too much now.
+
+        If there is no room for it, its rows are shed. `lack` says so if that matters to whoever sent them.
+        """
+        storing, self._storing, self.lack = self._storing, [], ""
         matches = [(each.cursor, rows) for each, rows in storing if each.cursor is not None]
         try:
             position = self.record = self.log.append(batch, matches, now)
-        except StoreFullError:
+        except StoreFullError as error:
+            if any(cursor.durable for cursor, _ in matches):
+                self.lack = str(error)
             for subscription, rows in storing:
                 if subscription.retains:
                     self.unretained += len(rows)
@@ -203,9 +210,11 @@ class StoredQueues:
         """Why nothing more should be stored; empty while all is well."""
         if self.log.trouble:
             return self.log.trouble
-        if self.log.room < RESERVE_BYTES // 2:
-            return f"the store is full ({self.log.size:,} bytes, limit store.max_bytes)"
-        return ""
+        return self.log.lack(RESERVE_BYTES // 2)
+
+    def refusal_of(self, batch: Batch, rows: NDArray[np.int64] | None = None) -> str:
+        """Why rows of a batch, all by default, cannot be stored now; empty if they can."""
+        return self.refusal or self.log.lack(stored_bytes(batch, rows))
 
     # --- handing out -------------------------------------------------------------------------------------------------
 

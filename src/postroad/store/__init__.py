@@ -8,7 +8,7 @@ from postroad.store.errors import DamageError, StoreError, StoreFullError, Store
 from postroad.store.files import FileDisk
 from postroad.store.history import HistoryRows, next_rows
 from postroad.store.log import Log
-from postroad.store.payloads import rows_of_payload, rows_payload
+from postroad.store.payloads import rows_of_payload, rows_payload, stored_bytes
 from postroad.store.places import NO_RUNS, ROW_BITS, RowSet, Runs, first_places, intersect, runs_of, subtract
 from postroad.store.recovery import Recovered, RecoveredCursor, recover
 from postroad.store.settings import RetainedTopic, StoreSettings
@@ -49,5 +49,6 @@ __all__ = [
     "rows_of_payload",
     "rows_payload",
     "runs_of",
+    "stored_bytes",
     "subtract",
 ]

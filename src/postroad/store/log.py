@@ -184,7 +184,8 @@ class Log:
             StoreFullError: the store has no room for them.
         """
         rows = MatchedRows(batch, matches)
-        self._check_room(rows.encoded.size)
+        if lack := self.lack(rows.encoded.size):
+            raise StoreFullError(lack)
         if not self._open.has_room(rows.encoded):
             self._seal()
         self._open.add(rows, now)
@@ -198,15 +199,16 @@ class Log:
         if self.on_work is not None:
             self.on_work()
 
-    def _check_room(self, size: int) -> None:
+    def lack(self, size: int) -> str:
+        """Why the store has no room for so many bytes more; empty if it has."""
         if self.size + size > self.settings.max_bytes:
-            raise StoreFullError(
-                f"the store holds {self.size:,} bytes of {self.settings.max_bytes:,} (limit store.max_bytes); "
-                "let subscribers catch up, delete subscriptions that nobody needs, or raise the limit"
+            return (
+                f"the store is full ({self.size:,} bytes, limit store.max_bytes): let subscribers catch up, delete "
+                "subscriptions that nobody needs, or raise the limit"
             )
         if self._waiting_bytes + size > MAX_WAITING_BYTES:
-            why = self.trouble or "the disk is slower than what comes"
-            raise StoreFullError(f"{self._waiting_bytes:,} bytes wait to be stored: {why}")
+            return f"{self._waiting_bytes:,} bytes wait to be stored: {self.trouble or 'the disk is slower than them'}"
+        return ""
 
     def _seal(self) -> None:
         """Close the open record."""

@@ -25,6 +25,7 @@ import numpy as np
 
 from postroad.errors import PostroadError
 from postroad.messages import decode_batch, decode_envelopes, encode_batch, encode_envelopes, encode_metadata
+from postroad.messages.scanner import PREFIX_BYTES
 from postroad.store.errors import DamageError
 from postroad.store.places import MAX_NUMBER, MAX_RECORD_ROWS, ROW_BITS, Runs, runs_of
 
@@ -48,6 +49,7 @@ __all__ = [
     "rows_of_payload",
     "rows_payload",
     "settled_payload",
+    "stored_bytes",
 ]
 
 _BATCH = struct.Struct("<IIIQq")
@@ -79,6 +81,14 @@ class EncodedRows:
         has_metadata = bool((batch.spans[:, 8] != batch.spans[:, 9]).any())
         self.metadata = encode_metadata(batch)[0] if has_metadata else np.empty(0, np.uint8)
         self.size = self.messages.nbytes + self.metadata.nbytes + self.count * (_ENVELOPE + 4)
+
+
+def stored_bytes(batch: Batch, rows: Rows | None = None) -> int:
+    """How many bytes rows of a batch take (`EncodedRows.size`), without encoding them; all rows by default."""
+    spans = batch.spans if rows is None else batch.spans[rows]
+    # A buffer has less than 2**31 bytes, but rows may share parts of it: so the sum is one of 64 bits.
+    parts = int((spans[:, 1::2] - spans[:, ::2]).sum(dtype=np.int64))
+    return parts + len(spans) * (PREFIX_BYTES + _ENVELOPE + 4)
 
 
 def batch_payload(

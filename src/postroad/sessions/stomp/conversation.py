@@ -32,7 +32,7 @@ from postroad.sessions.stomp.unread_replies import UnreadReplies
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from postroad.broker import Delivery, Session
+    from postroad.broker import Delivery, Session, Settlement
     from postroad.messages.columns import Bytes
     from postroad.sessions.contract import Terms, Transport
     from postroad.sessions.dispatch import Dispatcher
@@ -439,9 +439,19 @@ class StompConversation:
                 return {}
             headers = {"message-id": str(found.batch.message(0).id), "message-count": str(len(found.batch))}
         if self._session is not None and settled:
-            core, now = self._dispatcher.core, self._dispatcher.clock()
-            self._dispatcher.carry_out(core.settle(self._session, settled, now))
+            settle = functools.partial(self._settle, self._session, settled)
+            if self._session.unfinished and self._dispatcher.store is not None:
+                # The messages that are not matched yet may have to be stored, and the store may have no room then.
+                self._dispatcher.after_turns(self._session, settle)
+            else:
+                settle()
         return headers
+
+    def _settle(self, session: Session, settled: list[Settlement]) -> None:
+        """Carry out the acknowledgements of a transaction, unless one of its messages was not stored."""
+        if self._session is session and not session.unstored:
+            core, now = self._dispatcher.core, self._dispatcher.clock()
+            self._dispatcher.carry_out(core.settle(session, settled, now))
 
     # --- errors ----------------------------------------------------------------------------------------------------
 

@@ -112,8 +112,8 @@ class StompPublications:
         return self._may_publish(self._dispatcher.publish(batch, self._session, aliases, queued))
 
     def _may_publish(self, outbox: Outbox) -> bool:
-        if outbox.unstorable:
-            self._client.fail(f"SEND: {outbox.unstorable}")
+        if unstorable := outbox.unstorable or self._session.unstored:
+            self._client.fail(f"SEND: {unstorable}")
             return False
         if outbox.refused:
             principal = self._session.principal
