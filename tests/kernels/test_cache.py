@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -195,6 +196,43 @@ def test_machine_code_that_was_cut_off_is_compiled_again(tmp_path: Path) -> None
     kept.write_bytes(whole[:-100])
     assert ask(tmp_path) == 48
     assert len(kept.read_bytes()) == len(whole)
+
+
+@pytest.mark.parametrize("damage", ["zeroed", "changed", "older format"])
+def test_machine_code_that_is_not_as_it_was_written_is_compiled_again_and_never_run(
+    tmp_path: Path, damage: str
+) -> None:
+    package = tmp_path / "postroad"
+    make_package(package)
+    (package / "trial" / "piece.py").write_text(PIECE.format(answer=49))
+    assert ask(tmp_path) == 49
+    (path,) = compiled(tmp_path)
+    head, _, code = path.read_bytes().partition(b"\n")
+    if damage == "zeroed":
+        code = bytes(len(code))
+    elif damage == "changed":
+        # An instruction that no processor has, everywhere.
+        code = code[:64] + b"\x0f\x0b" * ((len(code) - 64) // 2)
+    else:
+        head = json.dumps([{**part, "sha256": None} for part in json.loads(head)]).encode()
+    path.write_bytes(head + b"\n" + code)
+    assert ask(tmp_path) == 49
+    assert path.read_bytes() != head + b"\n" + code
+
+
+def test_cache_that_others_can_write_to_is_not_read(tmp_path: Path) -> None:
+    package, cache = tmp_path / "postroad", tmp_path / "cache"
+    make_package(package)
+    (package / "trial" / "piece.py").write_text(PIECE.format(answer=50))
+    cache.mkdir(mode=0o755)
+    assert int(run(tmp_path, ASK, NUMBA_CACHE_DIR=str(cache)).stdout) == 50
+    before = compiled(cache)
+    assert len(before) == 1
+    cache.chmod(0o777)
+    done = run(tmp_path, ASK, NUMBA_CACHE_DIR=str(cache))
+    assert int(done.stdout) == 50
+    assert "others than this user can write there" in done.stderr
+    assert compiled(cache) == before
 
 
 def test_compiler_and_machine_code_can_be_in_one_process(tmp_path: Path) -> None:

@@ -4,14 +4,20 @@ It is read from, in this order: what came with the package; beside the sources; 
 first of the last two that can be written: an image may hold compiled kernels in a place that is read-only when it runs.
 `NUMBA_CACHE_DIR` names one folder for both instead. `POSTROAD_KERNELS` names one more folder to read from, before the
 others: the driver of a cluster sends its workers what it has compiled.
+
+Machine code is run as it is found. Beside the sources it is trusted as they are, and what a driver sends as its sources
+are, which come the same way. A cache elsewhere is read only if it belongs to this user or to root and nobody else can
+write to it.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import shutil
+import stat
 import tempfile
 import time
 import uuid
@@ -19,6 +25,8 @@ from functools import cache
 from pathlib import Path
 
 __all__ = ["RECEIVED_VARIABLE", "find", "folder_of", "forget_older", "is_lasting", "store_folder", "write"]
+
+log = logging.getLogger("postroad.kernels")
 
 # Older states are spared for a week: who goes back to another branch need not compile again, and all kernels of one
 # state take some megabytes.
@@ -54,6 +62,32 @@ def _writable(folder: Path) -> bool:
     return folder.is_dir() and os.access(folder, os.W_OK)
 
 
+def _is_private(path: Path) -> bool:
+    """Whether only this user and root can change a file or folder; true of one that is not there yet."""
+    if not hasattr(os, "geteuid"):
+        return True
+    try:
+        seen = path.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return seen.st_uid in (0, os.geteuid()) and not seen.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+@cache
+def _is_trusted(place: Path) -> bool:
+    """Whether a cache may be used; says so once where it may not."""
+    if _is_private(place):
+        return True
+    log.warning(
+        "postroad: compiled kernels in %s are not used: others than this user can write there. "
+        "Make it a folder of this user alone (chown, chmod go-w), or set NUMBA_CACHE_DIR to one",
+        place,
+    )
+    return False
+
+
 @cache
 def _own_folder() -> Path:
     """A folder of this process, where neither the sources nor a home can be written, as in many containers."""
@@ -68,11 +102,11 @@ def store_folder() -> Path:
     """Where machine code is written."""
     chosen = _chosen()
     if chosen is not None:
-        return chosen
+        return chosen if _is_trusted(chosen) else _own_folder()
     if _writable(BESIDE):
         return BESIDE
     user = _user_folder()
-    if user is not None:
+    if user is not None and _is_trusted(user):
         with contextlib.suppress(OSError):
             user.mkdir(parents=True, exist_ok=True)
             if os.access(user, os.W_OK):
@@ -87,9 +121,9 @@ def _places() -> tuple[Path, ...]:
     first = (Path(received).absolute(), SHIPPED) if received else (SHIPPED,)
     chosen = _chosen()
     if chosen is not None:
-        return *first, chosen
+        return (*first, chosen) if _is_trusted(chosen) else first
     user = _user_folder()
-    return (*first, BESIDE) if user is None else (*first, BESIDE, user)
+    return (*first, BESIDE, user) if user is not None and _is_trusted(user) else (*first, BESIDE)
 
 
 def is_lasting() -> bool:
@@ -107,7 +141,8 @@ def find(folder: str, names: tuple[str, ...]) -> Path | None:
     for name in names:
         for place in _places():
             path = place / folder / name
-            if path.is_file():
+            is_cache = place in (_chosen(), _user_folder())
+            if path.is_file() and (not is_cache or (_is_private(path.parent) and _is_private(path))):
                 return path
     return None
 
@@ -115,10 +150,20 @@ def find(folder: str, names: tuple[str, ...]) -> Path | None:
 def write(folder: str, name: str, content: bytes) -> None:
     """Keep a file whole or not at all: other processes may read and write it at the same time."""
     place = store_folder() / folder
-    place.mkdir(parents=True, exist_ok=True)
+    # Not by the umask, which may let a group write: nobody would read it then.
+    for each in (place.parent, place):
+        if not each.exists():
+            each.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(OSError):
+                each.chmod(0o755)
     unfinished = place / f"{name}.{uuid.uuid4().hex[:16]}"
     try:
-        unfinished.write_bytes(content)
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(file.fileno(), 0o644)
+            # The name must not reach the disk before the content.
+            os.fsync(file.fileno())
         unfinished.replace(place / name)
     except OSError:
         unfinished.unlink(missing_ok=True)

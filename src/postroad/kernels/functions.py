@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BUNDLES", "KERNELS", "Device", "Kernel"]
 
+# Of files of machine code: those of another one are not read, nor in the way.
+FORMAT = "v2"
+
 # Class of a bundle by the name that signatures use -> the class and the types of its fields.
 BUNDLES: dict[str, tuple[type[tuple[Any, ...]], str]] = {}
 # All kernels of the modules that are imported.
@@ -116,7 +119,7 @@ class Kernel(partial):  # type: ignore[type-arg]
     def file(self, tag: str) -> str:
         """The name of its machine code for a target."""
         line = self.function.__code__.co_firstlineno
-        return f"{self.function.__qualname__}-{line}.{tag}"
+        return f"{self.function.__qualname__}-{line}.{tag}.{FORMAT}"
 
     def kept(self) -> Path | None:
         """The file of its machine code, if there is one for this machine."""

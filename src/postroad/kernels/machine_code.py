@@ -5,13 +5,14 @@ linker of LLVM, which llvmlite brings, and the C functions that kernels call, wh
 numba. These are loaded here by their files, so that numba itself is not.
 
 A file of machine code has one object file for each signature of a kernel, with a line of JSON before them that says how
-long each is and which symbols to call.
+long each is, which symbols to call, and its checksum.
 """
 
 from __future__ import annotations
 
 import builtins
 import ctypes
+import hashlib
 import json
 import sys
 import threading
@@ -54,19 +55,35 @@ class Compiled(NamedTuple):
 def packed(parts: Iterable[Compiled]) -> bytes:
     """The content of a file of machine code."""
     parts = list(parts)
-    head = [{"wrapper": part.wrapper, "environment": part.environment, "size": len(part.code)} for part in parts]
+    head = [
+        {
+            "wrapper": part.wrapper,
+            "environment": part.environment,
+            "size": len(part.code),
+            "sha256": hashlib.sha256(part.code).hexdigest(),
+        }
+        for part in parts
+    ]
     return json.dumps(head).encode() + b"\n" + b"".join(part.code for part in parts)
 
 
 def unpacked(content: bytes) -> list[Compiled]:
-    """What a file of machine code holds; ValueError if it was cut off."""
+    """What a file of machine code holds; ValueError if it is not as it was written.
+
+    Machine code is run as it is: what a power cut left of a file, or a bad disk made of it, would end the process.
+    """
     head, _, rest = content.partition(b"\n")
     found = []
-    for part in json.loads(head):
-        code, rest = rest[: part["size"]], rest[part["size"] :]
-        if len(code) != part["size"]:
-            raise ValueError("cut off")
-        found.append(Compiled(part["wrapper"], part["environment"], code))
+    try:
+        for part in json.loads(head):
+            code, rest = rest[: part["size"]], rest[part["size"] :]
+            if hashlib.sha256(code).hexdigest() != part["sha256"]:
+                raise ValueError("damaged")
+            found.append(Compiled(part["wrapper"], part["environment"], code))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not a file of machine code: {error!r}") from error
+    if not found or rest:
+        raise ValueError("cut off")
     return found
 
 
