@@ -326,7 +326,12 @@ def _settle(
     slots: NDArray[np.int32],
     goes: Flags,
 ) -> None:
-    """Which of the rows that wait go on, in ascending order of publisher and id; each publisher is in the table."""
+    """Decide which of the waiting rows go (`goes`); each of their publishers is in the table.
+
+    Rows are sorted by publisher, then by id: [first, end) are those of one publisher, and those that go are a prefix of
+    them. By the entry of a publisher, `lasts` is the highest id that went, `lowest` the lowest that still waits, and
+    `waiting` how many do.
+    """
     first = 0
     while first < len(ids):
         end = first

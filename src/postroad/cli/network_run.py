@@ -81,7 +81,7 @@ def up(
     if plan.is_dir():
         raise PostroadError(f"{plan} is a directory; name the plan, and its data directory with --data")
     read = read_plan(plan)
-    # Before anything is started in the background: a mistake is told here, not in a log.
+    # Before anything is started in the background: a mistake is reported here, not in a log.
     tracking = _tracking(recorder, persist, journal, alias)
     if detach:
         arguments = _options(
@@ -148,7 +148,7 @@ def read_plan(path: Path) -> Plan:
     """The plan in a file.
 
     Raises:
-        PostroadError: it cannot be read, or is no plan.
+        PostroadError: it cannot be read, or is not a plan.
     """
     import msgspec
 

@@ -8,7 +8,7 @@ from postroad.errors import PostroadError
 
 __all__ = ["check_written"]
 
-# What STOMP has before every topic, and what nobody writes here: it is added where it is needed.
+# The prefix that STOMP needs before every topic; it is not written here, and added where it is needed.
 PREFIX = "/topic/"
 
 

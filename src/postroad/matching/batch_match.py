@@ -87,7 +87,13 @@ def entry_slot(
     guard: Int,
     stamp: Int,
 ) -> Int:
-    """The slot of an entry, if the rest of its conjunction holds and the slot is new in this row, else -1."""
+    """The slot of an entry, if the rest of its conjunction holds and the slot is new in this row, else -1.
+
+    An entry is three words. `marked` is the number of its conjunction and a flag, `guard` an attribute that must be in
+    the row, and `left` what is left to test: NOTHING, one constraint, or, below NOTHING, the block of a list of
+    constraints in `words`. A conjunction with the flag MULTIPLE shares its slot with others: `seen` holds the stamp of
+    the last row that reported the slot.
+    """
     number = marked >> ENTRY_SHIFT
     if reading.values[np.uint64(guard), STAMP] != stamp:
         return -1
@@ -189,7 +195,11 @@ def take_ranges(
     total: Int,
     stamp: Int,
 ) -> Int:
-    """Walk the range chunks of the row's numbers; the new number of results, or -1 when `slots` is full."""
+    """Walk the range chunks of the row's numbers; returns the new number of results, or -1 when `slots` is full.
+
+    The directory of an attribute lists its chunks in ascending order of their least low bound, so the walk ends at the
+    first chunk beyond the value. `slots` has room for a whole chunk before any item of it is written.
+    """
     for place in range(present_count):
         attribute = np.uint64(reading.present[place])
         count = np.int64(store.attributes[attribute, DIRECTORY_COUNT])
@@ -248,7 +258,11 @@ def take_tested_items(
     total: Int,
     stamp: Int,
 ) -> Int:
-    """Take the items of a chunk that hold, where some need a test; an inexact number is compared by its bits again."""
+    """Take the items of a chunk that hold, where some need a test; returns the new number of results.
+
+    Item i of a chunk has its bounds in column i of `lows` and `highs`, and its entry in the ENTRY_WORDS columns of
+    `entries` from ENTRY_WORDS * i on. For an inexact number the bounds only exclude; its constraint decides by bits.
+    """
     for item in range(np.uint64(size)):
         if chunks.lows[chunk, item] > high or chunks.highs[chunk, item] < low:
             continue

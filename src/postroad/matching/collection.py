@@ -118,7 +118,12 @@ def collect_attribute(
     scratch: NDArray[np.uint8],
     stamp: Int,
 ) -> Int:
-    """Collect the constraints that one value reaches; the new count, or -1 when `pending` is too small."""
+    """Collect the constraints that one value reaches; returns the new count, or -1 when `pending` is too small.
+
+    A value reaches constraints by equality (its hits were looked up when it was read), by existence, as a boolean, and,
+    if it is text, by its prefixes, suffixes and grams of the lengths in the attribute's masks. -1 changes nothing that
+    counts: the caller grows `pending` and collects the row again.
+    """
     # The fixed look-ups of this attribute and its affixes need at most this much room.
     if count + 140 > reading.pending.size:
         return np.int64(-1)

@@ -102,7 +102,11 @@ def is_member(words: NDArray[np.int32], start: Int, count: Int, wanted: Int) -> 
 
 @inlined
 def holds_quickly(store: Store, reading: Reading, constraint: Int, kind: Int, stamp: Int) -> Truth:
-    """Decide a constraint of a kind up to LAST_QUICK."""
+    """Decide a constraint of a kind up to LAST_QUICK: by columns of the row alone, without a look at its bytes.
+
+    An attribute is in the row if its stamp is the row's; all other columns of an attribute without the stamp are stale.
+    Texts and numbers are interned, so equality is that of numbers of constraints (`TEXT_HIT`, `NUMBER_HIT`).
+    """
     row = np.uint64(constraint)
     attribute = np.uint64(store.constraints[row, ATTRIBUTE])
     there = reading.values[attribute, STAMP] == stamp
@@ -143,7 +147,11 @@ def holds_quickly(store: Store, reading: Reading, constraint: Int, kind: Int, st
 def holds_slowly(
     store: Store, reading: Reading, buffer: NDArray[np.uint8], scratch: NDArray[np.uint8], constraint: Int, stamp: Int
 ) -> Truth:
-    """Decide a constraint that walks bytes or runs a program; the answer is remembered for the row."""
+    """Decide a constraint that walks bytes or runs a program; the result is remembered for the row.
+
+    memory[constraint] is stamp << 1 | result. Stamps only rise, so a result of an earlier row is never taken for one of
+    this row, and nothing has to be cleared. Walks that can be long are charged to hard[0, 1].
+    """
     if reading.memory[constraint] >> 1 == stamp:
         return reading.memory[constraint] & 1 == 1
     row = store.constraints[constraint]

@@ -188,7 +188,11 @@ def split_chunk(chunks: Chunks, old: Int, new: Int) -> None:
 def insert_range(
     chunks: Chunks, store: Store, attribute: Int, low: float, high: float, marked: Int, left: Int, guard: Int
 ) -> None:
-    """Add an item. The caller has made sure of a free chunk and of room in `words` for a larger directory."""
+    """Add an item. The caller has made sure of a free chunk and of room in `words` for a larger directory.
+
+    A full chunk is split first, so a chunk in use has between 1 and CHUNK items before and after. Items stay sorted
+    within a chunk and from chunk to chunk; the summary is computed again from the items.
+    """
     conjunction = marked >> ENTRY_SHIFT
     if store.attributes[attribute, DIRECTORY_COUNT] == 0:
         enlist_chunk(store, attribute, 0, take_chunk(chunks, store))

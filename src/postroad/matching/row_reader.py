@@ -202,7 +202,12 @@ def read_typed(
     end: Int,
     stamp: Int,
 ) -> Int:
-    """Read the attribute block; returns how many known attributes the row has so far."""
+    """Read the attribute block; returns how many known attributes the row has so far.
+
+    The block is entries end to end: tag, name, value (`entry_at`); it was checked when the message was decoded. The
+    first entry of a name counts: its attribute then has the stamp of this row, and later ones are skipped. So `present`
+    gets each resident attribute at most once, and has room for all of them.
+    """
     at = start
     while at < end:
         tag, name, here, at = entry_at(buffer, at)

@@ -114,7 +114,11 @@ def _skip(buffer: Bytes, at: int, end: int, stops: Bytes) -> int:
 
 @device
 def check_topic(buffer: Bytes, start: int, end: int) -> tuple[int, int]:
-    """Whether a span is a topic that may be published to."""
+    """Whether a span is a topic that may be published to; returns (fault, where).
+
+    `_skip` jumps over plain bytes, so only dots, wildcards, blanks, control bytes and bytes of other characters are
+    looked at one by one. `level` is where the current level begins: a level is empty if a dot, or the end, is there.
+    """
     level, levels = start, 1
     at = _skip(buffer, start, end, _TOPIC_STOPS)
     while at < end:

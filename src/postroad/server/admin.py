@@ -50,7 +50,7 @@ MOST_QUESTIONS = 16
 
 SESSIONS = "/sessions"
 MOST_DIGITS = 18
-# Of whoever closes a session, in the log.
+# Of the person who closes a session, in the log.
 MAX_BY_CHARACTERS = 64
 TRACE = "/trace/"
 ALIASES = "/aliases/"
@@ -69,7 +69,7 @@ class Admin:
         trace: finds where a message went, as JSON; None where no record is kept.
         aliased: finds the messages that have a name in another system; None where no record is kept.
         token: what a request has to show to see who is connected and where messages went; None shows it to all.
-        audit: what is told of refusals.
+        audit: logs and counts refusals.
         durable: answers about durable subscriptions; None where there are none.
         queues: answers about queues; None where there are none.
         console: gathers what the console shows; None where there is none.
@@ -204,7 +204,7 @@ class Admin:
         return pages.page(request)
 
     def _may_see_people(self, request: Request) -> bool:
-        """Whether a request shows the token, if one is asked for; a wrong one is told to the audit."""
+        """Whether a request has the token, if one is needed; a wrong one goes to the audit."""
         if self._token is None or hmac.compare_digest(self._token.encode(), request.token.encode()):
             return True
         if request.token:

@@ -76,7 +76,7 @@ class CapacityWatch:
         timer: seconds that only go forward.
 
     Attributes:
-        monitor: is told of timed reads.
+        monitor: takes timed reads.
         history: the load of the last fortnight; it begins anew with the process.
         status: what the last look found.
     """

@@ -61,7 +61,7 @@ _DURABLE_FIELDS = (
     "oldest_ms_now",
     "shed",
 )
-# What an answer that is no status ends in.
+# Exceptions of an answer that is not a status.
 _NO_STATUS = (ValueError, KeyError, TypeError, AttributeError)
 _FILES = {
     CONSOLE: ("index.html", "text/html; charset=utf-8"),
@@ -94,9 +94,9 @@ class Console:
 
     Args:
         service: the broker.
-        observation: what is counted while somebody looks.
-        queues: tells the queues.
-        durable: tells the durable subscriptions.
+        observation: what is counted while the console is open.
+        queues: lists the queues.
+        durable: lists the durable subscriptions.
         token: what the other brokers' admin endpoints ask for; empty for none.
     """
 

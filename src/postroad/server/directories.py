@@ -75,7 +75,7 @@ def _who(path: Path) -> tuple[str, str]:
     try:
         mode = path.stat().st_mode
     except OSError:
-        return "", ""  # whoever needs it says so
+        return "", ""  # its user reports it
     if mode & stat.S_IROTH:
         return "everybody on this machine can read it", "g-w,o="
     if mode & (stat.S_IWGRP | stat.S_IWOTH):

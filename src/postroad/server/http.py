@@ -82,7 +82,7 @@ class Endpoint:
 
     A connection whose request has not come, or whose answer is not read, holds one of `most` places. When all are
     taken, the one that has held its place longest is cut off for the newcomer: slow clients never keep a health check
-    out. Answers that have to be waited for hold one of `most_slow` other places meanwhile.
+    out. Answers that have to be waited for hold one of `most_slow` other places in the meantime.
 
     Args:
         page: the answer to a request.

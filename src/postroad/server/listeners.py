@@ -38,7 +38,7 @@ def _stomp_sessions(config: BrokerConfig) -> MakeSession:
     return lambda dispatcher, transport, terms: StompConversation(dispatcher, transport, terms, limits)
 
 
-# Opened in this order. The plain port of STOMP comes last: whoever waits for it may expect all others.
+# Opened in this order. The plain port of STOMP comes last: once it is open, all others are.
 CLIENT_LISTENERS = (
     ClientListener("websocket", "websocket_port", _stomp_sessions, WEBSOCKET),
     ClientListener("stomp", "port", _stomp_sessions),

@@ -1,4 +1,4 @@
-"""What is only counted while somebody looks: topics and latencies of a sample of what passes.
+"""What is only counted while the console is open: topics and latencies of a sample of what passes.
 
 Where nobody looks it costs nothing: the dispatcher's timer is the broker's own. While a console asks, or a scraper
 comes by, this stands before it, looks at some rows of some batches, and goes away when nobody has asked for a while.
@@ -32,10 +32,10 @@ ROWS_PER_SAMPLE = 32
 # Different topics that are counted; a publisher that invents topics does not fill the memory.
 MOST_TOPICS = 1_000
 SHOWN_TOPICS = 10
-# Of latencies: one point for so long, and so many points, which are four minutes.
+# Of latencies: the time of one point, and the number of points, which are four minutes.
 POINT_MS = 2_000
 MOST_POINTS = 120
-# Older counts of topics fade by a half after so many samples.
+# Older counts of topics are halved after this many samples.
 FADE_SAMPLES = 600
 
 _COUNTER_BITS = np.uint64(16)
@@ -67,7 +67,7 @@ class LatencyHistogram(NamedTuple):
 
 
 class Observation:
-    """Looks at a sample of what a broker carries, while somebody asks.
+    """Looks at a sample of what a broker carries, while there are requests.
 
     Args:
         timer: what counts batches otherwise.

@@ -1,6 +1,6 @@
 """Which web pages may connect over WebSocket. A browser says in `Origin` which page connects; programs send none.
 
-Without this check any page that somebody on this network looks at could talk to the broker with that person's rights
+Without this check any page that a person on this network opens could talk to the broker with that person's rights
 of way. By default a page may connect if it was loaded from the broker's own host, whatever the port. Where the name of
 that host proves nothing, because a page's owner can make any name of its own lead to any address, more is asked: over
 TLS the browser has checked the certificate; without TLS the host has to be an address, or a name of this machine.

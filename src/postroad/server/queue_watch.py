@@ -78,7 +78,7 @@ class QueueWatch:
 
 
 def _newly_shed(subscription: Subscription) -> int:
-    """How many were shed since the log was told last."""
+    """How many were shed since the last line in the log."""
     new = subscription.shed - subscription.shed_reported
     subscription.shed_reported = subscription.shed
     return new

@@ -130,7 +130,7 @@ def status(service: Service) -> Status:
 
 
 def without_people(status: Status) -> Status:
-    """The same without sessions, whose principals and subscriptions are not for everybody; they are counted."""
+    """The same without sessions, whose principals and subscriptions are not public; they are counted."""
     subscriptions = sum(len(session.subscriptions) for session in status.sessions)
     left_out = {
         "sessions": status.left_out["sessions"] + len(status.sessions),

@@ -24,7 +24,7 @@ log = logging.getLogger("postroad.store")
 
 # How often a disk that failed is tried again.
 RETRY_SECONDS = 0.5
-# How long a receipt waits for a disk that fails or does not answer. Then its client is told, and closed: it knows that
+# How long a receipt waits for a disk that fails or does not respond. Then its client gets an ERROR: it knows that
 # the message may be lost, and can send it again elsewhere.
 GIVE_UP_SECONDS = 10.0
 # How often limits by age are looked at.

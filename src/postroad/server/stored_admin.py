@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["StoredAdmin"]
 
 MESSAGES = "messages"
-# Of whoever asks, in the record.
+# Of the name of the asker, in the record.
 MAX_BY_CHARACTERS = 64
 
 Item = TypeVar("Item")

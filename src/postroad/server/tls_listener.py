@@ -57,7 +57,7 @@ class TlsListener(AcceptLoop):
                 lambda: connection, accepted, ssl=self._tls, ssl_handshake_timeout=self._seconds
             )
         except (OSError, EOFError):
-            # Also what TLS refuses: another protocol, no certificate, or one that nobody here vouches for.
+            # Also what TLS refuses: another protocol, no certificate, or one of an unknown authority.
             self._clients.left(connection)
         except BaseException:
             # Cancelled, or a defect: the place is free in any case.

@@ -113,7 +113,7 @@ class ClientSession(Protocol):
         """Tell the client why, and close; with `again`, that the same will do over a later connection."""
 
     def broke(self, error: Exception) -> None:
-        """The broker failed at this session: tell the client, close, and touch nobody else."""
+        """A defect of the broker ends this session, and no other: tell the client, and close."""
 
 
 class Transport(Protocol):

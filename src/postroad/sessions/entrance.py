@@ -3,7 +3,7 @@
 A connection is a *stranger* until its CONNECT is answered, and again when it was refused before that. Strangers have
 places of their own, so that they never take those of clients (`limits.sessions`). When all places are taken, a newcomer
 takes the place of the stranger that has held its own longest: of its own address, if that holds more than a quarter of
-the places, else of any. So one address that opens connections and says nothing only ever cuts off itself.
+the places, else of any. So an address that opens silent connections only ever cuts off itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What clients make the broker hold in memory, and who goes when it is too much. No sockets here.
 
 What counts: frames that are not finished, open transactions, messages that wait for subscribers, and bytes that sockets
-have not taken. The sum is kept as reads and writes happen, without looking at a socket that drains meanwhile, so it may
+have not taken. The sum is kept as reads and writes happen, without looking at sockets that drain in between, so it may
 be too high, never too low by more than what one turn of the loop brings. When it passes the budget everything is
-counted anew; only if the new sum is above the budget too, somebody has to go.
+counted anew; only if the new sum is above the budget too, a connection has to go.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Holding(NamedTuple, Generic[Key]):
 
 
 def who_goes(holdings: Iterable[Holding[Key]], budget: int) -> list[Holding[Key]]:
-    """Whom to cut off so that the rest keeps the budget with some room: nobody while it is kept.
+    """Which connections to cut off so that the rest keeps the budget with some room; none while it is kept.
 
     Strangers go first, the oldest of them first, which is the order they come in; then those for whom most is held.
     """

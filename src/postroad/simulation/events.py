@@ -31,7 +31,7 @@ class Timeline:
 
     @property
     def now_ms(self) -> int:
-        """The time in whole milliseconds, as cores are told it."""
+        """The time in whole milliseconds, as cores get it."""
         return self.now // MICROSECONDS
 
     def at(self, time: int, action: Callable[[], None]) -> None:

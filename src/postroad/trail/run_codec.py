@@ -83,6 +83,12 @@ def _pack(values: Ints, begin: Int, end: Int, bits: Int, out: Bytes, at: Int) ->
 
 @kernel("int64(int64[::1], int64[::1], int64, int64[::1], uint8[::1])", allocates=False)
 def _rising(starts: Ints, counts: Ints, rows: Int, steps: Ints, out: Bytes) -> Int:
+    """Encode runs of consecutive numbers as DELTA_BINARY_PACKED of Parquet; returns where it ends.
+
+    Run i is starts[i], starts[i] + 1, … with counts[i] numbers; the counts add up to `rows`. A block holds BLOCK
+    differences in PARTS parts: the least difference, the bit width of each part, then the differences above the least.
+    `steps` holds the differences of one block, and `out` has room for the longest encoding.
+    """
     at = _put(out, np.int64(0), np.int64(BLOCK))
     at = _put(out, at, np.int64(PARTS))
     at = _put(out, at, rows)

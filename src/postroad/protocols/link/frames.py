@@ -151,7 +151,7 @@ class Control(NamedTuple):
 class Progress(NamedTuple):
     """All DATA frames up to `received` are here, all up to `settled` are done with, and so are those of `early`.
 
-    `early` has runs (first, last) of frames beyond `settled`, in order. Frames must be told out of turn: in a ring,
+    `early` has runs (first, last) of frames beyond `settled`, in order. They must be reported out of order: in a ring,
     where what came in one frame goes on in a later one of the next link, all could wait for each other otherwise.
     """
 

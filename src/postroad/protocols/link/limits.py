@@ -57,15 +57,15 @@ MAX_HELD_ROWS = 1_000_000
 # From the first frame that is not settled to the last: the receiver keeps at most this many numbers that are settled
 # out of turn.
 MAX_HELD_FRAMES = 65_536
-# What came back from a dead neighbour had its room there, and takes it along: other links may hold so many times their
-# limit of it.
+# What came back from a dead neighbour had room there, and takes that room along: other links may hold this many times
+# their limit because of it.
 OVERDRAFT = 2
 # Publishers are paused when a link is fuller than this, so that what they have sent already still fits, and what is in
 # transit too; and go on when it is emptier than that.
 CROWDED, RELAXED = 0.75, 0.5
 
-# Progress is told after so many frames (then 16 MiB are under way at most, a quarter of what may be held), or when the
-# oldest news is so old.
+# Progress is reported after this many frames (then 16 MiB are under way at most, a quarter of what may be held), or
+# when the oldest unreported frame is this old.
 PROGRESS_FRAMES = 16
 PROGRESS_MS = 20
 # What is settled out of order is reported in runs; 16 KiB of them at a time, the rest with the next report.

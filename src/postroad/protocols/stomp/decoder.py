@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_READ_BYTES", "MAX_SHOWN_BYTES", "Received", "StompDecoder", "decode_frames"]
 
-# How much of a frame an error shows: its command and first headers, not somebody's whole body.
+# How much of a frame an error shows: its command and first headers, not a whole body.
 MAX_SHOWN_BYTES = 512
 
 # Offsets in a batch are signed 32-bit integers, lines may double in size when escaped, and an unfinished frame may

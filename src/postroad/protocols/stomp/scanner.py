@@ -370,7 +370,12 @@ def _put_row(
     envelopes: Envelopes,
     extras: Columns,
 ) -> Int:
-    """Make a row of a SEND whose lines are already in the buffer; a fault leaves no trace but in the rest of it."""
+    """Make a row of a SEND whose lines are already in `out`; a fault changes nothing below `state[FILLED]`.
+
+    In `out` a row is its header lines, its topic, unless the topic of the row before is the same and is shared, its
+    body, and the values of `receipt` and `message-id`, end to end. Rows below `state[ROWS]` and bytes below
+    `state[FILLED]` are final; a row counts only when both are moved on.
+    """
     row, start, lines_end = state[c.ROWS], state[c.FILLED], frame[c.F_PUT]
     if lines_end - start > MAX_HEADER_BYTES:
         return faults.STORED_LONG
@@ -431,7 +436,12 @@ def scan(
     extras: Columns,
     controls: Columns,
 ) -> Int:
-    """Read frames until the data ends, a control frame changes what comes next, or a fault is found."""
+    """Read frames until the data ends, a control frame changes what comes next, or a fault is found.
+
+    `state` carries everything from call to call: where to go on in `data`, how much of `out` and of the columns is
+    filled, and what was found. `frame` describes the current frame only. An unfinished frame is read again from its
+    start when more has come; `state[NEEDED]` and `state[AWAITED]` say when that can get further.
+    """
     size = np.int64(len(data))
     at = state[c.AT]
     while True:

@@ -16,7 +16,7 @@ class HeartBeats:
     Attributes:
         sent: when something was written last.
         heard: when something was read last.
-        deaf: nothing is read at the moment, so silence says nothing.
+        deaf: nothing is read at the moment, so silence proves nothing.
     """
 
     __slots__ = ("deaf", "expects_every", "heard", "sends_every", "sent")

@@ -60,7 +60,7 @@ class StompPublications:
         """Publish the messages of a transaction, all or none.
 
         Returns:
-            False when the client may not publish, and is told so.
+            False if the client may not publish; then it got an ERROR.
 
         Raises:
             BrokerError: an id that the client gave is not one, or may not be used.
@@ -92,7 +92,7 @@ class StompPublications:
             self._client.fail(f"SEND: {refusal}")
 
     def _accept_identified(self, batch: Batch, together: bool = False, queued: bool = False) -> IdAdmission | None:
-        """What became of a batch with given ids; None when the client may not publish, and is told so."""
+        """The admission of a batch with given ids; None if the client may not publish, and got an ERROR."""
         outbox, admission = self._dispatcher.publish_identified(batch, self._session, together, queued)
         if admission.first_skewed is not None:
             self._correct(admission.first_skewed, self._dispatcher.clock())
