@@ -93,8 +93,8 @@ def test_messages_around_a_stall_of_the_machine_do_not_count() -> None:
     ends = SLICE_SECONDS * np.arange(1, 11)
     waited = np.where(np.arange(10) >= 4, 0.01, 0.0)  # in the fifth slice a broker had no processor
     slices = [(float(end), 1e-5, float(wait)) for end, wait in zip(ends, waited, strict=True)]
-    handed = ends - SLICE_SECONDS / 2
-    assert quiet_messages(handed, slices).tolist() == [True] * 3 + [False] * 4 + [True] * 3  # type: ignore[arg-type]
+    handed = np.asarray(ends - SLICE_SECONDS / 2, np.float64)
+    assert quiet_messages(handed, slices).tolist() == [True] * 3 + [False] * 4 + [True] * 3
 
 
 def test_measuring_costs_a_known_share() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bench.tracking import CEILINGS, FLOORS, verdicts  # type: ignore[attr-defined]
+from bench.tracked_broker import FLOORS
+from bench.tracking import CEILINGS, verdicts
 from bench.tracking_tables import cost_table, saturation_table
 
 

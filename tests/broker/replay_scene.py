@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from postroad.broker import (
     AckMode,
@@ -41,10 +41,10 @@ RETAINED = RetainedTopic(topic="a.>")
 class ReplayScene:
     """A core with a small store that is driven by hand, and everything that was ever published to it."""
 
-    def __init__(self, *retain: RetainedTopic, seed: int = 0, **settings: object) -> None:
+    def __init__(self, *retain: RetainedTopic, seed: int = 0, **settings: Any) -> None:
         self.random = random.Random(seed)
-        small = {"segment_bytes": 4_096, "cache_bytes": 6_000, **settings}
-        self.settings = StoreSettings(retain=list(retain or (RETAINED,)), **small)  # type: ignore[arg-type]
+        small: dict[str, Any] = {"segment_bytes": 4_096, "cache_bytes": 6_000, **settings}
+        self.settings = StoreSettings(retain=list(retain or (RETAINED,)), **small)
         self.disk = SimulatedDisk()
         # How often the disk fails, and how much a turn of the replays may match.
         self.failures, self.budget = 0.0, NO_BUDGET

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,9 @@ from postroad.routing import Drp, Interest, InterestDelta, LinkRecord
 from postroad.selectors import Selector
 
 NOW = 1_000
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def relay_of_broker_1() -> Relay:
@@ -42,7 +45,7 @@ def wanted_by(relay: Relay, topic: str) -> list[int]:
     return relay._interests.split(batch, entering=True).destinations.numbers(0)
 
 
-def passed_on(relay: Relay, outbox_frames: list[tuple[int, object]]) -> list[int]:
+def passed_on(relay: Relay, outbox_frames: Sequence[tuple[int, object]]) -> list[int]:
     return [link for link, frame in outbox_frames if isinstance(frame, Interest | InterestDelta)]
 
 
@@ -51,14 +54,14 @@ def test_advertisement_that_cannot_be_read_is_neither_stored_nor_passed_on() -> 
     state = relay.strategy.link_state if isinstance(relay.strategy, Drp) else None
     assert state is not None
     good = Interest(2, NOW, 1, advertised(1))
-    assert passed_on(relay, relay.control(good, 2, NOW).frames) == [3]  # type: ignore[arg-type]
+    assert passed_on(relay, relay.control(good, 2, NOW).frames) == [3]
     for bad in (Interest(2, NOW, 2, b"noise"), InterestDelta(2, NOW, 1, 2, b"noise", b"")):
         with pytest.raises(EncodingError):
             relay.control(bad, 2, NOW)
         assert state.interest_of(2) == good.summary
         assert wanted_by(relay, "t.0") == [2]
     # The number that the bad one took is free for an honest one.
-    assert passed_on(relay, relay.control(Interest(2, NOW, 2, advertised(2)), 2, NOW).frames) == [3]  # type: ignore[arg-type]
+    assert passed_on(relay, relay.control(Interest(2, NOW, 2, advertised(2)), 2, NOW).frames) == [3]
     assert wanted_by(relay, "t.1") == [2]
 
 
@@ -156,8 +159,8 @@ def test_long_advertisement_is_worked_off_in_steps_and_delays_no_other_broker() 
     relay = relay_of_broker_1()
     outbox = relay.control(Interest(2, NOW, 1, advertised(3_000)), 2, NOW)
     assert relay.working
-    assert not passed_on(relay, outbox.frames)  # type: ignore[arg-type]
-    assert passed_on(relay, relay.control(Interest(3, NOW, 1, advertised(2)), 3, NOW).frames) == [2]  # type: ignore[arg-type]
+    assert not passed_on(relay, outbox.frames)
+    assert passed_on(relay, relay.control(Interest(3, NOW, 1, advertised(2)), 3, NOW).frames) == [2]
     assert wanted_by(relay, "t.1") == [3]
     frames: list[tuple[int, object]] = []
     # A change that comes meanwhile waits its turn, and the copy that another neighbour sends is not read again.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
+    from postroad.messages import MessageId
+
 QUICK = Reconnect(first=0.01, longest=0.05)
 MESSAGES = 1_000
 
@@ -81,10 +83,10 @@ def test_messages_enter_once_and_in_order_over_connections_that_are_cut(tmp_path
             watcher.subscribe("a", queue=2 * MESSAGES) as watching,
             connect(server, reconnect=QUICK) as client,
         ):
-            ids = []
+            ids: list[MessageId | None] = []
             for first in range(0, MESSAGES, 50):
                 ids += await client.publish_many([Draft("a", {"n": first + n}) for n in range(49)], receipt=receipt)
-                ids.append(await client.publish("a", {"n": first + 49}, receipt=receipt))  # type: ignore[arg-type]
+                ids.append(await client.publish("a", {"n": first + 49}, receipt=receipt))
             got = [await watching.get() for _ in range(MESSAGES)]
             assert [message.number("n") for message in got] == list(range(MESSAGES))
             assert [message.id for message in got] == ids

@@ -137,7 +137,7 @@ def test_asked_ids_are_half_known_and_half_strange(tmp_path: Path) -> None:
 
 def test_same_seed_writes_the_same_trail() -> None:
     one, other = TrailTraffic(SMALL).slice(1), TrailTraffic(SMALL).slice(1)
-    assert all(np.array_equal(mine, theirs) for mine, theirs in zip(one, other, strict=True))  # type: ignore[arg-type]
+    assert all(np.array_equal(mine, theirs) for mine, theirs in zip(*map(list, (one, other)), strict=True))
 
 
 def test_directory_with_something_in_it_is_refused(tmp_path: Path) -> None:

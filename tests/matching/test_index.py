@@ -40,8 +40,8 @@ def test_index_stays_equal_while_subscriptions_come_and_go(
             assert matched(index, batch) == truth.match(batch)
     for batch in probes:
         assert matched(index, batch) == truth.match(batch)
-    for key in list(truth.subscriptions):  # type: ignore[assignment]
-        index.remove(key)
+    for left in list(truth.subscriptions):
+        index.remove(left)
     assert index.statistics()[:3] == (0, 0, 0)
     assert all(not found for batch in probes for found in matched(index, batch))
 

@@ -127,12 +127,12 @@ def test_file_that_reaches_out_of_the_range_stays(spark: SparkSession, tmp_path:
     second.write([passages((1, early, 1, [], [9]), (2, late, 0, [], [9]))], NOON + 120_000)
     for writer in (first, second):
         writer.close(NOON + 130_000)
-    ids = [(1, early, 7, 0), (1, early + 1, 7, 0), (2, late, 7, 0)]
-    before = answers(tmp_path / "trail", ids)  # type: ignore[arg-type]
+    ids: list[tuple[int, ...]] = [(1, early, 7, 0), (1, early + 1, 7, 0), (2, late, 7, 0)]
+    before = answers(tmp_path / "trail", ids)
     assert {row["verdict"] for row in before.values()} == {"delivered"}
     options = CompactOptions(tmp_path / "trail", tmp_path / "out", until=NOON, now=NOW, sample=20)
     account = run_job("compact", compact.run, options, spark=spark)
-    assert answers(tmp_path / "trail", ids) == before  # type: ignore[arg-type]
+    assert answers(tmp_path / "trail", ids) == before
     assert (account.summary["journeys"], account.summary["passages_joined"]) == (1, 1)
     assert account.summary["passages_left"] == 1
     assert account.summary["ids_proven"] == 4

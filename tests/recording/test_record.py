@@ -10,6 +10,7 @@ import urllib.request
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from postroad.config import TrackingConfig
@@ -245,7 +246,7 @@ def test_the_message_id_that_a_plain_client_gives_is_another_name_of_the_message
     names = ["ID:broker-7:1:1", "123e4567-e89b-12d3-a456-426614174000", "\u00e9t\u00e9 \\ 1"]
 
     async def talk() -> None:
-        tracking = TrackingConfig(recorder=recorder)  # type: ignore[arg-type]
+        tracking = msgspec.convert({"recorder": recorder}, TrackingConfig)
         async with service(tmp_path, tracking=tracking) as running:
             client = await Client.connect(running.port)
             for name in names:

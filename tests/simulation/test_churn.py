@@ -137,11 +137,11 @@ ACTIONS = ("subscribe", "unsubscribe", "crash", "start", "break_link", "mend_lin
 @settings(max_examples=15)
 @given(data=st.data(), seed=st.integers(0, 10_000))
 def test_after_any_churn_everybody_gets_what_it_wants_once(strategy: Any, data: st.DataObject, seed: int) -> None:
-    shape = data.draw(shapes[strategy])
+    shape: Any = data.draw(shapes[strategy])
     if strategy == "encoded":
-        plan = Plan.of(shape, "churn", settings=ENCODED)  # type: ignore[arg-type]
+        plan = Plan.of(shape, "churn", settings=ENCODED)
     else:
-        plan = Plan.of(shape, "churn", strategy=strategy, settings=QUICK)  # type: ignore[arg-type]
+        plan = Plan.of(shape, "churn", strategy=strategy, settings=QUICK)
     one = Churned(plan, seed)
     for _ in range(3):
         one.subscribe()
@@ -165,7 +165,8 @@ def test_after_any_churn_everybody_gets_what_it_wants_once(strategy: Any, data: 
 @settings(max_examples=15)
 @given(data=st.data(), seed=st.integers(0, 10_000))
 def test_the_living_go_on_without_a_broker_that_stays_dead(strategy: Any, data: st.DataObject, seed: int) -> None:
-    plan = Plan.of(data.draw(shapes[strategy]), "churn", strategy=strategy, settings=QUICK)  # type: ignore[arg-type]
+    shape: Any = data.draw(shapes[strategy])
+    plan = Plan.of(shape, "churn", strategy=strategy, settings=QUICK)
     one = Churned(plan, seed)
     one.settle()
     for _ in range(4):

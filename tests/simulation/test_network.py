@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -39,7 +39,7 @@ def flood(number: int, now: int) -> Flood:
     return Flood(number, now)
 
 
-STRATEGIES = {"drp": drp, "drp with broadcasts": eager_drp, "flood": flood}
+STRATEGIES: dict[str, Any] = {"drp": drp, "drp with broadcasts": eager_drp, "flood": flood}
 
 graphs = st.one_of(
     st.integers(1, 7).map(line),
@@ -51,7 +51,7 @@ graphs = st.one_of(
 
 
 def network(graph: Graph, strategy: str, seed: int = 0) -> SimulatedNetwork:
-    return SimulatedNetwork(graph, STRATEGIES[strategy], random.Random(seed))  # type: ignore[arg-type]
+    return SimulatedNetwork(graph, STRATEGIES[strategy], random.Random(seed))
 
 
 class Truth:
@@ -86,7 +86,7 @@ def test_every_subscriber_gets_what_it_wants_exactly_once(strategy: str, graph: 
         net.subscribe(draw.choice(graph.brokers), f"s{number}", topic, selector)
         truth.subscribe(f"s{number}", topic, selector)
     net.run(SETTLED_MS)
-    expected: dict[str, list[object]] = {name: [] for name in truth.subscriptions}
+    expected: dict[str, list[Any]] = {name: [] for name in truth.subscriptions}
     for _ in range(6):
         drafts = [random_draft(draw) for _ in range(draw.randrange(1, 6))]
         ids = net.publish(draw.choice(graph.brokers), drafts)
@@ -96,8 +96,7 @@ def test_every_subscriber_gets_what_it_wants_exactly_once(strategy: str, graph: 
         net.run(draw.randrange(30))
     net.run(SETTLED_MS)
     assert {name: sorted(net.delivered[name]) for name in expected} == {
-        name: sorted(ids)  # type: ignore[type-var]
-        for name, ids in expected.items()
+        name: sorted(ids) for name, ids in expected.items()
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -135,10 +135,10 @@ def test_presence_tells_who_was_there_between_two_times(steps: list[tuple[int, i
     since, until = sorted((one, two))
     expected = set()
     # In one millisecond, ends come first.
-    in_order = sorted(changes, key=lambda change: change[1:])
+    in_order: list[Any] = sorted(changes, key=lambda change: change[1:])
     for number in range(1, 5):
         begun: int | None = None
-        for other, time, begins in [*in_order, (number, 10**9, 0)]:  # type: ignore[assignment]
+        for other, time, begins in [*in_order, (number, 10**9, 0)]:
             if other != number:
                 continue
             if begins and begun is None:

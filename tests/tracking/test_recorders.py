@@ -35,7 +35,7 @@ SUBSCRIPTIONS, NEIGHBOURS, ORIGINS = (1, 2, 5), (4, 5), (3, 4, 9)
 SMALL = Shape(4096, 5, 40)
 # How often a broker asks a recorder for what is ready.
 LOOK = 25
-RECORDERS = {"log": LogRecorder, "bloom": BloomRecorder, "sealed": SealedRecorder}
+RECORDERS: dict[str, Any] = {"log": LogRecorder, "bloom": BloomRecorder, "sealed": SealedRecorder}
 FIELDS = {
     HistoryKind.ARRIVED_FROM: "arrived_from",
     HistoryKind.RELAYED: "relayed_to",
@@ -56,7 +56,7 @@ def batch_of(identities: list[MessageId]) -> Batch:
 
 def recorder_of(name: str, **changes: Any) -> TrackingRecorder:
     chosen = {"shape": SMALL, "capacity": 50, "interval": 100, "linger": 0, "tolerance": 20, "jitter": 10, **changes}
-    recorder: TrackingRecorder = RECORDERS[name](HERE, HistorySettings(**chosen), START)  # type: ignore[abstract]
+    recorder: TrackingRecorder = RECORDERS[name](HERE, HistorySettings(**chosen), START)
     for subscription in SUBSCRIPTIONS:
         recorder.subscribed(subscription, "someone", "t", "", START)
     for neighbour in NEIGHBOURS:
@@ -131,9 +131,8 @@ class Scribe:
             self.recorder.arrived(batch, 4, self.now)
             self.tell(HistoryKind.ARRIVED, 0, identities)
             self.tell(HistoryKind.ARRIVED_FROM, 4, identities)
-        rows = np.flatnonzero(self.random.random(len(identities)) < 0.6).astype(
-            self.random.choice([np.int32, np.int64])  # type: ignore[arg-type]
-        )
+        kind = self.random.choice(["int32", "int64"])
+        rows = np.flatnonzero(self.random.random(len(identities)) < 0.6).astype(kind)
         chosen = [identities[row] for row in rows]
         subscription, link = int(self.random.choice(SUBSCRIPTIONS)), int(self.random.choice(NEIGHBOURS))
         self.recorder.delivered(batch, rows, subscription, self.now)
