@@ -9,15 +9,17 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from postroad.broker.channel_items import Consume, ConsumerAnswer, Forget, Leave, Put, encode_item
 from postroad.filters import BloomFilter, RibbonFilter
 from postroad.matching.encoding import Scheme, encode_exact, to_bytes
 from postroad.matching.encoding.predicates import EncodedPredicates
 from postroad.messages import Batch, encode_batch, encode_envelopes
+from postroad.messages.columns import SOURCE
 from postroad.pipeline.commit_note import Note
 from postroad.protocols.link import HEART_BEAT, encode_bye, encode_control, encode_data
 from postroad.routing.frames import Attach, Digest, Interest, LinkRecord, Topics, encode_frame
 from postroad.selectors import Selector
-from postroad.store import Log, SimulatedDisk, StoreSettings, carry_out
+from postroad.store import Log, SimulatedDisk, StoreSettings, carry_out, rows_payload
 from postroad.store.records import Kind, Record, frames_in
 from postroad.tracking import ExactRecorder
 from postroad.tracking.journaled import Journaled
@@ -27,6 +29,8 @@ from postroad.trail.manifest import Change, Checkpoint, Part, Removal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from postroad.broker.channel_items import Item
 
 __all__ = ["seeds"]
 
@@ -77,6 +81,20 @@ def _link_frames() -> list[bytes]:
     control = b"".join(bytes(encode_control(1, record)) for record in _records())
     everything = data + control + bytes(HEART_BEAT) + bytes(encode_bye(1, "enough"))
     return [bytes([1, step]) + everything for step in (0, 11)]
+
+
+def _packets() -> list[bytes]:
+    batch = _batch()
+    batch.envelopes[:, SOURCE] = 2
+    said: list[Item] = [
+        Put(1, 0, "work", "ann", False, rows_payload(batch)),
+        Consume(5, "work", "bob", "n > 1", 10, False),
+        ConsumerAnswer(1, 5, True, True, batch.ids.astype(">u8").tobytes()),
+        Forget(1),
+        Leave(5),
+    ]
+    coded = [encode_item(each) for each in said]
+    return [b"".join(len(each).to_bytes(2, "little") + each for each in coded)]
 
 
 def _manifests() -> list[bytes]:
@@ -200,6 +218,7 @@ def seeds(target: str) -> list[bytes]:
         "notes": _notes,
         "packed_lists": lambda: [b"\x02\x08\x00\x00\x00\x01\x00\x00\x00\x02\x04\x00\x00\x00\x07"],
         "parquet_files": _files,
+        "queue_packets": _packets,
         "selectors": lambda: [text.encode() for text in _SELECTORS],
         "store_segments": _segments,
         "topics": lambda: [b"a.*.>\na.b.c", b">\na", b"a..b\n"],

@@ -32,6 +32,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "notes": stored_targets.notes,
     "packed_lists": stored_targets.packed_lists,
     "parquet_files": stored_targets.parquet_files,
+    "queue_packets": wire_targets.queue_packets,
     "selectors": language_targets.selectors,
     "store_segments": stored_targets.store_segments,
     "topics": language_targets.topics,

@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 import struct
 
+import msgspec
 import numpy as np
 
 from fuzz.choices import Choices
+from postroad.broker import Broker, PublisherNumbers
+from postroad.broker.channels import Datagram
 from postroad.broker.interests import Interests
+from postroad.broker.peers import HEAD_BYTES, packet
 from postroad.errors import LimitError
 from postroad.filters import hash_bytes
 from postroad.matching import SubscriptionIndex
@@ -20,6 +24,7 @@ from postroad.routing.contract import Delta
 from postroad.routing.errors import RoutingError
 from postroad.routing.frames import Digest, Interest, InterestDelta, LinkRecord, decode_frame, encode_frame
 from postroad.routing.linkstate import LinkState
+from postroad.store import Log, SimulatedDisk, StoreSettings, carry_out, recover
 
 __all__ = [
     "broker_frames",
@@ -32,6 +37,7 @@ __all__ = [
     "interests",
     "link_frames",
     "link_state",
+    "queue_packets",
 ]
 
 _HANDSHAKES = (
@@ -217,3 +223,29 @@ def link_state(data: bytes) -> None:
     assert 1 in known
     assert set(state.graph()) <= set(known)
     assert state.routes is not None
+
+
+def queue_packets(data: bytes) -> None:
+    """What a broker says about queues, over a channel that is open: done, or refused; never an exception."""
+    disk = SimulatedDisk()
+    core = Broker(1, PublisherNumbers(lambda: 1))
+    core.homes.home = lambda _: 1
+    log = Log(StoreSettings(), recover(disk.segments(), disk.read))
+    core.open_store(log, np.empty((0, 2), np.uint64), 1)
+    peers = core.peers
+    assert peers is not None
+    theirs, number = 7, 0
+    peers.receive(packet(2, 1, Datagram(theirs, 0)), 2)
+    (answer,) = [each for _, each in peers.take_packets(2)]
+    mine = msgspec.msgpack.decode(answer[HEAD_BYTES:], type=Datagram).sender
+    choices = Choices(data)
+    while choices:
+        number += 1
+        item = choices.blob(choices.number(2))
+        _, fault = peers.receive(packet(2, 1, Datagram(theirs, mine, number, 0, [item])), 2)
+        while (commit := log.take_commit(2)) is not None:
+            carry_out(commit, disk)
+            log.committed(commit)
+        core.stored(2)
+        if fault:
+            break

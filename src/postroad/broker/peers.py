@@ -41,12 +41,13 @@ if TYPE_CHECKING:
     from postroad.broker.deliveries import Deliveries
     from postroad.broker.sessions import Session
 
-__all__ = ["PacketHead", "Peers", "packet", "passed_on", "read_packet"]
+__all__ = ["HEAD_BYTES", "PacketHead", "Peers", "packet", "passed_on", "read_packet"]
 
 # Longer than any way through a network of a thousand brokers; what goes on beyond is in a circle.
 MAX_HOPS = 64
 # Before a datagram: the broker that sends it, the one that it is for, how far it may go.
 _HEAD = struct.Struct("<QQB")
+HEAD_BYTES = _HEAD.size
 # Numbers of sessions are the time when this process began, and a count below it.
 _SESSION_BITS = 20
 
@@ -72,15 +73,15 @@ def read_packet(data: bytes) -> PacketHead:
     Raises:
         ChannelError: it is too short to be one.
     """
-    if len(data) < _HEAD.size:
-        raise ChannelError(f"a packet of {len(data)} bytes is none: it begins with {_HEAD.size} of its own")
+    if len(data) < HEAD_BYTES:
+        raise ChannelError(f"a packet of {len(data)} bytes is none: it begins with {HEAD_BYTES} of its own")
     return PacketHead(*_HEAD.unpack_from(data))
 
 
 def passed_on(data: bytes) -> bytes:
     """A packet for another broker, one hop on."""
     source, target, hops = _HEAD.unpack_from(data)
-    return _HEAD.pack(source, target, hops - 1) + data[_HEAD.size :]
+    return _HEAD.pack(source, target, hops - 1) + data[HEAD_BYTES:]
 
 
 class Peers:
@@ -179,7 +180,7 @@ class Peers:
         """A packet for this broker came; returns what is to be done, and what was wrong with it, if something was."""
         outbox, source = Outbox(), read_packet(data).source
         try:
-            datagram = _DATAGRAMS.decode(memoryview(data)[_HEAD.size :])
+            datagram = _DATAGRAMS.decode(memoryview(data)[HEAD_BYTES:])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return outbox, f"a packet of broker {source} is none: {error}"
         if source == self._core.number or not self.receptions.is_ready(source):
