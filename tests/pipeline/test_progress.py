@@ -65,9 +65,10 @@ def test_share_of_tasks_stands_for_messages_where_spark_brings_no_counts() -> No
     tally.total = 1_000
     assert tally.done == 0
     stages = [SimpleNamespace(num_tasks=3, num_completed_tasks=3), SimpleNamespace(num_tasks=1, num_completed_tasks=0)]
-    tally.take(stages, 1, "operation", False)
+    # As the client of Connect calls it.
+    tally.take(stages=stages, inflight_tasks=1, operation_id="operation", done=False)
     assert tally.done == 750
-    tally.take(None)
+    tally.take(stages=None, inflight_tasks=0, operation_id=None, done=True)
     assert tally.done == 0
     # Workers get the counter alone.
     assert pickle.loads(pickle.dumps(tally)).total == 0

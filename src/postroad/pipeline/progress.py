@@ -45,8 +45,8 @@ class Tally:
         if self._accumulator is not None:
             self._accumulator.add(messages)
 
-    def take(self, stages: Iterable[Any] | None, *_: object) -> None:
-        """What a Connect server says of an operation."""
+    def take(self, stages: Iterable[Any] | None, **_: object) -> None:
+        """What a Connect server says of an operation, by names."""
         known = list(stages or ())
         tasks = sum(stage.num_tasks for stage in known)
         self._share = sum(stage.num_completed_tasks for stage in known) / tasks if tasks else 0.0
