@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from postroad.topology import ring
+from postroad.topology import line, ring
 from tests.server.browser import PATIENCE_SECONDS, browser
 from tests.server.http_client import get
 from tests.server.live import LiveNetwork, live
@@ -45,6 +45,45 @@ def test_console_is_told_of_sessions_topics_and_latencies_while_somebody_looks(t
             assert session["protocol"] == "STOMP 1.2"
             assert session["subscriptions"][0]["selector"] == "price > 5"
             await client.close()
+
+    run(talk)
+
+
+def test_console_is_told_of_durable_subscriptions_of_all_brokers(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with live(line(2), tmp_path, admin_port=0) as network:
+            await network.converged()
+            await told_of_each_other(network)
+            for broker in network.services.values():
+                client = await Client.connect(broker.port, login="ann", **{"client-id": "desk"})
+                await client.subscribe("all", "a.>", durable="true", **{"auto-delete": "false"})
+                await client.close()
+            await until(lambda: all(each.statistics().durable_away_now for each in network.services.values()))
+            writer = await Client.connect(network.services[1].port)
+            for _ in range(3):
+                writer.publish("a.b", receipt="r")
+                assert (await writer.frame()).command == "RECEIPT"
+            told = json.loads((await get(network.services[1].admin_port, "/console/data"))[1])
+            first, second = told["brokers"]
+            (durable,) = first["durables"]
+            assert (durable["name"], durable["topic"], durable["session_now"]) == ("all", "a.>", None)
+            assert durable["waiting_messages_now"] == 3
+            assert [each["name"] for each in second["durables"]] == ["all"]
+            await writer.close()
+
+    run(talk)
+
+
+def test_console_is_told_of_queues(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, admin_port=0) as broker:
+            writer = await Client.connect(broker.port)
+            writer.send("SEND", destination="/queue/work", receipt="r")
+            assert (await writer.frame()).command == "RECEIPT"
+            (told,) = json.loads((await get(broker.admin_port, "/console/data"))[1])["brokers"]
+            (queue,) = told["queues"]
+            assert (queue["name"], queue["waiting_messages_now"], queue["consumers_now"]) == ("work", 1, 0)
+            await writer.close()
 
     run(talk)
 
