@@ -19,6 +19,28 @@ def session_of(document: Path) -> list[Step]:
     return steps_of("\n".join(block.text for block in blocks(document) if block.language == "console"))
 
 
+# Which broker a client gets, and whether all of them answer a question, depends on whether each answers within seconds:
+# a machine that stalls for longer prints something else, and true. A document that is wrong is wrong every time.
+ATTEMPTS = 3
+
+
+def run_session(steps: list[Step], folder: Path) -> None:
+    """Run the steps of a document one after the other, in a network of their own for each attempt."""
+    for attempt in range(1, ATTEMPTS + 1):
+        place = folder / str(attempt)
+        place.mkdir()
+        try:
+            with shell_session(place) as shell:
+                for step in steps:
+                    shell.run(step)
+        except AssertionError:
+            if attempt == ATTEMPTS:
+                raise
+        else:
+            return
+
+
+@pytest.mark.timeout(900)
 def test_readme_shows_what_its_commands_print(tmp_path: Path) -> None:
     steps = session_of(ROOT / "README.md")
     assert [step.command.split()[1] for step in steps if step.command.startswith("postroad")] == [
@@ -29,17 +51,14 @@ def test_readme_shows_what_its_commands_print(tmp_path: Path) -> None:
         "trace",
         "network",
     ]
-    with shell_session(tmp_path) as shell:
-        for step in steps:
-            shell.run(step)
+    run_session(steps, tmp_path)
 
 
+@pytest.mark.timeout(900)
 def test_tutorial_shows_what_its_commands_print(tmp_path: Path) -> None:
     steps = session_of(ROOT / "docs" / "tutorial.md")
     assert len(steps) > 15
-    with shell_session(tmp_path) as shell:
-        for step in steps:
-            shell.run(step)
+    run_session(steps, tmp_path)
 
 
 def test_a_line_that_is_not_printed_is_noticed(tmp_path: Path) -> None:
