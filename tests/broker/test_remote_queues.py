@@ -68,8 +68,10 @@ def test_messages_are_kept_while_the_home_is_down_and_come_in_order_when_it_retu
         network.send(2, 2)
         network.settle(4)
     assert network.confirmed == set(range(1, 11))
+    assert network.brokers[2].core.statistics().outgoing_messages_now == 10
     network.start(1)
     network.settle(5)
+    assert network.brokers[2].core.statistics().outgoing_messages_now == 0
     reader = network.consume(1, prefetch=50)
     network.settle(1)
     assert list(reader.held) == list(range(1, 11))

@@ -136,6 +136,11 @@ class OutgoingQueues:
         """All of them, by name."""
         return sorted(self._named.values(), key=lambda each: each.name)
 
+    @property
+    def messages(self) -> int:
+        """How many messages the homes of their queues have not confirmed."""
+        return sum(each.holder.waiting.stored + each.unconfirmed for each in self._named.values())
+
     def restore(self) -> None:
         """Take up what an earlier process has left: all of it is in doubt."""
         for cursor in list(self._log.cursors.values()):

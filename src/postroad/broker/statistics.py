@@ -26,6 +26,7 @@ class BrokerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     queues_now: int
     consumers_now: int
     queued_messages_now: int
+    outgoing_messages_now: int
     retained_messages_now: int
     replays_now: int
     unacknowledged_now: int
@@ -78,6 +79,7 @@ def statistics_of(core: Broker, deliveries: Deliveries, unmatched: int, unfinish
         queues_now=len(queues),
         consumers_now=sum(len(each.consumers) for each in queues),
         queued_messages_now=sum(each.holder.waiting.stored for each in queues),
+        outgoing_messages_now=0 if core.peers is None else core.peers.outgoing.messages,
         waiting_bytes_now=sum(each.waiting.bytes for each in subscriptions),
         unacknowledged_now=sum(len(each.unacknowledged) for each in subscriptions),
         paused_publishers_now=sum(session.paused for session in sessions),

@@ -37,6 +37,7 @@ HELP = MappingProxyType(
         "queues_now": "Queues.",
         "consumers_now": "Consumers of queues.",
         "queued_messages_now": "Messages in queues.",
+        "outgoing_messages_now": "Messages for queues of other brokers that have not stored them yet.",
         "retained_messages_now": "Messages that topics retain.",
         "replays_now": "Subscriptions that still read what was retained.",
         "unacknowledged_now": "Deliveries that wait for their acknowledgement.",
