@@ -205,7 +205,8 @@ def test_without_a_journal_a_crash_takes_no_more_than_the_last_interval_and_a_re
             found = trail.findings(1, message, tolerance=0, skew=0)
             # A message of the millisecond in which the last commit began may be in it: then only what became of it
             # later can be missing.
-            (gap,) = {*found.gaps, *found.ends}
+            # Later ends count as well: what is not on record may have come then, after a wait elsewhere.
+            gap = min({*found.gaps, *found.ends})
             assert found.gaps or found.accepted
             assert gap.since <= message.time < gap.until
         for message in [*spread(written, 20), *spread(lost, 20)]:

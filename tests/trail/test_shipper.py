@@ -211,6 +211,64 @@ def test_another_trail_of_the_same_number_and_an_older_copy_are_refused(store: S
     assert Trail(to).brokers() == [1, 2]
 
 
+def test_trail_that_has_lost_what_the_store_has_is_not_shipped_over_it(tmp_path: Path) -> None:
+    root, to = tmp_path / "trail", tmp_path / "store"
+    writer, shipper = written(root, 12), Shipper(tmp_path / "trail", 1, to)
+    shipper.ship(LATER)
+    before = files_below(to)
+    # Somebody moves the folder while the broker runs, and its writer begins again.
+    root.rename(tmp_path / "moved")
+    for commit in range(12, 32):
+        writer.check()
+        more(writer, commit)
+        with pytest.raises(TrailError, match="has lost its manifests of 12 files"):
+            shipper.ship(LATER + commit)
+    assert files_below(to) == before
+    assert verdict(to, 0) == verdict(to, 11) == (Verdict.DELIVERED, 1.0)
+
+
+def test_part_that_is_missing_here_by_mistake_stays_in_the_store(tmp_path: Path) -> None:
+    root, to = tmp_path / "trail", tmp_path / "store"
+    writer, shipper = written(root, 9), Shipper(tmp_path / "trail", 1, to)
+    # Checkpoints of the next day leave the part of the first one as it is.
+    for commit in range(30):
+        at = NOON + DAY_MS + 60_000 * commit
+        writer.write([passages([(1, at, 7, 0)], delivered=[[3]])], at + 30_000)
+        writer.maintain(at + 30_000)
+    shipper.ship(NOON + DAY_MS + HOUR)
+    sweep(root, 1, NOON + 3 * DAY_MS)
+    shipper.ship(NOON + 3 * DAY_MS)
+    before = files_below(to)
+    min((root / "manifests" / "broker=1" / "parts").iterdir()).unlink()
+    shipper.ship(NOON + 3 * DAY_MS + 1)
+    assert files_below(to) == before
+    assert verdict(to, 0) == (Verdict.DELIVERED, 1.0)
+
+
+def test_file_that_is_not_sent_leaves_what_is_in_the_store(store: Store) -> None:
+    place = store.place("kept") / "file"
+    locations_module.put_file(place, memoryview(b"before"))
+
+    def interrupted(size: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        locations_module.put_file(place, memoryview(bytes(20_000_000)), interrupted)
+    assert place.read_bytes() == b"before"
+
+
+def test_question_about_a_late_message_asks_no_store(store: Store, tmp_path: Path) -> None:
+    root, now = tmp_path / "trail", NOON + 10 * DAY_MS
+    writer = written(root, 3)
+    for commit in range(3):
+        writer.write([passages([(1, now + commit, 7, 0)], delivered=[[3]])], now + commit + 30_000)
+    Shipper(root, 1, store.place("dropped"), keep_local_ms=DAY_MS).ship(now + HOUR)
+    assert not (root / first_file(root).path).exists()
+    store.asked.clear()
+    assert Trail(root).trace(MessageId(7, 1, now, 0)).journey.verdict is Verdict.DELIVERED
+    assert store.asked == []
+
+
 def test_bandwidth_is_bounded_by_waiting_before_each_portion(tmp_path: Path) -> None:
     written(tmp_path / "trail", 2)
     waits: list[float] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -143,18 +144,27 @@ class StoredPath:
                 else:
                     yield one
 
-    def write(self, data: memoryview, before_each: Callable[[int], None]) -> None:
-        """Put a file in place; `before_each` is called before each portion, with its size.
+    def write(self, data: memoryview, before: Callable[[int], None]) -> None:
+        """Put a file in place; `before` is called with its size, before anything is sent.
 
-        A store shows a file only when all of it has come. An error on the way leaves what was there before.
+        A store shows a file only when all of it has come. It is sent by one call, from a file of this machine: Python
+        could be interrupted between two, and a stream that is given up half-way is closed by its destructor, which puts
+        half a file in place, or holds up every thread of the process for as long as the store does not answer.
         """
-        sink = self._files.open_output_stream(self.path)
-        for start in range(0, max(1, len(data)), PORTION_BYTES):
-            portion = data[start : start + PORTION_BYTES]
-            before_each(len(portion))
-            sink.write(portion)
-        # Not in a `with`: closing it after an error would put half a file in place.
-        sink.close()
+        from pyarrow.fs import LocalFileSystem, copy_files
+
+        before(len(data))
+        with tempfile.NamedTemporaryFile(prefix="postroad-") as file:
+            file.write(data)
+            file.flush()
+            copy_files(
+                file.name,
+                self.path,
+                source_filesystem=LocalFileSystem(),
+                destination_filesystem=self._files,
+                chunk_size=PORTION_BYTES,
+                use_threads=False,
+            )
 
     def unlink(self) -> None:
         self._files.delete_file(self.path)

@@ -7,13 +7,16 @@ are elsewhere: what it names is not here, or is something else.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroad.trail.chain import is_as_written
 from postroad.trail.coverage import FOREVER, Hole
+from postroad.trail.errors import TrailError
 from postroad.trail.file_reader import Reads
 from postroad.trail.locations import relative
 from postroad.trail.schemas import MESSAGE_TABLES
+from postroad.trail.shipped import shipped_to
 from postroad.trail.snapshot import pin
 
 if TYPE_CHECKING:
@@ -48,8 +51,12 @@ def pin_fitting(root: Location, broker: int, reads: Reads | None = None) -> Pinn
 
 def _misfit(root: Location, pinned: Pinned) -> str:
     """Why a manifest cannot be of the files beside it; empty if it can."""
-    looked_at = _at_both_ends(pinned)
-    if any(is_as_written(root, entry, pinned.broker) for entry in looked_at):
+    sample = _at_both_ends(pinned)
+    looked_at = _not_dropped(root, sample, pinned.broker)
+    # The latest first: they are the likeliest to be in memory.
+    if any(is_as_written(root, entry, pinned.broker) for entry in reversed(looked_at)):
+        return ""
+    if not looked_at and sample:
         return ""
     if len(looked_at) >= EACH_END:
         return f"none of {len(looked_at)} is as it was written, such as {looked_at[0].path}"
@@ -57,6 +64,17 @@ def _misfit(root: Location, pinned: Pinned) -> str:
     # are here.
     unnamed = _unnamed(root, pinned)
     return f"it does not name {unnamed}" if unnamed else ""
+
+
+def _not_dropped(root: Location, entries: list[FileEntry], broker: int) -> list[FileEntry]:
+    """Without files that were shipped and are not here any more: a store may take minutes to say how they are."""
+    if not isinstance(root, Path):
+        return entries
+    try:
+        ships = shipped_to(root, broker) is not None
+    except (OSError, TrailError):
+        ships = False
+    return [entry for entry in entries if (root / entry.path).exists()] if ships else entries
 
 
 def _at_both_ends(pinned: Pinned) -> list[FileEntry]:

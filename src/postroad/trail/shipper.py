@@ -30,7 +30,7 @@ from postroad.trail.ship_book import PutFile, ShipBook
 from postroad.trail.shipped import ShippedTo, note_name, shipped_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from postroad.trail.files import FileEntry
     from postroad.trail.locations import Location
@@ -210,6 +210,8 @@ class Shipper:
             return
         self._refuse_another(kind, name, data)
         if isinstance(manifest, Change):
+            if manifest.lost:
+                self._refuse_loss(book)
             for entry in manifest.added:
                 self._ship_file(book, entry)
             for gone in manifest.removed:
@@ -233,6 +235,20 @@ class Shipper:
             raise TrailError(
                 f"{place} is there and says something else: this trail is not the one that was shipped so far. "
                 "Ship to another place, or put the trail back"
+            )
+
+    def _refuse_loss(self, book: ShipBook) -> None:
+        """Refuse to ship a trail that has lost what the store has: readers there would not find it any more."""
+        state = Ledger(self._root, self._broker).pin()
+        entries, _ = state.all_entries()
+        named = {entry.path for entry in entries} | state.removed()
+        missing = sum(
+            put.time_to >= 0 and path not in named and path not in book.doomed for path, put in book.put.items()
+        )
+        if missing:
+            raise TrailError(
+                f"the trail in {self._root} has lost its manifests of {missing:,} files that are in {self._to}: "
+                "nothing is shipped, so that they are found there. Put the manifests back, or ship to another place"
             )
 
     def _ship_parts(self, book: ShipBook, checkpoint: Checkpoint) -> bool:
@@ -352,15 +368,28 @@ class Shipper:
         gone = [path for path, at in book.doomed.items() if at + DEFAULT_GRACE_MS <= now]
         _, checkpoints = numbers(self._folder)
         if checkpoints and self._name(checkpoint_name(checkpoints[0])) in book.put:
-            # Manifests that were summed up and deleted here, after a grace period.
-            for path in book.put:
+            # Manifests that were summed up and deleted here, after a grace period; not what is missing here by mistake.
+            named = self._named_parts(checkpoints)
+            for path in book.put if named is not None else ():
                 ours = path.startswith(self._name("")) and _number(path) <= checkpoints[0]
-                if ours and not (self._root / path).exists():
+                if ours and path not in (named or ()) and not (self._root / path).exists():
                     gone.append(path)
         for path in gone:
             self._asked(lambda path=path: remove_file(self._to / path))  # type: ignore[misc]
             book.deleted(path)
             self._counts = self._counts._replace(deleted=self._counts.deleted + 1)
+
+    def _named_parts(self, checkpoints: Sequence[int]) -> set[str] | None:
+        """The parts of these checkpoints; None where one of them cannot be read."""
+        named: set[str] = set()
+        for number in checkpoints:
+            path = self._folder / checkpoint_name(number)
+            try:
+                manifest = decoded(path.read_bytes(), Checkpoint, path, self._broker)
+            except (OSError, TrailDamageError):
+                return None
+            named |= {self._name(part.path) for part in manifest.parts}
+        return named
 
     def _drop(self, book: ShipBook, now: int) -> None:
         if self._keep_local_ms is None:
