@@ -21,7 +21,7 @@ from postroad.broker import is_retention, retained_topic
 from postroad.matching import NO_BUDGET, SubscriptionIndex
 from postroad.messages.id_columns import TIME_SHIFT
 from postroad.selectors import TopicPattern
-from postroad.store import Cursor, FileDisk, Log, StoreSettings, next_rows, recover
+from postroad.store import Cursor, FileDisk, Log, Recovered, StoreReadError, StoreSettings, next_rows, recover
 from postroad.store.places import NO_RUNS, unite
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ GROUP_ROWS, GROUP_BYTES = 65_536, 64 * 1024 * 1024
 _END = 2**62
 # Of records that are read; each is used once.
 _CACHE_BYTES = 16 * 1024 * 1024
+# How often the store is listed again because its broker has removed a segment before it was read. It removes one only
+# after it has begun another, so this is more than enough.
+_LISTINGS = 10
 
 
 @dataclass
@@ -162,6 +165,16 @@ class _Choice:
         return np.flatnonzero(mask & (np.diff(offsets) > 0))
 
 
+def _recovered(disk: FileDisk) -> Recovered:
+    for _ in range(_LISTINGS - 1):
+        try:
+            return recover(disk.segments(), disk.read)
+        except StoreReadError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+    return recover(disk.segments(), disk.read)
+
+
 class RetainedRows:
     """What a store retains, read once from beginning to end.
 
@@ -174,10 +187,9 @@ class RetainedRows:
 
     def __init__(self, folder: Path) -> None:
         self._disk = FileDisk(folder)
-        segments = self._disk.segments()
-        if not segments:
+        if not self._disk.segments():
             raise ArchiveError(f"there is no store in {folder}; it is the folder `store` in a broker's data directory")
-        self._log = Log(StoreSettings(cache_bytes=_CACHE_BYTES), recover(segments, self._disk.read))
+        self._log = Log(StoreSettings(cache_bytes=_CACHE_BYTES), _recovered(self._disk))
         kept = [each for each in self._log.cursors.values() if is_retention(each.terms)]
         if not kept:
             raise ArchiveError(f"the store in {folder} retains no topic; set [[store.retain]] in the broker's settings")

@@ -52,6 +52,7 @@ from postroad.server.tcp import TcpConnection
 from postroad.server.tls import link_keys, link_tls, server_context
 from postroad.server.tls_listener import TlsListener
 from postroad.sessions import Audit, Dispatcher, steady_clock, wall_clock
+from postroad.store import StoreReadError
 from postroad.tracking import journey_document
 
 if TYPE_CHECKING:
@@ -336,6 +337,7 @@ class Service:
 
         Raises:
             LockedError: another broker uses the data directory, or writes to the trail under the same number.
+            StoreReadError: the store cannot be read; it is unchanged.
             ListenError: a port cannot be opened; none is open then.
         """
         config = self.config
@@ -351,8 +353,8 @@ class Service:
         except LockedError:
             self._lock.release()
             raise
-        await self._storage.start()
         try:
+            await self._storage.start()
             # The admin endpoint first: it says "not ready" while the others come up.
             if config.admin_port is not None:
                 self._servers["admin"] = await _listening("admin_port", config.admin_port, self._listen_for_operators)
@@ -363,7 +365,7 @@ class Service:
                 await self._joined(self._links, config.network.join_seconds)
             for listener in CLIENT_LISTENERS:
                 await self._listen(listener)
-        except ListenError:
+        except (ListenError, StoreReadError):
             await self.stop()
             raise
         if self._tracking is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from postroad.errors import PostroadError
 from postroad.recording.disk import DiskThread, is_done
-from postroad.store import FileDisk, Log, carry_out, recover
+from postroad.store import FileDisk, Log, StoreReadError, carry_out, recover
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,8 +77,12 @@ class StoreDriver:
     # --- start and stop ----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Find out what an earlier process has left, and take it up."""
-        found = await asyncio.to_thread(lambda: recover(self._disk.segments(), self._disk.read, self._disk.sync))
+        """Find out what an earlier process has left, and take it up.
+
+        Raises:
+            StoreReadError: it cannot be read. Nothing was changed.
+        """
+        found = await asyncio.to_thread(self._recover)
         self.log = Log(self._settings, found)
         for problem in self._core.open_store(self.log, found.recent, self._clock()):
             log.error("durable subscription not taken up", extra={"reason": problem})
@@ -90,6 +94,16 @@ class StoreDriver:
         if found.segments:
             self._work()
 
+    def _recover(self) -> Recovered:
+        try:
+            segments = self._disk.segments()
+        except OSError as error:
+            raise StoreReadError(
+                f"the store cannot be listed ({error.strerror or error}), and was not changed: mend the disk, or the "
+                f"owner and mode of {error.filename or 'the folder store'}, and start again"
+            ) from error
+        return recover(segments, self._disk.read, self._disk.sync)
+
     def _tell_recovery(self, found: Recovered) -> None:
         self._told = len(found.told)
         if found.segments:
@@ -97,7 +111,10 @@ class StoreDriver:
             fields = {"subscriptions": len(found.cursors), "messages": waiting, "segments": len(found.segments)}
             log.info("store recovered", extra=fields)
         for text in found.told:
-            log.warning("store damaged" if found.damaged or found.lost_rows else "store cut", extra={"what": text})
+            if found.damaged or found.lost_rows or found.preserved:
+                log.error("store damaged", extra={"what": text})
+            else:
+                log.warning("store cut", extra={"what": text})
 
     async def stop(self) -> None:
         """Write what is left, in the time that a disk may take."""

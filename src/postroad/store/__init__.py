@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroad.store.cursors import MAX_TRIES, NO_CEILING, Cursor, Taken
 from postroad.store.disk import Disk, DiskCommit, Read, carry_out
-from postroad.store.errors import DamageError, StoreError, StoreFullError, StoreWriteError
+from postroad.store.errors import DamageError, StoreError, StoreFullError, StoreReadError, StoreWriteError
 from postroad.store.files import FileDisk
 from postroad.store.history import HistoryRows, next_rows
 from postroad.store.log import Log
@@ -37,6 +37,7 @@ __all__ = [
     "SimulatedDisk",
     "StoreError",
     "StoreFullError",
+    "StoreReadError",
     "StoreSettings",
     "StoreStatistics",
     "StoreWriteError",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from postroad.store.records import Piece
 
-__all__ = ["Create", "Disk", "DiskCommit", "Read", "Remove", "Step", "Sync", "Write", "carry_out"]
+__all__ = ["Create", "Disk", "DiskCommit", "Preserve", "Read", "Remove", "Step", "Sync", "Write", "carry_out"]
 
 
 class Disk(Protocol):
@@ -32,6 +32,9 @@ class Disk(Protocol):
 
     def remove(self, segment: int) -> None:
         """Delete a segment; after a crash it may be there again. One that is not there is no error."""
+
+    def preserve(self, segment: int) -> None:
+        """Keep the bytes of a segment for people, whatever happens to it; one that is not there is no error."""
 
     def read(self, segment: int, start: int = 0, length: int = -1) -> bytes:
         """Bytes of a segment, to its end with a negative length; fewer than asked for where it ends."""
@@ -62,7 +65,13 @@ class Remove(NamedTuple):
     segment: int
 
 
-Step = Create | Write | Sync | Remove
+class Preserve(NamedTuple):
+    """Keep a segment that is damaged for people, before it may be deleted."""
+
+    segment: int
+
+
+Step = Create | Write | Sync | Remove | Preserve
 
 
 class DiskCommit(NamedTuple):
@@ -104,6 +113,8 @@ def carry_out(commit: DiskCommit, disk: Disk) -> None:
                 disk.append(step.segment, step.pieces)
             elif isinstance(step, Sync):
                 disk.sync(step.segment)
+            elif isinstance(step, Preserve):
+                disk.preserve(step.segment)
             else:
                 # All is written and safe by now. What cannot be deleted is found, and goes, at the next start.
                 with suppress(OSError):

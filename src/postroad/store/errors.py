@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroad.errors import PostroadError
 
-__all__ = ["DamageError", "StoreError", "StoreFullError", "StoreWriteError"]
+__all__ = ["DamageError", "StoreError", "StoreFullError", "StoreReadError", "StoreWriteError"]
 
 
 class StoreError(PostroadError):
@@ -13,6 +13,10 @@ class StoreError(PostroadError):
 
 class StoreFullError(StoreError):
     """A limit of the store is reached; what is stored stays readable."""
+
+
+class StoreReadError(StoreError):
+    """The disk does not give what was written. Nothing was changed on it."""
 
 
 class StoreWriteError(StoreError):

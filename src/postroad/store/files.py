@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import filecmp
+import itertools
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from postroad.store.records import segment_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["FileDisk"]
 
 ENDING = ".segment"
+# Of the names of segments that are kept for people because they are damaged.
+DAMAGED = ".damaged"
 # One call of writev takes at most so many pieces (IOV_MAX is 1,024 on Linux and macOS).
 _MAX_PIECES = 512
 _MODE = 0o600
@@ -34,7 +41,7 @@ class FileDisk:
         self._files: dict[int, int] = {}
 
     def _path(self, segment: int) -> Path:
-        return self._folder / f"{segment:012d}{ENDING}"
+        return self._folder / segment_name(segment)
 
     def segments(self) -> dict[int, int]:
         """The segments that there are, in order, with their sizes."""
@@ -47,7 +54,7 @@ class FileDisk:
 
     def create(self, segment: int) -> None:
         """Make an empty segment, and force its name to disk."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_folder(self._folder)
         self._close(segment)
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         # Earlier ones are closed: each was synced before this one is begun, or is given up.
@@ -72,6 +79,26 @@ class FileDisk:
         self._close(segment)
         with suppress(FileNotFoundError):
             self._path(segment).unlink()
+
+    def preserve(self, segment: int) -> None:
+        """Give a segment a second name that ends with `.damaged`, so that its bytes stay when it is deleted."""
+        path = self._path(segment)
+        for number in itertools.count(1):
+            other = path.with_name(path.name + DAMAGED + (f"-{number}" if number > 1 else ""))
+            with suppress(FileNotFoundError):
+                if other.exists() and filecmp.cmp(path, other, shallow=False):
+                    return
+            if not other.exists():
+                break
+        with suppress(FileNotFoundError):
+            try:
+                os.link(path, other, follow_symlinks=False)
+            except FileNotFoundError:
+                raise
+            except OSError:
+                # Not every file system has links.
+                _copy(path, other, self._mode)
+            _sync_folder(self._folder)
 
     def read(self, segment: int, start: int = 0, length: int = -1) -> bytes:
         """Bytes of a segment."""
@@ -110,6 +137,25 @@ def _write_all(file: int, pieces: list[memoryview]) -> None:
             done -= len(pieces.pop(0))
         if done:
             pieces[0] = pieces[0][done:]
+
+
+def _copy(path: Path, other: Path, mode: int) -> None:
+    """Copy a file; the copy has its name only when all of it is on disk."""
+    temporary = other.with_name(other.name + ".tmp")
+    with path.open("rb") as source, temporary.open("wb") as target:
+        os.fchmod(target.fileno(), mode)
+        shutil.copyfileobj(source, target)
+        target.flush()
+        os.fsync(target.fileno())
+    temporary.replace(other)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder that survives a crash: its name is forced to disk, with those of folders made for it."""
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _sync_folder(folder.parent)
 
 
 def _sync_folder(folder: Path) -> None:

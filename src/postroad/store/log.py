@@ -38,7 +38,7 @@ from postroad.store.payloads import (
 )
 from postroad.store.places import ROW_BITS, RowSet, Runs, intersect, runs_of
 from postroad.store.record_reads import RecordReads
-from postroad.store.records import HEADER_BYTES, Kind
+from postroad.store.records import HEADER_BYTES, Kind, segment_name
 from postroad.store.sparse_segments import SparseSegments
 from postroad.store.statistics import StoreStatistics
 from postroad.store.writer import LogWriter
@@ -96,6 +96,8 @@ class Log:
 
     def _resume(self, recovered: Recovered) -> None:
         self._writer.resume(recovered.segments, 0 if recovered.is_forced else recovered.tail, recovered.next_number)
+        for segment in recovered.preserved:
+            self._writer.preserve(segment)
         self._damaged, self._lost_rows = recovered.damaged, recovered.lost_rows
         self.told = list(recovered.told[:MAX_TOLD])
         self._catalog.load(recovered.records)
@@ -457,12 +459,13 @@ class Log:
                 if cursor.durable and len(gone.starts):
                     self._enqueue(Kind.SETTLED, settled_payload([(cursor.number, gone)]), True)
         self._sparse.forget(entry.number)
+        self._writer.preserve(entry.segment)
         self._damaged += 1
         self._lost_rows += lost
         if len(self.told) < MAX_TOLD:
             self.told.append(
                 f"segment {entry.segment}: the record {entry.header} of {entry.rows:,} rows at {entry.start:,} is "
-                f"damaged; {lost:,} deliveries are lost"
+                f"damaged; {lost:,} deliveries are lost, and its file is kept as {segment_name(entry.segment)}.damaged"
             )
 
     # --- segments ----------------------------------------------------------------------------------------------------

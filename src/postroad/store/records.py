@@ -31,11 +31,14 @@ __all__ = [
     "MAX_PAYLOAD_BYTES",
     "SEGMENT_HEADER_BYTES",
     "Kind",
+    "LogHole",
     "Record",
     "frame",
     "frames_in",
+    "is_unfinished",
     "payload_of",
     "segment_header",
+    "segment_name",
 ]
 
 MAGIC = b"PRstore1"
@@ -78,6 +81,11 @@ class Record(NamedTuple):
     def payload(self, data: memoryview) -> memoryview:
         """Its payload in the bytes of the segment."""
         return data[self.start + HEADER_BYTES : self.start + self.length]
+
+
+def segment_name(segment: int) -> str:
+    """The name of the file of a segment."""
+    return f"{segment:012d}.segment"
 
 
 def segment_header(segment: int) -> bytes:
@@ -137,16 +145,17 @@ class LogHole(NamedTuple):
 def frames_in(data: memoryview, segment: int) -> Iterator[Record | LogHole]:
     """The records of a segment in order, with the holes between and behind them.
 
+    A damaged header of the segment is a hole too: each record proves by its checksum that it is one of this segment.
     Behind a hole the next record is searched for by its marker; its checksum says whether it is one. The search is
     linear in the bytes: a marker in a body that is followed by a plausible length costs one checksum of that length,
     and bodies cannot make this happen more often than there are holes times markers, each of which is looked at once.
     """
-    size = len(data)
-    if size < SEGMENT_HEADER_BYTES or bytes(data[:SEGMENT_HEADER_BYTES]) != segment_header(segment):
-        if size:
-            yield LogHole(0, size)
-        return
-    start = SEGMENT_HEADER_BYTES
+    size, start = len(data), SEGMENT_HEADER_BYTES
+    if bytes(data[:SEGMENT_HEADER_BYTES]) != segment_header(segment):
+        first = _next_record(data, segment, 0)
+        start = size if first is None else first.start
+        if start:
+            yield LogHole(0, start)
     while start < size:
         record = _record_at(data, segment, start)
         if record is not None:
@@ -167,3 +176,15 @@ def _next_record(data: memoryview, segment: int, start: int) -> Record | None:
             return record
         start = at + 1
     return None
+
+
+def is_unfinished(data: memoryview, start: int) -> bool:
+    """Whether what begins here looks like a write that a crash has cut short, with nothing behind it.
+
+    That is the beginning of a record that is longer than the segment, or bytes that were never written.
+    """
+    left = data[start:]
+    if len(left) < HEADER_BYTES or bytes(left).count(0) == len(left):
+        return True
+    marker, length, *_ = _HEADER.unpack_from(left)
+    return bool(marker == MARKER and HEADER_BYTES + length > len(left))

@@ -7,6 +7,9 @@ of holes can be told apart:
 - a hole up to the largest `synced` is *damage*: what was there is lost, named and counted; all other records hold.
 - a hole beyond it is the *torn tail*: nothing from there on was ever confirmed. All of it is cut, also records behind
   the hole that are whole, so that what is left is exactly what had been written up to a moment.
+
+A segment that cannot be read is neither: nothing is known of it, so recovery is refused and changes nothing. A segment
+with damage, and one that is cut where it does not look like an unfinished write, is preserved before it may be removed.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import msgspec
 import numpy as np
 
 from postroad.store.cursors import MAX_TRIES
-from postroad.store.errors import DamageError
+from postroad.store.errors import DamageError, StoreReadError
 from postroad.store.payloads import (
     CheckpointState,
     CursorChange,
@@ -41,7 +44,7 @@ from postroad.store.places import (
     subtract,
     unite,
 )
-from postroad.store.records import Kind, Record, frames_in
+from postroad.store.records import SEGMENT_HEADER_BYTES, Kind, Record, frames_in, is_unfinished, segment_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -55,6 +58,9 @@ __all__ = ["Recovered", "RecoveredCursor", "recover"]
 # What neighbours had not heard to be settled when the broker died, they send again. That is a second of traffic at
 # most; this is a few at the speed of a disk.
 RECENT_BYTES = 32 * 1024 * 1024
+
+# A read that fails once may succeed when it is tried again: EIO of a network disk, ESTALE, ENOMEM.
+READ_TRIES = 3
 
 # Number, number in the header, segment, start, length, rows, time stored: as the catalogue has them.
 _COLUMNS = 7
@@ -92,6 +98,7 @@ class Recovered(NamedTuple):
         lost_rows: rows that cursors waited for and that are gone.
         told: what was cut or damaged, in words.
         recent: uint64[n, 2]: ids of rows that were stored last, as batches have them. Others may send them again.
+        preserved: segments that are damaged, or cut where no write was unfinished: their bytes are kept for people.
         is_forced: all of it is on disk; otherwise an earlier process may have died before it had forced it there.
     """
 
@@ -105,6 +112,7 @@ class Recovered(NamedTuple):
     lost_rows: int
     told: list[str]
     recent: NDArray[np.uint64]
+    preserved: tuple[int, ...] = ()
     is_forced: bool = False
 
 
@@ -276,16 +284,19 @@ def recover(
 
     Args:
         found: its segments with their sizes, in order.
-        read: gives the bytes of a segment. An OSError counts as damage of all of it.
+        read: gives the bytes of a segment.
         sync: forces a segment to disk; without, or if it fails, the first commit of the log does so.
+
+    Raises:
+        StoreReadError: a segment cannot be read. Nothing was changed.
     """
     told: list[str] = []
-    contents = _from_last_checkpoint(list(found), read, told)
+    contents = _from_last_checkpoint(list(found), read)
     whole = [each for _, _, frames in contents for each in frames if isinstance(each, Record)]
     replay, scan = _Replay(), _Scan(max((each.synced for each in whole), default=0), told)
     for segment, data, frames in contents:
         if scan.is_over:
-            scan.cut(segment, 0, len(data))
+            scan.cut(segment, 0, memoryview(data), frames)
         else:
             scan.segment(segment, memoryview(data), frames, replay)
     # Earlier segments are not read now: their records are checked when somebody wants them. Numbers that were cut off
@@ -318,10 +329,7 @@ def _recent_ids(
     segments = list(contents)
     while earlier and size < RECENT_BYTES:
         segment = earlier.pop()
-        try:
-            data = read(segment)
-        except OSError:
-            break
+        data = _bytes_of(segment, read)
         size += len(data)
         segments.append((segment, data, list(frames_in(memoryview(data), segment))))
     found = [np.empty((0, 2), np.uint64)]
@@ -333,23 +341,37 @@ def _recent_ids(
     return np.concatenate(found)
 
 
+def _bytes_of(segment: int, read: Callable[[int], bytes]) -> bytes:
+    for _ in range(READ_TRIES - 1):
+        with suppress(OSError):
+            return read(segment)
+    try:
+        return read(segment)
+    except OSError as error:
+        raise StoreReadError(
+            f"the store cannot read segment {segment} ({error.strerror or error}), and has changed nothing: mend the "
+            f"disk, or the owner and mode of store/{segment_name(segment)}, and start again. To start without what "
+            "it holds, which is lost then, move that file to another folder"
+        ) from error
+
+
 def _from_last_checkpoint(
-    found: Sequence[int], read: Callable[[int], bytes], told: list[str]
+    found: Sequence[int], read: Callable[[int], bytes]
 ) -> list[tuple[int, bytes, list[Record | LogHole]]]:
     """The segments from the last one on that begins with a checkpoint that can be read."""
     contents: list[tuple[int, bytes, list[Record | LogHole]]] = []
     for segment in reversed(found):
-        try:
-            data = read(segment)
-        except OSError as error:
-            told.append(f"segment {segment}: cannot be read ({error.strerror or error})")
-            data = b""
+        data = _bytes_of(segment, read)
         frames = list(frames_in(memoryview(data), segment))
         contents.insert(0, (segment, data, frames))
-        head = frames[0] if frames else None
-        if isinstance(head, Record) and head.kind is Kind.CHECKPOINT:
+        # The first record is a checkpoint, also where the header of the segment is damaged.
+        head = next((each for each in frames if isinstance(each, Record)), None)
+        if head is not None and head.start == SEGMENT_HEADER_BYTES and head.kind is Kind.CHECKPOINT:
             break
     return contents
+
+
+_LOST = "; what was there is lost"
 
 
 class _Scan:
@@ -360,36 +382,50 @@ class _Scan:
         self.told = told
         self.is_over = False
         self.cut_bytes = self.damaged = 0
+        self.preserved: set[int] = set()
 
     def segment(self, segment: int, data: memoryview, frames: list[Record | LogHole], replay: _Replay) -> None:
         for each in frames:
             if not isinstance(each, Record):
+                if each.end == SEGMENT_HEADER_BYTES and len(frames) > 1:
+                    # The record right behind it was written with it, in one sector: so this is no unfinished write.
+                    self._damage(segment, 0, "the header of the segment is damaged; its records are whole")
+                    continue
                 self._hole(segment, each, replay)
                 if self.is_over:
-                    self.cut(segment, each.start, len(data))
+                    self.cut(segment, each.start, data, frames)
                     return
                 continue
             try:
                 replay.take(each, segment, data)
             except (DamageError, msgspec.DecodeError) as error:
-                self._damage(segment, each.start, f"the record {each.number} cannot be understood: {error}")
+                self._damage(segment, each.start, f"the record {each.number} cannot be understood: {error}{_LOST}")
 
     def _hole(self, segment: int, hole: LogHole, replay: _Replay) -> None:
         if replay.last < self._synced:
-            self._damage(segment, hole.start, f"{hole.end - hole.start:,} bytes are damaged")
+            self._damage(segment, hole.start, f"{hole.end - hole.start:,} bytes are damaged{_LOST}")
         else:
             self.is_over = True
 
     def _damage(self, segment: int, start: int, what: str) -> None:
         self.damaged += 1
-        self.told.append(f"segment {segment} at {start:,}: {what}; what they held is lost")
+        self.preserved.add(segment)
+        self.told.append(f"segment {segment} at {start:,}: {what}")
 
-    def cut(self, segment: int, start: int, end: int) -> None:
-        if end > start:
-            self.cut_bytes += end - start
-            self.told.append(
-                f"segment {segment} at {start:,}: {end - start:,} bytes of an unfinished write are cut off"
-            )
+    def cut(self, segment: int, start: int, data: memoryview, frames: list[Record | LogHole]) -> None:
+        size = len(data) - start
+        if not size:
+            return
+        self.cut_bytes += size
+        whole = sum(isinstance(each, Record) and each.start >= start for each in frames)
+        if not whole and is_unfinished(data, start):
+            self.told.append(f"segment {segment} at {start:,}: {size:,} bytes of an unfinished write are cut off")
+            return
+        self.preserved.add(segment)
+        self.told.append(
+            f"segment {segment} at {start:,}: {size:,} bytes are cut off with {whole:,} whole records in them, because "
+            "nothing says that they were confirmed"
+        )
 
 
 def _recovered(
@@ -412,6 +448,9 @@ def _recovered(
         cursors.append(cursor.recovered(number, kept))
         wanted = unite(wanted, kept)
     needed = np.isin(records[0], wanted.starts >> ROW_BITS)
+    scan.told += [
+        f"segment {each}: its file is kept as {segment_name(each)}.damaged" for each in sorted(scan.preserved)
+    ]
     if lost:
         scan.told.append(f"{lost:,} rows that subscriptions waited for are gone with the segments they were in")
     return Recovered(
@@ -425,6 +464,7 @@ def _recovered(
         lost,
         scan.told,
         recent,
+        tuple(sorted(scan.preserved)),
     )
 
 

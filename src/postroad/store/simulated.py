@@ -35,6 +35,7 @@ class SimulatedDisk:
         boundary: called before and after every write, sync, creation and removal, with the number of such calls so
             far; raises PowerFailure to fail there.
         failing: every write and sync fails with EIO, as of a disk that is broken.
+        preserved: the bytes of segments that are kept for people.
     """
 
     def __init__(self, capacity: int = 2**40) -> None:
@@ -42,6 +43,7 @@ class SimulatedDisk:
         self.failing = False
         self.boundary: Callable[[int], None] = lambda _: None
         self.boundaries = 0
+        self.preserved: dict[int, bytes] = {}
         self._synced: dict[int, bytes] = {}
         self._written: dict[int, bytearray] = {}
         self._removed: dict[int, bytes] = {}
@@ -96,6 +98,15 @@ class SimulatedDisk:
             del self._written[segment]
         self._pass()
 
+    def preserve(self, segment: int) -> None:
+        """Keep the bytes of a segment."""
+        self._pass()
+        if self.failing:
+            raise OSError(errno.EIO, "Input/output error")
+        if segment in self._written:
+            self.preserved[segment] = bytes(self._written[segment])
+        self._pass()
+
     def read(self, segment: int, start: int = 0, length: int = -1) -> bytes:
         """Bytes of a segment."""
         try:
@@ -112,6 +123,7 @@ class SimulatedDisk:
             power: the machine has failed; without, only the process, and all that was written is there.
         """
         after = SimulatedDisk(self.capacity)
+        after.preserved = dict(self.preserved)
         for segment, data in self._written.items():
             kept = self._survivors(segment, data, random) if power else bytes(data)
             after._written[segment], after._synced[segment] = bytearray(kept), kept

@@ -3,7 +3,8 @@
 Rule 1: numbers of records rise in the order of writing.
 Rule 2: each segment begins with a checkpoint, and is forced to disk before the next one is begun. Recovery reads the
     last checkpoint and what follows it.
-Rule 3: a segment is removed when no row in it is wanted, after a sync of all that says so.
+Rule 3: a segment is removed when no row in it is wanted, after a sync of all that says so. One that is damaged is
+    preserved first: what is left of it may be all that there is of something.
 Rule 4: what a failed commit has written does not count: all of it, and what was written since the last sync,
     is written again to a new segment. Nothing is appended to a segment that failed once.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from postroad.store.disk import Create, DiskCommit, Remove, Sync, Write
+from postroad.store.disk import Create, DiskCommit, Preserve, Remove, Sync, Write
 from postroad.store.records import HEADER_BYTES, Kind, frame, segment_header
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class LogWriter:
         self._capacity = settings.segment_bytes
         # The last segment of an earlier process, which may not be on disk: forced before anything is written.
         self._inherited: int | None = None
+        # Segments that are damaged and not preserved yet.
+        self._damaged: set[int] = set()
         self._synced = 0
         self._queue: list[_Pending] = []
         self._taken: list[_Pending] = []
@@ -116,6 +119,11 @@ class LogWriter:
         self.number = number
         self.written = number - 1
 
+    def preserve(self, segment: int) -> None:
+        """A segment is damaged: keep its bytes for people before it is removed."""
+        if segment in self.segments:
+            self._damaged.add(segment)
+
     @property
     def size(self) -> int:
         """Bytes of all segments, with what waits to be written."""
@@ -133,8 +141,8 @@ class LogWriter:
 
     @property
     def has_queued(self) -> bool:
-        """Whether records wait to be written, or those of an earlier process to be forced to disk."""
-        return bool(self._queue) or self._inherited is not None
+        """Whether records wait to be written, those of an earlier process to be forced, or damage to be preserved."""
+        return bool(self._queue or self._damaged) or self._inherited is not None
 
     @property
     def safe(self) -> int:
@@ -175,7 +183,7 @@ class LogWriter:
             return None
         due = self.sync_due()
         is_due = (due is not None and now >= due) or self._unsynced_bytes > MAX_UNSYNCED_BYTES
-        if not self._queue and not is_due and not self.dead() and self._inherited is None:
+        if not self.has_queued and not is_due and not self.dead():
             return None
         taken, self._queue = self._queue, []
         self._taken, self._taken_bytes, self._queued_bytes = taken, self._queued_bytes, 0
@@ -200,7 +208,8 @@ class LogWriter:
         return self._commit
 
     def _begin_steps(self) -> None:
-        self._steps = [] if self._inherited is None else [Sync(self._inherited)]
+        self._steps = [Preserve(segment) for segment in sorted(self._damaged)]
+        self._steps += [] if self._inherited is None else [Sync(self._inherited)]
         # After a failure, records up to `written` may be written again; their numbers stay.
         self._last = self.written
 
@@ -254,6 +263,8 @@ class LogWriter:
         for step in commit.steps:
             if isinstance(step, Remove):
                 self.segments.pop(step.segment, None)
+            elif isinstance(step, Preserve):
+                self._damaged.discard(step.segment)
         if commit.syncs:
             done = self._unsynced + taken
             self._synced = commit.through
