@@ -1,6 +1,6 @@
 """The program on a cluster, with processes of their own for all: a standalone master and two workers. Jobs come by the
-command, by `spark-submit` with the wheel, and by Spark Connect from a client without a JVM. Executors are killed in
-the middle of each job, and nothing that is written differs from a run without trouble.
+command, and by `spark-submit` with the wheel. Executors are killed in the middle of each job of the command, and stopped
+under speculation; nothing that is written differs from a run without trouble.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -20,10 +21,14 @@ import pytest
 
 from postroad.lab.trails import write_trail
 from postroad.messages import MessageId
-from postroad.pipeline import run_job
-from postroad.pipeline.jobs import trace
+from postroad.pipeline import JobOptions, run_job
+from postroad.pipeline.jobs import audit, compact, storage, timings, trace
+from postroad.pipeline.jobs.audit import AuditOptions
+from postroad.pipeline.jobs.compact import CompactOptions
+from postroad.pipeline.jobs.storage import StorageOptions
 from postroad.pipeline.jobs.trace import TraceOptions
 from postroad.pipeline.sources import open_sources
+from tests.cli.programs import PROGRAM
 from tests.pipeline.clusters import (
     HOME,
     PATIENCE_SECONDS,
@@ -40,9 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from tests.pipeline.clusters import Cluster
+    from pyspark.sql import SparkSession
 
-pytest.importorskip("grpc", reason="the extra [connect] is not installed")
+    from tests.pipeline.clusters import Cluster
 
 # Each test starts several JVMs one after the other, and loses some of them.
 pytestmark = pytest.mark.timeout(2 * PATIENCE_SECONDS)
@@ -133,6 +138,38 @@ def told(running: subprocess.Popen[str], log: Path) -> dict[str, Any]:
             return found
         others.append(line)
     raise AssertionError(log.read_text() + "".join(others))
+
+
+def test_jobs_of_the_command_do_the_same_when_executors_are_killed_in_the_middle_of_each(
+    cluster: Cluster, spark: SparkSession, little: Path, tmp_path: Path
+) -> None:
+    trail, there = tmp_path / "trail", tmp_path / "there"
+    for copy in (trail, there):
+        shutil.copytree(little, copy)
+    page, out, calm, log = free_port(), tmp_path / "out", tmp_path / "calm", tmp_path / "log"
+    names = ["audit", "storage", "timings", "compact"]
+    settings = cluster.arguments(spark__ui__enabled="true", spark__ui__port=str(page))
+    command = [*PROGRAM, "pipeline", "run", *names, "--trail", trail, "--out", out, "--json"]
+    reports = []
+    with job([*command, "--master", cluster.master, *settings], cluster.environment, log) as running:
+        with Disturbance(page, lambda: running.poll() is not None) as trouble:
+            for _ in names:
+                trouble.kill_a_busy_one()
+                reports.append(told(running, log))
+        running.communicate(timeout=PATIENCE_SECONDS)
+        assert running.returncode == 0, log.read_text()
+    # A job is over when it is told: each of them lost an executor before that.
+    assert [report["job"] for report in reports] == names
+
+    run_job("audit", audit.run, AuditOptions(there, calm))
+    run_job("storage", storage.run, StorageOptions(there, calm), spark=spark)
+    run_job("timings", timings.run, JobOptions(there, calm), spark=spark)
+    summary = run_job("compact", compact.run, CompactOptions(there, calm), spark=spark).summary
+    for table in ("reconciliation", "storage", "service_times", "latencies"):
+        assert same(rows_in(out / table), rows_in(calm / table)), table
+    figures = ("journeys", "passages_joined", "passages_left")
+    assert [reports[-1][name] for name in figures] == [summary[name] for name in figures]
+    assert contents(trail) == contents(there)
 
 
 def documented_job() -> str:
