@@ -1,6 +1,6 @@
 """The program on a cluster, with processes of their own for all: a standalone master and two workers. Jobs come by the
-command, and by `spark-submit` with the wheel. Executors are killed in the middle of each job of the command, and stopped
-under speculation; nothing that is written differs from a run without trouble.
+command, and by `spark-submit` with the wheel. Executors are killed in the middle of each job of the command, and one is
+stopped under speculation; nothing that is written differs from a run without trouble.
 """
 
 from __future__ import annotations
