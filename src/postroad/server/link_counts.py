@@ -9,8 +9,27 @@ from postroad.server.counts import LinkStatistics
 if TYPE_CHECKING:
     from postroad.protocols import link
     from postroad.server.admission import LinkAdmission
+    from postroad.server.link_connection import LinkConnection
 
-__all__ = ["link_statistics"]
+__all__ = ["LinkTraffic", "link_statistics"]
+
+
+class LinkTraffic:
+    """Bytes sent and received over connections that are closed, by neighbour."""
+
+    def __init__(self) -> None:
+        self._closed: dict[int, tuple[int, int]] = {}
+
+    def add(self, number: int, connection: LinkConnection) -> None:
+        """A connection to a neighbour is closed."""
+        self._closed[number] = self.total(number, connection)
+
+    def total(self, number: int, current: LinkConnection | None) -> tuple[int, int]:
+        """Bytes sent and received, with those of an open connection."""
+        sent, received = self._closed.get(number, (0, 0))
+        if current is None:
+            return sent, received
+        return sent + current.sent_bytes, received + current.received_bytes
 
 
 def link_statistics(

@@ -20,7 +20,8 @@ from postroad.server.admission import LinkAdmission
 from postroad.server.dialler import Dialler
 from postroad.server.link_arrivals import LinkArrivals
 from postroad.server.link_connection import MAX_UNREAD_BYTES, LinkConnection
-from postroad.server.link_counts import link_statistics
+from postroad.server.link_counts import LinkTraffic, link_statistics
+from postroad.server.link_work import LinkWork
 from postroad.server.strangers import Strangers
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Links:
         self.timer = timer
         self._relay = relay
         self._config = config
-        self._carry_out = carry_out
+        self.carry = carry_out
         self._clock = clock
         self.certificate = b"" if tls is None else tls.certificate
         self._epoch = clock()
@@ -114,8 +115,7 @@ class Links:
         self._connections: dict[link.LinkConversation, LinkConnection] = {}
         self._lost_at: dict[int, int] = {}
         self._up: set[int] = set()
-        # Bytes sent and received over connections that are gone, by neighbour.
-        self._traffic: dict[int, tuple[int, int]] = {}
+        self._traffic = LinkTraffic()
         dialling = None if tls is None else tls.dialling
         self._dialler = Dialler(lambda other: LinkConnection(self, dialled=other), self._is_to_be_dialled, dialling)
         self._ticker: asyncio.Task[None] | None = None
@@ -125,7 +125,10 @@ class Links:
         # Neighbours whose links make local publishers wait.
         self._crowded: set[int] = set()
         self.stopping = False
-        self._work: asyncio.Handle | None = None
+        # Steps of long advertisements.
+        self._work = LinkWork(
+            lambda: relay.working and not self.stopping, lambda: self.carry(relay.work(clock())), self._log_defect
+        )
         self._turned_away = self._internal_errors = 0
         self._admission = LinkAdmission(config, timer)
         self._arrivals = LinkArrivals(relay, config, self._admission, clock)
@@ -227,6 +230,11 @@ class Links:
         """A connection that had not finished its handshake made room for another."""
         self._turned_away += 1
 
+    def _log_defect(self) -> None:
+        """A defect of ours, in work that no single connection waits for."""
+        log.exception("internal error")
+        self.count_internal_error()
+
     def count_internal_error(self) -> None:
         """A defect closed a connection."""
         self._internal_errors += 1
@@ -288,7 +296,7 @@ class Links:
                     self.packets.receive(part.payload, number)
             else:
                 self.carry(self._relay.control(decode_frame(part.payload), number, self._clock()))
-                self._work_on()
+                self._work.go_on()
         except PostroadError as error:
             self._refuse(number, str(error))
 
@@ -305,23 +313,6 @@ class Links:
         if conversation is not None:
             self._connections[conversation].write(conversation.bye(link.Reason.FAULT, reason[:200]))
             self._end(conversation)
-
-    # --- long advertisements ---------------------------------------------------------------------------------------
-
-    def _work_on(self) -> None:
-        """Continue the work of long advertisements, one step per turn of the loop."""
-        if self._work is None and self._relay.working and not self.stopping:
-            self._work = asyncio.get_running_loop().call_soon(self._work_once)
-
-    def _work_once(self) -> None:
-        self._work = None
-        try:
-            self.carry(self._relay.work(self._clock()))
-        except Exception:
-            # A defect of ours; other work continues.
-            log.exception("internal error")
-            self.count_internal_error()
-        self._work_on()
 
     def _let_go(self, number: int) -> None:
         """Release what a neighbour has confirmed or gave back; there may be room again."""
@@ -345,8 +336,7 @@ class Links:
         number = _peer(conversation) if conversation.neighbour is not None else 0
         conversation.closed()
         connection = self._connections.pop(conversation)
-        sent, received = self._traffic.get(number, (0, 0))
-        self._traffic[number] = sent + connection.sent_bytes, received + connection.received_bytes
+        self._traffic.add(number, connection)
         if number and (was_open or self._neighbours[number].current is None):
             self._lost_at.setdefault(number, self.timer())
             if number in self._up:
@@ -355,10 +345,6 @@ class Links:
                 self.carry(self._relay.link_down(number, self._clock()))
 
     # --- what the core sends ---------------------------------------------------------------------------------------
-
-    def carry(self, outbox: Outbox) -> None:
-        """Carry out an outbox of the core, with clients and with links."""
-        self._carry_out(outbox)
 
     def send(self, outbox: Outbox) -> None:
         """Send the control frames and parcels of an outbox, and dial or hang up as it says."""
@@ -461,9 +447,8 @@ class Links:
             try:
                 self.tick()
             except Exception:
-                # A defect of ours; without ticks every link would count as dead.
-                log.exception("internal error")
-                self.count_internal_error()
+                # Without ticks every link would count as dead.
+                self._log_defect()
 
     def tick(self) -> None:
         """Send heart-beats, let routing refresh, and give up on neighbours that stay away."""
@@ -474,7 +459,7 @@ class Links:
         self.carry(self._relay.tick(self._clock()))
         if self.packets is not None:
             self.packets.tick()
-        self._work_on()
+        self._work.go_on()
         self._settle()
         for number, since in list(self._lost_at.items()):
             if now - since >= self._give_up_ms and self._current(number) is None:
@@ -503,18 +488,10 @@ class Links:
         return [self._link(number) for number in sorted({*self._known, *self._neighbours})]
 
     def _link(self, number: int) -> LinkStatistics:
-        sent_bytes, received_bytes = self._traffic.get(number, (0, 0))
-        if (current := self._current(number)) is not None:
-            sent_bytes += self._connections[current].sent_bytes
-            received_bytes += self._connections[current].received_bytes
-        return link_statistics(
-            number,
-            self._neighbour(number),
-            number in self._up,
-            number in self._crowded,
-            self._admission,
-            (sent_bytes, received_bytes),
-        )
+        current = self._current(number)
+        traffic = self._traffic.total(number, None if current is None else self._connections[current])
+        up, crowded = number in self._up, number in self._crowded
+        return link_statistics(number, self._neighbour(number), up, crowded, self._admission, traffic)
 
 
 def _peer(conversation: link.LinkConversation) -> int:

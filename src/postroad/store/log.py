@@ -82,7 +82,7 @@ class Log:
         self.told: list[str] = []
         self._catalog = Catalog()
         self._cache = RecordCache(settings.cache_bytes)
-        self._writer = LogWriter(settings, self._catalog, self._cache, self._checkpoint, self._segment_begun)
+        self._writer = LogWriter(settings, self._catalog, self._cache, self._checkpoint, self._empty_sparse)
         self._reads = RecordReads(self._catalog, self._cache, settings.cache_bytes, self.wake)
         self._sparse = SparseSegments(self._catalog, self._cache, self._reads, self.cursors, self._append_moved)
         self._open = OpenRecord()
@@ -468,15 +468,13 @@ class Log:
                 f"damaged; {lost:,} deliveries are lost, and its file is kept as {segment_name(entry.segment)}.damaged"
             )
 
-    # --- segments ----------------------------------------------------------------------------------------------------
-
     def _checkpoint(self, through: int) -> bytes:
         """The payload of a checkpoint: what recovery needs of all records up to a number."""
         cursors = [each.state() for each in self.cursors.values() if each.durable]
         records = self._catalog.entries(through=through)
         return msgspec.msgpack.encode(CheckpointState(through, records.astype("<i8").tobytes(), cursors))
 
-    def _segment_begun(self) -> None:
+    def _empty_sparse(self) -> None:
         self._sparse.begin(self._writer.segments, self._writer.segment)
 
     def _append_moved(self, payload: bytes, number: int) -> None:

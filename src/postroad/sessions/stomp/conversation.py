@@ -392,12 +392,11 @@ class StompConversation:
         least = self._terms.heart_beat_ms
         self._beats.agree(*event.heart_beat, least)
         headers, outbox = assigned_ids(event.headers, self._dispatcher, self._session)
-        number = str(self._session.number)
-        self._send(
-            stomp.connected_frame(
-                event.version, server="postroad", session=number, heart_beat=(least, least), headers=headers
-            )
+        number, beat = str(self._session.number), (least, least)
+        frame = stomp.connected_frame(
+            event.version, server="postroad", session=number, heart_beat=beat, headers=headers
         )
+        self._send(frame)
         self._dispatcher.carry_out(outbox)
         who = {**self._who(), "login": event.login, "verified": bool(verdict.login), "version": str(event.version)}
         log.info("connected", extra=who)
@@ -416,8 +415,7 @@ class StompConversation:
         A wrong one ends the session, and those before it count: so they have to be taken one by one then.
         """
         answers = [each for each in events if isinstance(each, stomp.Ack | stomp.Nack)]
-        subscriptions = self._subscriptions
-        if self._session is None or subscriptions is None or not subscriptions.acknowledge_together(answers):
+        if self._subscriptions is None or not self._subscriptions.acknowledge_together(answers):
             return False
         for event in answers:
             if event.receipt is not None:
