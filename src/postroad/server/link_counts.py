@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from postroad.server.admission import LinkAdmission
     from postroad.server.link_connection import LinkConnection
 
-__all__ = ["LinkTraffic", "link_statistics"]
+__all__ = ["ClosedTraffic", "link_statistics"]
 
 
-class LinkTraffic:
+class ClosedTraffic:
     """Bytes sent and received over connections that are closed, by neighbour."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from postroad.server.admission import LinkAdmission
 from postroad.server.dialler import Dialler
 from postroad.server.link_arrivals import LinkArrivals
 from postroad.server.link_connection import MAX_UNREAD_BYTES, LinkConnection
-from postroad.server.link_counts import LinkTraffic, link_statistics
+from postroad.server.link_counts import ClosedTraffic, link_statistics
 from postroad.server.link_work import LinkWork
 from postroad.server.strangers import Strangers
 
@@ -115,7 +115,7 @@ class Links:
         self._connections: dict[link.LinkConversation, LinkConnection] = {}
         self._lost_at: dict[int, int] = {}
         self._up: set[int] = set()
-        self._traffic = LinkTraffic()
+        self._traffic = ClosedTraffic()
         dialling = None if tls is None else tls.dialling
         self._dialler = Dialler(lambda other: LinkConnection(self, dialled=other), self._is_to_be_dialled, dialling)
         self._ticker: asyncio.Task[None] | None = None
