@@ -151,6 +151,16 @@ class Catalog:
         share = np.minimum(table[_REFS], table[_ROWS]) / np.maximum(table[_ROWS], 1)
         return int((table[_LENGTH] * share).sum())
 
+    def stored_at(self, place: int) -> int | None:
+        """When a row was stored, in ms; None if no cursor needs its record."""
+        entry = self.find(place >> ROW_BITS)
+        return None if entry is None else entry.stored
+
+    def rows_before(self, runs: Runs, time: int) -> int:
+        """How many of some rows were stored before a time."""
+        number = self.first_stored_from(time)
+        return int((runs.ends - runs.starts)[: int(np.searchsorted(runs.starts, number << ROW_BITS))].sum())
+
     def first_stored_from(self, time: int) -> int:
         """The number of the first record that was stored at a time or later; beyond all numbers if there is none."""
         stored = np.maximum.accumulate(self._table[_STORED, : self._count])

@@ -219,8 +219,8 @@ class Log:
         sealed, self._open = self._open, OpenRecord()
         number, matches = self._writer.number, sealed.matches()
         payload = sealed.payload(matches, self._durable)
-        size = HEADER_BYTES + len(payload)
-        self._catalog.add(CatalogEntry(number, number, UNPLACED, 0, size, sealed.rows, sealed.stored))
+        length = HEADER_BYTES + len(payload)
+        self._catalog.add(CatalogEntry(number, number, UNPLACED, 0, length, sealed.rows, sealed.stored))
         self._cache.pin(number, payload)
         for match in matches:
             cursor = self.cursors.get(match.cursor)
@@ -373,14 +373,11 @@ class Log:
     def oldest(self, cursor: Cursor) -> int | None:
         """When the oldest row that waits for a cursor or is in flight was stored, in ms; None without rows."""
         places = [rows.first for rows in (cursor.waiting, cursor.in_flight) if rows.count]
-        entry = self._catalog.find(min(places) >> ROW_BITS) if places else None
-        return None if entry is None else entry.stored
+        return self._catalog.stored_at(min(places)) if places else None
 
     def older_than(self, cursor: Cursor, time: int) -> int:
         """How many waiting rows of a cursor were stored before a time."""
-        number = self._catalog.first_stored_from(time)
-        starts, ends = cursor.waiting.runs
-        return int((ends - starts)[: int(np.searchsorted(starts, number << ROW_BITS))].sum())
+        return self._catalog.rows_before(cursor.waiting.runs, time)
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
