@@ -1,12 +1,13 @@
 """The program on a cluster, with processes of their own for all: a standalone master and two workers. Jobs come by the
-command, and by `spark-submit` with the wheel. Executors are killed in the middle of each job of the command, and one is
-stopped under speculation; nothing that is written differs from a run without trouble.
+command, by `spark-submit` with the wheel, and by Spark Connect from a client without a JVM. Executors are killed in
+the middle of each job, and nothing that is written differs from a run without trouble.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import shutil
 import subprocess
@@ -19,23 +20,31 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from postroad.archive import export_archive
 from postroad.lab.trails import write_trail
-from postroad.messages import MessageId
+from postroad.messages import Batch, MessageId
 from postroad.pipeline import JobOptions, run_job
-from postroad.pipeline.jobs import audit, compact, storage, timings, trace
+from postroad.pipeline.erasure import Erasure
+from postroad.pipeline.jobs import audit, compact, follow, match, storage, timings, trace
 from postroad.pipeline.jobs.audit import AuditOptions
 from postroad.pipeline.jobs.compact import CompactOptions
+from postroad.pipeline.jobs.follow import FollowOptions
+from postroad.pipeline.jobs.match import MatchOptions
 from postroad.pipeline.jobs.storage import StorageOptions
 from postroad.pipeline.jobs.trace import TraceOptions
 from postroad.pipeline.sources import open_sources
+from tests.archive.retained import retain
 from tests.cli.programs import PROGRAM
 from tests.pipeline.clusters import (
     HOME,
     PATIENCE_SECONDS,
     Disturbance,
+    answers,
     free_port,
+    process,
     python_without_package,
     standalone,
+    wait_until,
 )
 from tests.pipeline.filter_trails import SCALE
 from tests.pipeline.trails import TROUBLED, make_trail, some_ids
@@ -48,6 +57,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.pipeline.clusters import Cluster
+
+pytest.importorskip("grpc", reason="the extra [connect] is not installed")
 
 # Each test starts several JVMs one after the other, and loses some of them.
 pytestmark = pytest.mark.timeout(2 * PATIENCE_SECONDS)
@@ -217,3 +228,72 @@ def test_submitted_wheel_brings_compiled_kernels_and_speculation_passes_a_stoppe
     assert same(rows_in(out / "trace"), rows_in(tmp_path / "calm" / "trace"))
     # The workers asked filters, and compiled nothing for that.
     assert not list(cluster.caches.rglob("postroad.*"))
+
+
+@contextmanager
+def connect_server(cluster: Cluster, folder: Path) -> Iterator[tuple[str, int]]:
+    """The address of a Connect server on loopback whose executors are those of the cluster; and its page."""
+    port, page = free_port(), free_port()
+    settings = cluster.arguments(
+        spark__connect__grpc__binding__address="127.0.0.1",
+        spark__connect__grpc__binding__port=str(port),
+        spark__ui__enabled="true",
+        spark__ui__port=str(page),
+    )
+    environment = {
+        **cluster.environment,
+        # Its own memory, which is the driver's.
+        "SPARK_DAEMON_MEMORY": "1g",
+        "SPARK_LOG_DIR": str(folder),
+        "SPARK_PID_DIR": str(folder),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    script = [HOME / "sbin" / "start-connect-server.sh", "--wait", "--master", cluster.master, *settings]
+    with process(script, folder, environment) as running:
+        wait_until(lambda: running.poll() is not None or answers(port), "the Connect server")
+        assert running.poll() is None, (folder / "log").read_text()
+        yield f"sc://127.0.0.1:{port}", page
+
+
+def test_jobs_over_connect_do_the_same_when_executors_are_killed_in_the_middle_of_each(
+    cluster: Cluster, spark: SparkSession, little: Path, tmp_path: Path
+) -> None:
+    ids, out, calm = write_ids(little, tmp_path / "ids.csv", 40), tmp_path / "out", tmp_path / "calm"
+    rows = [(f"trades.{n % 3}", {"n": n}, {"price": str(n)}, bytes(20)) for n in range(60)]
+    retain(tmp_path / "store", Batch.build(rows))
+    export_archive(tmp_path / "store", tmp_path / "archive")
+    trail, there = tmp_path / "trail", tmp_path / "there"
+    for copy in (trail, there):
+        shutil.copytree(little, copy)
+    who = Erasure(3, first_subscription(little, 3))
+    where = ("--trail", trail, "--out", out)
+    erased = ("--subscription", f"{who.broker}/{who.subscription}", "--sample", 50)
+    selector = "price > 20"
+    commands: dict[str, tuple[object, ...]] = {
+        "trace": ("--ids", ids, *where),
+        "match": ("--archive", tmp_path / "archive", "--where", selector, "--out", out),
+        "follow": ("--once", "--seconds", 0.1, *where),
+        "erase": (*erased, *where),
+    }
+    with connect_server(cluster, tmp_path / "server") as (server, page):
+        for name, arguments in commands.items():
+            command = [*PROGRAM, "pipeline", name, *arguments, "--master", server, "--json"]
+            log = tmp_path / f"{name}.log"
+            with job(command, dict(os.environ), log) as running:
+                with Disturbance(page, lambda running=running: running.poll() is not None) as trouble:  # type: ignore[misc]
+                    trouble.kill_a_busy_one()
+                report = told(running, log)
+                assert report["job"] == name
+
+    run_job("trace", trace.run, TraceOptions(there, calm, ids=ids))
+    match.run(MatchOptions(tmp_path / "archive", calm, selector), spark=spark)
+    run_job("follow", follow.run, FollowOptions(there, calm, once=True, seconds=0.1), spark=spark)
+    run_job("erase", compact.run, CompactOptions(there, calm, sample=50, erase=who), spark=spark)
+    for table in ("trace", "match", "links"):
+        assert same(rows_in(out / table), rows_in(calm / table)), table
+    assert contents(trail) == contents(there)
+
+
+def first_subscription(trail: Path, broker: int) -> int:
+    path = min((trail / "subscriptions" / f"broker={broker}").rglob("*.parquet"))
+    return int(pq.ParquetFile(path).read().column("subscription")[0].as_py())
