@@ -79,7 +79,8 @@ class ThousandExperiment(Experiment):
                 "destination sets make the delivery tree minimal",
                 f"links crossed per message: {told}",
                 results.verdict(least == "drp", *STRATEGY_NAMES),
-                "drp takes shortest paths; a tree's paths go through fewer links but are longer, and a flood takes all",
+                "drp takes shortest paths, and once what they share; paths of a tree are longer, and a flood takes "
+                "every link",
             ),
         ]
 
