@@ -35,6 +35,7 @@ from postroad.pipeline.jobs.trace import TraceOptions
 from postroad.pipeline.sources import open_sources
 from tests.archive.retained import retain
 from tests.cli.programs import PROGRAM
+from tests.conftest import THOROUGH
 from tests.pipeline.clusters import (
     HOME,
     PATIENCE_SECONDS,
@@ -255,6 +256,7 @@ def connect_server(cluster: Cluster, folder: Path) -> Iterator[tuple[str, int]]:
         yield f"sc://127.0.0.1:{port}", page
 
 
+@pytest.mark.skipif(not THOROUGH, reason="takes two minutes; POSTROAD_THOROUGH=1 runs it")
 def test_jobs_over_connect_do_the_same_when_executors_are_killed_in_the_middle_of_each(
     cluster: Cluster, spark: SparkSession, little: Path, tmp_path: Path
 ) -> None:
