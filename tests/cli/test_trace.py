@@ -171,6 +171,12 @@ def test_detours_are_told_as_such_and_not_as_losses() -> None:
     assert "not to other brokers: unreachable" in branches("unreachable")
 
 
+def test_message_of_a_queue_that_was_refused_and_then_acknowledged_is_told_as_acknowledged() -> None:
+    given = {"subscription": 3, "doubt": 0, "acknowledged": True, "refused": True}
+    tree = journey_tree(a_journey(stops=[STOP | {"delivered": [given], "dropped": []}]))
+    assert str(tree.children[1].children[0].label) == "subscription 3: acknowledged"
+
+
 def test_a_gap_that_has_not_ended_names_no_end() -> None:
     assert END_OF_TIME == FOREVER
     gap = {"broker": 1, "since": 0, "until": FOREVER, "reason": "not yet written"}

@@ -29,6 +29,7 @@ _DETOURS = {
     "deferred": "[yellow]waits for its turn at this broker[/] from {at} on",
     "kept for order": "[yellow]kept back for earlier messages of its publisher[/] from {at} on",
     "comes again": "[yellow]came back, to be handed out again[/] at {at}: refused, or its consumer was gone",
+    "handed out again": "[dim]handed out again at {at}[/]",
     "in order": "[dim]kept back until {at}[/]",
     "resumed": "[dim]had its turn at {at}[/]",
     "sent on": "[dim]found a way to {where} at {at}[/]",
@@ -115,7 +116,8 @@ def _stop(stop: Document) -> str:
 
 def _add_subscriptions(branch: Tree, stop: Document) -> None:
     for one in stop["delivered"]:
-        fate = "refused" if one["refused"] else "acknowledged" if one["acknowledged"] else "delivered"
+        # What a queue hands out again after a refusal is acknowledged in the end.
+        fate = "acknowledged" if one["acknowledged"] else "refused" if one["refused"] else "delivered"
         branch.add(f"{_subscription(one)}: {fate}{_doubt(one['doubt'])}")
     shed = {drop["subscription"] for drop in stop["dropped"]}
     for one in stop["waiting"]:

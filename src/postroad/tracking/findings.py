@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from postroad.tracking.reasons import WAITS_LONG, is_held
+from postroad.tracking.reasons import WAITS_LONG, is_back, is_held
 
 __all__ = ["Drop", "Findings", "Gap", "Hit", "merged"]
 
@@ -103,7 +103,14 @@ class Findings(NamedTuple):
     def waits(self) -> bool:
         """Whether the message waits here when the record ends: in a queue, or for a way to another broker."""
         done = {hit.number for hit in self.delivered} | {drop.subscription for drop in self.dropped}
-        return any(hit.number not in done for hit in self.queued) or is_held(self.dropped)
+        return any(hit.number not in done for hit in self.queued) or is_held(self.dropped) or self.is_back
+
+    @property
+    def is_back(self) -> bool:
+        """Whether a consumer has given the message back, and it waits to be handed out again when the record ends."""
+        # A crash may lose the count that tells a delivery after it from the first one, but no acknowledgement.
+        done = {hit.number for hit in self.acknowledged} | {drop.subscription for drop in self.dropped}
+        return is_back(self.dropped) and any(hit.number not in done for hit in self.queued)
 
 
 def merged(first: Findings, second: Findings) -> Findings:

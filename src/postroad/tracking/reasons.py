@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from postroad.tracking.findings import Drop
 
-__all__ = ["DETOURS", "WAITS_LONG", "Detour", "is_held"]
+__all__ = ["DETOURS", "WAITS_LONG", "Detour", "is_back", "is_held"]
 
 
 class Detour(StrEnum):
@@ -35,6 +35,8 @@ class Detour(StrEnum):
     # A consumer of a queue, or a durable subscription, has refused it, or was gone before it had acknowledged it: it is
     # handed out again.
     COMES_AGAIN = "comes again"
+    # It was handed out again after it came back.
+    HANDED_AGAIN = "handed out again"
 
 
 # To look up texts of the record.
@@ -51,7 +53,19 @@ _WAITS = (
 
 def is_held(drops: Iterable[Drop]) -> bool:
     """Whether it waits when the record of a broker ends: a wait began, and has not ended since then."""
+    last = _last(drops)
+    return any(last.get(wait, -1) > last.get(go, -1) for wait, go in _WAITS)
+
+
+def is_back(drops: Iterable[Drop]) -> bool:
+    """Whether it came back from a consumer, or a durable subscription, and was not handed out again since then."""
+    last = _last(drops)
+    return last.get(Detour.COMES_AGAIN, -1) > last.get(Detour.HANDED_AGAIN, -1)
+
+
+def _last(drops: Iterable[Drop]) -> dict[str, int]:
+    """When each reason was recorded last."""
     last: dict[str, int] = {}
     for drop in drops:
         last[drop.reason] = max(last.get(drop.reason, -1), drop.at)
-    return any(last.get(wait, -1) > last.get(go, -1) for wait, go in _WAITS)
+    return last

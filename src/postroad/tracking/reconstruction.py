@@ -407,7 +407,7 @@ def _fate(stops: list[Stop], certainty: float) -> tuple[Verdict, float]:
     waits = [hit.doubt for broker, hit in queued if (broker, hit.number) not in taken]
     if waits:
         return Verdict.WAITING, certainty * (1.0 - min(waits))
-    if any(is_held(stop.findings.dropped) for stop in stops):
+    if any(is_held(stop.findings.dropped) or stop.findings.is_back for stop in stops):
         return Verdict.WAITING, certainty
     if not delivered:
         return Verdict.MATCHED_NOBODY, certainty

@@ -377,7 +377,7 @@ function showJourney(journey) {
   for (const stop of journey.stops) {
     const item = make("li", {}, `broker ${stop.broker}${stop.from ? `, from broker ${stop.from}` : ""}${stop.recorded ? "" : " (by the records of its neighbours)"}`);
     const inner = make("ul");
-    for (const one of stop.delivered) inner.append(make("li", {}, `${subscriptionText(one)}: ${one.refused ? "refused" : one.acknowledged ? "acknowledged" : "delivered"}`));
+    for (const one of stop.delivered) inner.append(make("li", {}, `${subscriptionText(one)}: ${one.acknowledged ? "acknowledged" : one.refused ? "refused" : "delivered"}`));
     for (const one of stop.waiting) inner.append(make("li", {}, `${subscriptionText(one)}: waits in its queue`));
     for (const drop of stop.dropped) inner.append(make("li", {}, `${drop.subscription ? `subscription ${drop.subscription}` : drop.link ? `broker ${drop.link}` : "other brokers"}: ${drop.reason}`));
     if (inner.children.length) item.append(inner);
