@@ -91,6 +91,7 @@ class QueueNetwork:
         self.settled: set[int] = set()
         self.faults: list[str] = []
         self.told: list[str] = []
+        self.ids: dict[int, tuple[int, int]] = {}
         for number in self.disks:
             self.start(number)
 
@@ -124,6 +125,7 @@ class QueueNetwork:
         batch = Batch.build([Draft(QUEUE, {}, (), b"%d" % body + b" " * size) for body in bodies])
         batch.envelopes[:, FLAGS] |= QUEUED
         outbox = broker.core.receive(batch, broker.writer, self.now, queued=True)
+        self.ids |= {body: (head, tail) for body, (head, tail) in zip(bodies, batch.ids.tolist(), strict=True)}
         self.carry_out(number, outbox)
         if not outbox.unstorable:
             broker.sent.append((broker.log.position, bodies))
@@ -198,10 +200,20 @@ class QueueNetwork:
                 return
             broker.disk.boundary = lambda _: None
             broker.log.committed(commit)
+        self.read(number)
+
+    def read(self, number: int) -> None:
+        """What a broker does after a commit, or without one: it reads what it needs, and goes on."""
+        broker = self.brokers[number]
         for read in broker.log.take_reads():
             broker.log.loaded(read, broker.disk.read(read.segment, read.start, read.length))
         self._confirm(broker)
         self.carry_out(number, broker.core.stored(self.now))
+
+    def purge(self, number: int, reason: str = "purged by carla") -> int:
+        """An operator gives up what waits at a broker for the queue of another one."""
+        (queue,) = self.brokers[number].peers.outgoing.listed()
+        return self.brokers[number].peers.outgoing.purge(queue, reason)
 
     def _confirm(self, broker: QueueBroker) -> None:
         safe = 2**62 if broker.log.position <= broker.log.safe else broker.log.safe

@@ -282,3 +282,25 @@ def test_policy_sees_the_same_name_of_a_queue_from_those_who_send_and_those_who_
     assert seen == [("writer", "work", True), ("reader", "work", True)]
     with pytest.raises(BrokerError, match="subscription to '/queue/work' refused: not you"):
         scene.consume(scene.core.attached("stranger"), "a")
+
+
+def test_message_that_comes_back_while_a_queue_is_purged_stays_and_those_that_waited_go() -> None:
+    scene = QueueScene(QueueSettings(redelivery_ms=0), StoreSettings(segment_bytes=4_096, cache_bytes=1))
+    session = scene.core.attached("reader")
+    scene.consume(session, "a", prefetch=1)
+    for number in range(5):
+        scene.send([f"m{number} {'x' * 1_000}"])
+    (got,) = scene.take()
+    queues = scene.core.queues
+    assert queues is not None
+    # What waits has to be read first, for the record.
+    assert queues.purge(scene.queue(), "purged by carla") == 4
+    scene.answer(session, got, positive=False)
+    scene.send(["later"])
+    scene.settle()
+    assert scene.queue().holder.shed == 4
+    (again,) = scene.take()
+    assert (again.body[:2], again.delivery) == ("m0", "2")
+    scene.answer(session, again)
+    scene.settle()
+    assert [each.body for each in scene.take()] == ["later"]

@@ -10,8 +10,9 @@ import pytest
 from postroad.broker import AckMode, QueueSettings
 from postroad.messages import MessageId
 from postroad.store import StoreSettings
-from postroad.tracking import ExactRecorder, Journey, Reconstruction, Verdict
+from postroad.tracking import Verdict
 from tests.broker.queue_network import QueueMob, QueueNetwork
+from tests.broker.queue_records import Recorders, traced
 
 if TYPE_CHECKING:
     from postroad.broker import Subscription
@@ -178,29 +179,12 @@ def test_full_queue_leaves_messages_at_their_own_broker_in_order_until_there_is_
     assert network.brokers[1].core.statistics().shed_stored == 0
 
 
-def traced(recorders: dict[int, ExactRecorder], message: MessageId, now: int) -> Journey:
-    """What all records say together."""
-    question = Reconstruction(message)
-    while brokers := question.to_ask():
-        for broker in brokers:
-            question.tell(broker, recorders[broker].findings(message, now) if broker in recorders else None)
-    return question.journey()
-
-
-class Recorders(dict[int, ExactRecorder]):
-    """A recorder for each broker that begins."""
-
-    def __call__(self, number: int) -> ExactRecorder:
-        self[number] = ExactRecorder(number, 0)
-        return self[number]
-
-
 class LivingMob(QueueMob):
     """No broker dies: their records are complete."""
 
     def __init__(self, seed: int, recorder: Recorders) -> None:
         super().__init__(seed, recorder=recorder)
-        self.ids = set[MessageId]()
+        self.seen = set[MessageId]()
 
     def _die(self) -> None:
         pass
@@ -210,7 +194,7 @@ class LivingMob(QueueMob):
             self.commit(number)
 
     def _note(self, subscription: Subscription, message: Message) -> None:
-        self.ids.add(message.id)
+        self.seen.add(message.id)
         super()._note(subscription, message)
 
 
@@ -222,8 +206,8 @@ def test_trace_of_complete_records_never_takes_a_message_of_a_queue_for_lost(see
     for _ in range(400):
         mob.act()
     mob.end()
-    assert mob.ids
-    for message in mob.ids:
+    assert mob.seen
+    for message in mob.seen:
         journey = traced(recorders, message, mob.now)
         assert journey.lost == ()
         assert journey.verdict in (Verdict.ACKNOWLEDGED, Verdict.DELIVERED)
@@ -253,13 +237,8 @@ def test_message_on_its_way_to_a_consumer_that_leaves_is_traced_to_who_got_it_th
 
 
 def test_record_tells_the_way_from_the_sender_over_the_home_to_the_consumer() -> None:
-    recorders: dict[int, ExactRecorder] = {}
-
-    def made(number: int) -> ExactRecorder:
-        recorders[number] = ExactRecorder(number, 0)
-        return recorders[number]
-
-    network = QueueNetwork(recorder=made)
+    recorders = Recorders()
+    network = QueueNetwork(recorder=recorders)
     reader = network.consume(3)
     network.send(2)
     network.settle(1)

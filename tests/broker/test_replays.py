@@ -107,6 +107,28 @@ def test_replay_from_a_message_that_is_gone_begins_at_its_time() -> None:
     assert ids(scene, subscription) == [each.id for each in scene.sent[10:]]
 
 
+def test_retention_of_more_commits_than_are_kept_lets_the_oldest_go_and_counts_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("postroad.broker.retentions.MAX_RETAINED_RUNS", 16)
+    scene = ReplayScene()
+    # Most messages are in the first commit: it is commits that are bounded.
+    for count in (50, *[1] * 25):
+        scene.publish(count, "a.x")
+        scene.turn_until_safe()
+    scene.core.retentions.trim(scene.now)
+    cursor = scene.core.retentions.cursor_of("a.>")
+    assert cursor is not None
+    assert len(cursor.waiting.runs.starts) == 14
+    counts = scene.core.statistics()
+    assert (counts.retained_messages_now, counts.retained_cut) == (14, 61)
+    # Publishers and replays notice nothing.
+    scene.publish(3, "a.x")
+    subscription = scene.subscribe(ReplayStart())
+    scene.settle()
+    assert ids(scene, subscription) == [each.id for each in scene.sent[-17:]]
+
+
 def test_retained_messages_go_when_they_are_too_old_or_too_many() -> None:
     scene = ReplayScene(RetainedTopic(topic="a.x", age="2s"), RetainedTopic(topic="a.y", bytes=4_000))
     for _ in range(40):

@@ -115,7 +115,8 @@ class PlannedNetwork:
             await self.wires[low, high].start()
 
     async def start(self, number: int) -> Service:
-        config = broker_config(self.plan, number, self.path / str(number), secret="a secret that all brokers share")
+        secret = "a secret that all brokers share"
+        config = broker_config(self.plan, number, self.path / str(number), secret=secret, admin_port=0)
         assert config.network is not None
         # The lower of two numbers dials, so the wire stands where it would.
         neighbours = [

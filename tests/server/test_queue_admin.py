@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from postroad.broker import QueueSettings
 from postroad.cli.application import app
 from postroad.errors import PostroadError
+from postroad.topology import Plan, line
+from tests.server.planned import planned
 from tests.server.queue_scene import consumer, messages, produce
 from tests.server.scene import Client, run, service, until
 
@@ -107,6 +111,38 @@ def test_trace_tells_that_a_message_waited_was_refused_and_was_dead_lettered_and
             await client.close()
 
     run(talk)
+
+
+def test_operator_lists_and_purges_what_waits_for_a_queue_of_another_broker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = msgspec.structs.replace(Plan.of(line(2), "queues"), queue_homes={"work": 2})
+
+    async def talk() -> None:
+        # Its home does not run.
+        async with planned(plan, tmp_path, (1,)) as network:
+            broker = network.services[1]
+            await produce(broker.port, "a", "b")
+            (listed,) = (await asked(broker, "/outgoing"))["outgoing"]
+            assert (listed["name"], listed["home"], listed["waiting_messages_now"]) == ("work", 2, 2)
+            assert listed["stored_bytes_now"] > 0
+            assert not listed["home_reached_now"]
+            assert "work  for broker 2, which cannot be reached: 2 waiting  0 under way" in await command(
+                broker, "list"
+            )
+            assert json.loads(await command(broker, "show", "work", "--outgoing", "--json"))["home"] == 2
+            with pytest.raises(urllib.error.HTTPError, match="405") as refused:
+                await asked(broker, "/outgoing/work", "DELETE")
+            refused.value.close()
+            with caplog.at_level(logging.INFO, "postroad.server"):
+                answer = await command(broker, "purge", "work", "--outgoing")
+            assert answer.startswith("2 messages given up: purged by ")
+            (told,) = (each for each in caplog.records if each.getMessage() == "purged by operator")
+            assert (vars(told)["what"], vars(told)["messages"]) == ("outgoing queue work", 2)
+            await until(lambda: broker.statistics().outgoing_messages_now == 0)
+            assert await asked(broker, "/outgoing") == {"outgoing": []}
+
+    run(talk, patience=60)
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,10 @@ class Confirmations:
         self._open[number] = now + CONFIRM_MS
         return number
 
+    def expects(self, number: int) -> bool:
+        """Whether something that was asked for is neither done nor given up."""
+        return number in self._open
+
     def done(self, number: int) -> None:
         """One is done; whoever waited for it, and for all before it, is told."""
         self._open.pop(number, None)

@@ -14,6 +14,7 @@ from postroad.broker.sessions import AckMode, OverflowPolicy
 from postroad.broker.turns import MAX_WRITTEN_BYTES
 from postroad.messages.columns import EXPIRY
 from postroad.messages.id_columns import WORD_BITS
+from postroad.tracking.reasons import Detour
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -168,8 +169,13 @@ class Deliveries:
                 continue
             if stored.log.settings.at_limit == "stop" and subscription.durable is not None:
                 outbox.stops.append(subscription)
-            elif stored.log.settings.at_limit == "drop-oldest" or source is None:
+            elif stored.log.settings.at_limit == "drop-oldest":
                 stored.shed_oldest(subscription)
+            elif source is None:
+                # A neighbour keeps what the store has no room for, if it keeps anything; but one subscription that
+                # nobody empties must not stop all that comes over its link.
+                if consignment is None or stored.is_over(subscription):
+                    stored.shed_oldest(subscription)
             elif _may_not_wait(source, subscription):
                 # A queue refuses what such a publisher sends next, and loses nothing (`NamedQueues.admit`).
                 if subscription.queue is None:
@@ -376,7 +382,7 @@ class Deliveries:
         assert stored is not None
         keeps = subscription.durable is not None and subscription.ack_mode is not AckMode.AUTO
         handed = 0
-        for batch, rows, places in stored.pull(subscription, most):
+        for batch, rows, places, tries in stored.pull(subscription, most):
             done = places
             if any_expires(batch.envelopes):
                 fresh = self.unexpired(subscription, batch, rows, now)
@@ -384,30 +390,38 @@ class Deliveries:
                     is_fresh = np.isin(rows, fresh)
                     stored.settle(subscription, places[~is_fresh])
                     rows, places = fresh, places[is_fresh]
-                    done = places
+                    done, tries = places, None if tries is None else tries[is_fresh]
             if len(rows):
                 self._deliver(subscription, batch, rows, outbox, now, places if keeps else None)
+                self._note_again(batch, rows, tries, now)
                 handed += len(rows)
             if not keeps:
                 stored.settle(subscription, done)
         return handed
+
+    def _note_again(self, batch: Batch, rows: NDArray[np.int64], tries: NDArray[np.int64] | None, now: int) -> None:
+        """Put on record which rows are handed out again that came back; `tries` says how often each did."""
+        if tries is not None and tries.any():
+            self._recorder.dropped(batch, rows[tries > 0], 0, Detour.HANDED_AGAIN, now)
 
     def hand_queued(self, subscription: Subscription, taken: Taken, outbox: Outbox, now: int) -> NDArray[np.int64]:
         """Deliver rows of a queue to a consumer; returns the places of those that it got, without expired ones."""
         stored = self.stored
         assert stored is not None
         keeps = subscription.ack_mode is not AckMode.AUTO
-        places, rows, done = taken.places, taken.rows, taken.places[:0]
+        places, rows, done, tries = taken.places, taken.rows, taken.places[:0], taken.tries
         batch = told_again(taken)
         # What was dead-lettered is kept for people to look at.
         if not taken.notes and any_expires(batch.envelopes):
             fresh = self.unexpired(subscription, batch, rows, now)
             is_fresh = np.isin(rows, fresh)
             done, rows, places = places[~is_fresh], fresh, places[is_fresh]
+            tries = None if tries is None else tries[is_fresh]
             assert subscription.queue is not None
             subscription.queue.holder.expired += len(done)
         if len(rows):
             self._deliver(subscription, batch, rows, outbox, now, places if keeps else None)
+            self._note_again(batch, rows, tries, now)
         done = done if keeps else taken.places
         if len(done):
             stored.settle(subscription, done)

@@ -386,11 +386,7 @@ class Durables:
         """Give up all that waits for it; returns how many messages that is. What was sent stays with its client."""
         self._core.replays.ended(subscription)
         self._recall(subscription)
-        cursor = subscription.cursor
-        assert cursor is not None
-        left = self._stored.log.unread(cursor)
-        self._stored.discard(Discard(cursor, subscription.number, left, reason, ends=False, owner=subscription))
-        return left
+        return self._stored.purge(subscription, reason)
 
     def expire(self, now: int) -> None:
         """Give up what has waited longer than it may."""

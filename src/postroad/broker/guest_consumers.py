@@ -96,6 +96,8 @@ class GuestConsumers:
 
     def lost(self, broker: int, outbox: Outbox, now: int) -> None:
         """A broker is gone, with its guests: none of them gets what the others had."""
+        # What comes back from it later, perhaps from another process, counts its answers anew.
+        self._answers = deque(each for each in self._answers if each[1] != broker)
         gone = [guest for guest in self._guests if guest.broker == broker]
         for guest in gone:
             self._guests[guest].congested = True

@@ -212,9 +212,7 @@ class NamedQueues:
     def purge(self, queue: NamedQueue, reason: str) -> int:
         """Give up all that waits in a queue; what is in flight stays with its consumers. How many messages that is."""
         self._recall(queue)
-        left = self._log.unread(queue.cursor)
-        queue.holder.waiting.stored = left
-        self._stored.discard(Discard(queue.cursor, queue.cursor.number, left, reason, ends=False, owner=queue.holder))
+        left = self._stored.purge(queue.holder, reason)
         if queue.groups is not None:
             queue.groups.forget()
         queue.consumers.search_anew()

@@ -19,7 +19,8 @@ from postroad.broker.channel_items import Forget, Put
 from postroad.broker.errors import BrokerError
 from postroad.broker.id_batches import ids_alone
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
-from postroad.store import rows_payload
+from postroad.broker.stored import Discard
+from postroad.store import Runs, first_places, intersect, rows_payload, subtract
 from postroad.tracking.reasons import Detour
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class OutgoingQueue:
         doubtful: how many of its first rows may be at the home already.
         retry_at: nothing is put before that time, in ms.
         trouble: why the home took nothing the last time; empty if it did.
-        asked: who waits for rows to be stored at the home: how many rows, whose, and the number it waits for.
+        asked: who waits for rows to be stored at the home, in the order of the rows.
     """
 
     def __init__(self, terms: OutgoingTerms, home: int, holder: Subscription, cursor: Cursor) -> None:
@@ -83,7 +84,50 @@ class OutgoingQueue:
         self.cursor = cursor
         self.attempt = self.doubtful = self.retry_at = self.unconfirmed = 0
         self.trouble = ""
-        self.asked: deque[tuple[int, Confirmations, int]] = deque()
+        self.asked: deque[_AskedRows] = deque()
+
+    @property
+    def messages(self) -> int:
+        """How many messages the home has not confirmed."""
+        return self.holder.waiting.stored + self.unconfirmed
+
+
+class _AskedRows:
+    """Rows of one publication that a session waits for.
+
+    They are named by their places: what an earlier process has left in the queue is confirmed too, and nobody here
+    waits for it.
+
+    Attributes:
+        first: the place of the first one; no other row of the queue is between it and `last`.
+        last: the place of the last one.
+        left: how many the home has not stored.
+    """
+
+    __slots__ = ("_number", "_waits", "first", "last", "left")
+
+    def __init__(self, places: Rows, waits: Confirmations, now: int) -> None:
+        self.first, self.last, self.left = int(places[0]), int(places[-1]), len(places)
+        self._waits = waits
+        self._number = waits.ask(now)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the session still waits for them."""
+        return self._waits.expects(self._number)
+
+    def stored(self, places: Rows) -> None:
+        """The home has stored rows of the queue, whose places rise: perhaps some of these."""
+        first, last = np.searchsorted(places, self.first, "left"), np.searchsorted(places, self.last, "right")
+        self.left -= int(last - first)
+        if not self.left:
+            self._waits.done(self._number)
+
+    def purged(self, runs: Runs, reason: str) -> None:
+        """Rows of the queue are given up: if some of these are among them, the session is told."""
+        mine = Runs(np.array([self.first]), np.array([self.last + 1]))
+        if self.is_open and len(intersect(runs, mine).starts):
+            self._waits.fail(reason)
 
 
 class _Unconfirmed(NamedTuple):
@@ -102,12 +146,13 @@ class _Way:
         session: counts sessions of the channel.
         again: puts of rows in doubt whose settlement is not safe yet.
         owes: the home has not been told that nothing is in doubt.
+        purged: rows that may be in doubt were given up, and a crash may still bring them back.
     """
 
     def __init__(self) -> None:
         self.puts: dict[int, _Unconfirmed] = {}
         self.rows = self.session = self.again = 0
-        self.owes = False
+        self.owes = self.purged = False
 
 
 class OutgoingQueues:
@@ -136,10 +181,14 @@ class OutgoingQueues:
         """All of them, by name."""
         return sorted(self._named.values(), key=lambda each: each.name)
 
+    def find(self, name: str) -> OutgoingQueue | None:
+        """The one of this name."""
+        return self._named.get(name)
+
     @property
     def messages(self) -> int:
         """How many messages the homes of their queues have not confirmed."""
-        return sum(each.holder.waiting.stored + each.unconfirmed for each in self._named.values())
+        return sum(each.messages for each in self._named.values())
 
     def restore(self) -> None:
         """Take up what an earlier process has left: all of it is in doubt."""
@@ -209,13 +258,17 @@ class OutgoingQueues:
         """Messages were stored here for a queue."""
         self._core.recorder.dropped(batch, rows, 0, Detour.HELD, now)
         if source is not None and self._core.queue_settings.when_home_is_down == "refuse":
-            waits = self._peers.confirmations(source)
-            queue.asked.append((len(rows), waits, waits.ask(now)))
+            _drop_closed(queue.asked)
+            places = self._log.last_places(queue.cursor)
+            queue.asked.append(_AskedRows(places, self._peers.confirmations(source), now))
 
     # --- putting -----------------------------------------------------------------------------------------------------
 
     def pump(self, queue: OutgoingQueue, now: int) -> None:
         """Put as much to the home of a queue as may be on its way."""
+        if self._stored.is_discarding(queue.cursor):
+            self._stored.block(queue.holder)
+            return
         if queue.home == self._core.number:
             self._come_home(queue, now)
             return
@@ -277,6 +330,27 @@ class OutgoingQueues:
     def _way(self, home: int) -> _Way:
         return self._ways.setdefault(home, _Way())
 
+    def purge(self, queue: OutgoingQueue, reason: str) -> int:
+        """Give up all that waits for a queue, as an operator wants it; returns how many messages that is.
+
+        What is on its way to the home stays.
+        """
+        among = self._stored.waiting_rows(queue.cursor)
+        doubtful = first_places(among, queue.doubtful, 2**62)
+        rest, doubt = subtract(among, doubtful), f"{reason}, after it may have come to its home"
+        for runs, why in ((doubtful, doubt), (rest, reason)):
+            if len(runs.starts):
+                self._stored.discard(
+                    Discard(queue.cursor, 0, runs.size, why, False, queue.holder, among=runs, home=queue.home)
+                )
+        queue.holder.waiting.stored = among.size
+        for asked in queue.asked:
+            asked.purged(among, f"what was sent to the queue {queue.name!r} was {reason}")
+        # Nothing is left that the home could take, and so be seen to take things again.
+        queue.doubtful, queue.trouble = 0, ""
+        self._way(queue.home).purged = True
+        return among.size
+
     # --- what the home says ------------------------------------------------------------------------------------------
 
     def stored_there(self, home: int, item: Stored, now: int) -> None:
@@ -291,18 +365,12 @@ class OutgoingQueues:
         queue.trouble = ""
         self._log.settle(queue.cursor, put.places)
         self._settling.append((self._log.position, home, way.session, item.number, put.again))
-        self._confirm(queue, count)
+        for asked in queue.asked:
+            if asked.first > put.places[-1]:
+                break
+            asked.stored(put.places)
+        _drop_closed(queue.asked)
         self._pump_stalled(now)
-
-    def _confirm(self, queue: OutgoingQueue, count: int) -> None:
-        """The first rows that somebody waits for are at the home."""
-        while count and queue.asked:
-            rows, waits, number = queue.asked.popleft()
-            if rows > count:
-                queue.asked.appendleft((rows - count, waits, number))
-                return
-            count -= rows
-            waits.done(number)
 
     def refused_there(self, home: int, item: PutRefused, now: int) -> None:
         """A home does not take a put now: it waits here."""
@@ -363,11 +431,15 @@ class OutgoingQueues:
         for home, number in over.items():
             self._peers.send(home, Forget(number))
             self._end_doubts(home)
+        for home in [each for each, way in self._ways.items() if way.purged]:
+            self._end_doubts(home)
 
     def _end_doubts(self, home: int) -> None:
         """Tell the home, once, that nothing is in doubt of what it had before this session."""
         way = self._way(home)
-        if not way.owes or way.again or not self._peers.is_open(home):
+        if way.purged and self._log.position <= self._log.safe:
+            way.purged = any(self._stored.is_discarding(each.cursor) for each in self._of(home))
+        if not way.owes or way.again or way.purged or not self._peers.is_open(home):
             return
         for queue in self._of(home):
             if not queue.unconfirmed and not self._log.unread(queue.cursor):
@@ -398,6 +470,12 @@ def _pieces(taken: Taken) -> Iterator[tuple[Rows, Batch]]:
     which = np.cumsum(sizes) // PUT_BYTES
     for at in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(which)) + 1):
         yield taken.places[at], taken.batch.take(taken.rows[at])
+
+
+def _drop_closed(asked: deque[_AskedRows]) -> None:
+    """Forget the first ones that nobody waits for any more."""
+    while asked and not asked[0].is_open:
+        asked.popleft()
 
 
 def is_outgoing(terms: bytes) -> bool:

@@ -19,7 +19,7 @@ from postroad.broker.stored import id_texts
 from postroad.errors import PostroadError
 from postroad.messages.columns import FLAGS, QUEUED, SOURCE
 from postroad.selectors import check_topic
-from postroad.store import rows_of_payload
+from postroad.store import intersect, rows_of_payload, runs_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,14 +47,21 @@ class ReceptionTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Known:
-    """Messages of one put: their ids, and their places in the store once they are safe."""
+    """Messages of one put.
 
-    __slots__ = ("ids", "is_over", "places")
+    Attributes:
+        ids: of them.
+        places: where they are in the store.
+        is_taken: the reception has handed them out, so that they can be settled: they are safe.
+        is_over: their broker will not put them again.
+    """
+
+    __slots__ = ("ids", "is_over", "is_taken", "places")
 
     def __init__(self, ids: NDArray[np.uint64]) -> None:
         self.ids = ids
         self.places = np.empty(0, np.int64)
-        self.is_over = False
+        self.is_taken = self.is_over = False
 
 
 class _Pending(NamedTuple):
@@ -128,7 +135,7 @@ class Receptions:
                 taken = self._log.pull(reception.cursor, 2**30)
                 for each in taken:
                     known = _Known(each.batch.ids[each.rows].copy())
-                    known.places = each.places
+                    known.places, known.is_taken = each.places, True
                     reception.earlier.append(known)
                 reception.loading = bool(self._log.unread(reception.cursor))
                 if not taken:
@@ -183,6 +190,7 @@ class Receptions:
                 if reason := self._refusal(queue):
                     return reason
                 position = self._append(reception, queue, batch, fresh, source, now)
+                put.places = self._log.last_places(reception.cursor)
             except PostroadError as error:
                 return str(error)
         reception.refusing.pop(item.queue, None)
@@ -224,25 +232,17 @@ class Receptions:
         self._load()
         safe = 2**62 if self._log.position <= self._log.safe else self._log.safe
         while self._pending and self._pending[0].position <= safe:
-            _, source, session, number, known = self._pending[0]
+            _, source, session, number, known = self._pending.popleft()
             reception = self._of[source]
-            if not self._placed(reception, known):
-                return
-            self._pending.popleft()
+            if len(known.places):
+                # Without rows that turned out to be damaged.
+                found = intersect(runs_of(known.places), reception.cursor.waiting.runs)
+                self._log.take(reception.cursor, found.places())
+            known.is_taken = True
             if known.is_over:
                 self._log.settle(reception.cursor, known.places)
             if session == reception.session:
                 self._peers.send(source, Stored(number))
-
-    def _placed(self, reception: _Reception, known: _Known) -> bool:
-        """Take the rows of a put from the reception; returns whether all are there."""
-        while (left := len(known.ids) - len(known.places)) > 0:
-            taken = self._log.pull(reception.cursor, left)
-            if not taken:
-                # Rows that turned out to be damaged never come.
-                return not self._log.unread(reception.cursor)
-            known.places = np.concatenate([known.places, *(each.places for each in taken)])
-        return True
 
     def forget(self, source: int, number: int) -> None:
         """A broker will not put again what it has put up to a number; 0 for all of earlier sessions."""
@@ -253,7 +253,7 @@ class Receptions:
             over = [reception.puts.pop(each) for each in list(reception.puts) if each <= number]
         for known in over:
             known.is_over = True
-            if len(known.places) == len(known.ids) and len(known.ids):
+            if known.is_taken and len(known.places):
                 self._log.settle(reception.cursor, known.places)
 
     def lost(self, source: int) -> None:

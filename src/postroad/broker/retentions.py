@@ -18,6 +18,7 @@ from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscript
 from postroad.errors import PostroadError
 from postroad.matching.cover import pattern_covers
 from postroad.selectors import TopicPattern
+from postroad.store import Runs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,6 +32,7 @@ __all__ = ["MAX_RETAINED_RUNS", "Retentions", "is_retention", "retained_topic"]
 # What the terms of a retention begin with; those of other cursors are MessagePack, which never begins like this.
 _MARK = b"retain\0"
 # Rows of one commit are a run. Each takes 16 bytes here, some 60 in the catalogue, and as much again in checkpoints.
+# Beyond it the oldest go, an eighth at once.
 MAX_RETAINED_RUNS = 1_000_000
 # What goes at once when there is too much.
 _SHARE = 8
@@ -63,12 +65,16 @@ class Retentions:
     Args:
         core: the broker.
         stored: its store.
+
+    Attributes:
+        cut: messages that went before their time, because there were too many commits or the store was nearly full.
     """
 
     def __init__(self, core: Broker, stored: StoredQueues) -> None:
         self._core = core
         self._stored = stored
         self._topics: list[_Retained] = []
+        self.cut = 0
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -145,10 +151,18 @@ class Retentions:
             while rule.bytes and cursor.bytes > rule.bytes and cursor.waiting.count:
                 excess = 1 - rule.bytes / cursor.bytes
                 self._release(cursor, 1 + int(excess * cursor.waiting.count))
-            if len(cursor.waiting.runs.starts) > MAX_RETAINED_RUNS:
-                self._release(cursor, 1 + cursor.waiting.count // _SHARE)
+            # By runs, not by rows: the first ones may hold most of the rows.
+            excess = len(cursor.waiting.runs.starts) - MAX_RETAINED_RUNS
+            if excess > 0:
+                starts, ends = cursor.waiting.runs
+                oldest = slice(0, min(len(starts), excess + MAX_RETAINED_RUNS // _SHARE))
+                self._cut(cursor, Runs(starts[oldest].copy(), ends[oldest].copy()))
             if log.size > log.settings.max_bytes * (_SHARE - 1) // _SHARE and cursor.waiting.count:
-                self._release(cursor, 1 + cursor.waiting.count // _SHARE)
+                self._cut(cursor, cursor.waiting.front(1 + cursor.waiting.count // _SHARE, 2**62))
+
+    def _cut(self, cursor: Cursor, runs: Runs) -> None:
+        self.cut += runs.size
+        self._stored.log.release(cursor, runs)
 
     def _release(self, cursor: Cursor, rows: int) -> None:
         self._stored.log.release(cursor, cursor.waiting.front(rows, 2**62))

@@ -27,7 +27,9 @@ class BrokerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     consumers_now: int
     queued_messages_now: int
     outgoing_messages_now: int
+    unstored_messages_now: int
     retained_messages_now: int
+    retained_cut: int
     replays_now: int
     unacknowledged_now: int
     paused_publishers_now: int
@@ -73,6 +75,7 @@ def statistics_of(core: Broker, deliveries: Deliveries, unmatched: int, unfinish
         waiting_messages_now=sum(each.waiting.messages for each in subscriptions),
         stored_messages_now=sum(each.waiting.stored for each in [*subscriptions, *away]),
         retained_messages_now=0 if core.store is None else core.retentions.rows,
+        retained_cut=0 if core.store is None else core.retentions.cut,
         replays_now=0 if core.replaying is None else len(core.replaying),
         durable_now=len(durable),
         durable_away_now=len(away),
@@ -80,6 +83,7 @@ def statistics_of(core: Broker, deliveries: Deliveries, unmatched: int, unfinish
         consumers_now=sum(len(each.consumers) for each in queues),
         queued_messages_now=sum(each.holder.waiting.stored for each in queues),
         outgoing_messages_now=0 if core.peers is None else core.peers.outgoing.messages,
+        unstored_messages_now=0 if core.store is None else core.store.backlog.messages,
         waiting_bytes_now=sum(each.waiting.bytes for each in subscriptions),
         unacknowledged_now=sum(len(each.unacknowledged) for each in subscriptions),
         paused_publishers_now=sum(session.paused for session in sessions),

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from postroad.broker.marks import told_again
+from postroad.broker.store_backlog import StoreBacklog
 from postroad.messages.columns import FLAGS, MAYBE_DUPLICATE
-from postroad.store import StoreFullError, stored_bytes
+from postroad.store import Runs, StoreFullError, intersect, stored_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from postroad.broker.consignments import Consignment
     from postroad.broker.sessions import Subscription
     from postroad.messages import Batch
-    from postroad.store import Cursor, Log
+    from postroad.store import Cursor, Log, Taken
     from postroad.tracking import Recorder
 
 __all__ = ["STORE_FULL", "Discard", "StoredQueues", "TakenRows"]
@@ -36,6 +37,8 @@ STORE_FULL = "store full"
 RESERVE_BYTES = 32 * 1024 * 1024
 # Rows that are discarded are read first, for the record; this many in one turn.
 DISCARDED_PER_TURN = 20_000
+# In the record: a subscription ended while the store had no room for its rows.
+_ENDED = "subscription ended"
 # What is shed of a subscription that is over its limit and may drop its oldest: not one by one.
 _SHED_SHARE = 8
 
@@ -57,11 +60,13 @@ class TakenRows(NamedTuple):
         batch: where they are.
         rows: which ones.
         places: what names them in the store, one for each.
+        tries: how often each of them came back for sure; None for never.
     """
 
     batch: Batch
     rows: NDArray[np.int64]
     places: NDArray[np.int64]
+    tries: NDArray[np.int64] | None
 
 
 class Discard:
@@ -74,12 +79,22 @@ class Discard:
         reason: why, for the record.
         ends: the cursor ends when they are gone.
         owner: the subscription that waits until they are gone, if it continues.
+        among: which rows, if not the oldest: what is in flight meanwhile and comes back stays.
+        home: the broker they were for; 0 for a subscription of this one.
     """
 
-    __slots__ = ("cursor", "ends", "left", "owner", "reason", "subscription")
+    __slots__ = ("among", "cursor", "ends", "home", "left", "owner", "reason", "subscription")
 
     def __init__(
-        self, cursor: Cursor, subscription: int, left: int, reason: str, ends: bool, owner: Subscription | None = None
+        self,
+        cursor: Cursor,
+        subscription: int,
+        left: int,
+        reason: str,
+        ends: bool,
+        owner: Subscription | None = None,
+        among: Runs | None = None,
+        home: int = 0,
     ) -> None:
         self.cursor = cursor
         self.subscription = subscription
@@ -87,6 +102,8 @@ class Discard:
         self.reason = reason
         self.ends = ends
         self.owner = owner
+        self.among = among
+        self.home = home
 
 
 class StoredQueues:
@@ -105,6 +122,7 @@ class StoredQueues:
         repeated: how many such rows came again, and were left out.
         unretained: rows of retained topics that the store had no room for.
         lack: why rows of the last batch were not stored that a crash must not lose; empty if they were.
+        backlog: what came over links and waits until the store has room.
         on_follow: called when rows have gone that waited for a subscription whose history is being read.
     """
 
@@ -113,6 +131,7 @@ class StoredQueues:
         self._recorder = recorder
         self.blocked: dict[int, Subscription] = {}
         self.full: dict[int, Subscription] = {}
+        self.backlog = StoreBacklog()
         self._storing: list[tuple[Subscription, NDArray[np.int64]]] = []
         self._consigned: deque[tuple[int, Consignment]] = deque()
         self._discards: list[Discard] = []
@@ -168,23 +187,22 @@ class StoredQueues:
     def flush(self, batch: Batch, now: int, consignment: Consignment | None) -> list[Subscription]:
         """Store the batch once for all who want rows of it; returns those for whom there is too much now.
 
-        If there is no room for it, its rows are shed. `lack` says so if that matters to whoever sent them.
+        If there is no room for it, what came in a consignment waits until there is; otherwise its rows are shed, and
+        `lack` says so if that matters to whoever sent them.
         """
         storing, self._storing, self.lack = self._storing, [], ""
+        if self.backlog and consignment is not None:
+            # Rows of the same publishers wait for room, and come first.
+            storing = self._postpone(batch, storing, consignment)
+            if not storing:
+                return []
         matches = [(each.cursor, rows) for each, rows in storing if each.cursor is not None]
         try:
             position = self.record = self.log.append(batch, matches, now)
         except StoreFullError as error:
-            if any(cursor.durable for cursor, _ in matches):
-                self.lack = str(error)
-            for subscription, rows in storing:
-                if subscription.retains:
-                    self.unretained += len(rows)
-                    continue
-                subscription.shed += len(rows)
-                self.shed += len(rows)
-                self._recorder.shed(batch, rows, subscription.number, STORE_FULL, now)
-                self._close_if_empty(subscription)
+            if consignment is not None and stored_bytes(batch) <= self.log.settings.max_bytes // 2:
+                storing = self._postpone(batch, storing, consignment)
+            self._shed_unstored(batch, storing, str(error), now)
             return []
         queued = [(subscription, rows) for subscription, rows in storing if not subscription.retains]
         for subscription, rows in queued:
@@ -195,6 +213,50 @@ class StoredQueues:
             consignment.hold()
             self._consigned.append((position, consignment))
         return [subscription for subscription, _ in queued if self.is_full(subscription)]
+
+    def _postpone(
+        self, batch: Batch, storing: list[tuple[Subscription, NDArray[np.int64]]], consignment: Consignment
+    ) -> list[tuple[Subscription, NDArray[np.int64]]]:
+        """Let rows wait for room that a crash must not lose; returns the others."""
+        lasting = [each for each in storing if each[0].cursor is not None and each[0].cursor.durable]
+        if lasting:
+            self.backlog.push(batch, lasting, consignment)
+        return [each for each in storing if each[0].cursor is None or not each[0].cursor.durable]
+
+    def _shed_unstored(
+        self, batch: Batch, storing: list[tuple[Subscription, NDArray[np.int64]]], reason: str, now: int
+    ) -> None:
+        """There is no room for rows."""
+        if any(each.cursor is not None and each.cursor.durable for each, _ in storing):
+            self.lack = reason
+        for subscription, rows in storing:
+            if subscription.retains:
+                self.unretained += len(rows)
+                continue
+            subscription.shed += len(rows)
+            self.shed += len(rows)
+            self._recorder.shed(batch, rows, subscription.number, STORE_FULL, now)
+            self._close_if_empty(subscription)
+
+    def _store_backlog(self, now: int) -> None:
+        """Store what waited for room, as far as there is some."""
+        for position, (batch, matches, consignment), gone in self.backlog.store(self.log, now, self._has_ended):
+            for subscription, rows in gone:
+                if not subscription.retains:
+                    self.shed += len(rows)
+                    self._recorder.shed(batch, rows, subscription.number, _ENDED, now)
+            for subscription, rows in matches:
+                if not subscription.retains:
+                    subscription.waiting.stored += len(rows)
+                    self.block(subscription)
+            # Held since it waits; released when a crash would not lose the rows.
+            self._consigned.append((position, consignment))
+
+    def _has_ended(self, subscription: Subscription) -> bool:
+        cursor = subscription.cursor
+        if cursor is None or self.log.cursors.get(cursor.number) is not cursor:
+            return True
+        return any(each.ends and each.cursor is cursor for each in self._discards)
 
     def is_full(self, subscription: Subscription) -> bool:
         """Whether a subscription has as much in the store as it may, or the store is full."""
@@ -226,7 +288,8 @@ class StoredQueues:
             # What is given up comes first, or rows that came later would be taken for it.
             self.block(subscription)
             return []
-        taken = [TakenRows(told_again(each), each.rows, each.places) for each in self.log.pull(cursor, most)]
+        pulled = self.log.pull(cursor, most)
+        taken = [TakenRows(told_again(each), each.rows, each.places, each.tries) for each in pulled]
         count = sum(len(each.places) for each in taken)
         subscription.waiting.stored -= count
         if subscription.replays and self.on_follow is not None:
@@ -292,6 +355,21 @@ class StoredQueues:
         self._discarding[discard.cursor.number] += 1
         self.log.wake()
 
+    def purge(self, subscription: Subscription, reason: str) -> int:
+        """Give up all that waits for a subscription, as an operator wants it; returns how many rows that is."""
+        cursor = subscription.cursor
+        assert cursor is not None
+        among = self.waiting_rows(cursor)
+        subscription.waiting.stored = left = among.size
+        self.discard(Discard(cursor, cursor.number, left, reason, ends=False, owner=subscription, among=among))
+        return left
+
+    def waiting_rows(self, cursor: Cursor) -> Runs:
+        """All rows that wait for a cursor now."""
+        # Those of the open record get their places.
+        self.log.boundary()
+        return Runs(*(each.copy() for each in cursor.waiting.runs))
+
     def shed_oldest(self, subscription: Subscription) -> None:
         """A subscription is over its limit, and may lose its oldest."""
         cursor = subscription.cursor
@@ -303,6 +381,8 @@ class StoredQueues:
 
     def proceed(self, now: int) -> None:
         """Something was written or read: release what came over links, and discard what is to be discarded."""
+        if self.backlog:
+            self._store_backlog(now)
         safe = self.log.safe
         while self._consigned and self._consigned[0][0] <= safe:
             self._consigned.popleft()[1].release()
@@ -323,9 +403,12 @@ class StoredQueues:
         """Give up what is in memory of it; returns whether it is done."""
         room = DISCARDED_PER_TURN
         while discard.left > 0 and room > 0:
-            taken = self.log.pull(discard.cursor, min(discard.left, room))
+            taken = self._take_discarded(discard, min(discard.left, room))
             for each in taken:
-                self._recorder.shed(each.batch, each.rows, discard.subscription, discard.reason, now)
+                if discard.home:
+                    self._recorder.dropped(each.batch, each.rows, discard.home, discard.reason, now)
+                else:
+                    self._recorder.shed(each.batch, each.rows, discard.subscription, discard.reason, now)
                 self.log.settle(discard.cursor, each.places)
                 discard.left -= len(each.places)
                 room -= len(each.places)
@@ -337,8 +420,24 @@ class StoredQueues:
                 break
         if discard.owner is not None and discard.owner.replays and self.on_follow is not None:
             self.on_follow(discard.owner)
-        if discard.left > 0 and self.log.unread(discard.cursor):
+        if discard.left > 0 and self._has_more(discard):
             return False
         if discard.ends:
             self.log.end_cursor(discard.cursor)
         return True
+
+    def _take_discarded(self, discard: Discard, most: int) -> list[Taken]:
+        """The next rows of those that are given up, as far as they are in memory."""
+        if discard.among is None:
+            return self.log.pull(discard.cursor, most)
+        among = intersect(discard.among, discard.cursor.waiting.runs)
+        taken = self.log.peek(discard.cursor, among, most)
+        for each in taken:
+            self.log.take(discard.cursor, each.places)
+        return taken
+
+    def _has_more(self, discard: Discard) -> bool:
+        """Whether rows of it are left: some may have turned out to be damaged."""
+        if discard.among is None:
+            return self.log.unread(discard.cursor) > 0
+        return len(intersect(discard.among, discard.cursor.waiting.runs).starts) > 0

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated, Any
 
 import typer
 
-from postroad.cli.admin_requests import AdminAddress, AdminAuthority, TokenFile  # noqa: TC001 - typer reads them
+from postroad.cli.admin_requests import AdminAddress, AdminAuthority, NotThereError, TokenFile
 from postroad.cli.output import AsJson, echo_json, printable
 from postroad.cli.stored_items import DEFAULT_ADDRESS, StoredItems, echo_fields
 
 __all__ = ["delete", "list_queues", "purge", "show"]
 
 QueueName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the queue, without /queue/.")]
+Outgoing = Annotated[
+    bool,
+    typer.Option("--outgoing", help="What waits at this broker for a queue of that name that another broker has."),
+]
 _KIND = "queues"
+_OUTGOING = "outgoing"
 
 
 def list_queues(
@@ -22,23 +28,27 @@ def list_queues(
     admin_ca: AdminAuthority = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the queues of a broker."""
+    """List the queues of a broker, and what waits there for queues of other brokers."""
     StoredItems(_KIND, admin, admin_token_file, admin_ca).echo_all(as_json, _line)
+    # A broker of an earlier version does not list these.
+    with contextlib.suppress(NotThereError):
+        StoredItems(_OUTGOING, admin, admin_token_file, admin_ca).echo_all(as_json, _outgoing_line)
 
 
 def show(
     name: QueueName,
+    outgoing: Outgoing = False,
     admin: AdminAddress = DEFAULT_ADDRESS,
     admin_token_file: TokenFile = None,
     admin_ca: AdminAuthority = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell what waits in a queue, and who consumes it."""
-    found = StoredItems(_KIND, admin, admin_token_file, admin_ca).ask(_plain(name))
+    found = StoredItems(_kind(outgoing), admin, admin_token_file, admin_ca).ask(_plain(name))
     if as_json:
         echo_json(found)
         return
-    consumers = found.pop("consumers")
+    consumers = found.pop("consumers", ())
     echo_fields(printable(name), found)
     for each in consumers:
         typer.echo(_consumer(each))
@@ -46,12 +56,13 @@ def show(
 
 def purge(
     name: QueueName,
+    outgoing: Outgoing = False,
     admin: AdminAddress = DEFAULT_ADDRESS,
     admin_token_file: TokenFile = None,
     admin_ca: AdminAuthority = None,
 ) -> None:
     """Give up all messages that wait in a queue; the record says who did it."""
-    StoredItems(_KIND, admin, admin_token_file, admin_ca).purge(_plain(name))
+    StoredItems(_kind(outgoing), admin, admin_token_file, admin_ca).purge(_plain(name))
 
 
 def delete(
@@ -64,6 +75,10 @@ def delete(
     StoredItems(_KIND, admin, admin_token_file, admin_ca).delete(_plain(name))
 
 
+def _kind(outgoing: bool) -> str:
+    return _OUTGOING if outgoing else _KIND
+
+
 def _plain(name: str) -> str:
     return name.removeprefix("/queue/")
 
@@ -73,6 +88,16 @@ def _line(found: dict[str, Any]) -> str:
     return (
         f"{printable(found['name'])}  {found['waiting_messages_now']:,} waiting  "
         f"{found['in_flight_messages_now']:,} in flight{delayed}  {found['consumers_now']} consumers"
+    )
+
+
+def _outgoing_line(found: dict[str, Any]) -> str:
+    trouble = f"  {printable(found['trouble'])}" if found["trouble"] else ""
+    reached = "" if found["home_reached_now"] else ", which cannot be reached"
+    return (
+        f"{printable(found['name'])}  for broker {found['home']}{reached}: {found['waiting_messages_now']:,} waiting  "
+        f"{found['unconfirmed_messages_now']:,} under way  {found['stored_bytes_now']:,} bytes  "
+        f"oldest {found['oldest_ms_now'] / 1_000:,.0f} s{trouble}"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from http import HTTPStatus
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import unquote
 
 from postroad.errors import PostroadError
@@ -23,6 +23,7 @@ from postroad.server.http import (
     json_response,
     text_response,
 )
+from postroad.server.outgoing_admin import OUTGOING, OutgoingAdmin
 from postroad.server.queue_admin import QUEUES, QueueAdmin
 from postroad.server.status import without_people
 from postroad.sessions import Audit
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from postroad.server.observation import Observation
     from postroad.server.status import Status
+    from postroad.server.stored_admin import StoredAdmin
 
 
 __all__ = ["Admin"]
@@ -60,7 +62,7 @@ _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Admin:
-    """Answers /health, /ready, /status, /metrics, /trace/ID, /aliases/ALIAS, /subscriptions and /sessions; /console.
+    """Answers /health, /ready, /status, /metrics, /trace, /aliases, what is stored, /sessions and /console.
 
     Args:
         status: tells the state of the broker.
@@ -72,6 +74,7 @@ class Admin:
         audit: logs and counts refusals.
         durable: answers about durable subscriptions; None where there are none.
         queues: answers about queues; None where there are none.
+        outgoing: answers about messages for queues of other brokers; None where there are none.
         console: gathers what the console shows; None where there is none.
         close: closes a session by its number; whether there was one.
         observation: counts latencies while somebody asks for metrics; None for none.
@@ -89,6 +92,7 @@ class Admin:
         audit: Audit | None = None,
         durable: DurableAdmin | None = None,
         queues: QueueAdmin | None = None,
+        outgoing: OutgoingAdmin | None = None,
         console: Console | None = None,
         close: Callable[[int, str], bool] | None = None,
         observation: Observation | None = None,
@@ -101,7 +105,7 @@ class Admin:
         self._aliased = aliased
         self._token = token
         self._audit = audit or Audit()
-        self._stored: dict[str, DurableAdmin | QueueAdmin | None] = {DURABLE: durable, QUEUES: queues}
+        self._stored: dict[str, StoredAdmin[Any] | None] = {DURABLE: durable, QUEUES: queues, OUTGOING: outgoing}
         self._console = console
         self._close = close
         self._observation = observation
@@ -138,7 +142,8 @@ class Admin:
         if path == SESSIONS or path.startswith(f"{SESSIONS}/"):
             return self._sessions_page(request)
         if request.method != "GET":
-            text = f"{request.method} is for {DURABLE}/CLIENT/NAME, {QUEUES}/NAME and {SESSIONS}/NUMBER"
+            named = f"{DURABLE}/CLIENT/NAME, {QUEUES}/NAME, {OUTGOING}/NAME/messages and {SESSIONS}/NUMBER"
+            text = f"{request.method} is for {named}"
             return text_response(HTTPStatus.METHOD_NOT_ALLOWED, text)
         if path == CONSOLE or path.startswith(f"{CONSOLE}/"):
             return self._console_page(request)
@@ -164,7 +169,7 @@ class Admin:
             return self._ids(unquote(path.removeprefix(ALIASES)))
         text = (
             "there are /health, /ready, /status, /metrics, /trace/ID, /aliases/ALIAS, "
-            f"{DURABLE}, {QUEUES}, {SESSIONS} and {CONSOLE}"
+            f"{DURABLE}, {QUEUES}, {OUTGOING}, {SESSIONS} and {CONSOLE}"
         )
         return text_response(HTTPStatus.NOT_FOUND, text)
 
@@ -196,7 +201,7 @@ class Admin:
             return text_response(HTTPStatus.NOT_FOUND, f"no session {named[:20]}")
         return json_response({"closed": number})
 
-    def _stored_page(self, request: Request, pages: DurableAdmin | QueueAdmin | None) -> HttpResponse:
+    def _stored_page(self, request: Request, pages: StoredAdmin[Any] | None) -> HttpResponse:
         if not self._may_see_people(request):
             return text_response(HTTPStatus.UNAUTHORIZED, NEEDS_TOKEN)
         if pages is None:

@@ -29,6 +29,7 @@ class QueueWatch:
         self._turned_away = 0
         self._expired = 0
         self._undeliverable = ""
+        self._unstored = self._retained_cut = 0
 
     async def run(self) -> None:
         """Look, until cancelled."""
@@ -53,11 +54,16 @@ class QueueWatch:
         if turned_away > self._turned_away:
             log.warning("connections turned away", extra={"count": turned_away - self._turned_away})
             self._turned_away = turned_away
-        expired = self._core.statistics().shed_expired
-        if expired > self._expired:
-            log.info("messages expired", extra={"count": expired - self._expired})
-            self._expired = expired
-
+        counts = self._core.statistics()
+        if counts.shed_expired > self._expired:
+            log.info("messages expired", extra={"count": counts.shed_expired - self._expired})
+            self._expired = counts.shed_expired
+        if counts.unstored_messages_now and not self._unstored:
+            log.warning("store full", extra={"messages": counts.unstored_messages_now})
+        self._unstored = counts.unstored_messages_now
+        if counts.retained_cut > self._retained_cut:
+            log.warning("retention cut", extra={"messages": counts.retained_cut - self._retained_cut})
+        self._retained_cut = counts.retained_cut
         reason = "" if self._core.queues is None else self._core.queues.returns.undeliverable
         if reason and reason != self._undeliverable:
             log.error("dead letters not kept", extra={"reason": reason})

@@ -40,6 +40,7 @@ from postroad.server.link_listener import LinkListener
 from postroad.server.links import Links
 from postroad.server.listeners import CLIENT_LISTENERS
 from postroad.server.observation import Observation
+from postroad.server.outgoing_admin import OutgoingAdmin
 from postroad.server.publisher_secret import publisher_secret
 from postroad.server.queue_admin import QueueAdmin
 from postroad.server.queue_packets import QueuePackets
@@ -156,6 +157,7 @@ class Service:
             audit=self.audit,
             durable=durable,
             queues=queues,
+            outgoing=OutgoingAdmin(core, self._dispatcher.carry_out, wall_clock),
             console=Console(self, self.observation, queues, durable, token or ""),
             close=self.clients.close_session,
             observation=self.observation,

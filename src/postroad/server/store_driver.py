@@ -128,7 +128,7 @@ class StoreDriver:
                 handle.cancel()
         done = await is_done(asyncio.ensure_future(self._finish(self.log)), STOP_SECONDS)
         if not done:
-            log.error("store not written", extra={"reason": self.trouble or "the disk does not answer"})
+            log.error("store not written", extra={"reason": self.log.trouble or "the disk does not answer"})
         self._writing.end()
         self._reading.end()
         if done and isinstance(self._disk, FileDisk):
@@ -178,8 +178,13 @@ class StoreDriver:
 
     @property
     def trouble(self) -> str:
-        """Why the disk takes nothing at the moment; empty while all is well."""
-        return "" if self.log is None else self.log.trouble
+        """Why the store takes nothing, or not all that comes; empty while all is well."""
+        if self.log is None or self.log.trouble or self._core.store is None:
+            return "" if self.log is None else self.log.trouble
+        unstored = self._core.store.backlog.messages
+        if not unstored:
+            return ""
+        return f"it is full (limit store.max_bytes), and {unstored:,} messages of neighbours wait until it has room"
 
     @property
     def mark(self) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from abc import ABC, abstractmethod
 from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 from urllib.parse import unquote
 
 from postroad.broker import Outbox
-from postroad.server.http import json_response, text_response
+from postroad.server.http import HttpResponse, json_response, text_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
     import msgspec
 
     from postroad.broker import Broker
-    from postroad.server.http import HttpResponse, Request
+    from postroad.server.http import Request
 
 __all__ = ["StoredAdmin"]
+
+log = logging.getLogger("postroad.server")
 
 MESSAGES = "messages"
 # Of the name of the asker, in the record.
@@ -75,14 +78,18 @@ class StoredAdmin(ABC, Generic[Item]):
             return text_response(HTTPStatus.NOT_FOUND, text)
         if request.method == "GET":
             return json_response(self._status(found))
-        return self._given_up(found, request, purges=bool(rest))
+        return self._given_up(found, "/".join(name), request, purges=bool(rest))
 
-    def _given_up(self, item: Item, request: Request, purges: bool) -> HttpResponse:
+    def _given_up(self, item: Item, name: str, request: Request, purges: bool) -> HttpResponse:
         outbox = Outbox()
         by = "".join(each for each in request.query.get("by", "") if each.isprintable())[:MAX_BY_CHARACTERS]
         reason = f"{'purged' if purges else 'deleted'} by {by or 'the admin endpoint'}"
         count = self._purge(item, reason) if purges else self._delete(item, reason, outbox)
+        if isinstance(count, HttpResponse):
+            return count
         self._carry_out(outbox)
+        fields = {"what": f"{self.noun} {name}", "messages": count, "by": by}
+        log.info("purged by operator" if purges else "deleted by operator", extra=fields)
         return json_response({"messages": count, "reason": reason})
 
     @abstractmethod
@@ -102,8 +109,8 @@ class StoredAdmin(ABC, Generic[Item]):
         """Give up the messages of an item; returns how many there were."""
 
     @abstractmethod
-    def _delete(self, item: Item, reason: str, outbox: Outbox) -> int:
-        """End an item; returns how many messages went with it."""
+    def _delete(self, item: Item, reason: str, outbox: Outbox) -> int | HttpResponse:
+        """End an item; returns how many messages went with it, or why that cannot be."""
 
     def _age(self, stored: int | None) -> int:
         """How long ago something was stored, in ms; 0 without anything."""

@@ -196,6 +196,10 @@ class Log:
         self.wake()
         return self._writer.number
 
+    def last_places(self, cursor: Cursor) -> NDArray[np.int64]:
+        """The places of the rows that `append` has just stored for a cursor."""
+        return place_of(self._writer.number, self._open.last_of(cursor.number))
+
     def wake(self) -> None:
         """Tell the driver that there is something to do."""
         if self.on_work is not None:

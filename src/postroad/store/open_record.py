@@ -92,6 +92,10 @@ class OpenRecord:
         """How many of its rows a cursor matched."""
         return sum(map(len, self._matches.get(cursor, ())))
 
+    def last_of(self, cursor: int) -> Rows:
+        """The rows that a cursor matched of the last batch it matched any of."""
+        return self._matches[cursor][-1]
+
     def matches(self) -> list[Match]:
         """The cursors and the rows that each of them matched."""
         return [

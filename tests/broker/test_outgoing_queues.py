@@ -1,0 +1,112 @@
+"""What waits at a broker for a queue of another one: an operator gives it up, and everybody concerned is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroad.broker import QueueSettings
+from postroad.messages import MessageId
+from postroad.store import StoreSettings
+from postroad.tracking import Verdict
+from tests.broker.queue_network import QueueNetwork
+from tests.broker.queue_records import Recorders, traced
+
+
+def test_operator_purges_what_waits_for_a_home_that_is_away_and_later_messages_arrive() -> None:
+    network = QueueNetwork(count=2)
+    network.crash(1)
+    network.send(2, 5)
+    network.settle(1)
+    assert network.purge(2) == 5
+    network.send(2, 2)
+    network.settle(1)
+    (queue,) = network.brokers[2].peers.outgoing.listed()
+    assert (queue.messages, queue.cursor.rows, queue.holder.shed) == (2, 2, 5)
+    network.start(1)
+    network.settle(5)
+    reader = network.consume(1)
+    network.settle(1)
+    assert list(reader.held) == [6, 7]
+
+
+def test_home_whose_store_is_full_takes_nothing_and_all_of_it_waits_where_it_was_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("postroad.broker.stored.RESERVE_BYTES", 8_000)
+    network = QueueNetwork(count=2, store=StoreSettings(max_bytes=60_000, segment_bytes=4_096))
+    while not network.send(1, size=1_000).unstorable:
+        network.commit(1)
+    full = len(network.confirmed)
+    network.send(2, 5)
+    network.settle(5)
+    (queue,) = network.brokers[2].peers.outgoing.listed()
+    assert queue.messages == 5
+    assert "the store is full" in queue.trouble
+    reader = network.consume(1)
+    got: list[int] = []
+    for _ in range(full):
+        network.settle(1)
+        for body in list(reader.held):
+            got.append(body)
+            network.answer(reader, body)
+    assert got == sorted(network.confirmed)
+    assert len(got) == full + 5
+    assert network.brokers[1].core.statistics().shed_stored == 0
+
+
+def test_session_that_waits_for_a_purged_message_is_told_so() -> None:
+    network = QueueNetwork(count=2, settings=QueueSettings(when_home_is_down="refuse"))
+    network.crash(1)
+    network.send(2)
+    told: list[str] = []
+    waits = network.brokers[2].writer.confirmations
+    assert waits is not None
+    waits.when_done(told.append)
+    network.purge(2)
+    assert told == ["what was sent to the queue 'work' was purged by carla"]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_purge_of_messages_that_the_home_may_have_doubles_nothing(dies: bool) -> None:
+    network = QueueNetwork(count=2)
+    network.send(2)
+    network.settle(2)
+    network.send(2, 3)
+    network.commit(2)
+    while network.wires:
+        network.pass_packet()
+    # The home has stored them, and its word that it has is lost.
+    network.commit(1)
+    network.wires.clear()
+    network.cut.add(frozenset((1, 2)))
+    network.settle(12)
+    assert network.purge(2) == 3
+    if dies:
+        # Before anything of the purge is on disk.
+        network.crash(2)
+        network.start(2)
+    network.cut.clear()
+    network.settle(15)
+    reader = network.consume(1)
+    for _ in range(10):
+        network.settle(1)
+        for body in list(reader.held):
+            network.answer(reader, body)
+    assert network.faults == []
+    assert network.handed == {1, 2, 3, 4}
+    for broker in network.brokers.values():
+        assert {each.number: each.rows for each in broker.log.cursors.values() if each.rows} == {}
+
+
+def test_trace_of_a_purged_message_says_by_whom_and_that_it_never_left() -> None:
+    recorders = Recorders()
+    network = QueueNetwork(count=2, recorder=recorders)
+    network.crash(1)
+    network.send(2)
+    network.settle(1)
+    network.purge(2)
+    network.settle(1)
+    message = MessageId.of(*network.ids[1])
+    journey = traced(recorders, message, network.now)
+    assert (journey.verdict, journey.certainty) == (Verdict.DROPPED, 1.0)
+    assert [(broker, drop.reason) for broker, drop in journey.dropped] == [(2, "held"), (2, "purged by carla")]

@@ -1,0 +1,132 @@
+"""What another broker confirms is what it was asked for, also after a restart of either end."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from postroad.broker import QueueSettings
+from postroad.messages import MessageId
+from postroad.store import carry_out
+from tests.broker.queue_network import QueueMob, QueueNetwork
+from tests.broker.queue_records import Recorders
+
+if TYPE_CHECKING:
+    from postroad.broker import Outbox
+
+SEEDS = range(1_000) if os.environ.get("POSTROAD_THOROUGH") else range(20)
+
+REFUSING = QueueSettings(when_home_is_down="refuse", redelivery_ms=10)
+
+
+def pass_all(network: QueueNetwork, *committing: int, reading: int = 0, rounds: int = 40) -> None:
+    """Let packets come, while only some brokers write to their disks, and one may read."""
+    for _ in range(rounds):
+        while network.wires:
+            network.pass_packet()
+        for number in committing:
+            network.commit(number)
+        if reading:
+            network.read(reading)
+        network.tick()
+
+
+def test_rows_that_an_earlier_process_left_confirm_nothing_of_what_came_since() -> None:
+    network = QueueNetwork(count=2, settings=REFUSING)
+    network.crash(1)
+    network.send(2, 3)
+    network.commit(2)
+    network.crash(2)
+    network.start(2)
+    network.settle(1)
+    network.start(1)
+    network.send(2)
+    told: list[str] = []
+    waits = network.brokers[2].writer.confirmations
+    assert waits is not None
+    waits.when_done(told.append)
+    # The new message is not on the disk of its own broker yet, so it cannot have gone to the home.
+    pass_all(network, 1, reading=2)
+    queues = network.brokers[1].core.queues
+    assert queues is not None
+    assert [each.cursor.rows for each in queues.listed()] == [3]
+    assert told == []
+    network.settle(2)
+    assert [each.cursor.rows for each in queues.listed()] == [4]
+    assert told == [""]
+
+
+def test_answers_of_an_earlier_process_confirm_nothing_that_its_successor_has_answered() -> None:
+    network = QueueNetwork(count=2)
+    network.send(1, 3)
+    network.commit(1)
+    # It keeps a message, so that the queue always has a consumer.
+    keeper = network.consume(1, prefetch=1)
+    network.settle(1)
+    first = network.consume(2, prefetch=1)
+    network.settle(1)
+    (kept,) = keeper.held
+    (body,) = first.held
+    network.answer(first, body)
+    pass_all(network, rounds=3)
+    # The acknowledgement is on its way to the disk when its broker dies; another takes its place at once.
+    home = network.brokers[1]
+    commit = home.log.take_commit(network.now)
+    assert commit is not None
+    network.crash(2)
+    network.start(2)
+    second = network.consume(2, prefetch=1)
+    pass_all(network, 2)
+    (later,) = second.held
+    assert later not in (kept, body)
+    network.answer(second, later)
+    pass_all(network, 2, rounds=3)
+    carry_out(commit, home.disk)
+    home.log.committed(commit)
+    network.read(1)
+    pass_all(network, 2, rounds=3)
+    assert later not in network.settled
+    network.settle(1)
+    assert later in network.settled
+    assert not network.faults
+
+
+class RefusingMob(QueueMob):
+    """Brokers that confirm what the home of the queue has stored; each confirmation is checked when it comes."""
+
+    def __init__(self, seed: int) -> None:
+        self.recorders = Recorders()
+        self.checked = 0
+        super().__init__(seed, count=2, settings=REFUSING, recorder=self.recorders)
+
+    def send(self, number: int, count: int = 1, size: int = 0) -> Outbox:
+        outbox = super().send(number, count, size)
+        waits = self.brokers[number].writer.confirmations
+        if number != 1 and waits and not outbox.unstorable:
+            bodies = self.brokers[number].sent[-1][1]
+            waits.when_done(lambda why: None if why else self._check(bodies))
+        return outbox
+
+    def _tick(self) -> None:
+        # Seldom so long that nobody waits any more.
+        self.tick(self.random.choice([10, 100, 500]))
+
+    def _cut(self) -> None:
+        pass
+
+    def _check(self, bodies: list[int]) -> None:
+        self.checked += 1
+        for body in bodies:
+            if self.recorders[1].findings(MessageId.of(*self.ids[body]), self.now).arrived is None:
+                self.faults.append(f"{body} is confirmed, and never came to the home")
+
+
+def test_whatever_is_confirmed_is_at_the_home_through_crashes_of_both_ends() -> None:
+    checked = 0
+    for seed in SEEDS:
+        mob = RefusingMob(seed)
+        for _ in range(600):
+            mob.act()
+        assert mob.faults == [], f"seed {seed}"
+        checked += mob.checked
+    assert checked > len(SEEDS)

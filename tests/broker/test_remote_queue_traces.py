@@ -1,0 +1,93 @@
+"""A trace tells what became of a message that was sent at one broker to a queue of another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from postroad.broker import QueueSettings
+from postroad.messages import MessageId
+from postroad.tracking import Verdict
+from tests.broker.queue_network import QueueNetwork
+from tests.broker.queue_records import Recorders, traced
+
+if TYPE_CHECKING:
+    from postroad.tracking import Journey
+
+SETTINGS = QueueSettings(max_deliveries=3, redelivery_ms=5_000, max_redelivery_ms=5_000, prefetch=5)
+
+
+class TracedNetwork(QueueNetwork):
+    """A home, 1, and a broker where a message is sent and consumed, 2."""
+
+    def __init__(self) -> None:
+        self.recorders = Recorders()
+        super().__init__(count=2, settings=SETTINGS, recorder=self.recorders)
+
+    def trace(self) -> Journey:
+        return traced(self.recorders, MessageId.of(*self.ids[1]), self.now)
+
+
+def reasons(journey: Journey, broker: int) -> list[str]:
+    return [drop.reason for at, drop in journey.dropped if at == broker]
+
+
+def test_trace_tells_how_long_a_message_waited_for_the_home_of_its_queue_and_then_in_it() -> None:
+    network = TracedNetwork()
+    network.crash(1)
+    sent = network.now
+    network.send(2)
+    network.settle(20)
+    waiting = network.trace()
+    assert (waiting.verdict, reasons(waiting, 2)) == (Verdict.WAITING, ["held"])
+    assert waiting.dropped[0][1].at == sent
+    network.start(1)
+    network.settle(5)
+    stored = network.trace()
+    assert (stored.verdict, [stop.broker for stop in stored.stops]) == (Verdict.WAITING, [2, 1])
+    (held, later) = (drop for at, drop in stored.dropped if at == 2)
+    assert (held.reason, later.reason) == ("held", "sent on")
+    assert later.at - held.at > 15_000
+    assert len(stored.stops[1].findings.queued) == 1
+
+
+def test_trace_tells_each_redelivery_and_why_and_where_a_message_was_dead_lettered_and_who_purged_it() -> None:
+    network = TracedNetwork()
+    network.send(2)
+    network.settle(1)
+    reader = network.consume(2)
+    network.settle(1)
+    for delivery in (1, 2):
+        assert network.trace().verdict is Verdict.DELIVERED
+        network.answer(reader, 1, positive=False)
+        network.settle(1)
+        # It waits in its queue again, though it was delivered before.
+        assert network.trace().verdict is Verdict.WAITING
+        assert reasons(network.trace(), 1).count("comes again") == delivery
+        network.settle(6)
+        assert reasons(network.trace(), 1).count("handed out again") == delivery
+    network.answer(reader, 1, positive=False)
+    network.settle(1)
+    assert "dead-lettered to DLQ.work: refused, delivery 3" in reasons(network.trace(), 1)
+    queues = network.brokers[1].core.queues
+    assert queues is not None
+    letters = queues.find("DLQ.work")
+    assert letters is not None
+    assert queues.purge(letters, "purged by carla") == 1
+    network.settle(1)
+    journey = network.trace()
+    assert (journey.verdict, journey.certainty, journey.lost) == (Verdict.SHED, 1.0, ())
+    assert reasons(journey, 1)[-1] == "purged by carla"
+
+
+def test_message_that_was_refused_and_then_acknowledged_does_not_wait() -> None:
+    network = TracedNetwork()
+    network.send(2)
+    network.settle(1)
+    reader = network.consume(2)
+    network.settle(1)
+    network.answer(reader, 1, positive=False)
+    network.settle(7)
+    network.answer(reader, 1)
+    network.settle(1)
+    journey = network.trace()
+    assert (journey.verdict, journey.certainty) == (Verdict.ACKNOWLEDGED, 1.0)
