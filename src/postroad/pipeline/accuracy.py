@@ -1,6 +1,6 @@
-"""How well filters keep their promise: asked for ids that never were, and how many of them cover one time.
+"""How well filters keep their promised error rate: probes with ids that never existed, and filters per moment.
 
-A key that was never put in is as good as any other, so the hashes of made-up ids serve for filters of every kind.
+Any key that was never inserted is as good as any other. So the hashes of made-up ids serve for filters of every kind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ACCURACY_SCHEMA", "PROBES", "accuracy_of", "matching_sizes"]
 
-# Keys that each filter is asked for. A filter of one error in 200,000 needs many filters to show its rate.
+# Keys to probe each filter with. At one error in 200,000, only many filters together show the rate.
 PROBES = 4_096
 
 ACCURACY_SCHEMA = pa.schema(
@@ -39,7 +39,7 @@ ACCURACY_SCHEMA = pa.schema(
         ("overfull", pa.int64()),
         ("probes", pa.int64()),
         ("false_hits", pa.int64()),
-        ("promised_hits", pa.float64()),  # from the bits that are set, or the columns of a static filter
+        ("promised_hits", pa.float64()),  # expected from the bits that are set, or from the columns of a static filter
         ("covered_ms", pa.int64()),
         ("crowded_ms", pa.int64()),  # covered by more than two filters of one history
         ("largest_matching_set", pa.int32()),
@@ -49,7 +49,7 @@ ACCURACY_SCHEMA = pa.schema(
 
 
 def accuracy_of(rows: Any, seed: int = 0) -> Any:
-    """The account of the filters of one broker, kind and method (a group of rows of `filters`)."""
+    """Return the accuracy figures of the filters of one broker, kind and method (a group of rows of `filters`)."""
     broker, kind, method = (rows.column(name)[0].as_py() for name in ("broker", "kind", "method"))
     segments: list[FilterSegment] = []
     damaged = overfull = false_hits = 0
@@ -61,7 +61,7 @@ def accuracy_of(rows: Any, seed: int = 0) -> Any:
         except (FilterError, TrailDamageError):
             damaged += 1
             continue
-        # Keys by what the filter is: in whatever order filters come, the same ones are asked the same.
+        # The keys depend on the filter alone, so each filter gets the same ones in whatever order the filters come.
         random = np.random.default_rng(
             [seed, broker, kind, segment.origin, segment.subject, abs(segment.opened), row["crc"]]
         )
@@ -82,7 +82,7 @@ def accuracy_of(rows: Any, seed: int = 0) -> Any:
 
 
 def matching_sizes(segments: Iterable[FilterSegment]) -> tuple[int, int, int]:
-    """Over all histories: milliseconds that are covered, that more than two filters cover, and the most that do."""
+    """Return, over all histories: milliseconds covered, those with more than two filters, and the most filters."""
     histories: dict[tuple[int, int, int], list[FilterSegment]] = {}
     for segment in segments:
         histories.setdefault((segment.kind, segment.origin, segment.subject), []).append(segment)

@@ -1,7 +1,7 @@
 """From counts to alerts: losses between two brokers, filters out of budget, brokers gone quiet or near their limit.
 
-The counts of all batches so far are summed up; a minute is judged once every broker concerned has written its record of
-it. The tables are small and written whole, each time in one step.
+The counts of all batches so far are added up. A minute is judged once every broker concerned has written its record of
+it. The tables are small, and each is replaced as a whole in one step.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ __all__ = [
     "store_increments",
 ]
 
-# A broker commits about once a minute; one that missed three is asked for.
+# A broker commits about once a minute. One that missed three commits counts as quiet.
 QUIET_MS = 200_000
-# Batches whose counts are kept apart before they are summed up into one file.
+# Batches whose counts are kept apart before they are merged into one file.
 MAX_BATCHES = 200
-# Of minutes in which all that was handed on came, the sums of a day are enough. Where that is not so, somebody should
-# look, and perhaps only after the holidays.
+# If everything relayed in a minute arrived, daily sums are enough later. Minutes with losses are kept longer, because
+# somebody should look at them, perhaps only after the holidays.
 MINUTES_KEPT_MS = 24 * 3_600_000
 LOSSES_KEPT_MS = 30 * MINUTES_KEPT_MS
 _OFF_THE_LINK = ("returned", "arrived")
 _OF_LINKS = ("relayed", *_OFF_THE_LINK)
-# Where following began; and sums by origin, which mean something from the beginning on.
+# Counts that say where following began, and sums by origin; these have a meaning from the beginning on.
 _NEVER_LET_GO = ("begun", "relayed in all", "arrived in all", "over budget")
 _INCREMENTS = "increments"
 _DAY_MS = 24 * 3_600_000
@@ -93,23 +93,23 @@ class Totals(NamedTuple):
         return {key[1:]: messages for key, messages in self.counts.items() if key[0] == about}
 
     def is_followed(self, brokers: Iterable[int], spot: int) -> bool:
-        """Whether all that the brokers tell of a minute of id times is counted: it may be from before the beginning."""
+        """Return whether the counts cover all that the brokers recorded of a minute; following may have begun later."""
         begun = {broker: through for broker, through, _ in self.of("begun")}
         return all(begun.get(broker, 0) <= spot * BIN_MS - DEFAULT_SKEW_MS for broker in brokers)
 
 
 def store_increments(out: Path, batch: int, rows: Any, now: int = 0) -> None:
-    """Keep the counts of a batch; the same batch again takes the place of its first try.
+    """Store the counts of a batch. If the same batch is tried again, it replaces the first try.
 
     Args:
         out: the directory of results.
-        batch: its number.
-        rows: its counts.
-        now: how far the record goes, in Unix ms: long before that, minutes in which nothing was lost are let go.
+        batch: the number of the batch.
+        rows: the counts of the batch.
+        now: how far the record goes, in Unix ms. Old minutes without losses are dropped relative to it.
     """
     _write(out / _INCREMENTS / f"{batch:012d}.parquet", rows.cast(INCREMENTS))
     singles = sorted((out / _INCREMENTS).glob("[0-9]*.parquet"))
-    # The latest batch may be tried again, so it is never summed up.
+    # The latest batch may be tried again, so it is never merged.
     if len(singles) > MAX_BATCHES:
         last = int(singles[-2].stem)
         rows = _table(_still_told(read_totals(out, through=last).counts, now))
@@ -119,7 +119,7 @@ def store_increments(out: Path, batch: int, rows: Any, now: int = 0) -> None:
 
 
 def _still_told(counts: Mapping[tuple[str, int, int, int], int], now: int) -> dict[tuple[str, int, int, int], int]:
-    """The counts without those of minutes that nobody needs any more."""
+    """Return the counts without those of minutes that nobody needs any more."""
     lost: defaultdict[tuple[int, int, int], int] = defaultdict(int)
     for (about, *link), messages in counts.items():
         lost[link[0], link[1], link[2]] += {"relayed": messages}.get(about, -messages if about in _OFF_THE_LINK else 0)
@@ -141,7 +141,7 @@ def _summed_up(out: Path, last: int) -> list[Path]:
 
 
 def read_totals(out: Path, through: int | None = None) -> Totals:
-    """The sums so far. What a summary covers is not read again, even if a crash left it there."""
+    """Return the sums so far. Batches that a summary covers are not read again, even if a crash left their files."""
     folder = out / _INCREMENTS
     summaries = sorted(folder.glob("through-*.parquet"))
     covered = int(summaries[-1].stem.partition("-")[2]) if summaries else -1
@@ -170,7 +170,7 @@ def _increment(path: Path) -> list[dict[str, Any]]:
 
 
 def links_of(totals: Totals, pins: Mapping[int, Pinned]) -> list[dict[str, Any]]:
-    """What each link took and gave in each minute; settled once both ends have written that minute."""
+    """Return what each link took and gave in each minute; a minute is settled once both ends have written it."""
     relayed, returned, arrived = (totals.of(about) for about in ("relayed", "returned", "arrived"))
     rows = []
     for broker, neighbour, spot in sorted({*relayed, *arrived}):
@@ -190,7 +190,7 @@ def links_of(totals: Totals, pins: Mapping[int, Pinned]) -> list[dict[str, Any]]
 
 
 def _is_settled(pins: Mapping[int, Pinned], brokers: Iterable[int], spot: int) -> bool:
-    """Whether the brokers have complete records of a minute of id times, with all that came late."""
+    """Return whether the brokers have complete records of a minute, including rows that arrive late."""
     since = spot * BIN_MS - DEFAULT_SKEW_MS
     until = (spot + 1) * BIN_MS + DEFAULT_TOLERANCE_MS + DEFAULT_SKEW_MS
     return all(
@@ -200,7 +200,7 @@ def _is_settled(pins: Mapping[int, Pinned], brokers: Iterable[int], spot: int) -
 
 
 def alerts_of(totals: Totals, pins: Mapping[int, Pinned], now: int) -> list[dict[str, Any]]:
-    """What somebody should look at."""
+    """Return what somebody should look at."""
     found = []
     for link in links_of(totals, pins):
         lost = link["relayed"] - link["returned"] - link["arrived"]
@@ -226,7 +226,7 @@ def alerts_of(totals: Totals, pins: Mapping[int, Pinned], now: int) -> list[dict
     for one in loads_of(totals.counts, now):
         warning = "" if one.forecast is None else one.forecast.warning(now)
         if warning:
-            # Told once a day: the day is what tells one such alert from the next.
+            # Reported once a day: the day makes each of these alerts distinct.
             today = now // _DAY_MS * _DAY_MS
             found.append(
                 _alert("capacity limit", one.broker, 0, today, 0, f"broker {one.broker}: {warning}", until=now)
@@ -235,9 +235,9 @@ def alerts_of(totals: Totals, pins: Mapping[int, Pinned], now: int) -> list[dict
 
 
 def _losses_by_origin(totals: Totals, pins: Mapping[int, Pinned]) -> list[dict[str, Any]]:
-    """Where filters are kept: all that was handed to any link, against all that came over any, up to a settled time."""
+    """Compare, for records kept as filters, all that was relayed with all that arrived, up to a settled time."""
     relayed, arrived = totals.of("relayed in all"), totals.of("arrived in all")
-    # What was handed on before following began may have arrived before, and is not known to have.
+    # Messages relayed before following began may have arrived before it too; the counts cannot tell.
     relayed = {key: count for key, count in relayed.items() if totals.is_followed(pins, key[1])}
     spots = sorted({spot for _, _, spot in (*relayed, *arrived)})
     unsettled = [spot for spot in spots if totals.is_followed(pins, spot) and not _is_settled(pins, pins, spot)]
@@ -258,7 +258,7 @@ def _moment(ms: int) -> str:
 
 
 def news(alerts: Iterable[Mapping[str, Any]], told: dict[tuple[Any, ...], int]) -> list[str]:
-    """What to say of alerts: each once, and again when it got worse, or was over; `told` remembers what was said."""
+    """Return the lines to print: each alert once, and again when it got worse or is over; `told` holds earlier ones."""
     found, before = [], dict(told)
     told.clear()
     for alert in alerts:
@@ -288,12 +288,12 @@ def _pins(trail: Location) -> dict[int, Pinned]:
 
 
 def record_through(trail: Location) -> int:
-    """How far the record goes at any broker, in Unix ms."""
+    """Return how far the record of any broker goes, in Unix ms."""
     return max((run.through for pinned in _pins(trail).values() for run in pinned.runs), default=0)
 
 
 def refresh(trail: Location, out: Path, now: int) -> list[dict[str, Any]]:
-    """Write the tables `links`, `capacity` and `alerts` anew from all counts so far; returns the alerts."""
+    """Rewrite the tables `links`, `capacity` and `alerts` from all counts so far; return the alerts."""
     pins = _pins(trail)
     totals = read_totals(out)
     alerts = alerts_of(totals, pins, now)

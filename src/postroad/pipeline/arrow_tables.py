@@ -1,9 +1,9 @@
-"""Tables read and written by the workers themselves, with pyarrow: for places that Spark cannot reach.
+"""Tables that workers read and write themselves with pyarrow, for places that Spark cannot reach.
 
-Spark comes without the libraries of object stores, and nothing is downloaded here. So files of a store are handed out
-to the workers, which fetch them, compare them with their checksums, and give their rows to Spark; and results are
-written by the tasks that have them. A file of results is named after its task and attempt: tasks that are tried again,
-or twice at once, never meet. Which files count is said by one more, put when all are there.
+Spark comes without the libraries of object stores, and this package downloads nothing. So the driver assigns files of a
+store to workers. They fetch the files, compare them with their checksums, and pass the rows to Spark. Each task writes
+its own results. A file of results is named after its task and attempt, so that repeated or concurrent attempts never
+collide. One more file, written last, lists which files count.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CURRENT", "file_rows", "rendered", "stored_output", "stored_rows", "stored_table"]
 
-# What a task reads, compressed: some seconds of work, most of them waiting.
+# What a task reads, compressed: some seconds of work, most of it waiting.
 TASK_BYTES = 16 << 20
 MIN_TASKS, MAX_TASKS = 4, 2_000
 BATCH_ROWS = 65_536
 # Rows of one file of results.
 MAX_OUTPUT_ROWS = 4_000_000
-# Names the files of a table of results that count; others may be of a run under way, or of one that died.
+# Lists the files of a result table that count. Other files belong to a run under way, or to one that died.
 CURRENT = "_current.json"
 
 
@@ -54,16 +54,16 @@ class _Portion(NamedTuple):
 def file_rows(
     spark: SparkSession, root: Location, name: str, files: Sequence[SourceFile], schema: StructType, *, runs: bool
 ) -> DataFrame:
-    """The rows of files, of the row groups that their entries name; with the run that wrote each, if asked for.
+    """Return the rows of files, limited to the row groups in their entries; optionally with the run that wrote each.
 
-    Raises, where the rows are used:
-        TrailDamageError: a file is not there, or not as it was written.
+    Raises, when the rows are used:
+        TrailDamageError: a file is missing or differs from what was written.
     """
     from pyspark.sql.types import LongType, StructField, StructType
 
     wanted = StructType([*schema.fields, StructField("run", LongType())]) if runs else schema
     tasks = min(MAX_TASKS, max(MIN_TASKS, -(-sum(_bytes(one.entry) for one in files) // TASK_BYTES)))
-    # The largest first, and each to the task that has least to do.
+    # The largest first, each to the task with the least to do.
     shares: list[list[tuple[int, FileEntry]]] = [[] for _ in range(min(tasks, len(files)))]
     for place, one in enumerate(sorted(files, key=lambda one: -one.entry.size)):
         shares[place % len(shares)].append((one.broker, one.entry))
@@ -79,7 +79,7 @@ def file_rows(
 
 
 def _bytes(entry: FileEntry) -> int:
-    """About how many bytes are read of a file: the share of its rows that its groups have."""
+    """Estimate how many bytes of a file are read: the share of its rows that its groups have."""
     rows = sum(group.rows for group in entry.groups) or entry.rows
     return entry.size * min(rows, entry.rows) // max(1, entry.rows)
 
@@ -89,7 +89,7 @@ def _read(portion: _Portion, runs: bool) -> Iterator[Any]:
     for broker, entry in portion.files:
         file = TrailFile(portion.root, entry, broker, Reads())
         groups = {group.index for group in entry.groups}
-        # A column that is empty throughout a file comes without a type.
+        # A column that is empty in the whole file has no type.
         rows = file.read(schema.names, groups).select(schema.names).cast(schema)
         count = rows.num_rows
         rows = rows.append_column("broker", pa.repeat(pa.scalar(broker, pa.int64()), count))
@@ -103,13 +103,13 @@ def _read(portion: _Portion, runs: bool) -> Iterator[Any]:
 
 
 def stored_output(rows: DataFrame, place: StoredPath) -> None:
-    """Write a table of results to a folder of a store, in the place of an earlier one.
+    """Write a table of results to a folder of a store, and replace an earlier one.
 
-    Readers that go by `_current.json` see the old table or the new one, whole. Those that take all files of the folder
-    see both for a moment, before the old files go.
+    Readers that use `_current.json` see the old table or the new one, whole. Readers that take all files of the folder
+    see both for a moment, until the old files are deleted.
 
     Raises:
-        PipelineError: the store does not take it.
+        PipelineError: the store refuses the write.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -133,10 +133,10 @@ def stored_output(rows: DataFrame, place: StoredPath) -> None:
 
 
 def stored_table(rows: Any, place: StoredPath) -> None:
-    """Write an Arrow table as `stored_output` writes one of Spark.
+    """Write an Arrow table in the way `stored_output` writes a Spark table.
 
     Raises:
-        PipelineError: the store does not take it.
+        PipelineError: the store refuses the write.
     """
     name = f"{uuid.uuid4().hex}-0.parquet"
     try:
@@ -186,10 +186,10 @@ def _stored(place: StoredPath) -> tuple[list[str], Any]:
 
 
 def stored_small(place: StoredPath, columns: Sequence[str] | None = None) -> Any:
-    """The same as `stored_rows`, read by the driver itself.
+    """Return what `stored_rows` returns, read by the driver itself.
 
     Raises:
-        DamagedFileError: it is not there, or cannot be read.
+        DamagedFileError: the table is missing or cannot be read.
     """
     parts = []
     try:
@@ -202,10 +202,10 @@ def stored_small(place: StoredPath, columns: Sequence[str] | None = None) -> Any
 
 
 def stored_rows(spark: SparkSession, place: StoredPath) -> DataFrame:
-    """A table of results that `stored_output` wrote.
+    """Return a table of results that `stored_output` wrote.
 
     Raises:
-        DamagedFileError: it is not there, or cannot be read.
+        DamagedFileError: the table is missing or cannot be read.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 

@@ -1,4 +1,4 @@
-"""What a compaction would change: files out, files in; looked at, proven on a sample, and then committed."""
+"""What a compaction would change: files to remove and files to add, proven on a sample before the commit."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ __all__ = ["Changes"]
 
 @dataclass
 class Changes:
-    """Files to take out of the manifests and to put in, by broker."""
+    """Files to remove from the manifests and files to add, by broker."""
 
     removed: dict[int, list[FileEntry]] = field(default_factory=lambda: defaultdict(list))
     added: dict[int, list[FileEntry]] = field(default_factory=lambda: defaultdict(list))
 
     def remove(self, source: SourceFile) -> None:
-        """Take a file out."""
+        """Remove a file."""
         self.removed[source.broker].append(source.entry)
 
     def add(self, entry: FileEntry) -> None:
-        """Put a file in; its path says whose it is."""
+        """Add a file; its path names its broker."""
         self.added[broker_of(entry)].append(entry)
 
     def __bool__(self) -> bool:
         return any(self.removed.values()) or any(self.added.values())
 
     def applied(self, sources: Sources) -> Sources:
-        """The trail as it would be."""
+        """Return the trail as it would be after the changes."""
         return sources.changed(
             {broker: {entry.path for entry in entries} for broker, entries in self.removed.items()}, self.added
         )
 
     def commit(self, sources: Sources, at: int, name: str) -> None:
-        """Make the next manifest of every broker concerned, all of them or none.
+        """Write the next manifest of every broker concerned: all of them or none.
 
         Raises:
-            TrailConflictError: somebody else took one of the files out meanwhile; nothing changed.
-            TrailWriteError: the disk does not take it.
+            TrailConflictError: somebody else removed one of the files meanwhile; nothing changed.
+            TrailWriteError: the disk refuses the write.
         """
         commit(sources.directory, name, Note(at, dict(self.removed), dict(self.added)))
 
     def paths(self) -> list[str]:
-        """The new files, for sweeping them up when they are not committed."""
+        """Return the new files, to delete them if they are not committed."""
         return [entry.path for entries in self.added.values() for entry in entries]
 
 
 def broker_of(entry: FileEntry) -> int:
-    """Whose file it is: the second part of its path is `broker=<number>`."""
+    """Return whose file it is: the second part of its path is `broker=<number>`."""
     return int(entry.path.split("/")[1].partition("=")[2])

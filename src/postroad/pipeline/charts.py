@@ -1,4 +1,4 @@
-"""Bars on a logarithmic scale, as SVG: panels one above the other over the same labels. No library is needed."""
+"""Bar charts on a logarithmic scale as SVG, in stacked panels over shared labels. Needs no library."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["Panel", "bars"]
 
 WIDTH, HEIGHT = 900, 220
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 26, 14
-# Room below the last panel for labels that stand aslant.
+# Room below the last panel for slanted labels.
 LABELS = 90
-# Told apart by most people, also in grey.
+# Most people can tell these apart, also in grey.
 COLOURS = ("#1b6ac4", "#c46a1b", "#4c9a4c", "#8c4c9a", "#999999", "#b8a21b")
 
 
@@ -32,7 +32,7 @@ class Panel(NamedTuple):
 
 
 def bars(labels: Sequence[str], panels: Sequence[Panel]) -> str:
-    """The picture. The same figures give the same text."""
+    """Draw the chart. The same figures give the same text."""
     height = len(panels) * HEIGHT + LABELS
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '

@@ -1,9 +1,9 @@
-"""Many manifests changed as if they were one: first a note of all changes, then each of them, then the note goes.
+"""Changes many manifests as if they were one: write a note of all changes, make each change, delete the note.
 
-Each broker has a manifest of its own, and no file system changes several files in one step. The note is the commit: a
-compaction that dies before it is written has changed nothing, one that dies after it is finished by the next, which
-makes those changes of the note that are not made yet. Journeys go in before passages go out: whoever reads in between
-sees both, which says the same twice.
+Each broker has its own manifest, and no file system changes several files in one step. The note is the commit. A
+compaction that dies before it writes the note has changed nothing. One that dies later is finished by the next
+compaction, which makes the changes of the note that are still missing. Journeys are added before passages are removed:
+a reader in between sees both, which say the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Note", "commit", "finish_commits", "sole_compaction"]
 FOLDER = "compactions"
 _LOCK = "lock"
 _NOTE = ".json"
-# Retention may take out one of the files just then. It does so about once an hour.
+# Retention may remove one of the files at the same moment. It runs about once an hour.
 MAX_ATTEMPTS = 10
 
 
@@ -49,21 +49,21 @@ class Note(msgspec.Struct, frozen=True):
 
     @property
     def brokers(self) -> list[int]:
-        """Whose manifests change."""
+        """Return the brokers whose manifests change."""
         return sorted({*self.removed, *self.added})
 
 
 @contextmanager
 def sole_compaction(root: Path) -> Iterator[bool]:
-    """Keep all others from changing the files of a trail; brokers go on writing, and retention goes on taking out.
+    """Hold the lock against other compactions; brokers still write, and retention still removes files.
 
-    The lock ends with the process, however that ends. Answers whether others are surely kept out.
+    The lock ends with the process, however that ends. Yields whether the file system really keeps others out.
 
     Raises:
-        PipelineError: another compaction is at work.
+        PipelineError: another compaction is running.
         TrailDamageError: the folder or the lock is a symbolic link.
     """
-    # Opening a link to write would empty what it leads to.
+    # Opening a symbolic link for writing would empty its target.
     folder = refuse_links(root, f"{FOLDER}/{_LOCK}").parent
     make_directory(folder)
     with (folder / _LOCK).open("a") as file:
@@ -73,13 +73,13 @@ def sole_compaction(root: Path) -> Iterator[bool]:
         except BlockingIOError:
             raise PipelineError(f"{root}: another compaction is at work here; wait until it is done") from None
         except OSError:
-            # A file system without locks: `commit` still refuses files that somebody else took out.
+            # This file system has no locks. `commit` still refuses to remove files that somebody else removed.
             is_sole = False
         yield is_sole
 
 
 def commit(root: Path, name: str, note: Note) -> None:
-    """Make the next manifest of every broker concerned.
+    """Write the next manifest of every broker concerned.
 
     Args:
         root: the trail.
@@ -87,14 +87,14 @@ def commit(root: Path, name: str, note: Note) -> None:
         note: what to change.
 
     Raises:
-        TrailConflictError: somebody else took one of the files out meanwhile; nothing changed.
-        TrailWriteError: the disk does not take it; the next compaction goes on from there, if this one began.
+        TrailConflictError: somebody else removed one of the files meanwhile; nothing changed.
+        TrailWriteError: the disk refuses the write; if this commit began, the next compaction finishes it.
     """
     for broker, entries in note.removed.items():
         state = Ledger(root, broker).pin()
         live = _live(state)
         for entry in entries:
-            # What retention took out meanwhile is out, and answered so whatever else is in the trail.
+            # Files that retention removed meanwhile stay removed; readers report that range as deleted.
             if entry.path not in live and entry.time_to >= state.retained_since:
                 raise TrailConflictError(f"{entry.path} is not in the manifest any more; compact again")
     path = root / FOLDER / f"{name}{_NOTE}"
@@ -103,11 +103,11 @@ def commit(root: Path, name: str, note: Note) -> None:
 
 
 def finish_commits(root: Path) -> int:
-    """Make all changes that compactions noted and did not get to make; returns how many compactions those were.
+    """Make all changes that earlier compactions noted but did not finish; return how many compactions those were.
 
     Raises:
         PipelineError: a note cannot be read.
-        TrailWriteError: the disk does not take it.
+        TrailWriteError: the disk refuses the write.
     """
     found = sorted((root / FOLDER).glob(f"*{_NOTE}"))
     for path in found:
@@ -124,10 +124,10 @@ def finish_commits(root: Path) -> int:
 
 
 def _refuse_strangers(note: Note) -> None:
-    """A note names files to take out, which are deleted later, and files to put in: both below its brokers' tables.
+    """Refuse a note with paths outside the tables of its brokers: it names files to delete and files to add.
 
     Raises:
-        ValueError: it names something else.
+        ValueError: the note names something else.
     """
     for named in (note.removed, note.added):
         for broker, entries in named.items():
@@ -150,7 +150,7 @@ def _finish(root: Path, path: Path, note: Note) -> None:
 
 
 def _replace(root: Path, broker: int, note: Note) -> None:
-    """Take the old files of a broker out and put the new ones in; what is done already stays."""
+    """Remove the old files of a broker and add the new ones; changes that are already made stay."""
     ledger = Ledger(root, broker)
     for attempt in range(MAX_ATTEMPTS):
         state = ledger.pin()
@@ -175,10 +175,10 @@ def _live(state: Pinned) -> set[str]:
 
 
 def _missing(root: Path, state: Pinned, entries: list[FileEntry]) -> list[FileEntry]:
-    """Those that are not in the manifest yet; not those that were, and that retention took out since.
+    """Return the entries that are not in the manifest yet, except those that retention removed since.
 
     Raises:
-        PipelineError: one of the files is not there. Without it nothing may be taken out.
+        PipelineError: one of the files is missing. Without it nothing may be removed.
     """
     out = state.removed() | {one.path for one in (state.checkpoint.doomed if state.checkpoint else ())}
     known = _live(state) | out

@@ -1,7 +1,8 @@
-"""What the verdict on an id depends on beside the records of that id: coverage, retention, links, subscriptions.
+"""What a verdict depends on besides the records of the id: coverage, retention, links and subscriptions.
 
-All of it is small against the messages, and travels with the functions that need it. Links and subscriptions are told
-again with each day of a trail; workers read them, broker by broker, and hand back only who was there from when to when.
+All of this is small compared with the messages, and travels with the functions that need it. Brokers record their
+links and subscriptions again with each day of a trail. Workers read them, broker by broker, and return only the
+intervals of presence.
 """
 
 from __future__ import annotations
@@ -68,18 +69,18 @@ class Context:
         return tuple(self.runs)
 
     def window(self, time: int) -> tuple[int, int]:
-        """When a broker may have seen a message, by its own clock."""
+        """Return when a broker may have seen a message, by its own clock."""
         return time - self.skew, time + self.tolerance + self.skew
 
     def neighbours_at(self, broker: int, time: int) -> tuple[int, ...]:
-        """The links of a broker around an id time."""
+        """Return the links of a broker around an id time."""
         return self.links[broker].between(*self.window(time))
 
     def is_complete(self, broker: Ints, time: Ints) -> Bits:
-        """Whether the records of the brokers are surely complete around the id times and not yet deleted; row by row.
+        """Return, row by row, whether the broker's record around the id time is surely complete and not yet deleted.
 
-        Surely: the whole window lies in one run and in no hole. Where this says no, the general rules may still find
-        that nothing is hidden, as right after a broker was stopped on purpose.
+        Surely complete: the whole window lies in one run and in no gap. Where this is False, the general rules may
+        still find that nothing is missing, for example right after an orderly stop of the broker.
         """
         complete = np.zeros(len(broker), np.bool_)
         for number in np.unique(broker).tolist():
@@ -99,27 +100,27 @@ class Context:
 
 
 class _Standing(NamedTuple):
-    """Who was linked and subscribed at a broker, and when that was told again."""
+    """Who was linked and subscribed at a broker, and when the broker recorded all of them again."""
 
     links: Stays
     subscriptions: Stays
     repeated: frozenset[int]
 
 
-# Of each table: the column with the number of a link or subscription, and the one that says whether it begins.
+# For each table: the column with the number of a link or subscription, and the column that marks a beginning.
 _COLUMNS = {"links": ("neighbour", "up"), "subscriptions": ("subscription", "begins")}
 
 
 def read_context(sources: Sources) -> Context:
-    """Read what has to be known beside the records of messages.
+    """Read what verdicts need besides the records of messages.
 
     Raises:
-        DamagedFileError: a file of the links or subscriptions cannot be read.
+        DamagedFileError: a file of links or subscriptions cannot be read.
     """
-    # What is left out later would be missing in the holes.
+    # Check all files first: a file that is left out later would be missing from the gaps.
     sources.check()
     standing = _standing(sources)
-    # Filters are asked about those who were there: where that is not known, a no of theirs is no proof.
+    # Filters are probed for those who were present. Where that is unknown, a negative answer proves nothing.
     with_filters = {source.broker for source in sources.of("filters")}
     holes: dict[int, tuple[Hole, ...]] = {}
     for broker, pinned in sources.pins.items():
@@ -136,7 +137,7 @@ def read_context(sources: Sources) -> Context:
 
 
 def _standing(sources: Sources) -> dict[int, _Standing]:
-    """Who was there, of each broker; read by workers where that is much."""
+    """Return who was present at each broker; workers read this if it is much."""
     files: dict[int, list[FileEntry]] = {broker: [] for broker in sources.pins}
     for table in STANDING_TABLES:
         for source in sources.of(table, always=True):
@@ -162,7 +163,7 @@ def _standing(sources: Sources) -> dict[int, _Standing]:
 
 
 def _told_changes(sources: Sources) -> dict[int, dict[str, list[tuple[int, int, int]]]]:
-    """What journals have of who came and went: by broker and table, (number, when, whether it begins)."""
+    """Return the arrivals and departures in journals: by broker and table, (number, time, whether it begins)."""
     found: dict[int, dict[str, list[tuple[int, int, int]]]] = {}
     for table, (number, begins) in _COLUMNS.items():
         if table in sources.told:
@@ -180,7 +181,7 @@ def _standing_of(
     reads: Reads,
     told: Mapping[str, list[tuple[int, int, int]]],
 ) -> _Standing:
-    """Who was there, by the files of one broker and what its journal has beyond them.
+    """Return who was present, by the files of one broker and by what its journal has beyond them.
 
     Raises:
         TrailDamageError: one of them cannot be read.

@@ -1,6 +1,6 @@
-"""Counts of what a file of the trail holds, by link and minute: small, and sums of them mean something.
+"""Counts of what a file of the trail holds, by link and minute. They are small and can be added up.
 
-What one broker handed to another in a minute of id time, and what the other says came from it, must be the same once
+What one broker relayed to another in a minute of id time, and what the other says arrived from it, must be equal once
 both have written their records of that minute.
 """
 
@@ -34,8 +34,8 @@ __all__ = ["ABOUT", "BIN_MS", "COUNTED", "INCREMENTS", "begun_at", "counts_of_fi
 
 BIN_MS = 60_000
 COUNTED = ("passages", "filters", "records", "shed", "timings")
-# `number` and `other`: a link from the one to the other, or an origin and 0; of what filters say was handed on, the
-# origin and their first minute; of where following begins, the broker and the time.
+# `number` and `other` hold: for a link, its two ends; for an origin, the origin and 0; for messages relayed according
+# to filters, the origin and the filter's first minute; for the start of following, the broker and the time.
 INCREMENTS = pa.schema(
     [
         ("about", pa.string()),
@@ -45,7 +45,7 @@ INCREMENTS = pa.schema(
         ("messages", pa.int64()),
     ]
 )
-# What a count may be about. Counts of an earlier format have other words.
+# What a count may be about. An earlier format used other words.
 ABOUT = frozenset(
     {
         "begun",
@@ -65,9 +65,9 @@ ABOUT = frozenset(
         "accepted squares",
     }
 )
-# A filter that errs this many times as often as it was made for is out of its budget: beyond what chance does to it.
+# A filter with this many times its planned error rate is out of budget: chance alone does not cause that.
 _OUT_OF_BUDGET = 2.0
-# Chance fills a filter of a few keys twice as much as it should; from here on it does not.
+# Chance can fill a filter of few keys twice as much as planned; from this size on it does not.
 _ENOUGH_ENTRIES = 200
 _OF_KINDS = {
     HistoryKind.ACCEPTED: "accepted",
@@ -78,21 +78,21 @@ _OF_KINDS = {
 
 
 class Earlier(NamedTuple):
-    """What the files say that were there before a journal was told again."""
+    """Rows of the files that were there before a journal was replayed."""
 
     files: tuple[TrailFile, ...]
 
     def without(self, rows: Any, names: list[str]) -> Any:
-        """The rows that none of them has."""
+        """Return the rows that none of the earlier files has."""
         for file in self.files:
             rows = rows.join(file.read(names), keys=names, join_type="left anti")
         return rows
 
 
 def retold_after(entry: FileEntry) -> int | None:
-    """The number of the manifest after which a journal was told again into a file; None of one written as ever.
+    """Return the manifest number after which a journal was replayed into this file; None for an ordinary file.
 
-    A run names its files by its number and a count. Where it was resumed after a crash, the manifest stands between.
+    A run names its files by its number and a count. If it was resumed after a crash, the manifest number is in between.
     """
     words = PurePath(entry.path).stem.split("-")
     return int(words[1]) if len(words) == 3 and all(word.isdecimal() for word in words) else None
@@ -105,7 +105,8 @@ def counts_of_file(root: Location, broker: int, entry: FileEntry, earlier: Itera
         root: the trail.
         broker: whose file.
         entry: the file.
-        earlier: of a journal that was told again, the files that may have the same: what they have counts no more.
+        earlier: for a file with a replayed journal, files that may hold the same rows; those rows are not counted
+            again.
 
     Raises:
         TrailDamageError: the file is damaged.
@@ -124,7 +125,7 @@ def counts_of_file(root: Location, broker: int, entry: FileEntry, earlier: Itera
 
 
 def begun_at(broker: int, through: int) -> Any:
-    """That a broker is followed from a time on, because what it committed before is no longer told apart."""
+    """Record that a broker is followed from a time on: what it committed before can no longer be told apart."""
     return pa.Table.from_arrays([pa.array([value]) for value in ("begun", broker, through, 0, 1)], schema=INCREMENTS)
 
 
@@ -159,9 +160,9 @@ def _passages(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any
 
 
 def _squares(broker: int, publisher: Ints, time: Ints) -> list[Any]:
-    """Sums of squares by ten minutes, of all messages together and by publisher: they tell how many publishers count.
+    """Return sums of squares per ten minutes, in all and by publisher; they give the effective number of publishers.
 
-    Within one file, which holds a minute or so: sums over files keep what their quotient means.
+    They are taken within one file, which holds about a minute. Sums over files keep the meaning of their ratio.
     """
     spots = time // ROUND_MS * ROUND_MS
     known, counts = np.unique(np.stack([spots, publisher], axis=1), axis=0, return_counts=True)
@@ -182,7 +183,7 @@ def _timings(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any]
 
 
 def _facts(rows: Any) -> dict[str, tuple[Ints, Ints]]:
-    """What passages say, fact by fact: the place of the row, and the broker or subscription it is about."""
+    """Return what passages say, by kind of fact: the row, and the broker or subscription it is about."""
     came = rows.column("arrived_from").to_numpy()
     entered, passed = np.flatnonzero(came == HERE), np.flatnonzero(came > HERE)
     return {
@@ -194,7 +195,7 @@ def _facts(rows: Any) -> dict[str, tuple[Ints, Ints]]:
 
 
 def _fresh(rows: Any, facts: tuple[Ints, Ints], known: Any, told: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
-    """Facts without those that other rows have told."""
+    """Return the facts that no other row has already given."""
 
     def keys(of: Any, place: Ints, other: Ints) -> Any:
         return of.select(list(ID)).take(pa.array(place)).append_column("other", pa.array(other))
@@ -205,7 +206,7 @@ def _fresh(rows: Any, facts: tuple[Ints, Ints], known: Any, told: tuple[Ints, In
 
 
 def _lists(rows: Any, name: str) -> tuple[Ints, Ints]:
-    # A column that is empty throughout a file comes without a type.
+    # A column that is empty in the whole file has no type.
     offsets, numbers = unpack_lists(rows.column(name).cast(pa.binary()))
     return np.repeat(np.arange(rows.num_rows), np.diff(offsets)), numbers
 
@@ -229,7 +230,7 @@ def _records(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any]
 
 
 def _rows(file: TrailFile, names: list[str], earlier: Earlier | None) -> Any:
-    """Rows of messages that no earlier file has."""
+    """Return rows of messages that no earlier file has."""
     if earlier is None:
         return file.read(names)
     wanted = [*names, *(name for name in ID if name not in names)]
@@ -239,19 +240,19 @@ def _rows(file: TrailFile, names: list[str], earlier: Earlier | None) -> Any:
 def _shed(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any]:
     rows = _rows(file, ["time", "subscription", "link", "reason"], earlier)
     time, subscription, link = (rows.column(name).to_numpy() for name in ("time", "subscription", "link"))
-    # What did not fit a link was never handed to it.
+    # Messages that did not fit into a link were never relayed over it.
     at_queue, on_link = subscription > 0, (link > 0) & pc.equal(rows.column("reason"), Detour.RETURNED.value).to_numpy()
     return [
         _summed("shed", np.full(int(at_queue.sum()), broker), np.zeros(int(at_queue.sum()), np.int64), time[at_queue]),
-        # A link gave them back before the neighbour had them.
+        # A link returned these before the neighbour had them.
         _summed("returned", np.full(int(on_link.sum()), broker), link[on_link], time[on_link]),
     ]
 
 
 def _filters(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any]:
-    """Filters know how many keys they got, but not of which link: sums by origin, over all links.
+    """Count what filters hold: they know how many keys they got, but not from which link, so sums are by origin.
 
-    Which of them an earlier filter got too, they do not know: of a journal that was told again only arrivals count.
+    They do not know which keys an earlier filter also has. So only arrivals count for a replayed journal.
     """
     names = [
         "kind",
@@ -278,8 +279,8 @@ def _filters(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any]
         zero = np.zeros(int(here.sum()), np.int64)
         name = {"relayed": "relayed in all", "arrived": "arrived in all"}.get(about, about)
         number = np.full(len(zero), broker) if about == "delivered" else columns["origin"][here]
-        # Of the ids of a filter only the range of times is known. What was handed on counts by the last of them and
-        # what arrived by the first, so that up to any time arrivals are never missing, and no loss is made up.
+        # A filter only gives the time range of its ids. Relayed messages count at the end of the range and arrived
+        # messages at its start. So up to any time no arrival is missing, and no false loss is reported.
         time = last if about == "relayed" else first
         other = first[here] // BIN_MS if about == "relayed" else zero
         found.append(_summed(name, number, other, time[here], columns["entries"][here]))

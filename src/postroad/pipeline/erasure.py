@@ -1,10 +1,10 @@
-"""Erasure from the record, of one subscription or of all that a principal did: that messages were delivered stays.
+"""Erasure from the record: one subscription, or all that a principal did. The fact of each delivery stays.
 
-In exact records the subscription's number becomes that of nobody. Its rows in `subscriptions` go, and with them its
-name, topic and selector. Filters of its own go; in filters that several share its keys cannot be picked out, but
-without a row in `subscriptions` nobody asks for them again. Where no other subscription of the same name is left, the
-name goes from `names` too, and the aliases that it gave to its messages go. Ids of messages keep the number of the
-publisher, which then is nobody's.
+In exact records the number of the subscription is replaced by `ERASED`. Its rows in `subscriptions` are deleted, and
+with them its name, topic and selector. Filters that are its own are deleted. In shared filters its keys cannot be
+separated, but without a row in `subscriptions` nobody asks for them again. If no other subscription of the same name is
+left, the name is deleted from `names` too, together with the aliases it gave to its messages. Ids of messages keep the
+number of the publisher, which then belongs to nobody.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ERASED", "Erased", "Erasure", "erased", "without"]
 
-# The largest number there is; no subscription ever gets it. 0 would not do: in `shed` it stands for links.
+# The largest number; no subscription ever gets it. 0 would not do: in `shed` it stands for links.
 ERASED = 2**32 - 1
 _KINDS = (HistoryKind.DELIVERED, HistoryKind.ACKNOWLEDGED, HistoryKind.REFUSED, HistoryKind.QUEUED)
 _LISTS = ("delivered", "acknowledged", "refused", "queued")
@@ -43,10 +43,10 @@ class Erased(NamedTuple):
     """All that is to be erased.
 
     Attributes:
-        subscriptions: these become nobody.
-        names: principals whose name goes from `names`.
-        publishers: (broker, number): the numbers under which they published; aliases of their messages go.
-        kept: principals of which other subscriptions stay, so that their name does.
+        subscriptions: these become `ERASED`.
+        names: principals whose name is deleted from `names`.
+        publishers: (broker, number): the numbers under which they published; aliases of their messages are deleted.
+        kept: principals that have other subscriptions, so that their name stays.
     """
 
     subscriptions: frozenset[Erasure]
@@ -56,7 +56,7 @@ class Erased(NamedTuple):
 
 
 def without(table: str, broker: int, rows: Any, what: Erased) -> Any:
-    """Rows of a table of a broker without all that is to be erased; the same rows where nothing of it is in them."""
+    """Return the rows of a broker's table without all that is to be erased; the same rows if nothing changes."""
     for who in sorted(what.subscriptions):
         rows = erased(table, broker, rows, who)
     if table == "names" and what.names:
@@ -71,7 +71,7 @@ def without(table: str, broker: int, rows: Any, what: Erased) -> Any:
 
 
 def erased(table: str, broker: int, rows: Any, who: Erasure) -> Any:
-    """Rows of a table of a broker without the subscription; the same rows where it is not in them."""
+    """Return the rows of a broker's table without the subscription; the same rows if it does not occur."""
     if table == "journeys":
         return _in_lists(rows, _PAIRS, who, paired=True)
     if broker != who.broker:
@@ -118,7 +118,7 @@ def _blank(values: Ints) -> Ints:
 
 
 def _packed(count: int, row: Ints, values: Ints) -> Any:
-    """The lists again, ascending and each value once."""
+    """Pack the lists again, ascending and each value once."""
     width = values.shape[1]
     known = np.unique(np.concatenate([row[:, None], values], axis=1), axis=0)
     offsets = np.zeros(count + 1, np.int64)

@@ -1,4 +1,4 @@
-"""What stops a job, said so that the reader knows what to do."""
+"""Errors that stop a job; each says what to do."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ class PipelineError(PostroadError):
     """A job cannot run on what it was given.
 
     Attributes:
-        details: lines to show beneath, for who wants to know more.
+        details: further lines to show below the message.
     """
 
     details: str = ""
 
 
 class JavaMissingError(PipelineError):
-    """Spark runs on Java, and there is none that it can use."""
+    """Spark needs Java, and there is none that it can use."""
 
     def __init__(self, found: str) -> None:
         super().__init__(
@@ -28,14 +28,14 @@ class JavaMissingError(PipelineError):
 
 
 class MissingTableError(PipelineError):
-    """The trail has no rows of a table that the job lives on."""
+    """The trail has no rows of a table that the job needs."""
 
     def __init__(self, trail: object, table: str, needed_for: str) -> None:
         super().__init__(f"{trail}: the trail has no table {table!r}, which {needed_for}")
 
 
 class EmptyRangeError(PipelineError):
-    """Nothing of the trail lies in the times that were asked for."""
+    """The trail has nothing in the requested time range."""
 
 
 class DamagedFileError(PipelineError):

@@ -1,7 +1,7 @@
-"""Everything the trail has of the asked ids, brought together: one table of evidence, whatever recorder wrote it.
+"""All evidence in the trail about the requested ids in one table, whatever recorder wrote it.
 
-Rows of one id stand together, sorted, so that a function over Arrow batches can judge id by id without an object per
-row. `source` says what a row is, and which of the other columns mean something.
+Rows of one id are adjacent and sorted, so that a function over Arrow batches can judge id by id without an object per
+row. `source` says what kind of row it is, and which of the other columns are used.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ def evidence_schema() -> StructType:
 
 
 def id_key() -> Column:
-    """One number for an id. Two ids may share it, so that joins compare the ids too."""
+    """Return one number for an id. Two ids may share it, so joins compare the ids too."""
     from pyspark.sql import functions as f
 
     return f.xxhash64(*ID)
 
 
 def as_evidence(rows: DataFrame, source: int, renamed: dict[str, str] | None = None) -> DataFrame:
-    """Rows of a table as evidence: columns by name, or by another name; null where the table has none."""
+    """Return rows of a table as evidence: columns by name or renamed, and null if the table lacks them."""
     from pyspark.sql import functions as f
 
     names = {name: name for name in rows.columns} | (renamed or {})
@@ -104,11 +104,11 @@ def filled(rows: DataFrame, renamed: dict[str, str] | None = None) -> set[str]:
 
 
 def of_asked(rows: DataFrame, ids: DataFrame) -> DataFrame:
-    """The rows of a table about ids in question, by a hash join with the ids broadcast: nothing of the table moves.
+    """Select the rows of a table about the requested ids, by a hash join with broadcast ids; the table does not move.
 
-    The join is on one 64-bit number, for which Spark's hash table is several times faster than for four columns. That
-    the ids are the same is compared as one number too, which is 0 then: Spark would take each plain comparison of two
-    columns for a further key.
+    The join is on one 64-bit number, for which Spark's hash table is several times faster than for four columns. The
+    equality of the ids is also compared as one number, which is 0 if they are equal: Spark would turn each plain
+    comparison of two columns into a further key.
     """
     from pyspark.sql import functions as f
 
@@ -122,9 +122,9 @@ def of_asked(rows: DataFrame, ids: DataFrame) -> DataFrame:
 
 
 def together(evidence: DataFrame, partitions: int) -> DataFrame:
-    """All rows of an id in one place and in a row, the questions first.
+    """Bring all rows of an id together, adjacent, with the questions first.
 
-    By time first: Spark compares the first column by itself, the others only where that is equal.
+    The time comes first in the sort: Spark compares the first column natively, and the others only if it is equal.
     """
     order = ("time", *(name for name in ID if name != "time"), "source", "broker")
     return evidence.repartition(partitions, *ID).sortWithinPartitions(*order)

@@ -1,8 +1,8 @@
-"""New files of a trail, written by the workers themselves; they count once the driver commits them to a manifest.
+"""New files of a trail, written by the workers; they count once the driver commits them to a manifest.
 
-A file is in the trail's own format and named after the run and the attempt of the task that writes it: attempts at the
-same task never meet, one after the other or both at once. A task that is tried again, or a job that dies, leaves files
-that nobody reads; `sweep_unfinished` deletes them.
+A file has the trail's own format. Its name contains the run and the attempt of the task that writes it, so attempts at
+the same task never collide, one after the other or at once. A task that is tried again, or a job that dies, leaves
+files that nobody reads; `sweep_unfinished` deletes them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["PREFIX", "FileMaker", "entry_of", "run_name", "sweep_unfinished", "text_of"]
 
 PREFIX = "compact-"
-# A file of so many rows is some tens of megabytes at most, and one of many: larger ones gain nothing.
+# A file of this many rows has some tens of megabytes at most; larger files gain nothing.
 MAX_FILE_ROWS = 4_000_000
 # Longer than any job runs.
 UNFINISHED_SECONDS = 2 * 86_400
@@ -39,7 +39,7 @@ def run_name() -> str:
 
 
 def text_of(entry: FileEntry) -> str:
-    """An entry as text, for the way back to the driver."""
+    """Return an entry as text, to send it back to the driver."""
     return msgspec.json.encode(entry).decode()
 
 
@@ -49,7 +49,7 @@ def entry_of(text: str) -> FileEntry:
 
 
 def attempt() -> str:
-    """What tells this attempt at a task from all others; a word of its own outside of tasks."""
+    """Return what distinguishes this attempt at a task from all others; a random word outside of tasks."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
@@ -57,12 +57,12 @@ def attempt() -> str:
 
 
 class FileMaker:
-    """Puts sorted rows of one table into files: one for each (broker, day), more where they are many.
+    """Writes sorted rows of one table into files: one for each (broker, day), or several if there are many rows.
 
     Args:
         root: the trail.
         table: the name of the table.
-        name: of the files, with the task that writes them.
+        name: of the files; contains the task that writes them.
     """
 
     def __init__(self, root: Path, table: str, name: str) -> None:
@@ -72,7 +72,7 @@ class FileMaker:
         self._files = 0
 
     def write(self, broker: int, rows: Any) -> Iterator[FileEntry]:
-        """Write the rows of a broker, sorted here."""
+        """Sort and write the rows of a broker."""
         rows = rows.select(self._table.schema.names).cast(self._table.schema)
         rows = rows.sort_by([(column, "ascending") for column in self._table.sort])
         days = pa.compute.divide(rows.column(self._table.time), DAY_MS)
@@ -86,9 +86,9 @@ class FileMaker:
 
 
 def sweep_unfinished(sources: Sources, named: Iterable[str] = (), *, is_sole: bool = False) -> int:
-    """Delete files that runs wrote and never committed, and those `named`; returns how many.
+    """Delete files that runs wrote and never committed, and those `named`; return how many.
 
-    Where nobody else can be at work (`is_sole`) all of them go. Otherwise those of runs long past.
+    If nobody else can be at work (`is_sole`), all of them are deleted. Otherwise only those of runs long past.
     """
     live = {entry.path for pinned in sources.pins.values() for entry in pinned.all_entries()[0]}
     doomed = {one.path for pinned in sources.pins.values() if pinned.checkpoint for one in pinned.checkpoint.doomed}
@@ -107,7 +107,7 @@ def sweep_unfinished(sources: Sources, named: Iterable[str] = (), *, is_sole: bo
 
 
 def check_writable(root: Path) -> None:
-    """Refuse before the work is done, not after.
+    """Refuse before the work begins, not after it.
 
     Raises:
         TrailError: nothing can be written to the trail.

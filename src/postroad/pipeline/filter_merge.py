@@ -1,8 +1,8 @@
-"""Filters of one history put together: fewer to ask, and full ones instead of partly full ones.
+"""Merges filters of one history: fewer to probe, and full ones instead of partly full ones.
 
-Bloom filters of equal shape are joined bit by bit while what they hold fits one of them; the joined filter says yes
-wherever a part did, and errs no more often than a full one was made to. Static filters cannot be joined; where their
-keys were kept, one is built anew. That nothing got lost is checked for every merger: all bits, or all keys.
+Bloom filters of equal shape are joined bit by bit as long as their keys fit into one. The joined filter says yes
+wherever a part did, and errs no more often than a full filter was planned to. Static filters cannot be joined; if their
+keys were kept, one is built anew. Every merge is checked for losses: all bits, or all keys.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def merged_rows(rows: Any, path: str = "") -> Any:
     """Rows of `filters` of one broker, merged where they can be.
 
     Raises:
-        TrailDamageError: a filter is damaged: it must not get lost in a merger.
+        TrailDamageError: a filter is damaged; a merge must not hide that.
     """
     try:
         segments = [filter_segment(row) for row in rows.to_pylist()]
@@ -37,7 +37,7 @@ def merged_rows(rows: Any, path: str = "") -> Any:
 
 
 def merged(segments: Sequence[FilterSegment]) -> list[FilterSegment]:
-    """The same histories in fewer filters."""
+    """Return the same histories in fewer filters."""
     found: list[FilterSegment] = []
     blooms: dict[tuple[int, ...], list[FilterSegment]] = defaultdict(list)
     keyed: dict[tuple[int, ...], list[FilterSegment]] = defaultdict(list)
@@ -58,7 +58,7 @@ def merged(segments: Sequence[FilterSegment]) -> list[FilterSegment]:
 
 
 def _fitting(group: Sequence[FilterSegment], capacity: Callable[[FilterSegment], int]) -> Iterator[list[FilterSegment]]:
-    """Neighbours in time, as many at a time as fit one filter."""
+    """Group neighbours in time, as many as fit into one filter."""
     part: list[FilterSegment] = []
     for one in sorted(group, key=lambda segment: (segment.time_from, segment.opened)):
         if part and sum(other.entries for other in part) + one.entries > capacity(part[0]):
@@ -85,7 +85,7 @@ def _rebuilt(part: Sequence[FilterSegment]) -> FilterSegment:
     if len(part) == 1:
         return part[0]
     keys = np.unique(np.concatenate([one.keys for one in part if one.keys is not None]))
-    # The strictest of the parts: the matching set only shrinks, and the promise of each is kept.
+    # The strictest error rate of the parts: the matching set only shrinks, and the promise of each part holds.
     rate = min(RibbonFilter.from_bytes(one.data).rate for one in part)
     whole = RibbonFilter.build(keys, rate)
     if not whole.contains(keys).all():
@@ -96,7 +96,7 @@ def _rebuilt(part: Sequence[FilterSegment]) -> FilterSegment:
 
 
 def _covering(part: Sequence[FilterSegment]) -> FilterSegment:
-    """The first of the filters with the times and the number of entries of all."""
+    """Return the first of the filters with the times and the number of entries of all."""
     ranges = [one for one in part if one.time_from <= one.time_to]
     since = min((one.time_from for one in ranges), default=1)
     until = max((one.time_to for one in ranges), default=0)

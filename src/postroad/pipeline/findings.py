@@ -1,7 +1,7 @@
 """From rows of evidence to what each broker knows of one id, and on to the verdict: the general way, one id at a time.
 
-Most ids have plain evidence and are judged in bulk (`judging.py`). This is for the rest: losses, drops, gaps, late
-rows, false answers of filters. It ends in the same `Reconstruction` that `postroad trace` drives.
+Most ids have plain evidence and are judged in bulk (`judgement.py`). This module is for the rest: losses, drops, gaps,
+late rows, false answers of filters. It ends in the same `Reconstruction` that `postroad trace` uses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["DAMAGED", "HIT", "findings_of", "journey_of"]
 
 # One answer of a broker's filters, packed.
-DAMAGED = -1  # as the kind of an answer: so many filters could not be asked
+DAMAGED = -1  # the kind of an answer: this many filters could not be probed
 HIT = np.dtype([("kind", "<i4"), ("number", "<i8"), ("doubt", "<f8"), ("time_from", "<i8"), ("time_to", "<i8")])
 
 
@@ -33,7 +33,8 @@ def _gathered(context: Context, id: MessageId, rows: Iterable[Mapping[str, Any]]
     known = {broker: Evidence(broker, id) for broker in context.brokers}
     for row in rows:
         if row["source"] == JOURNEY:
-            # As evidence it has the columns of passages; a journey of a broker that is gone is still one of the others.
+            # As evidence it has the columns of passages. A journey whose first broker is gone still tells of the
+            # others.
             journey = {**row, "path": row["relayed_to"]}
             for one in known.values():
                 one.journey(journey)
@@ -59,7 +60,7 @@ def _add(known: Evidence, row: Mapping[str, Any], window: tuple[int, int]) -> No
 
 
 def findings_of(context: Context, id: MessageId, rows: Iterable[Mapping[str, Any]]) -> dict[int, Findings]:
-    """What each broker of the trail knows of an id."""
+    """Return what each broker of the trail knows of an id."""
     known = _gathered(context, id, rows)
     return {
         broker: one.findings(
@@ -74,7 +75,7 @@ def findings_of(context: Context, id: MessageId, rows: Iterable[Mapping[str, Any
 
 
 def journey_of(context: Context, id: MessageId, rows: Sequence[Mapping[str, Any]]) -> Journey:
-    """Where a message went, by the same steps that ask one broker after the other."""
+    """Return where a message went, by the same steps that ask one broker after the other."""
     answers = findings_of(context, id, rows)
     around = Surroundings(context.brokers, lambda broker: context.neighbours_at(broker, id.time))
     reconstruction = Reconstruction(id, topology=around)

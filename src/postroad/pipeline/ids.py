@@ -1,4 +1,4 @@
-"""The ids that a bulk trace asks for: read from Parquet, CSV or text, and taken apart by Spark itself."""
+"""The ids that a bulk trace asks for: read from Parquet, CSV or text, and parsed by Spark itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["asked_ids", "id_text", "id_texts", "parsed", "read_asked", "with_aliases"]
 
 ID_COLUMN = "id"
-# Of the file of ids: some hundred thousand of them.
+# Size of the file of ids per task: some hundred thousand ids.
 PORTION_BYTES = 4 << 20
 MIN_PORTIONS = 2
 _TEXT_BYTES = 35
@@ -26,13 +26,13 @@ _ID_TEXT = "^[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{12}-[0-9a-f]{4}$"
 
 
 def read_asked(spark: SparkSession, path: str | Path) -> DataFrame:
-    """What is asked for: the text `asked`, and the four numbers of the id, null where the text may be an alias.
+    """Return what is asked for: the text `asked`, and the four numbers of the id, null if the text may be an alias.
 
     Parquet and CSV files have a column `id`, or just one column; Parquet may instead have the four numbers of ids as
     the trail has them (origin, time, publisher, counter). Text files have one id or alias on each line.
 
     Raises:
-        PipelineError: there is no such file, or no such column in it.
+        PipelineError: the file does not exist, or has no such column.
     """
     place = Path(path)
     if not place.exists():
@@ -48,7 +48,7 @@ def read_asked(spark: SparkSession, path: str | Path) -> DataFrame:
 
 
 def _portions(place: Path) -> int:
-    """Over how many tasks the ids are spread: a task costs as much as some ten thousand ids."""
+    """Return over how many tasks the ids are spread: a task costs as much as some ten thousand ids."""
     files = [place] if place.is_file() else [inner for inner in place.rglob("*") if inner.is_file()]
     return max(MIN_PORTIONS, -(-sum(file.stat().st_size for file in files) // PORTION_BYTES))
 
@@ -62,11 +62,11 @@ def _kind(place: Path) -> str:
 
 
 def asked_ids(rows: DataFrame, where: str = "the ids", portions: int = MIN_PORTIONS) -> DataFrame:
-    """Ids or aliases in a table, without repetitions; empty ones are left out.
+    """Return the ids or aliases in a table, without repetitions and without empty ones.
 
     Args:
         rows: the table.
-        where: it is, for errors.
+        where: what the table is called in errors.
         portions: over how many tasks to spread them.
     """
     from pyspark.sql import functions as f
@@ -88,7 +88,7 @@ def asked_ids(rows: DataFrame, where: str = "the ids", portions: int = MIN_PORTI
 
 
 def parsed(asked: DataFrame) -> DataFrame:
-    """Texts with the numbers of the ids they are; nulls for those that are none, which may be aliases."""
+    """Parse texts into the numbers of ids; nulls for texts that are not ids and may be aliases."""
     from pyspark.sql import functions as f
 
     is_id = f.col("asked").rlike(_ID_TEXT)
@@ -108,7 +108,7 @@ def _number(is_id: Column, start: int, digits: int) -> Column:
 
 
 def id_text() -> Column:
-    """The text form of the id in the four columns. Where there are many, `id_texts` is ten times as fast."""
+    """Return the text form of the id in the four columns. For many ids, `id_texts` is ten times as fast."""
     from pyspark.sql import functions as f
 
     def digits(name: str, count: int) -> Column:
@@ -118,7 +118,7 @@ def id_text() -> Column:
 
 
 def id_texts(origin: Any, time: Any, publisher: Any, counter: Any) -> Any:
-    """The text forms of many ids, as an Arrow column: the same as `id_text`, for functions over Arrow batches."""
+    """Return the text forms of many ids as an Arrow column: the same as `id_text`, for functions over Arrow batches."""
     out = np.full((len(time), _TEXT_BYTES), ord("-"), np.uint8)
     at = 0
     for numbers, count in ((publisher, 8), (origin, 8), (time, 12), (counter, 4)):
@@ -131,7 +131,7 @@ def id_texts(origin: Any, time: Any, publisher: Any, counter: Any) -> Any:
 
 
 def with_aliases(ids: DataFrame, aliases: DataFrame) -> DataFrame:
-    """Texts that are no ids, looked up as aliases: a row for each message they were given to, or one with nulls."""
+    """Look up texts that are not ids as aliases: a row for each message with that alias, or one row with nulls."""
     from pyspark.sql import functions as f
 
     known = aliases.select("alias", *(f.col(name).alias(f"its_{name}") for name in ID))

@@ -1,7 +1,7 @@
-"""Small questions answered by the driver itself, with the functions that workers run: no job, no session, no Java.
+"""Small questions that the driver answers itself, with the functions that workers run: no job, no session, no Java.
 
-Starting Spark costs more than reading a few megabytes. Where a question touches no more than that, the files are read
-here, and evidence is brought together, judged and counted by the same code as everywhere; the answers are the same.
+Starting Spark costs more than reading a few megabytes. If a question touches no more than that, the driver reads the
+files. The same code as in Spark collects, judges and counts the evidence, so the answers are the same.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ __all__ = [
     "verdicts_on",
 ]
 
-# Of files, compressed: decoded some hundred megabytes at most, and some seconds; about what Spark takes to start.
+# Compressed size of the files. Decoded: some hundred megabytes at most, and some seconds, about Spark's start.
 MAX_BYTES = 8 << 20
 MAX_IDS = 50_000
-# Of the file of ids.
+# Size of the file of ids.
 _MAX_ASKED_BYTES = 4 << 20
 _LINES = re.compile(r"\r\n|\n|\r")
 ASKED_SCHEMA = pa.schema([("asked", pa.string()), *((VERDICT_SCHEMA.field(name)) for name in ID)])
 
 _ARROW = {"bigint": pa.int64(), "int": pa.int32(), "binary": pa.binary(), "string": pa.string()}
 _EVIDENCE = pa.schema([(name, _ARROW[kind]) for name, kind in COLUMNS.items()])
-# Tables of the exact record: what their rows are as evidence, and columns with other names there.
+# Tables of the exact record: their kind of evidence, and the columns that have other names there.
 EXACT: dict[str, tuple[int, dict[str, str]]] = {
     "journeys": (JOURNEY, {"relayed_to": "path"}),
     "passages": (PASSAGE, {}),
@@ -70,7 +70,7 @@ _ORDER = [(name, "ascending") for name in ("time", "origin", "publisher", "count
 
 
 def is_small(files: Iterable[SourceFile]) -> bool:
-    """Whether so little is to be read that the driver does it."""
+    """Return whether the driver should read these files itself."""
     total = 0
     for source in files:
         total += source.entry.size
@@ -80,20 +80,20 @@ def is_small(files: Iterable[SourceFile]) -> bool:
 
 
 def is_small_file(ids: Path | None) -> bool:
-    """Whether a file of ids, if any, has few."""
+    """Return whether a file of ids, if any, has few."""
     try:
         return ids is None or ids.stat().st_size <= _MAX_ASKED_BYTES
     except OSError:
-        return True  # There is none; Spark says so.
+        return True  # The file does not exist; Spark reports that.
 
 
 # --- what is asked for ----------------------------------------------------------------------------------------------
 
 
 def small_asked(path: Path) -> Any:
-    """What a small file asks for, as `ids.read_asked` has it; None where it is large, or better read by Spark.
+    """Return what a small file asks for, as `ids.read_asked` does; None if it is large, or better read by Spark.
 
-    That is a file of Parquet, of lines, or of CSV without quotes.
+    It reads Parquet, lines, and CSV without quotes.
     """
     try:
         if not path.is_file() or path.stat().st_size > _MAX_ASKED_BYTES or path.name.endswith(".gz"):
@@ -102,7 +102,7 @@ def small_asked(path: Path) -> Any:
             return _of_table(pq.read_table(path))
         text = path.read_bytes().decode(errors="replace")
     except (OSError, pa.ArrowException):
-        return None  # Spark says what is wrong with it.
+        return None  # Spark reports what is wrong with it.
     lines = [line for line in _LINES.split(text) if line]
     if path.name.endswith(".csv"):
         if not lines or '"' in text or "\\" in text:
@@ -148,7 +148,7 @@ def _of_texts(texts: Sequence[str]) -> Any:
 
 
 def spots_of(asked: Any) -> Spots:
-    """The minutes of origins that ids carry."""
+    """Return the (origin, minute) pairs of the ids."""
     known = asked.filter(pc.is_valid(asked.column("origin")))
     origins, times = known.column("origin").to_pylist(), known.column("time").to_pylist()
     return Spots((origin, time // SPOT_MS) for origin, time in zip(origins, times, strict=True))
@@ -158,10 +158,10 @@ def spots_of(asked: Any) -> Spots:
 
 
 def rows_of(sources: Sources, name: str, files: Iterable[SourceFile]) -> Any:
-    """The rows of files of a table, and of what journals have of it, with broker and run; None where there are none.
+    """Return the rows of files of a table, and of journals, with broker and run; None if there are none.
 
     Raises:
-        TrailDamageError: a file is not there, or not as it was written.
+        TrailDamageError: a file is missing or differs from what was written.
     """
     schema, parts = SCHEMAS[name], []
     for broker, entry in files:
@@ -189,7 +189,7 @@ def _as_evidence(rows: Any, source: int, renamed: dict[str, str] | None = None) 
 
 
 def _keys(rows: Any) -> Any:
-    """The ids of rows, each as one value that can be compared."""
+    """Return the ids of rows, each as one comparable value."""
     words = np.stack([rows.column(name).to_numpy().astype(np.int64) for name in ID], axis=1)
     return np.ascontiguousarray(words).view("V32").ravel()
 
@@ -200,10 +200,10 @@ def _sorted(parts: list[Any]) -> Any:
 
 
 def verdicts_on(sources: Sources, context: Context, asked: Any) -> Any:
-    """The verdicts on ids, with the id as text, as `trace_ids` gives them.
+    """Return the verdicts on ids, with the id as text, as `trace_ids` does.
 
     Raises:
-        TrailDamageError: a file is not there, or not as it was written.
+        TrailDamageError: a file is missing or differs from what was written.
     """
     if not asked.num_rows:
         return _with_text(VERDICT_SCHEMA.empty_table())
@@ -220,7 +220,7 @@ def verdicts_on(sources: Sources, context: Context, asked: Any) -> Any:
 
 
 def _hits(context: Context, asked: Any, filters: Any) -> Iterable[Any]:
-    """What filters say, origin by origin and bin by bin, as workers are handed them."""
+    """Return what filters say, origin by origin and bin by bin, as workers get them."""
     ids = asked.select(list(ID)).group_by(list(ID)).aggregate([])
     spots = np.stack([ids.column("origin").to_numpy(), ids.column("time").to_numpy() // BIN_MS], axis=1)
     of_filters = filters.column("origin").to_numpy()
@@ -236,7 +236,7 @@ def _hits(context: Context, asked: Any, filters: Any) -> Iterable[Any]:
 
 
 def unanswered(asked: Any, why: str, schema: Any) -> Any:
-    """A row for each text or id of which nothing is known, and why: nothing is claimed, so nothing is certain."""
+    """Return a row for each text or id of which nothing is known, and why; it claims nothing, so nothing is certain."""
     rows = [
         {**row, "asked": text, "id": text if row["origin"] is not None else None, "verdict": why, "certainty": 0.0}
         for row in asked.to_pylist()
@@ -250,7 +250,7 @@ def _text(row: dict[str, Any]) -> str:
 
 
 def _bins(packed: bytes | None) -> Any:
-    """The bins of single times; none where they are damaged, which the filter's range tells of."""
+    """Return the bins of single times; none if they are damaged, since the filter's range then covers them."""
     try:
         return unpack_words(packed) // BIN_MS
     except TrailDamageError:
@@ -266,10 +266,10 @@ def _with_text(verdicts: Any) -> Any:
 
 
 def counts_in(sources: Sources, context: Context, passages: list[SourceFile], journeys: list[SourceFile]) -> Any:
-    """The counts of the verdicts on every message of the exact record, as `audit.reconciliation` has them.
+    """Count the verdicts on every message of the exact record, as `audit.reconciliation` does.
 
     Raises:
-        TrailDamageError: a file is not there, or not as it was written.
+        TrailDamageError: a file is missing or differs from what was written.
     """
     parts = []
     rows = _between(sources, rows_of(sources, "passages", passages))

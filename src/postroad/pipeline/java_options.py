@@ -1,8 +1,8 @@
-"""Options of the JVM that runs Spark for this process alone, where starting it costs more than the work.
+"""Options of the JVM that runs Spark for this process alone, when starting it costs more than the work.
 
-A class-data archive holds the classes that Spark loads as the JVM keeps them in memory: they are mapped instead of
-parsed and verified. `postroad warm --spark` makes one, for this Java and this Spark; where there is none, or where it
-does not fit, the JVM does without and says nothing.
+A class-data archive holds the classes that Spark loads in the form the JVM keeps in memory, so the JVM maps them
+instead of parsing and verifying them. `postroad warm --spark` makes one, for this Java and this Spark. If it is missing
+or does not fit, the JVM does without it silently.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from postroad.trail.access import make_folders
 
 __all__ = ["SMALL", "archive_path", "java_options", "make_archive"]
 
-# The first of two compilers alone, and the collector without threads of its own. Most of what a short session runs is
-# run a few times: optimising it takes longer than it saves.
+# Only the first of two compilers, and a collector without threads of its own. A short session runs most of its code a
+# few times: optimising it takes longer than it saves.
 SMALL = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-# The JVM warns of an archive that does not fit; it is made anew by `warm`, not by who traces a message.
+# The JVM warns about an archive that does not fit. `warm` renews it; a user who traces a message need not know.
 _SILENT = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
 # A session, a small job and the archive at the end, on a busy machine.
 MAKING_SECONDS = 600
@@ -55,7 +55,7 @@ sys.exit(process.wait())
 
 
 def archive_path() -> Path | None:
-    """Where the archive for this Java and this Spark is, or would be; None for a user without a home."""
+    """Return where the archive for this Java and this Spark is or would be; None for a user without a home."""
     import pyspark
 
     java = os.environ.get("JAVA_HOME") or os.path.realpath(shutil.which("java") or "java")
@@ -69,7 +69,7 @@ def archive_path() -> Path | None:
 
 
 def java_options(*, small: bool) -> str:
-    """Options for a local master; `small` where little work is expected."""
+    """Return options for a local master; `small` if little work is expected."""
     chosen = [*SMALL] if small else []
     archive = archive_path()
     if archive is not None and archive.is_file() and archive.stat().st_uid == os.geteuid():
@@ -78,7 +78,7 @@ def java_options(*, small: bool) -> str:
 
 
 def make_archive() -> Path:
-    """Make the archive, by a session that does a little of all that jobs do; returns where it is.
+    """Make the archive with a session that does a little of all that jobs do; return its path.
 
     Raises:
         PipelineError: it cannot be made.

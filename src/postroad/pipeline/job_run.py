@@ -1,7 +1,7 @@
-"""Runs a job from beginning to end: session, trail, output, and an account of what was done.
+"""Runs a job from beginning to end: session, trail, output, and a report of what was done.
 
-Each job is a function that takes a `Run` and gives out a summary; what it writes it writes through the run. Errors of
-Spark are told in a line: the file that could not be read, or the first line of what went wrong.
+Each job is a function that takes a `JobRun` and returns a summary; it writes its tables through the run. Errors of
+Spark become one line: the file that could not be read, or the first line of the error.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ __all__ = [
 ]
 
 _OF_WORKER = re.compile(r"^[\w.]+(?:Error|Exception): .+$", re.MULTILINE)
-# Lines of Spark's own account of an error that are shown: a worker's traceback, and not where in Java it went through.
+# How many lines of a Spark error to show: the worker's traceback, without the Java frames.
 MAX_LINES = 40
 _OF_JAVA = ("\tat ", "\t...")
 _UNREADABLE = re.compile(r"file:/+([^\s,;]+\.parquet)")
-# Of a trail: Spark's plain code is through with it in less time than Spark takes to start.
+# Size of a trail that Spark processes without code generation in less time than Spark takes to start.
 SMALL_BYTES = 32 << 20
-# A worker that read a file itself says which, and what is wrong with it.
+# A worker that read a file itself names the file and what is wrong with it.
 _DAMAGED = re.compile(r"^postroad\.trail\.errors\.Trail(?:Damage|Version)Error: (\S+): (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class JobOptions:
-    """What every job is told; a job that needs to know more has a class of its own below this one.
+    """Options of every job; a job with further options has a subclass.
 
     Attributes:
         trail: the directory of the trail, or a folder of a store (`postroad.trail.locations.location`).
@@ -77,7 +77,7 @@ class JobOptions:
 
     @property
     def is_small(self) -> bool:
-        """Whether what the job is told, beside the trail, makes little work."""
+        """Return whether the options, apart from the trail, make little work."""
         return True
 
 
@@ -86,15 +86,15 @@ Told = TypeVar("Told", bound="JobOptions")
 
 @dataclass
 class JobReport:
-    """What a run did.
+    """Report of a run.
 
     Attributes:
         job: its name.
-        seconds: in all, and for the start of Spark among them.
-        summary: figures of the job's own.
+        seconds: in all, and the start of Spark as part of it.
+        summary: figures of the job itself.
         written: the tables it wrote.
         damaged: files that were left out.
-        absent: brokers that others tell of, and that have no record in this trail.
+        absent: brokers that other records name, and that have no record in this trail.
         bytes_read: of the trail, by the driver itself.
     """
 
@@ -113,13 +113,13 @@ class JobRun(Generic[Told]):
     """One run of a job.
 
     Attributes:
-        start: gives the session, which is started when it is first needed.
+        start: returns the session; starts it on first use.
         sources: the trail, pinned.
-        options: what the job was told.
-        tell: says what happens now.
-        account: what was done so far.
-        alert: says what somebody should look at; jobs that go on and on need it.
-        show: says how many messages are handled, and how many there are.
+        options: of the job.
+        tell: called with a line about the current step.
+        account: the report so far.
+        alert: called with what somebody should look at; used by jobs that run on and on.
+        show: called with how many messages are handled, and how many there are.
     """
 
     start: SparkStart
@@ -131,7 +131,7 @@ class JobRun(Generic[Told]):
     show: Callable[[int, int], None] = lambda *_: None
 
     def counted(self, total: int = 0) -> AbstractContextManager[Tally]:
-        """Shows how many messages are handled, while Spark works."""
+        """Show how many messages are handled while Spark works."""
         return counted(self.spark, self.show, total)
 
     @property
@@ -145,39 +145,39 @@ class JobRun(Generic[Told]):
 
     @property
     def may_do_without(self) -> bool:
-        """Whether small work is done here, because Spark is not started yet and would be for this process alone."""
+        """Return whether to do small work here: Spark is not started yet, and would serve this process alone."""
         return self.start.made is None and self.start.is_here
 
     def write_table(self, rows: Any, name: str) -> Location:
-        """Write an Arrow table of results in the place of an earlier one, and answer where it is."""
+        """Write an Arrow table of results, replace an earlier one, and return its location."""
         self.tell(f"writing {name}")
         place = replace_output_by(rows, self.options.out, name)
         self.account.written.append(str(place))
         return place
 
     def write(self, rows: DataFrame, name: str, *, by: tuple[str, ...] = ()) -> Location:
-        """Write a table of results in the place of an earlier one, and answer where it is."""
+        """Write a table of results, replace an earlier one, and return its location."""
         self.tell(f"writing {name}")
         place = replace_output(rows, self.options.out, name, by=by)
         self.account.written.append(str(place))
         return place
 
     def read(self, place: Location, schema: StructType | str | None = None) -> DataFrame:
-        """A table of results that was written; some of its columns, if a schema names them."""
+        """Read a table of results; only some of its columns, if a schema names them."""
         return read_output(self.spark, place, schema)
 
     def read_small(self, place: Location, columns: Sequence[str] | None = None) -> Any:
-        """A small table of results that was written, as an Arrow table; Spark has nothing to do for it."""
+        """Read a small table of results as an Arrow table, without Spark."""
         return small_output(place, columns)
 
     def discard(self, place: Location) -> None:
-        """Delete a table that was written on the way, and is no result."""
+        """Delete an intermediate table, which is not a result."""
         self.account.written.remove(str(place))
         discard_output(place)
 
 
 class SparkJob(Protocol[Told]):
-    """A job: reads the trail of the run, writes its tables, answers a summary for people."""
+    """A job: reads the trail of the run, writes its tables, and returns a summary for people."""
 
     def __call__(self, run: JobRun[Told]) -> dict[str, Any]: ...
 
@@ -195,17 +195,17 @@ def run_job(
     """Run a job.
 
     Args:
-        name: of the job.
-        job: what to do.
-        options: what it is told.
-        tell: called with what happens now.
-        spark: a session to use; by default one is started when it is needed, and stopped afterwards.
-        alert: called with what somebody should look at.
-        start: gives a session that other jobs use too; it is not stopped here.
-        show: called now and then with how many messages are handled, and how many there are; from another thread.
+            name: of the job.
+            job: the function to run.
+            options: its options.
+            tell: called with a line about the current step.
+            spark: a session to use; by default one is started on first use, and stopped afterwards.
+            alert: called with what somebody should look at.
+            start: returns a session that other jobs use too; it is not stopped here.
+            show: called now and then with how many messages are handled, and how many there are; from another thread.
 
     Raises:
-        PipelineError: it cannot be done; the text says why.
+        PipelineError: the job cannot run; the text says why.
     """
     began = time.monotonic()
     account = JobReport(name)
@@ -237,10 +237,10 @@ def run_job(
 
 @contextmanager
 def stopped_by_interrupts(start: SparkStart, own: bool) -> Iterator[Event]:
-    """Ctrl-C stops Spark, from a thread beside, whereupon what is under way there fails, and with it the job.
+    """Let Ctrl-C stop Spark from another thread; the running call into Spark then fails, and with it the job.
 
-    An exception in the middle of a call into Spark would break the connection to it, and be told in a hundred lines. A
-    second Ctrl-C waits for nothing.
+    An exception in the middle of a call into Spark would break the connection to it, and print a hundred lines. A
+    second Ctrl-C ends the process at once.
     """
     interrupted = Event()
     if not own or current_thread() is not main_thread():
@@ -261,12 +261,12 @@ def stopped_by_interrupts(start: SparkStart, own: bool) -> Iterator[Event]:
 
 
 def told_error(error: Exception) -> Exception:
-    """An error of Spark in words: a file that went bad while it was read, or what Spark says first."""
+    """Return an error of Spark in plain words: a file that went bad while it was read, or Spark's first line."""
     from pyspark.errors import PySparkException
 
     if isinstance(error, TrailDamageError):
         return DamagedFileError(error.path, error.problem)
-    # Not all errors of the JVM come translated; those that do not are the gateway's own.
+    # PySpark does not translate all errors of the JVM; the others arrive as errors of the gateway.
     if not isinstance(error, PySparkException) and not type(error).__module__.startswith("py4j"):
         return error
     text = str(error)
@@ -278,7 +278,7 @@ def told_error(error: Exception) -> Exception:
         return DamagedFileError("/" + unreadable[1].lstrip("/"), "cannot be read: its contents are damaged")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith(_OF_JAVA)]
     first = lines[0] if lines else type(error).__name__
-    # What went wrong in a Python worker stands below, at the end of its traceback.
+    # The error of a Python worker is at the end of its traceback, further below.
     of_worker = _OF_WORKER.findall(text) if "Python worker" in first else []
     found = PipelineError(f"Spark gave up: {(of_worker or [first])[-1].strip()}")
     found.details = "\n".join(lines[1:MAX_LINES])

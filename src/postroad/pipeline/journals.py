@@ -1,7 +1,7 @@
-"""What the journals of brokers have beyond the files of the trail, for questions about times that no file reaches.
+"""What the journals of brokers hold beyond the files of the trail, for questions about times that no file covers.
 
-A broker that died leaves in its journal what it had not written; it is added to the trail when the broker starts again.
-Until then it is read here, as `postroad trace` reads it, and stands beside the rows of the files.
+A broker that died leaves in its journal what it had not written. When it starts again, it adds that to the trail. Until
+then the pipeline reads the journal here, as `postroad trace` does, and adds its rows to those of the files.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
 
 __all__ = ["with_journals"]
 
-# Larger ones stay a gap in the answer: decoded they take some ten times as much memory, and a second for 10 MB.
+# Larger journals stay a gap in the answer: decoded they take about ten times as much memory, and a second per 10 MB.
 MAX_JOURNAL_BYTES = 64 << 20
-# What a journal may know more of.
+# The tables that a journal may add rows to.
 _OPEN = {GapReason.CRASHED, GapReason.NOT_YET_WRITTEN, GIVEN_UP}
 
 
 def with_journals(sources: Sources, spots: Spots | None) -> Sources:
-    """The trail with what journals have beyond its files, where a question is about times that the files do not reach.
+    """Return the trail with the rows of journals, if a question is about times that the files do not cover.
 
     Args:
-        sources: the trail; one in a store has no journals, which stay with their brokers.
-        spots: the minutes that are asked about; all without.
+        sources: the trail. A trail in a store has no journals, which stay with their brokers.
+        spots: the minutes that are asked about; all if None.
 
     Raises:
-        DamagedFileError: a manifest that is read anew cannot be read.
+        DamagedFileError: a manifest that is read again cannot be read.
     """
     if not isinstance(sources.root, Path):
         return sources
@@ -64,7 +64,8 @@ def with_journals(sources: Sources, spots: Spots | None) -> Sources:
         if not _is_small(sources.root, broker) or not _is_open(pinned, spots):
             continue
         warnings: list[str] = []
-        # Before the manifest, which is pinned anew: what a broker that lives lets go of meanwhile is then in the files.
+        # Read the journal before pinning the manifest again: what a live broker truncates meanwhile is then in the
+        # files.
         entries = [SegmentEntries(iter(list(one.entries)), one.is_torn) for one in _segments(sources, broker, warnings)]
         fresh = pin_fitting(sources.root, broker, sources.reads)
         for text in fresh.warnings:
@@ -87,24 +88,24 @@ def _segments(sources: Sources, broker: int, warnings: list[str]) -> list[Segmen
 
 
 def _is_small(root: Path, broker: int) -> bool:
-    """Whether there is a journal, and one that can be read for a question."""
+    """Return whether there is a journal that is small enough to read for a question."""
     try:
         sizes = [path.stat().st_size for path in journal_folder(root, broker).iterdir()]
     except OSError:
-        # There is none; or its broker lives, and lets go of what it has written.
+        # There is none; or its broker is alive and truncates what it has written.
         return False
     return 0 < sum(sizes) <= MAX_JOURNAL_BYTES
 
 
 def _is_open(pinned: Pinned, spots: Spots | None) -> bool:
-    """Whether a run of the broker ends without a close in the times that are asked about."""
+    """Return whether a run of the broker ends without a close in the times that are asked about."""
     since = 0 if spots is None else spots.since - DEFAULT_SKEW_MS
     until = 2**62 if spots is None else spots.until + DEFAULT_TOLERANCE_MS + DEFAULT_SKEW_MS
     return any(gap.reason in _OPEN for gap in gaps_within(pinned.runs, pinned.holes, since, since, until))
 
 
 def _tables(broker: int, part: Remainder) -> dict[str, Any]:
-    """What a journal adds, as the broker itself would have written it: rows of tables, with broker and run."""
+    """Return what a journal adds, as the broker would have written it: rows of tables, with broker and run."""
     found: dict[str, list[Any]] = defaultdict(list)
     with TemporaryDirectory(prefix="postroad-") as folder:
         writer = TrailWriter(folder, broker, part.run.since, is_over=True)

@@ -1,7 +1,7 @@
-"""Joining what the brokers recorded of a message into one row: its journey.
+"""Joins what the brokers recorded of a message into one row: its journey.
 
 Only plain messages become journeys: both ends of every hop agree, nothing was dropped or still waits, and the record of
-every broker on the way is complete for the time. What is not plain stays as it was recorded.
+every broker on the way is complete for the time. All others stay as they were recorded.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ LEFT = ("broker", *SCHEMAS["passages"].names)
 
 
 def joined(context: Context, rows: Any) -> tuple[Any, Any]:
-    """The journeys in some sorted evidence, and the passages of messages that have none.
+    """Return the journeys in sorted evidence, and the passages of messages that do not become journeys.
 
     Args:
         context: of the trail.
-        rows: evidence of whole ids: passages, and what was shed.
+        rows: evidence of whole ids: passages and shed rows.
     """
     view = View.of(context, rows)
     counts = view.counts()
@@ -61,7 +61,7 @@ def joined(context: Context, rows: Any) -> tuple[Any, Any]:
 
 
 def _packed(place: Ints, count: int, group: Ints, one: Ints, other: Ints) -> Any:
-    """Pairs of numbers as packed lists, ascending; those of groups without a place are left out."""
+    """Pack pairs of numbers as lists, ascending; groups without a place are left out."""
     row = place[group]
     kept = np.flatnonzero(row >= 0)
     kept = kept[np.lexsort((other[kept], one[kept], row[kept]))]

@@ -1,8 +1,8 @@
 """The verdict on many ids at once: plain evidence by array operations, the rest one id at a time.
 
-Plain is what nearly all messages of a healthy network leave behind: every hop told by both of its ends, no gap in the
-record of any broker on the way, nothing dropped. For such ids the verdict of `Reconstruction` comes down to counting,
-which `tests/pipeline/test_judgement.py` holds against it. An id that is not plain goes to `Reconstruction` itself.
+Nearly all messages of a healthy network leave plain evidence: both ends of every hop recorded it, no broker on the way
+has a gap, nothing was dropped. For such ids the verdict of `Reconstruction` reduces to counting, and
+`tests/pipeline/test_judgement.py` compares the two. An id that is not plain goes to `Reconstruction` itself.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ VERDICT_SCHEMA = pa.schema(
         ("pruned", pa.list_(_PRUNED)),
         ("gaps", pa.list_(_GAP)),
         ("silent", pa.list_(pa.int64())),
-        # Hops of which nobody can say whether the message came there.
+        # Hops where nobody can say whether the message arrived.
         ("open", pa.list_(_PRUNED)),
     ]
 )
@@ -75,7 +75,7 @@ class Judge:
         self._context = context
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Verdicts, for `mapInArrow`."""
+        """Yield verdicts, for `mapInArrow`."""
         for rows in whole_ids(batches):
             yield from judged(self._context, _completed(rows)).to_batches()
 
@@ -84,7 +84,7 @@ _ARROW = {"bigint": pa.int64(), "int": pa.int32(), "binary": pa.binary(), "strin
 
 
 def _completed(rows: Any) -> Any:
-    """Evidence with the columns that nothing filled, and that were left behind."""
+    """Add the columns that nothing filled, and that were therefore not sent."""
     for name, kind in COLUMNS.items():
         if name not in rows.column_names:
             rows = rows.append_column(name, pa.nulls(rows.num_rows, _ARROW[kind]))
@@ -92,7 +92,7 @@ def _completed(rows: Any) -> Any:
 
 
 def judged(context: Context, rows: Any) -> Any:
-    """The verdicts on all ids of some evidence, one row for each question."""
+    """Return the verdicts on all ids of the evidence, one row for each question."""
     view = View.of(context, rows)
     kinds = view.counts()
     kinds[:, ASKED] = 0
@@ -114,14 +114,14 @@ def judged(context: Context, rows: Any) -> Any:
 
 
 def _never(view: View, groups: Ints) -> tuple[Ints, Any]:
-    """Ids of which nothing is known, though their origins have complete records of the time."""
+    """Return ids of which nothing is known, although their origins have complete records of the time."""
     certain = groups[view.context.is_complete(view.at["origin"][groups], view.at["time"][groups])]
     verdicts = np.full(len(certain), Verdict.NEVER_ACCEPTED.value, object)
     return certain, _table(verdicts, np.ones(len(certain)), *(_Rows.empty(len(certain)) for _ in range(3)))
 
 
 def _walked(view: View, groups: Ints, source: int) -> tuple[Ints, Any]:
-    """Ids with evidence of one kind; those among them that are not plain are left out."""
+    """Return ids with evidence of one kind, without those that are not plain."""
     if not len(groups):
         return groups, _table(np.empty(0, object), np.empty(0), *(_Rows.empty(0) for _ in range(3)))
     rows = view.chosen(groups, source)
@@ -134,11 +134,11 @@ def _walked(view: View, groups: Ints, source: int) -> tuple[Ints, Any]:
 
 
 def _counted(chosen: Ints, plain: Bits, answers: Answers) -> tuple[Ints, Any]:
-    """The verdicts on plain ids: what was delivered, and acknowledged."""
+    """Return the verdicts on plain ids: what was delivered, and acknowledged."""
     size = len(plain)
     group = answers.delivered[0]
     received = np.bincount(group, minlength=size)
-    # One true delivery is enough: all of them must be false answers for the verdict to be wrong.
+    # One true delivery is enough: the verdict is wrong only if all of them are false answers.
     wrong = np.ones(size)
     np.multiply.at(wrong, group, answers.doubts)
     taken, told = triples(answers.delivered), triples(answers.acknowledged)
@@ -172,7 +172,7 @@ class _Rows(NamedTuple):
 
     @classmethod
     def of(cls, place: Ints, count: int, group: Ints, *columns: Any) -> _Rows:
-        """Lists by the place of each group; groups without a place are left out."""
+        """Build lists by the place of each group; groups without a place are left out."""
         row = place[group]
         kept = np.flatnonzero(row >= 0)
         kept = kept[np.lexsort((*(column[kept] for column in reversed(columns[:2])), row[kept]))]
@@ -236,7 +236,7 @@ def _as_row(journey: Journey) -> dict[str, Any]:
 
 
 def _for_each_question(view: View, verdicts: Any, order: Ints) -> Any:
-    """One row for each question: an id may have been asked for under several names."""
+    """Return one row for each question: an id may have been asked for under several names."""
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     questions = np.flatnonzero(view.source == ASKED)

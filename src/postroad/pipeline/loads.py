@@ -1,8 +1,9 @@
-"""How much of its limit each broker uses, and when it will reach it: from the timed reads in a trail.
+"""How much of its limit each broker uses, and when it will reach it, from the timed reads in a trail.
 
-As a running broker does for itself (`capacity.monitor`), from sums over ten minutes. How many sources messages come
-from is known where passages are recorded; elsewhere one is assumed, which is kind to brokers with many publishers. What
-neighbours relay is not in the trail's timings, so a broker that mostly relays is judged by its own clients alone.
+A running broker computes the same for itself (`capacity.monitor`); here it is from sums over ten minutes. The number of
+publishers is known where passages are recorded; elsewhere the model assumes one, which favours brokers with many
+publishers. The trail has no timings of what neighbours relay, so a broker that mostly relays is judged by its own
+clients alone.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CAPACITY", "LOADS_KEPT_MS", "OF_LOADS", "BrokerLoad", "loads_of"]
 
-# As long as a running broker looks back.
+# A running broker looks back as far.
 LOADS_KEPT_MS = 14 * 24 * 3_600_000
 OF_LOADS = ("timed reads", "timed messages", "timed nanoseconds", "publisher squares", "accepted squares")
 # Fewer timed reads say nothing.
@@ -45,9 +46,9 @@ class BrokerLoad(NamedTuple):
         broker: whose.
         since: when each ten minutes began, in ms.
         rate: messages per second in them.
-        sources: publishers that they came from, as if all had the same part.
+        sources: the effective number of publishers, as if all published at the same rate.
         load: shares of the limit.
-        forecast: where the load goes; None while too little is known.
+        forecast: the trend of the load; None while too little is known.
     """
 
     broker: int
@@ -58,7 +59,7 @@ class BrokerLoad(NamedTuple):
     forecast: Forecast | None
 
     def rows(self) -> list[dict[str, Any]]:
-        """For the table `capacity`."""
+        """Return rows for the table `capacity`."""
         columns = zip(self.since, self.rate, self.load, strict=True)
         return [
             {"broker": self.broker, "since": at, "messages_per_second": rate, "sources": self.sources, "load": load}
@@ -67,11 +68,11 @@ class BrokerLoad(NamedTuple):
 
 
 def loads_of(counts: Mapping[tuple[str, int, int, int], int], now: int) -> list[BrokerLoad]:
-    """The loads of all brokers that timed enough reads.
+    """Return the loads of all brokers that timed enough reads.
 
     Args:
         counts: sums over all batches: (about, broker, 0, minute) -> sum.
-        now: the time in ms; ten minutes that are not over are left out.
+        now: the time in ms; an unfinished ten minutes is left out.
     """
     by_broker: dict[int, dict[int, dict[str, int]]] = {}
     for (about, broker, _, spot), amount in counts.items():

@@ -1,8 +1,8 @@
-"""Apache Iceberg tables in a catalogue: which files count in each, changed in steps that are whole or not there.
+"""Apache Iceberg tables in a catalogue: which files count in each, changed in atomic steps.
 
-A file of data is written once, under a name made from what it was made of, and counts when a snapshot names it. So
-whoever is killed and starts again finds by the names what is done already; and of two who publish the same at once,
-one loses its commit, looks again, and finds nothing left to do.
+A data file is written once, under a name derived from its source, and counts when a snapshot names it. So a process
+that was killed and starts again sees by the names what is already done. If two processes publish the same files at
+once, one loses its commit, looks again, and finds nothing left to do.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
 
 __all__ = ["CATALOGUE", "DataPut", "OpenTable", "OpenTables", "open_tables", "put_data", "uri_of"]
 
-# The name of a catalogue that only a URI is known of. Spark's and Trino's JDBC catalogues look tables up by it.
+# The name of a catalogue that is known only by its URI. The JDBC catalogues of Spark and Trino look tables up by it.
 CATALOGUE = "postroad"
-# Whose tables these are: those of another trail in the same namespace would take each other out.
+# The trail that the tables belong to: two trails in one namespace would remove each other's files.
 TRAIL_PROPERTY = "postroad.trail"
-# Files in one commit. The driver holds some kilobytes for each, and a commit that fails has to be made again.
+# Files in one commit. The driver holds some kilobytes for each, and repeats a commit that fails.
 MAX_COMMIT_FILES = 5_000
-# Others publish seldom; whoever loses this often in a row is in a loop with somebody.
+# Others publish seldom. A process that loses this often in a row is in a loop with another.
 MAX_ATTEMPTS = 10
 _PROPERTIES = {
-    # Whoever publishes each hour would else leave a manifest of a few files for each.
+    # Without this, publishing every hour would leave a manifest of a few files each time.
     "commit.manifest-merge.enabled": "true",
-    # Old metadata go with the snapshots that they tell of.
+    # Old metadata are deleted with the snapshots they describe.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
 
 
 class DataPut(NamedTuple):
-    """A file of data that was written, and counts for nobody yet.
+    """A data file that was written and that no snapshot names yet.
 
     Attributes:
-        name: in the folder of its table's data.
+        name: in the data folder of its table.
         size: in bytes.
-        footer: what Parquet says of it.
+        footer: of Parquet.
     """
 
     name: str
@@ -64,11 +64,11 @@ class DataPut(NamedTuple):
 
 
 def put_data(folder: Location, name: str, schema: Any, rows: Any) -> DataPut:
-    """Write rows as a file of a table, with the numbers that its schema gives to columns.
+    """Write rows as a file of a table, with the column numbers of its schema.
 
     Raises:
-        OSError: the store does not take it.
-        TrailWriteError: the disk does not.
+        OSError: the store refuses the write.
+        TrailWriteError: the disk refuses it.
     """
     sink = pa.BufferOutputStream()
     pq.write_table(rows.cast(schema), sink, compression="zstd", write_page_checksum=True)
@@ -78,7 +78,7 @@ def put_data(folder: Location, name: str, schema: Any, rows: Any) -> DataPut:
 
 
 def uri_of(place: Location) -> str:
-    """A place as tables name it: a URI without options."""
+    """Return a place as tables name it: a URI without options."""
     return str(place) if isinstance(place, StoredPath) else file_uri(place)
 
 
@@ -88,8 +88,8 @@ class OpenTable:
 
     Attributes:
         name: in its namespace.
-        iceberg: the table, in the state that was last seen.
-        folder: where its files of data are.
+        iceberg: the table, in its last known state.
+        folder: where its data files are.
     """
 
     name: str
@@ -98,18 +98,18 @@ class OpenTable:
 
     @property
     def schema(self) -> Any:
-        """Its columns for Arrow, with their numbers."""
+        """Return its columns for Arrow, with their numbers."""
         from pyiceberg.io.pyarrow import schema_to_pyarrow
 
         return schema_to_pyarrow(self.iceberg.schema())
 
     @property
     def metadata(self) -> str:
-        """The file that tells all of its present state, for engines that are given no catalogue."""
+        """Return the file that describes its present state, for engines without a catalogue."""
         return self.iceberg.metadata_location
 
     def files(self) -> dict[str, DataFile]:
-        """The files that count now, by name."""
+        """Return the files that count now, by name."""
         snapshot = self.iceberg.current_snapshot()
         return {} if snapshot is None else self._files_of(snapshot)
 
@@ -121,7 +121,7 @@ class OpenTable:
         return found
 
     def add(self, put: Iterable[DataPut], properties: Mapping[str, str]) -> int:
-        """Have files count that do not yet; returns how many those were."""
+        """Add files that do not count yet; return how many those were."""
         waiting = {one.name: one for one in put}
 
         def append(known: dict[str, DataFile]) -> bool:
@@ -142,11 +142,11 @@ class OpenTable:
         return before
 
     def remove(self, names: set[str], properties: Mapping[str, str]) -> int:
-        """Have files no longer count; returns how many those were."""
+        """Remove files; return how many those were."""
         return self.replace((), names, properties)
 
     def replace(self, put: Iterable[DataPut], names: set[str], properties: Mapping[str, str]) -> int:
-        """Have some files count in the place of others, in one step; returns how many went."""
+        """Replace some files by others in one step; return how many were removed."""
         new = list(put)
         gone: list[int] = [0]
 
@@ -170,7 +170,7 @@ class OpenTable:
         return gone[0]
 
     def _committed(self, change: Callable[[dict[str, DataFile]], bool]) -> bool:
-        """Make a change of what counts now; again from the latest where somebody else made one meanwhile.
+        """Commit a change; try again from the latest state if somebody else committed meanwhile.
 
         Raises:
             PipelineError: others changed the table all the time.
@@ -214,12 +214,12 @@ class OpenTable:
         )
 
     def expire(self, before_ms: int) -> int:
-        """Forget snapshots from before a time, but for those with a name, and delete the files that only they name.
+        """Drop unnamed snapshots from before a time, and delete their own data files; return how many.
 
-        The files go first: whoever is killed between the two finds the snapshots still there, and goes on. Answers how
-        many files of data went.
+        The files are deleted first: if the process is killed in between, the snapshots are still there, and the next
+        call continues.
         """
-        # The latest is what the main branch names; people may have named others.
+        # The main branch names the latest snapshot; people may have named others.
         named = {ref.snapshot_id for ref in self.iceberg.metadata.refs.values()}
         every = {one.snapshot_id: one for one in self.iceberg.snapshots()}
         old = [one for number, one in every.items() if number not in named and one.timestamp_ms < before_ms]
@@ -236,7 +236,7 @@ class OpenTable:
         return len(data - kept[0])
 
     def _paths_of(self, snapshots: Iterable[Snapshot]) -> tuple[set[str], set[str]]:
-        """The files of data that snapshots name, and those that tell of them."""
+        """Return the data files that snapshots name, and the files that describe the snapshots."""
         data: set[str] = set()
         metadata: set[str] = set()
         for snapshot in snapshots:
@@ -244,7 +244,7 @@ class OpenTable:
                 manifests = snapshot.manifests(self.iceberg.io)
                 data |= {file.file_path for file in self._files_of(snapshot).values()}
             except FileNotFoundError:
-                continue  # an earlier expiry was killed on its way through this one
+                continue  # an earlier expiry was killed while it worked on this snapshot
             metadata |= {snapshot.manifest_list, *(one.manifest_path for one in manifests)}
         return data, metadata
 
@@ -254,10 +254,10 @@ class OpenTables:
     """The tables of one namespace.
 
     Attributes:
-        catalogue: where they are looked up.
-        warehouse: below which they lie.
+        catalogue: where to look them up.
+        warehouse: the folder that holds them.
         namespace: of all of them.
-        trail: whose record they publish.
+        trail: the record they publish.
     """
 
     catalogue: Catalog
@@ -266,15 +266,15 @@ class OpenTables:
     trail: str
 
     def table(self, name: str, schema: Any, *, by_day: bool = False) -> OpenTable:
-        """A table, made if there is none; columns that it lacks are added.
+        """Return a table; create it, or add columns that it lacks.
 
         Args:
             name: in the namespace.
             schema: the columns, of Arrow.
-            by_day: whether files are told apart by the day of the column `time`.
+            by_day: whether files are partitioned by the day of the column `time`.
 
         Raises:
-            PipelineError: there is one of another trail.
+            PipelineError: the table belongs to another trail.
         """
         from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 
@@ -283,7 +283,7 @@ class OpenTables:
         try:
             found = self.catalogue.load_table(identifier)
         except NoSuchTableError:
-            # Somebody else may make it at the same moment.
+            # Somebody else may create it at the same moment.
             with suppress(TableAlreadyExistsError):
                 self._make(identifier, schema, uri_of(place), by_day)
             found = self.catalogue.load_table(identifier)
@@ -311,14 +311,14 @@ class OpenTables:
 
 @contextmanager
 def open_tables(catalogue: str | None, warehouse: Location, namespace: str, trail: str) -> Iterator[OpenTables]:
-    """The tables of a namespace, which is made if there is none.
+    """Return the tables of a namespace; create the namespace if it does not exist.
 
     Args:
         catalogue: its URI (`sqlite:////…`, `postgresql+psycopg2://…`, `https://…` for REST), or the name of one in
-            PyIceberg's own settings; by default a file of SQLite in the warehouse, which has to be a directory then.
-        warehouse: where tables are made.
+            PyIceberg's own settings; by default a file of SQLite in the warehouse, which must then be a directory.
+        warehouse: where tables are created.
         namespace: of the tables.
-        trail: whose record they publish.
+        trail: the record they publish.
 
     Raises:
         PipelineError: PyIceberg is not installed, or there is no such catalogue.
@@ -353,13 +353,13 @@ def open_tables(catalogue: str | None, warehouse: Location, namespace: str, trai
 
 
 def _shown(catalogue: str) -> str:
-    """A catalogue without the credentials that its URI may have."""
+    """Return a catalogue without the credentials that its URI may have."""
     scheme, colon, rest = catalogue.partition("://")
     return f"{scheme}{colon}{rest.rpartition('@')[2]}"
 
 
 def _of_store(place: Location) -> dict[str, str]:
-    """What PyIceberg has to know of a store beyond what it finds itself."""
+    """Return what PyIceberg has to know of a store beyond what it finds itself."""
     if not isinstance(place, StoredPath):
         return {}
     options = dict(place.store.options)

@@ -1,4 +1,4 @@
-"""What a job writes: Parquet, put in place in one step, so that a run that is repeated or killed leaves no half."""
+"""What a job writes: Parquet tables, put in place in one step, so that a repeated or killed run leaves no half."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _EXCHANGE = 2
 
 
 def replace_output(rows: DataFrame, out: str | Location, name: str, *, by: tuple[str, ...] = ()) -> Location:
-    """Write a table as `out/name`; one of an earlier run goes, in the same step that puts this one in place.
+    """Write a table as `out/name`; the same step replaces the table of an earlier run.
 
     Args:
         rows: the table.
         out: the directory of results, or a folder of a store.
         name: of the table in it.
-        by: columns to partition it by; not in a store.
+        by: columns to partition it by; not possible in a store.
 
     Raises:
         PipelineError: the directory cannot be written.
@@ -57,7 +57,7 @@ def replace_output(rows: DataFrame, out: str | Location, name: str, *, by: tuple
 
 
 def replace_output_by(rows: Any, out: str | Location, name: str) -> Location:
-    """Write an Arrow table as `replace_output` writes one of Spark, without Spark.
+    """Write an Arrow table in the way `replace_output` writes a Spark table, without Spark.
 
     Raises:
         PipelineError: the directory cannot be written.
@@ -76,7 +76,7 @@ def replace_output_by(rows: Any, out: str | Location, name: str) -> Location:
 
 
 def read_output(spark: SparkSession, place: Location, schema: StructType | str | None = None) -> DataFrame:
-    """A table that `replace_output` wrote; some of its columns, if a schema names them."""
+    """Return a table that `replace_output` wrote; only some of its columns, if a schema names them."""
     if isinstance(place, StoredPath):
         return stored_rows(spark, place)
     reader = spark.read if schema is None else spark.read.schema(schema)
@@ -84,10 +84,10 @@ def read_output(spark: SparkSession, place: Location, schema: StructType | str |
 
 
 def small_output(place: Location, columns: Sequence[str] | None = None) -> Any:
-    """A table that `replace_output` wrote, read by the driver itself: for tables of a few rows for each broker.
+    """Return a table that `replace_output` wrote, read by the driver itself: for a few rows per broker.
 
     Raises:
-        DamagedFileError: it is not there, or cannot be read.
+        DamagedFileError: the table is missing or cannot be read.
     """
     if isinstance(place, StoredPath):
         return stored_small(place, columns)
@@ -95,7 +95,7 @@ def small_output(place: Location, columns: Sequence[str] | None = None) -> Any:
 
 
 def discard_output(place: Location) -> None:
-    """Delete a table that `replace_output` wrote, as far as that goes."""
+    """Delete a table that `replace_output` wrote; errors are ignored."""
     if isinstance(place, StoredPath):
         with suppress(OSError):
             for one in place.iterdir():
@@ -106,7 +106,7 @@ def discard_output(place: Location) -> None:
 
 @contextmanager
 def _replacement(folder: Path, name: str) -> Iterator[Path]:
-    """A place to write a table to, which then becomes `folder/name`; if it cannot be written, nothing changes."""
+    """Yield a place to write a table to, which then becomes `folder/name`; after an error, nothing changes."""
     fresh = folder / f".{name}-{uuid.uuid4().hex}"
     try:
         make_folders(folder)
@@ -123,7 +123,7 @@ def _replacement(folder: Path, name: str) -> Iterator[Path]:
 
 
 def _put(fresh: Path, place: Path) -> None:
-    """Put a directory in the place of another, in one step where the system can."""
+    """Replace a directory by another, in one step if the system can."""
     if not place.exists():
         fresh.rename(place)
         return

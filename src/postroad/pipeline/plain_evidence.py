@@ -1,7 +1,7 @@
 """What plain evidence says, by array operations over many ids at once.
 
-Plain is what nearly all messages of a healthy network leave behind: every hop told by both of its ends, each broker's
-record in one row, nothing still waiting. Whatever is not plain is marked so, and left to the general rules.
+Nearly all messages of a healthy network leave plain evidence: both ends of every hop recorded it, each broker's record
+is one row, nothing still waits. Evidence that is not plain is marked, and left to the general rules.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Answers", "View", "first_rows", "from_hits", "from_journeys", "from_passages", "triples", "whole_ids"]
 
-# Brokers have numbers below 2^16 (postroad.topology.LARGEST_BROKER): a hop fits in 32 bits, and a group beside it.
+# Broker numbers are below 2^16 (postroad.topology.LARGEST_BROKER): a hop fits into 32 bits, with a group beside it.
 _BROKER_BITS = 16
 
 
@@ -45,7 +45,7 @@ class Answers(NamedTuple):
         doubts: of each delivery.
         acknowledged: (group, broker, subscription).
         refused: (group, broker, subscription).
-        surety: 1 minus the doubt that it entered at its origin; by group.
+        surety: 1 minus the doubt that the message entered at its origin; by group.
     """
 
     stops: tuple[Ints, Ints]
@@ -58,7 +58,7 @@ class Answers(NamedTuple):
 
 
 class View(NamedTuple):
-    """The evidence of a batch, and where its groups are."""
+    """The evidence of a batch, and where its groups begin."""
 
     context: Context
     rows: Any
@@ -68,7 +68,7 @@ class View(NamedTuple):
 
     @classmethod
     def of(cls, context: Context, rows: Any) -> View:
-        """Of sorted evidence in which every id is whole."""
+        """Build from sorted evidence in which every id is whole."""
         rows = rows.combine_chunks()
         starts = first_rows(rows)
         group = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, rows.num_rows)))
@@ -76,33 +76,33 @@ class View(NamedTuple):
         return cls(context, rows, group, rows.column("source").to_numpy(), at)
 
     def counts(self) -> Ints:
-        """How many rows of each source every group has: int64[group, source]."""
+        """Return how many rows of each source every group has: int64[group, source]."""
         groups = len(self.at["origin"])
         return np.bincount(self.group * SOURCES + self.source, minlength=groups * SOURCES).reshape(groups, SOURCES)
 
     def surely_complete(self, stops: tuple[Ints, Ints], plain: Bits) -> None:
-        """Ids that passed a broker whose record may not be complete at the time are not plain."""
+        """Mark ids as not plain if they passed a broker whose record may be incomplete at the time."""
         group, broker = stops
         plain[group[~self.context.is_complete(broker, self.at["time"][group])]] = False
 
     def chosen(self, groups: Ints, source: int) -> Ints:
-        """Rows of a kind that belong to some groups."""
+        """Return the rows of a kind that belong to some groups."""
         wanted = np.zeros(len(self.at["origin"]), np.bool_)
         wanted[groups] = True
         return np.flatnonzero(wanted[self.group] & (self.source == source))
 
     def numbers(self, name: str, rows: Ints) -> Ints:
-        """A column of some rows, in which it is never null."""
+        """Return a column of some rows, in which it is never null."""
         return np.asarray(self.rows.column(name).take(pa.array(rows)).to_numpy(), np.int64)
 
     def lists(self, name: str, rows: Ints) -> tuple[Ints, Ints]:
-        """The numbers in the packed lists of some rows, and the place of its row for each number."""
+        """Return the numbers in the packed lists of some rows, and the place of its row for each number."""
         offsets, numbers = unpack_lists(self.rows.column(name).take(pa.array(rows)))
         return np.repeat(np.arange(len(rows)), np.diff(offsets)), numbers
 
 
 def first_rows(rows: Any) -> Ints:
-    """Where each id begins in sorted rows."""
+    """Return where each id begins in sorted rows."""
     if not rows.num_rows:
         return np.empty(0, np.int64)
     fresh = np.ones(rows.num_rows, np.bool_)
@@ -114,7 +114,7 @@ def first_rows(rows: Any) -> Ints:
 
 
 def triples(rows: tuple[Ints, Ints, Ints]) -> Any:
-    """(group, broker, subscription) as one value that can be compared."""
+    """Return (group, broker, subscription) as one comparable value."""
     pair = np.empty(len(rows[0]), np.dtype([("place", np.int64), ("subscription", np.int64)]))
     pair["place"] = rows[0] << _BROKER_BITS | rows[1]
     pair["subscription"] = rows[2]
@@ -122,7 +122,7 @@ def triples(rows: tuple[Ints, Ints, Ints]) -> Any:
 
 
 def whole_ids(batches: Iterable[Any]) -> Iterator[Any]:
-    """Tables of sorted rows in which every id is whole: the last id of a batch waits for the next batch."""
+    """Yield tables of sorted rows in which every id is whole: the last id of a batch waits for the next batch."""
     held: Any = None
     for batch in batches:
         rows = pa.Table.from_batches([batch])
@@ -141,7 +141,7 @@ def whole_ids(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def from_journeys(view: View, rows: Ints, plain: Bits) -> Answers:
-    """Journeys are plain by construction: compaction writes only those that are complete."""
+    """Read journeys, which are plain by construction: compaction writes only complete ones."""
     group = view.group[rows]
     hops, delivered = _in_pairs(view, "relayed_to", rows), _in_pairs(view, "delivered", rows)
     return Answers(
@@ -201,7 +201,7 @@ def from_hits(view: View, rows: Ints, plain: Bits) -> Answers:
         return group[place[chosen]], broker[place[chosen]], hits["number"][chosen].astype(np.int64)
 
     claimed = told(HistoryKind.RELAYED)
-    # Each broker that says it had the message was handed it once, and nobody else was.
+    # Each broker that recorded the message got it once from a neighbour, and no other broker did.
     handed = _hops(claimed[0], np.zeros_like(claimed[1]), claimed[2])
     known, times = np.unique(handed, return_counts=True)
     plain[known[times > 1] >> 2 * _BROKER_BITS] = False
@@ -227,7 +227,7 @@ def _hops(group: Ints, start: Ints, end: Ints) -> Ints:
 
 
 def _need_each_once(plain: Bits, group: Ints, broker: Ints) -> None:
-    """Several rows of one message at one broker mean their union: not plain."""
+    """Mark as not plain: several rows of one message at one broker, which mean their union."""
     known, times = np.unique(_hops(group, np.zeros_like(broker), broker), return_counts=True)
     plain[known[times > 1] >> 2 * _BROKER_BITS] = False
 
@@ -237,6 +237,6 @@ def _need_one_origin(plain: Bits, group: Ints) -> None:
 
 
 def _doubt_waiting(plain: Bits, queued: Triples, delivered: Triples) -> None:
-    """A message that still waits in a queue is not plain."""
+    """Mark as not plain: a message that still waits in a queue."""
     if len(queued[0]):
         plain[queued[0][~np.isin(triples(queued), triples(delivered))]] = False

@@ -1,7 +1,7 @@
 """Journeys and passages in plain types, for readers without our code: lists for packed numbers, times for milliseconds.
 
-Binary columns of the trail are small and quick to judge, but only Postroad can read them. What is published for other
-engines has the same rows with columns that every one of them knows.
+The binary columns of the trail are small and quick to judge, but only Postroad can read them. Published tables have the
+same rows with column types that every engine knows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _pairs(*names: str) -> Any:
     return pa.list_(pa.field("element", pa.struct([(name, pa.int64()) for name in names])))
 
 
-# Columns of packed lists, and what their numbers are: one each, or two and two.
+# Columns of packed lists, and what their numbers are: single values or pairs.
 _LISTS: dict[str, dict[str, tuple[str, ...]]] = {
     "passages": dict.fromkeys(("relayed_to", "delivered", "acknowledged", "refused", "queued"), ()),
     "journeys": {
@@ -43,19 +43,19 @@ PLAIN: dict[str, Any] = {
     ),
     "journeys": pa.schema([*_ID, *((name, _pairs(*pair)) for name, pair in _LISTS["journeys"].items())]),
 }
-# For which times the record of each broker is complete (`reason` is null), and for which it turned out not to be.
+# For which times the record of each broker is complete (`reason` is null), and where it has gaps.
 COVERAGE = pa.schema(
     [("broker", pa.int64()), ("since", _TIME), ("until", _TIME), ("retained_since", _TIME), ("reason", pa.string())]
 )
-# 9999-12-31: many readers know no later time, and a hole that nothing ends has to end somewhere.
+# 9999-12-31: many readers know no later time, and a gap without an end needs one.
 _LAST_MS = 253_402_214_400_000
 
 
 def plain_rows(table: str, broker: int, rows: Any) -> Any:
-    """Rows of a broker's `passages` or `journeys`, as the trail has them, in plain types.
+    """Return rows of a broker's `passages` or `journeys` in plain types.
 
     Raises:
-        TrailDamageError: the bytes of a list are no whole numbers.
+        TrailDamageError: the bytes of a list are not whole numbers.
     """
     columns = {name: rows.column(name) for name in ID}
     columns["id"] = id_texts(*(columns[name].to_numpy() for name in ID))
@@ -74,7 +74,7 @@ def _times(milliseconds: Any) -> Any:
 
 
 def _listed(packed: Any, pair: tuple[str, ...]) -> Any:
-    """A column of packed lists as one of lists, empty where there is nothing."""
+    """Turn a column of packed lists into one of lists, empty if there is nothing."""
     offsets, numbers = unpack_lists(packed)
     if not pair:
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(numbers))
@@ -83,7 +83,7 @@ def _listed(packed: Any, pair: tuple[str, ...]) -> Any:
 
 
 def coverage_rows(sources: Sources) -> Any:
-    """What the manifests say of the times that they cover; files that were left out are holes."""
+    """Return the coverage that the manifests state; files that were left out are gaps."""
     rows: list[tuple[int, int, int, int, str | None]] = []
     hidden = _not_in_tables(sources)
     for broker, pinned in sorted(sources.pins.items()):
@@ -96,7 +96,7 @@ def coverage_rows(sources: Sources) -> Any:
 
 
 def _not_in_tables(sources: Sources) -> dict[int, list[Hole]]:
-    """Times of which brokers keep a record that is no row of a table: a message missing there proves nothing."""
+    """Return the times whose record is not in rows of a table: a message missing there proves nothing."""
     found: dict[int, list[Hole]] = {}
     for name in ("filters", "records"):
         times: dict[int, tuple[int, int]] = {}

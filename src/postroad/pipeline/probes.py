@@ -1,7 +1,7 @@
-"""Asking filters about many ids at once: each filter answers for all ids of its origin and time in one call.
+"""Probes filters for many ids at once: one call per filter for all ids of its origin and time.
 
-A filter's bytes are never joined to an id. Filters and ids of one origin and bin of time meet in one task; there the
-filters of each broker are asked whether it had the messages, and those of a broker that did whom it handed them to.
+A filter's bytes are never joined to an id. Filters and ids of one origin and bin of time meet in one task. There the
+filters of each broker say whether it had the messages; if so, further filters say to whom it relayed them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FILTER_COLUMNS", "HITS_SCHEMA", "Question", "hits_of", "loaded"]
 
-# What is read of a filter: everything but the keys it was made of.
+# The columns read of a filter: all but the keys it was made of.
 FILTER_COLUMNS = (
     "broker", "kind", "origin", "subject", "time_from", "time_to", "singles", "opened", "sealed", "entries",
     "capacity", "method", "bits", "hashes", "seed", "ones", "data", "crc",
@@ -59,10 +59,10 @@ _IN_BULK = frozenset({*_OWN, *_ABOUT_NEIGHBOURS, *_ABOUT_SUBSCRIPTIONS})
 
 
 def loaded(segment: FilterSegment) -> BloomFilter | RibbonFilter:
-    """The filter in a row.
+    """Return the filter in a row.
 
     Raises:
-        FilterError: its bytes are no filter that this Postroad can ask.
+        FilterError: the bytes are not a filter that this version can probe.
     """
     if segment.method == "bloom":
         return BloomFilter.from_bytes(segment.data, segment.bits, segment.hashes)
@@ -72,7 +72,7 @@ def loaded(segment: FilterSegment) -> BloomFilter | RibbonFilter:
 
 
 class Question(NamedTuple):
-    """Ids of one origin that filters are asked about."""
+    """Ids of one origin to probe filters for."""
 
     head: Words
     tail: Words
@@ -93,7 +93,7 @@ class Question(NamedTuple):
 
 
 class _Answers:
-    """Yeses and their doubts for one kind of history: a row for each id, a column for each number asked about."""
+    """Positive answers and their doubts for one kind of history: a row for each id, a column for each number."""
 
     def __init__(self, kind: int, rows: Ints, numbers: Ints) -> None:
         shape = (len(rows), len(numbers))
@@ -106,21 +106,21 @@ class _Answers:
         self._until = np.zeros(shape, np.int64)
 
     def note(self, segment: FilterSegment, rate: float, row: Ints, column: Ints, times: Ints, found: Bits) -> None:
-        """A filter of that error rate, which covers the times, said yes or no to some pairs."""
+        """Record what a filter with that error rate, which covers the times, answered to some pairs."""
         self._sure[row, column] += np.log1p(-rate) if rate < 1 else -np.inf
         row, column, when = row[found], column[found], times[found]
         self._yes[row, column] = True
-        # A filter that covers the time by a single time alone says nothing of a window.
+        # A filter that covers the time only by a single time says nothing about a window.
         inside = (segment.time_from <= when) & (when <= segment.time_to)
         self._since[row, column] = np.where(inside, segment.time_from, when)
         self._until[row, column] = np.where(inside, segment.time_to, when)
 
     def any(self) -> Ints:
-        """The ids with a yes."""
+        """Return the ids with a positive answer."""
         return self._rows[self._yes.any(axis=1)]
 
     def hits(self) -> tuple[Ints, Any]:
-        """The row of each yes, and the yeses."""
+        """Return the row of each positive answer, and the answers."""
         row, column = np.nonzero(self._yes)
         found = np.empty(len(row), HIT)
         found["kind"], found["number"] = self._kind, self.numbers[column]
@@ -130,7 +130,7 @@ class _Answers:
 
 
 def _together(answers: Iterable[_Answers]) -> tuple[Ints, Any]:
-    """The yeses of all kinds, by row."""
+    """Return the positive answers of all kinds, by row."""
     parts = [one.hits() for one in answers]
     row = np.concatenate([np.empty(0, np.int64), *(part[0] for part in parts)])
     hits = np.concatenate([np.empty(0, HIT), *(part[1] for part in parts)])
@@ -139,7 +139,7 @@ def _together(answers: Iterable[_Answers]) -> tuple[Ints, Any]:
 
 
 def hits_of(context: Context, ids: Any, filters: Any) -> Any:
-    """What the filters of all brokers say of some ids of one origin: a row for each id and broker that had it."""
+    """Return what the filters of all brokers say of ids of one origin: a row for each id and broker that had it."""
     question = Question.of(ids)
     tables = []
     for broker, segments, damaged in _by_broker(filters):
@@ -152,7 +152,7 @@ def hits_of(context: Context, ids: Any, filters: Any) -> Any:
 
 
 def _by_broker(filters: Any) -> Iterator[tuple[int, list[FilterSegment], list[tuple[int, int]]]]:
-    """The filters of each broker, and the times of those that are damaged."""
+    """Yield the filters of each broker, and the times of its damaged filters."""
     found: dict[int, list[FilterSegment]] = defaultdict(list)
     damaged: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for row in filters.select(list(FILTER_COLUMNS)).to_pylist():
@@ -196,7 +196,7 @@ def _asked(context: Context, broker: int, segments: Sequence[FilterSegment], que
 
 
 def _ask_numbers(answers: _Answers, segment: FilterSegment, present: tuple[Ints, Bits], some: Question) -> None:
-    """Ask a filter of keys (id, number) about all pairs at once."""
+    """Probe a filter of keys (id, number) for all pairs at once."""
     rows = np.flatnonzero(covers(segment, some.times))
     if not len(rows):
         return
@@ -217,7 +217,7 @@ def _ask_numbers(answers: _Answers, segment: FilterSegment, present: tuple[Ints,
 
 
 def _present(stays: Stays, context: Context, times: Ints) -> tuple[Ints, Bits]:
-    """The numbers that were there at some time, and bool[id, number]: around the time of that id."""
+    """Return the numbers that were present at some time, and bool[id, number]: present around the time of that id."""
     numbers = np.unique(stays.number)
     there = np.zeros((len(times), len(numbers)), np.bool_)
     since, until = times - context.skew, times + context.tolerance + context.skew
@@ -230,7 +230,7 @@ def _present(stays: Stays, context: Context, times: Ints) -> tuple[Ints, Bits]:
 def _one_by_one(
     context: Context, broker: int, segments: Sequence[FilterSegment], question: Question
 ) -> tuple[Ints, Any]:
-    """For filters whose keys are about sets of neighbours: each id is asked on its own."""
+    """Probe filters whose keys are about sets of neighbours: one id at a time."""
     rows, hits = [], []
     for row in range(len(question.times)):
         id = question.one(row)
@@ -248,7 +248,7 @@ def _one_by_one(
 
 
 def _with_damage(row: Ints, hits: Any, damaged: Iterable[tuple[int, int]], count: int) -> tuple[Ints, Any]:
-    """Every id of the group is told that filters could not be asked: a no is no proof then."""
+    """Add to every id of the group that filters could not be probed: a negative answer then proves nothing."""
     notes = np.zeros(count, HIT)
     notes["kind"], notes["number"] = DAMAGED, len(list(damaged))
     row = np.concatenate([row, np.arange(count)])

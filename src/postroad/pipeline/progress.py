@@ -1,8 +1,8 @@
-"""How far a job is, counted in messages: workers count what they have handled, and the driver looks now and then.
+"""How far a job is, counted in messages: workers count what they handled, and the driver reads the count now and then.
 
-Spark brings the count of a task when the task ends. Over Spark Connect it brings no counts; there the share of tasks
-that are done stands for the share of messages. A task that is done twice counts twice: the figure is for people who
-wait, and no result depends on it.
+Spark delivers the count of a task when the task ends. Spark Connect delivers no counts; there the share of finished
+tasks stands for the share of messages. A task that runs twice counts twice: the figure is for people who wait, and no
+result depends on it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["UNCOUNTED", "Tally", "counted"]
 
-# A look costs next to nothing; people see that it goes on.
+# A look costs next to nothing, and people see progress.
 LOOK_SECONDS = 0.5
 
 
@@ -37,39 +37,39 @@ class Tally:
         self.total = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """What workers get: they count, and know no total."""
+        """Return what workers get: they count, and know no total."""
         return {"_accumulator": self._accumulator, "_share": 0.0, "total": 0}
 
     def add(self, messages: int) -> None:
-        """So many more are handled; called by workers."""
+        """Count more handled messages; workers call this."""
         if self._accumulator is not None:
             self._accumulator.add(messages)
 
     def take(self, stages: Iterable[Any] | None, **_: object) -> None:
-        """What a Connect server says of an operation, by names."""
+        """Take the progress that a Connect server reports for an operation."""
         known = list(stages or ())
         tasks = sum(stage.num_tasks for stage in known)
         self._share = sum(stage.num_completed_tasks for stage in known) / tasks if tasks else 0.0
 
     @property
     def done(self) -> int:
-        """How many are handled so far; never more than there are."""
+        """Return how many are handled so far; never more than there are."""
         found = int(self._share * self.total) if self._accumulator is None else int(self._accumulator.value)
         return min(found, self.total)
 
 
-# For who calls a job's steps without showing how far they are.
+# For callers of a job's steps that do not show progress.
 UNCOUNTED = Tally()
 
 
 @contextmanager
 def counted(spark: SparkSession, show: ShowProgress, total: int = 0) -> Iterator[Tally]:
-    """Show how many messages are handled while Spark works; from a thread beside.
+    """Show how many messages are handled while Spark works, from another thread.
 
     Args:
         spark: the session.
         show: called with how many are handled, and how many there are.
-        total: how many there are; who learns it later sets `total` of the tally.
+        total: how many there are; a caller that learns it later sets `total` of the tally.
     """
     connected = not hasattr(spark, "_jsparkSession")
     tally = Tally(None if connected else spark.sparkContext.accumulator(0))

@@ -1,7 +1,7 @@
 """The proof before a compaction commits: a sample of ids is traced in the old trail and in the new one.
 
-Every id must have been believed where it was before, with the same brokers and subscriptions; what a merged filter adds
-may only be doubted answers within the promise that the filters were made for.
+Every id must have the same brokers and subscriptions as before. A merged filter may only add doubted answers within the
+error rate that the filters were planned for.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 __all__ = ["differences", "drawn", "prove", "same_rows", "sample_of"]
 
-# Ids of the sample that never existed have counters moved by so many: a no must stay a no.
+# Ids of the sample that never existed have counters shifted by this: a negative answer must stay negative.
 _STRANGE = 30_000
 _EXACT = ("verdict", "certainty", "brokers", "delivered", "acknowledged", "lost")
 
 
 def same_rows(what: str, before: int, after: int) -> None:
-    """Refuse to go on unless every row that is taken out is in what takes its place.
+    """Refuse to continue unless every row that is removed is in what replaces it.
 
     Raises:
-        PipelineError: some are missing, or there are more of them.
+        PipelineError: rows are missing, or there are more of them.
     """
     if before != after:
         raise PipelineError(
@@ -45,7 +45,7 @@ def same_rows(what: str, before: int, after: int) -> None:
 
 
 def prove(run: JobRun[Any], changes: Changes, size: int, *, without: Erased | None = None) -> dict[str, int]:
-    """Trace a sample of what is taken out in both trails; after an erasure, whom it is about is expected to be nobody.
+    """Trace a sample of what is removed in both trails; after an erasure, the erased subscriptions must be gone.
 
     Raises:
         PipelineError: the answers differ; nothing was committed.
@@ -67,18 +67,18 @@ def prove(run: JobRun[Any], changes: Changes, size: int, *, without: Erased | No
 
 
 def _forget(row: dict[str, Any], what: Erased) -> None:
-    """An answer as it should be when the subscriptions are erased."""
+    """Change an answer to what it should be after the erasure."""
     for name in ("delivered", "acknowledged"):
         for one in row[name]:
             if (one["broker"], one["subscription"]) in what.subscriptions:
                 one["subscription"] = ERASED
-        # Two that became nobody at one broker are told as one.
+        # Two subscriptions of one broker that were erased appear as one.
         known = {(one["broker"], one["subscription"]): one for one in row[name]}
         row[name] = [known[key] for key in sorted(known)]
 
 
 def sample_of(run: JobRun[Any], changes: Changes, size: int) -> list[tuple[Any, ...]]:
-    """Ids of the files that are taken out, evenly over them, and as many that never existed."""
+    """Return ids of the files that are removed, evenly over them, and as many that never existed."""
     from pyspark.sql import functions as f
 
     found: list[tuple[Any, ...]] = []
@@ -87,11 +87,11 @@ def sample_of(run: JobRun[Any], changes: Changes, size: int) -> list[tuple[Any, 
         files = [source for source in files if source.entry.table == name]
         rows = sum(source.entry.rows for source in files)
         if rows:
-            # A message leaves several passages: a generous draw, cut to size.
+            # A message leaves several passages: draw generously, then cut to size.
             every = max(1, rows // (10 * size))
             some = table(run.spark, run.sources, name, files, whole_files=True)
             ids = some.where(f.pmod(f.xxhash64(*ID), f.lit(every)) == 0).select(*ID).distinct()
-            # In an order that has nothing to do with where they are: the first of all files are not better known.
+            # Random order: the first rows of all files are not better known than others.
             found += [tuple(row) for row in ids.orderBy(f.xxhash64(f.lit(size), *ID)).limit(size).collect()]
     known = drawn(found, size)
     strange = [(origin, time, publisher, counter + _STRANGE) for origin, time, publisher, counter in known]
@@ -100,14 +100,14 @@ def sample_of(run: JobRun[Any], changes: Changes, size: int) -> list[tuple[Any, 
 
 
 def drawn(found: Iterable[tuple[int, ...]], size: int) -> list[tuple[int, ...]]:
-    """So many of some ids, each with the same chance whatever its origin; the same ones each time."""
+    """Draw that many ids, each with the same chance whatever its origin; the same ones each time."""
     known = sorted(set(found))
     chosen = np.random.default_rng(size).permutation(len(known))[:size]
     return [known[at] for at in sorted(chosen.tolist())]
 
 
 def _strangers(run: JobRun[Any], size: int) -> list[tuple[int, int, int, int]]:
-    """Ids that never existed, at times that filters cover. Ids that did cannot be listed from filters."""
+    """Return ids that never existed, at times that filters cover. Filters cannot list the ids that did."""
     groups = [group for source in run.sources.of("filters") for group in source.entry.groups if group.rows]
     if not groups:
         return []
@@ -126,10 +126,10 @@ def _answers(traced: DataFrame) -> dict[tuple[int, ...], dict[str, Any]]:
 
 
 def differences(before: dict[Any, dict[str, Any]], after: dict[Any, dict[str, Any]]) -> list[str]:
-    """What would be answered differently, each in words.
+    """Return what would be answered differently, each in words.
 
-    With an exact record nothing may differ. Where filters answer, a hit may only become surer or less sure within the
-    same answer: brokers, subscriptions and verdict stay.
+    With an exact record nothing may differ. With filters, a hit may become more or less certain within the same answer:
+    brokers, subscriptions and verdict stay.
     """
     found = []
     for id, old in before.items():
@@ -145,7 +145,7 @@ def differences(before: dict[Any, dict[str, Any]], after: dict[Any, dict[str, An
 
 
 def _essence(name: str, value: Any) -> Any:
-    """What of an answer must stay: doubts move when filters are merged."""
+    """Return the part of an answer that must stay: doubts move when filters are merged."""
     if name == "certainty":
         return value == 1.0 or round(value, 2)
     if isinstance(value, list) and value and isinstance(value[0], dict):

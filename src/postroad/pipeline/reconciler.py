@@ -1,7 +1,7 @@
-"""Reconciliation: of all messages that entered, what became of them, by origin, link and subscription.
+"""Reconciliation: what became of all messages that entered, by origin, link and subscription.
 
-Every id of the exact record is judged like one that is asked for; what is kept of the verdicts are counts, made where
-the evidence is, so that only sums travel.
+Every id of the exact record is judged like a requested one. Workers count the verdicts where the evidence is, so only
+sums travel.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ class Reconciler:
         self._context = context
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Partial counts, for `mapInArrow`."""
+        """Yield partial counts, for `mapInArrow`."""
         for rows in whole_ids(batches):
             yield from counts_of(judged(self._context, asked_once(rows))).to_batches()
 
 
 def asked_once(rows: Any) -> Any:
-    """Sorted evidence with one question for each id, however often the record says that the message entered.
+    """Return sorted evidence with one question for each id, however often the record says that the message entered.
 
-    A journal that is told again after a crash, or a journey beside the passages it was made of, says so twice.
+    A journal that is replayed after a crash says it twice, as does a journey beside the passages it was made of.
     """
     again = np.zeros(rows.num_rows, np.bool_)
     asked = rows.column("source").to_numpy() == ASKED
@@ -67,8 +67,8 @@ def asked_once(rows: Any) -> Any:
 
 
 def counts_of(verdicts: Any) -> Any:
-    """The counts of some verdicts."""
-    # A verdict that leaves things open rests on no answer, so on no false one.
+    """Return the counts of some verdicts."""
+    # An undecided verdict rests on no answer, so not on a false one.
     is_open = pc.is_in(verdicts.column("verdict"), pa.array([one.value for one in OPEN]))
     doubt = pc.if_else(is_open, 0.0, pc.subtract(1.0, verdicts.column("certainty")))
     parts = [

@@ -1,4 +1,4 @@
-"""Tables of results that jobs wrote to their `--out`: which there are, and which of their files count."""
+"""Tables of results in a job's `--out`: which exist, and which of their files count."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REPORTS", "ReportFile", "report_files"]
 
-# What jobs write; see docs/pipeline.md. `follow` writes `links`, `capacity` and `alerts` again and again.
+# What jobs write; see docs/pipeline.md. `follow` rewrites `links`, `capacity` and `alerts` again and again.
 REPORTS = (
     "trace",
     "accuracy",
@@ -41,7 +41,7 @@ class ReportFile(NamedTuple):
 
     Attributes:
         place: where it is.
-        path: from the folder of its table on, which may say the values of columns (`date=2026-01-31/…`).
+        path: relative to the folder of its table; may contain values of columns (`date=2026-01-31/…`).
         data: its bytes.
     """
 
@@ -51,7 +51,7 @@ class ReportFile(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """A name for what it says: the same for the same rows at the same path, and no other."""
+        """Return a name for the content: the same for the same rows at the same path, and different otherwise."""
         return hashlib.sha256(f"{self._folders()}\n".encode() + self.data).hexdigest()[:32]
 
     def _folders(self) -> list[tuple[str, str]]:
@@ -62,7 +62,7 @@ class ReportFile(NamedTuple):
         return found
 
     def rows(self) -> Any:
-        """Its rows, with the columns that its path says; all columns may be null.
+        """Return its rows, with the columns from its path; all columns may be null.
 
         Raises:
             DamagedFileError: it cannot be read.
@@ -77,7 +77,7 @@ class ReportFile(NamedTuple):
 
 
 def report_files(out: Location, name: str) -> Iterator[ReportFile]:
-    """The files of a table of results that count; none where no job wrote one.
+    """Yield the files of a result table that count; none if no job wrote one.
 
     Raises:
         DamagedFileError: it cannot be read.

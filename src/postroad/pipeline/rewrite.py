@@ -1,4 +1,4 @@
-"""Small files of a broker put together into large ones, sorted as the trail's writer sorts."""
+"""Merges small files of a broker into large ones, sorted as the trail's writer sorts."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 __all__ = ["erased_files", "found_traces", "merged_filters", "read_unit", "rewritten", "small_files"]
 
-# What one task reads at once, compressed; decoded it is some five times as much.
+# What one task reads at once, compressed; about five times as much decoded.
 UNIT_BYTES = 64 << 20
-# Passages are joined, filters merged: each in a way of its own.
+# Passages are joined and filters merged by other modules.
 _NOT_HERE = ("passages", "filters")
 
 
 def small_files(sources: Sources, small: int, skipped: tuple[str, ...] = _NOT_HERE) -> list[Unit]:
-    """Files of one broker, table and day that are worth being put together: several small ones."""
+    """Return files of one broker, table and day that are worth merging: several small ones."""
     folders: dict[tuple[int, str, int], list[FileEntry]] = defaultdict(list)
     for name in TABLES:
         if name not in skipped:
@@ -61,16 +61,16 @@ def _portions(entries: list[FileEntry]) -> Iterator[list[FileEntry]]:
 
 
 def read_unit(root: Location, unit: Unit) -> Any:
-    """All rows of a unit, as an Arrow table; damage is an error that names the file."""
+    """Return all rows of a unit as an Arrow table; damage is an error that names the file."""
     schema = TABLES[unit.table].schema
     reads = Reads()
     files = [TrailFile(root, entry, unit.broker, reads).read(schema.names) for entry in unit.entries]
-    # A column that is empty throughout a file comes without a type.
+    # A column that is empty in the whole file has no type.
     return pa.concat_tables([rows.select(schema.names).cast(schema) for rows in files])
 
 
 def rewritten(run: JobRun[Any], changes: Changes, name: str, small: int) -> dict[str, int]:
-    """Put small files together; what they are replaced by is noted in the changes."""
+    """Merge small files, and note in the changes what replaces them."""
     from postroad.pipeline.sources import SourceFile
 
     units = small_files(run.sources, small)
@@ -91,7 +91,7 @@ def rewritten(run: JobRun[Any], changes: Changes, name: str, small: int) -> dict
 
 
 def merged_filters(run: JobRun[Any], changes: Changes, name: str) -> dict[str, int]:
-    """Merge the filters of each broker and day where they can be; files in which nothing can be stay."""
+    """Merge the filters of each broker and day if possible; files without a possible merge stay."""
     from postroad.pipeline.sources import SourceFile
 
     folders: dict[tuple[int, int], list[FileEntry]] = defaultdict(list)
@@ -123,7 +123,7 @@ def merged_filters(run: JobRun[Any], changes: Changes, name: str) -> dict[str, i
 
 
 def found_traces(run: JobRun[Any], who: Erasure | str) -> Erased:
-    """All that is to be erased for a subscription, or for a principal: what subscriptions and names say of it.
+    """Return all that is to be erased for a subscription or a principal, by the tables of subscriptions and names.
 
     Raises:
         PipelineError: there is no record of it.
@@ -158,7 +158,7 @@ def found_traces(run: JobRun[Any], who: Erasure | str) -> Erased:
 
 
 def erased_files(run: JobRun[Any], changes: Changes, name: str, what: Erased) -> dict[str, int]:
-    """Write every file anew that has something of what is to be erased.
+    """Rewrite every file that contains something to be erased.
 
     Raises:
         PipelineError: there is none.
@@ -182,7 +182,7 @@ def erased_files(run: JobRun[Any], changes: Changes, name: str, what: Erased) ->
             return
         yield number, None
         if left.num_rows:
-            # Readers of passages go by the run that wrote them.
+            # Readers of passages need the run that wrote them.
             mark = f"{name}-e{number}-of{run_of_file(unit.entries[0].path):012d}"
             for entry in FileMaker(root, unit.table, mark).write(unit.broker, left):
                 yield number, entry

@@ -1,7 +1,7 @@
-"""Bringing ids together with the records of their origin and time, where the ids are too many to send everywhere.
+"""Groups ids with the records of their origin and time, if the ids are too many to send everywhere.
 
-Time is cut into bins. Ids and records of one origin and bin meet in one task; where an origin is so busy that its ids
-of a bin are many, they are salted over several tasks. A task holds one bin of one origin at a time.
+Time is divided into bins. Ids and records of one origin and bin meet in one task. If an origin has many ids in a bin,
+they are salted over several tasks. A task holds one bin of one origin at a time.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 __all__ = ["BROADCAST_IDS", "Bins", "filter_hits", "in_bins", "of_asked_by_bins", "rows_of_ids", "width_of_bins"]
 
-# About 100 bytes an id in the hash table of each executor: 400 MB.
+# About 100 bytes per id in the hash table of each executor: 400 MB.
 BROADCAST_IDS = 4_000_000
-# The seal interval of brokers by default: most filters then meet the ids of one bin or two.
+# The default seal interval of brokers: most filters then meet the ids of one bin or two.
 BIN_MS = 60_000
-# Where an origin is so busy that its records of a bin have more bytes than this, bins are narrower: decoded, and with
-# Spark's own copies, they take some twenty times as much.
+# If the records of one origin in a bin have more bytes than this, bins are narrower: decoded, and with Spark's own
+# copies, they take about twenty times as much.
 BIN_BYTES = 16 << 20
 MIN_BIN_MS = 100
-# Ids of one origin and bin that one task takes: some tens of megabytes with all they find.
+# Ids of one origin and bin per task: some tens of megabytes with all that is found.
 IDS_PER_TASK = 250_000
-# Rows of evidence that one task of the last step holds sorted, and how many an id has, in round numbers.
+# Rows of evidence that one task of the last step sorts, and roughly how many rows an id has.
 ROWS_PER_PARTITION = 500_000
 _ROWS_PER_ID = 4
 MIN_PARTITIONS = 2
-# Minutes of origins by which files are chosen: beyond, ids are so many and so spread that all files have some.
+# The most (origin, minute) pairs to choose files by: with more, the ids are so spread that every file has some.
 MAX_SPOTS = 50_000
 
 
@@ -62,12 +62,12 @@ class Bins:
 
     @classmethod
     def of(cls, ids: DataFrame, files: Sequence[SourceFile] = (), *, uncrowded: int = 0) -> Bins:
-        """Look at the ids: how many there are, and how they crowd; and at the sizes of files.
+        """Look at the ids, how many there are and how they crowd, and at the sizes of files.
 
         Args:
-            ids: those.
+            ids: the ids.
             files: with records of them.
-            uncrowded: up to so many it does not matter how they crowd.
+            uncrowded: up to this many ids, crowding does not matter.
         """
         from pyspark.sql import functions as f
 
@@ -87,11 +87,11 @@ class Bins:
         """Look at the ids once: how many there are, how they crowd, and which minutes they carry.
 
         Args:
-            ids: those.
-            files: answers the files with records of some minutes, or of all.
+            ids: the ids.
+            files: returns the files with records of some minutes, or of all.
 
         Returns:
-            The bins; and the minutes, or None where they are too many to choose files by.
+            The bins; and the minutes, or None if they are too many to choose files by.
         """
         from pyspark.sql import functions as f
 
@@ -101,18 +101,18 @@ class Bins:
             return cls.of(ids, files(None)), None
         spots = Spots((row["origin"], row["spot"]) for row in rows)
         most = max((int(row["count"]) for row in rows), default=0)
-        # Bins are as wide as minutes or narrower: a minute's crowd is at least that of each of its bins.
+        # Bins are as wide as minutes or narrower, so a minute has at least as many ids as each of its bins.
         width = width_of_bins(files(spots))
         return cls(sum(int(row["count"]) for row in rows), width, max(1, -(-most // IDS_PER_TASK))), spots
 
     @property
     def partitions(self) -> int:
-        """Partitions for the evidence of all ids."""
+        """Return the number of partitions for the evidence of all ids."""
         return max(MIN_PARTITIONS, -(-self.count * _ROWS_PER_ID // ROWS_PER_PARTITION))
 
 
 def width_of_bins(files: Sequence[SourceFile]) -> int:
-    """Bins so narrow that the records of one origin in one of them are not too many, as far as manifests tell."""
+    """Return a width so that one origin does not have too many records in a bin, by the manifests."""
     groups = [group for source in files for group in source.entry.groups if group.rows]
     if not groups:
         return BIN_MS
@@ -125,7 +125,7 @@ def width_of_bins(files: Sequence[SourceFile]) -> int:
 
 
 def of_asked_by_bins(rows: DataFrame, ids: DataFrame, bins: Bins) -> DataFrame:
-    """The rows of a table about ids in question, by cogrouping: memory is that of one bin of one origin."""
+    """Select the rows of a table about the requested ids by cogrouping; memory holds one bin of one origin."""
     from pyspark.sql import functions as f
 
     spot = f.floor(f.col("time") / bins.width).alias("bin")
@@ -138,7 +138,7 @@ def of_asked_by_bins(rows: DataFrame, ids: DataFrame, bins: Bins) -> DataFrame:
 
 
 def rows_of_ids(ids: Any, rows: Any) -> Any:
-    """The rows whose ids are among those given; both of one origin."""
+    """Return the rows whose ids are among those given; both of one origin."""
     if not ids.num_rows or not rows.num_rows:
         return rows.slice(0, 0)
     wanted, there = _words(ids), _words(rows)
@@ -146,7 +146,7 @@ def rows_of_ids(ids: Any, rows: Any) -> Any:
 
 
 def _words(rows: Any) -> NDArray[np.void]:
-    """The ids of rows, each as one value that can be compared; they share their origin."""
+    """Return the ids of rows, each as one comparable value; they share their origin."""
     words = np.empty((rows.num_rows, 2), np.int64)
     words[:, 0] = rows.column("publisher").to_numpy()
     words[:, 1] = rows.column("time").to_numpy() << 16 | rows.column("counter").to_numpy()
@@ -154,7 +154,7 @@ def _words(rows: Any) -> NDArray[np.void]:
 
 
 def filter_hits(filters: DataFrame, ids: DataFrame, bins: Bins, context: Context) -> DataFrame:
-    """What filters say of ids, by cogrouping both by origin and bin of time."""
+    """Return what filters say of ids, by cogrouping both by origin and bin of time."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -162,7 +162,7 @@ def filter_hits(filters: DataFrame, ids: DataFrame, bins: Bins, context: Context
     salt = f.pmod(f.xxhash64(*ID), f.lit(bins.salts)).alias("salt")
     spot = f.floor(f.col("time") / bins.width).alias("bin")
     left = ids.select(*ID, spot, salt)
-    # Bins that nobody asks about need no filters.
+    # Bins that no id lies in need no filters.
     wanted = f.broadcast(left.select("origin", "bin").distinct())
     right = in_bins(filters.select(*FILTER_COLUMNS), bins.width).join(wanted, ["origin", "bin"], how="left_semi")
     salted = right.withColumn("salt", f.explode(f.expr(f"sequence(0L, {bins.salts - 1}L)")))
@@ -171,7 +171,7 @@ def filter_hits(filters: DataFrame, ids: DataFrame, bins: Bins, context: Context
 
 
 def in_bins(filters: DataFrame, width: int) -> DataFrame:
-    """Filters, once for each bin of time that they cover by their range or by single times."""
+    """Repeat filters for each bin of time that they cover by their range or by single times."""
     from pyspark.sql import functions as f
 
     # Single times are 64-bit numbers, little-endian; ids have 48 bits of time. Spark reads hexadecimal digits.

@@ -30,18 +30,18 @@ __all__ = ["DEFAULT_MASTER", "SparkStart", "check_java", "is_local_master", "ses
 
 DEFAULT_MASTER = "local[*]"
 OLDEST_JAVA = 17
-# Where a Connect server listens unless it is told otherwise, and how long it may take to answer.
+# The default port of a Connect server, and how long it may take to answer.
 CONNECT_PORT, CONNECT_SECONDS = 15_002, 20.0
 
-# A job's arrays of one batch, its decoded rows and Spark's own buffers, for two tasks at a time.
+# The arrays of one batch, its decoded rows and Spark's own buffers, for two tasks at a time.
 LOCAL_MEMORY = "4g"
 
-# Nothing for the group, nothing for others.
+# umask: no rights for the group and others.
 PRIVATE_MASK = 0o077
 
 _SETTINGS = {
-    # Ids are broadcast or cogrouped by the jobs themselves; a sort-merge join over raw records is the one plan that
-    # must not be chosen (docs/pipeline.md has the numbers).
+    # The jobs themselves broadcast or cogroup ids. A sort-merge join over raw records is the one plan that Spark must
+    # not choose (docs/pipeline.md has the numbers).
     "spark.sql.join.preferSortMergeJoin": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # One Arrow batch holds as many rows as a row group of the trail; rows with filters are bounded by bytes instead.
@@ -51,18 +51,18 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # The trail's partition columns are declared, never guessed.
+    # The trail's partition columns are declared, not inferred.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.shuffle.partitions": "32",
-    # The manifests name every file; Spark only has to look at their sizes, which needs no job of its own.
+    # The manifests name every file. Spark only has to look at their sizes, which needs no job of its own.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # What ends a job is told in a line. Spark would tell the same in forty lines of Java, for each task that met it.
+    # One line reports what ends a job. Spark would print forty lines of Java for each task that met the error.
     "spark.log.level": "FATAL",
 }
 
 
-# For work that takes less time than Spark takes to start: nothing is compiled for a few rows, and tasks are few.
+# For work that takes less time than Spark's start: no code generation for a few rows, and few tasks.
 _SMALL_SETTINGS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.shuffle.partitions": "4"}
 
 
@@ -73,14 +73,14 @@ def session(
     settings: Mapping[str, str] | None = None,
     small: bool = False,
 ) -> SparkSession:
-    """A Spark session, or the running one with the same name.
+    """Return a Spark session, or the running one with the same name.
 
     Args:
-        master: `local[2]`, `spark://host:7077`, `k8s://…`, `yarn`; `sc://host` is Spark Connect. `local[*]` by default,
+        master: `local[2]`, `spark://host:7077`, `k8s://…`, `yarn`; `sc://host` is Spark Connect. By default `local[*]`,
             or what `spark-submit` says.
         name: shown in Spark's own pages.
-        settings: further Spark settings; they win over those made here.
-        small: little work is expected, so that a local Spark is made to start fast and not to run fast.
+        settings: further Spark settings; they override the defaults made here.
+        small: little work is expected, so that a local Spark should start fast rather than run fast.
 
     Raises:
         JavaMissingError: Spark would run here, and there is no Java for it.
@@ -115,7 +115,7 @@ def session(
         chosen = _not_given(chosen)
     for key, value in (chosen | dict(settings or {})).items():
         builder = builder.config(key, value)
-    # What Spark spills and writes is as private as the trail it comes from: its processes inherit the mask.
+    # What Spark spills and writes is as private as the trail; its processes inherit the mask.
     before = os.umask(PRIVATE_MASK)
     try:
         with _environment(surroundings(is_local, submitted=submitted)):
@@ -129,7 +129,7 @@ def session(
 
 
 def _not_given(chosen: dict[str, str]) -> dict[str, str]:
-    """Those of our settings that `spark-submit` was not told otherwise."""
+    """Return those of our settings that `spark-submit` did not override."""
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()
@@ -138,12 +138,12 @@ def _not_given(chosen: dict[str, str]) -> dict[str, str]:
 
 
 def is_local_master(master: str) -> bool:
-    """Whether Spark runs on this machine alone, be it in several processes (`local-cluster[…]`)."""
+    """Return whether Spark runs on this machine alone, even in several processes (`local-cluster[…]`)."""
     return master.startswith("local")
 
 
 def is_submitted() -> bool:
-    """Whether `spark-submit` started this process, which then says where Spark runs."""
+    """Return whether `spark-submit` started this process; it then says where Spark runs."""
     return os.environ.get("SPARK_ENV_LOADED") is not None or "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -169,7 +169,7 @@ class SparkStart:
 
     @property
     def is_here(self) -> bool:
-        """Whether Spark would be started for this process alone, so that small work is better done without it."""
+        """Return whether Spark would serve this process alone, so that small work is faster without it."""
         return not is_submitted() and is_local_master(self._master or DEFAULT_MASTER)
 
     def __call__(self) -> SparkSession:
@@ -184,7 +184,7 @@ class SparkStart:
         return self.made
 
     def stop(self) -> None:
-        """Stop it, if it was started."""
+        """Stop Spark, if it was started."""
         made, self.made = self.made, None
         if made is not None:
             made.stop()
@@ -192,7 +192,7 @@ class SparkStart:
 
 @contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """Ctrl-C stays what it was: Spark's own handler, which its start sets, would end a job in the middle of a call."""
+    """Keep the handler of Ctrl-C: Spark installs its own on start, which would end a job in the middle of a call."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -202,17 +202,17 @@ def _own_interrupts() -> Iterator[None]:
 
 
 def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:
-    """A session on a Spark Connect server, with those of the settings that a client may make.
+    """Return a session on a Spark Connect server, with those settings that a client may change.
 
     Raises:
-        PipelineError: the client's libraries are missing, or nobody answers.
+        PipelineError: the client's libraries are missing, or no server responds.
     """
     from pyspark.errors import PySparkException, PySparkImportError
     from pyspark.sql import SparkSession
 
     there = urlsplit(address)
     try:
-        # Spark itself would try again for ten minutes.
+        # Spark itself would retry for ten minutes.
         socket.create_connection((there.hostname or "", there.port or CONNECT_PORT), CONNECT_SECONDS).close()
     except (OSError, ValueError) as error:
         raise PipelineError(f"{_shown(address)}: there is no Spark Connect server that answers ({error})") from None
@@ -231,12 +231,12 @@ def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:
 
 
 def _shown(address: str) -> str:
-    """An address without its parameters, of which one may be a secret."""
+    """Return an address without its parameters, which may contain a secret."""
     return address.partition("/;")[0]
 
 
 def check_java() -> None:
-    """Refuse to start where Spark could not, before Spark says so in forty lines.
+    """Refuse to start where Spark could not, before Spark prints forty lines about it.
 
     Raises:
         JavaMissingError: there is no Java, or it is too old.
@@ -255,20 +255,20 @@ def check_java() -> None:
 
 
 def surroundings(is_local: bool, *, submitted: bool = False) -> dict[str, str]:
-    """What Spark reads from the environment of the process that starts it.
+    """Return the environment variables that Spark reads from the process that starts it.
 
-    Workers run the same Python as this process: a worker left alone picks the first `python3` it finds, which may be
-    another, without our package. On other machines the same path must be there, or `PYSPARK_PYTHON` says another;
-    `spark-submit` sets that from `spark.pyspark.python`. A local master opens no socket beyond loopback; without that,
-    `local-cluster` binds to the machine's outer address. The driver of a cluster must be reached by its workers, so
-    there Spark chooses, or who sets `SPARK_LOCAL_IP`.
+    Workers run the same Python as this process. Without this setting a worker picks the first `python3` it finds, which
+    may lack our package. On other machines the same path must exist, or `PYSPARK_PYTHON` names another; `spark-submit`
+    sets that from `spark.pyspark.python`. A local master opens no socket beyond loopback; by default, `local-cluster`
+    would bind to the machine's outer address. The workers of a cluster must reach the driver, so there Spark chooses
+    the address, or `SPARK_LOCAL_IP` does.
     """
     if is_local:
         return {
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
-            # A JVM that only puts the command line of the next together.
+            # A JVM that only builds the command line of the next one.
             "SPARK_LAUNCHER_OPTS": os.environ.get("SPARK_LAUNCHER_OPTS", " ".join(SMALL)),
         }
     python = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
@@ -277,7 +277,7 @@ def surroundings(is_local: bool, *, submitted: bool = False) -> dict[str, str]:
 
 @contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Variables of the environment for a while: the next session may have another master."""
+    """Set environment variables for a while: the next session may have another master."""
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:

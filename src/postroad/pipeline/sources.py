@@ -1,7 +1,8 @@
 """What a job reads: the files that one pinned manifest of each broker names, checked before Spark sees them.
 
 A job sees one state of the trail from beginning to end, whatever brokers and compactions commit meanwhile. A file that
-is damaged, or has another format, stops the job by name; with `skip_damaged` it is left out, and told.
+is damaged, or has another format, stops the job, and the error names it. With `skip_damaged` it is left out and
+reported.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Damage", "SourceFile", "Sources", "moment", "open_sources"]
 
-# Reading a file is mostly waiting for the disk, and its checksum is made without the interpreter.
+# Reading a file is mostly waiting for the disk, and the checksum releases the interpreter lock.
 _THREADS = 16
-# Beyond this much to compare, workers do it.
+# If more bytes than this are to be compared, workers do it.
 WORKERS_BYTES = 64 << 20
-# Links and subscriptions beyond this are read by workers: decoded to rows of Python, they are a hundred times as much.
+# Larger files of links and subscriptions are read by workers: as Python rows they take a hundred times as much.
 STANDING_BYTES = 1 << 20
-# A trail of more files than these is not small, whatever their sizes: each costs some milliseconds.
+# A trail of more files than this is not small, whatever their sizes: each costs some milliseconds.
 MAX_SMALL_FILES = 2_000
 # Tables that a verdict on a message rests on.
 _OF_VERDICTS = ("passages", "journeys", "shed", "records", "filters", *STANDING_TABLES)
@@ -63,7 +64,7 @@ class SourceFile(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A file that was left out, and why; the id times of its rows have no complete record at the broker."""
+    """A file that was left out, and why; the broker's record is not complete for the id times of its rows."""
 
     path: str
     problem: str
@@ -84,7 +85,7 @@ class Sources:
         skip_damaged: leave out what cannot be read, instead of refusing to go on.
         damaged: what was left out so far.
         reads: what the driver itself read.
-        workers: compare files with their checksums where they are many bytes; the driver does without.
+        workers: compare files with their checksums if they are large; without workers, the driver does it.
         told: rows of tables that journals have beyond the files, with `broker` and `run` (`journals.with_journals`).
     """
 
@@ -105,7 +106,7 @@ class Sources:
     _compared_by_readers: bool = False
 
     def of(self, table: str, *, always: bool = False) -> list[SourceFile]:
-        """The files of a table with something between `since` and `until`; whenever it was, with `always`.
+        """Return the files of a table with rows between `since` and `until`; with `always`, of all times.
 
         Raises:
             DamagedFileError: one of them cannot be read.
@@ -115,17 +116,18 @@ class Sources:
         return list(self._found[table, always])
 
     def asked(self, spots: Spots) -> Sources:
-        """The same trail for a question about some minutes of origins: no other files are looked at."""
+        """Return the same trail for a question about some minutes of origins: no other files are examined."""
         return replace(self, _spots=spots, _checked=dict(self._checked), _found={})
 
     def read_here(self) -> Sources:
-        """The same trail for who reads all of it with pyarrow, and so compares what is read on the way."""
+        """Return the same trail for a caller that reads it all with pyarrow, and checks files as it reads."""
         return replace(self, _compared_by_readers=True, _checked=dict(self._checked), _found={})
 
     def _times(self, table: str, always: bool) -> tuple[int, int]:
-        """The times that the files of a table are chosen by."""
+        """Return the times that the files of a table are chosen by."""
         if table in STANDING_TABLES and self._spots is not None:
-            # What stands is told again with each day: who was there then is known from the start of the day on.
+            # Links and subscriptions are recorded again with each day, so their state is known from the start of the
+            # day.
             first = self._spots.since - DEFAULT_SKEW_MS
             last = self._spots.until + DEFAULT_TOLERANCE_MS + DEFAULT_SKEW_MS
             return max(0, first // DAY_MS * DAY_MS), last
@@ -152,13 +154,13 @@ class Sources:
         return found
 
     def changed(self, removed: Mapping[int, set[str]], added: Mapping[int, list[FileEntry]]) -> Sources:
-        """The trail with some files less and some more, as a manifest to come would have it."""
+        """Return the trail with some files removed and some added, as a future manifest would have it."""
         return replace(self, _removed=removed, _added=added, _checked=dict(self._checked), _found={})
 
     def inside(self, table: str) -> list[SourceFile]:
-        """The files of a table that lie between `since` and `until` with all of their rows, each with all its groups.
+        """Return the files of a table whose rows all lie between `since` and `until`, each with all its groups.
 
-        Who takes files out must ask here: `of` names files that begin or end outside, and only what of them fits.
+        Callers that remove files must use this: `of` also returns files that begin or end outside, cut to what fits.
 
         Raises:
             DamagedFileError: one of them cannot be read.
@@ -175,13 +177,13 @@ class Sources:
         return self._good(found)
 
     def _covers(self, entry: FileEntry) -> bool:
-        # Where a part of the manifest is lost, groups are: of such a file nothing is sure. Late ids in filters have
-        # groups of their own, without rows.
+        # If a part of the manifest is lost, its groups are lost too, and nothing is sure about such a file. Late ids in
+        # filters have groups of their own, without rows.
         whole = entry.table == "filters" or sum(group.rows for group in entry.groups) == entry.rows
         return whole and self.since <= entry.time_from and entry.time_to < self.until
 
     def all_entries(self) -> dict[int, list[FileEntry]]:
-        """Every file of each broker, whatever its time."""
+        """Return every file of each broker, whatever its time."""
         found = {}
         for broker, pinned in self.pins.items():
             gone = self._removed.get(broker, ())
@@ -190,9 +192,9 @@ class Sources:
         return found
 
     def messages(self) -> int:
-        """About how many messages the exact record has between `since` and `until`, by the word of the manifests.
+        """Estimate from the manifests how many messages the exact record has between `since` and `until`.
 
-        Each has a journey, or a passage at its origin, or several where something was told later.
+        Each has a journey, or a passage at its origin, or several if something was recorded later.
         """
         journeys = sum(source.entry.rows for source in self._named("journeys", always=False))
         passages = (
@@ -204,7 +206,7 @@ class Sources:
         return journeys + sum(passages)
 
     def is_small(self, size: int) -> bool:
-        """Whether all files of the trail together have no more bytes than this; where they are many, they have.
+        """Return whether all files of the trail together have at most this many bytes; many files never do.
 
         Looks at few entries of the manifests, however large the trail is.
         """
@@ -216,23 +218,23 @@ class Sources:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether a job is about a part of the time only."""
+        """Return whether the job covers only a part of the time."""
         return self.since > 0 or self.until < FOREVER
 
     def named(self, table: str, *, always: bool = False) -> list[SourceFile]:
-        """What `of` answers, by the word of the manifests alone: nothing is looked at."""
+        """Return what `of` returns, from the manifests alone, without looking at any file."""
         return self._named(table, always=always)
 
     def has_any(self, tables: Iterable[str]) -> bool:
-        """Whether the manifests name a file of one of some tables that a question is about, or a journal has rows."""
+        """Return whether the manifests name a relevant file of one of some tables, or a journal has rows of it."""
         return any(name in self.told or self._named(name, always=False) for name in tables)
 
     def need(self, tables: Iterable[str], needed_for: str) -> list[str]:
-        """Those of some tables that have something between `since` and `until`: at least one.
+        """Return those tables that have rows between `since` and `until`: at least one.
 
         Raises:
             MissingTableError: the trail has none of them.
-            EmptyRangeError: it has, but of other times.
+            EmptyRangeError: it has, but for other times.
         """
         names = list(tables)
         found = [name for name in names if self._named(name, always=False)]
@@ -248,7 +250,7 @@ class Sources:
         )
 
     def read(self, source: SourceFile, columns: Sequence[str]) -> Any:
-        """Columns of a file, for the driver itself.
+        """Return columns of a file, for the driver itself.
 
         Raises:
             DamagedFileError: it cannot be read; it is not left out, because it was whole a moment ago.
@@ -260,28 +262,28 @@ class Sources:
 
     @property
     def directory(self) -> Path:
-        """The directory of the trail, for jobs that change it.
+        """Return the directory of the trail, for jobs that change it.
 
         Raises:
             PipelineError: it is in a store.
         """
         if isinstance(self.root, Path):
             return self.root
-        # Stores as pyarrow knows them cannot refuse a name that somebody else just took, so that a manifest with the
-        # next number would be written over by its broker, or write over the broker's.
+        # Stores, as pyarrow uses them, cannot refuse a name that somebody else just took. So this job and the broker
+        # could overwrite each other's manifest with the next number.
         raise PipelineError(
             f"{self.root}: only brokers write here, and would write over what others change; compact the directory "
             "that each of them writes its trail to, and what they ship follows (docs/pipeline.md, Stores)"
         )
 
     def is_far(self, source: SourceFile) -> bool:
-        """Whether a file is in a store: all of the trail, or this file, the local copy of which was dropped."""
+        """Return whether a file is in a store: the whole trail, or only this file after its local copy was dropped."""
         return not isinstance(self.root, Path) or not (self.root / source.entry.path).exists()
 
     def _good(self, found: list[SourceFile]) -> list[SourceFile]:
         fresh = [source for source in found if source.entry.path not in self._checked]
         if not self.skip_damaged and (self._compared_by_readers or not isinstance(self.root, Path)):
-            # Whoever reads a file with pyarrow compares it first, and stops where it is not as it was written.
+            # A reader with pyarrow compares the file first, and stops if it differs from what was written.
             return found
         for source, problem in zip(fresh, self._problems(fresh), strict=True):
             self._checked[source.entry.path] = problem
@@ -289,13 +291,13 @@ class Sources:
                 path, entry = str(self.root / source.entry.path), source.entry
                 until = entry.time_to + 1
                 if entry.table in STANDING_TABLES:
-                    # Who came counts until the next day begins, where all are told again who are there.
+                    # An arrival counts until the next day begins, when the broker records everybody present again.
                     until = (entry.time_to // DAY_MS + 1) * DAY_MS
                 self.leave_out(Damage(path, problem, source.broker, entry.time_from, until))
         return [source for source in found if not self._checked[source.entry.path]]
 
     def _problems(self, files: list[SourceFile]) -> list[str]:
-        """What is wrong with files, each; nothing, mostly."""
+        """Return what is wrong with each file; mostly nothing."""
         root = self.root
         if self.workers is None or sum(source.entry.size for source in files) < WORKERS_BYTES:
             with ThreadPoolExecutor(_THREADS) as threads:
@@ -312,7 +314,7 @@ class Sources:
         return [found.get(one.entry.path, "") for one in files]
 
     def holes(self, broker: int) -> list[Hole]:
-        """What the files that were left out leave open."""
+        """Return the gaps that the files left out cause."""
         return [
             Hole(lost.time_from, lost.time_to, f"a file cannot be read: {PurePosixPath(lost.path).name}")
             for lost in self.damaged
@@ -320,7 +322,7 @@ class Sources:
         ]
 
     def check(self) -> None:
-        """Look at all files that a verdict on a message may rest on, so that whatever is damaged is known.
+        """Check all files that a verdict on a message may rest on, so that all damage is known.
 
         Raises:
             DamagedFileError: one of them cannot be read.
@@ -329,10 +331,10 @@ class Sources:
             self.of(name, always=name in STANDING_TABLES)
 
     def absent(self) -> list[int]:
-        """Brokers that others tell of, as neighbours or as where messages entered, and that have no record here.
+        """Return brokers that others name as neighbours or origins, and that have no record here.
 
         Raises:
-            DamagedFileError: a file of the links cannot be read.
+            DamagedFileError: a file of links cannot be read.
         """
         told = self._neighbours(self.of("links", always=True))
         for pinned in self.pins.values():
@@ -344,11 +346,11 @@ class Sources:
         return sorted(told - self.pins.keys())
 
     def workers_for(self, entries: Iterable[FileEntry]) -> SparkSession | None:
-        """Workers, where files of links and subscriptions are so many bytes that the driver should not read them."""
+        """Return workers, if files of links and subscriptions are too large for the driver to read."""
         return self.workers if sum(entry.size for entry in entries) >= STANDING_BYTES else None
 
     def _neighbours(self, links: list[SourceFile]) -> set[int]:
-        """The brokers that files of links name; read by workers where that is much."""
+        """Return the brokers that files of links name; workers read them if they are large."""
         workers = self.workers_for(one.entry for one in links)
         if workers is None:
             return {int(number) for one in links for number in self.read(one, ["neighbour"]).column(0).to_pylist()}
@@ -363,10 +365,10 @@ class Sources:
         return set(done(workers, units, read))
 
     def leave_out(self, damage: Damage) -> None:
-        """Go on without a file.
+        """Continue without a file.
 
         Raises:
-            DamagedFileError: that is not wanted.
+            DamagedFileError: `skip_damaged` is off.
         """
         if not self.skip_damaged:
             raise DamagedFileError(damage.path, damage.problem)
@@ -409,10 +411,10 @@ def open_sources(
 
 
 def _problem(root: Location, source: SourceFile) -> str:
-    """What is wrong with a file; nothing, mostly.
+    """Return what is wrong with a file; mostly nothing.
 
-    All of it is compared with its checksum here, before anybody reads it: Spark's reader looks at the checksums of
-    pages, which do not cover their headers.
+    The whole file is compared with its checksum here, before anybody reads it: Spark's reader checks only the checksums
+    of pages, which do not cover their headers.
     """
     try:
         TrailFile(root, source.entry, source.broker, Reads()).verify()
@@ -422,13 +424,13 @@ def _problem(root: Location, source: SourceFile) -> str:
 
 
 def _part_damage(pinned: Pinned, hole: Hole) -> Damage:
-    """A part of a manifest that cannot be read: what was damaged last is named last."""
+    """Describe a part of a manifest that cannot be read; the latest damage comes last."""
     path, _, problem = (pinned.warnings or [f"{pinned.folder}: {hole.reason}"])[-1].partition(": ")
     return Damage(path, problem, pinned.broker, hole.since, hole.until)
 
 
 def moment(ms: int) -> str:
-    """A time for people."""
+    """Format a time for people."""
     if ms <= 0:
         return "the beginning"
     if ms >= FOREVER:

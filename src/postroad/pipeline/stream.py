@@ -1,9 +1,9 @@
 """The growing trail as a stream for Spark: offsets are numbers of manifests, rows are counts of what new files hold.
 
-A broker's commit names the files it adds; compaction, retention and erasure only put files in the place of others, and
-bear no run, so that the stream passes them over: nothing is counted twice. Files that a compaction took out after they
-were committed are still there to be read, for the grace period of the trail. A journal that is told again after a crash
-has some of what was committed before it: its files are held against those.
+A broker's commit names the files it adds. Compaction, retention and erasure only replace files, and their manifests
+name no run, so the stream skips them: nothing is counted twice. Files that a compaction removed after they were
+committed can still be read during the grace period of the trail. A journal that is replayed after a crash repeats some
+of what was committed before it, so its files are compared with those.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FORMAT = "postroad_trail"
 
 
 def heads(root: Location) -> dict[str, int]:
-    """The number of the latest manifest of each broker, by its number as text: an offset of the stream."""
+    """Return the number of the latest manifest of each broker, by its number as text: an offset of the stream."""
     found = {}
     for broker in manifest_brokers(root):
         changes, checkpoints = numbers(manifest_folder(root, broker))
@@ -51,7 +51,7 @@ def heads(root: Location) -> dict[str, int]:
 
 
 def added_between(root: Location, broker: int, after: int, through: int) -> list[FileEntry]:
-    """The files that a broker's own commits added, from one manifest number to another.
+    """Return the files that a broker's own commits added, from one manifest number to another.
 
     Raises:
         PipelineError: the manifests in between are deleted: the job was away for longer than the trail keeps them.
@@ -71,7 +71,7 @@ def added_between(root: Location, broker: int, after: int, through: int) -> list
 
 
 def _added(root: Location, broker: int, number: int) -> list[FileEntry] | None:
-    """What the broker itself added with one manifest; None if that is deleted."""
+    """Return what the broker itself added with one manifest; None if the manifest is deleted."""
     path = manifest_folder(root, broker) / change_name(number)
     try:
         change = decoded(path.read_bytes(), Change, path, broker)
@@ -83,9 +83,9 @@ def _added(root: Location, broker: int, number: int) -> list[FileEntry] | None:
 
 
 def told_before(root: Location, broker: int, through: int) -> list[FileEntry]:
-    """The files that a broker's own commits added up to a manifest, as far back as manifests are kept.
+    """Return the files that a broker's own commits added up to a manifest, as far back as manifests are kept.
 
-    A journal holds what was not committed long before the crash, so that what is deleted cannot be in it.
+    A journal only holds what was not committed long before the crash, so nothing in it was in a deleted manifest.
     """
     found: list[FileEntry] = []
     for number in range(through, 0, -1):
@@ -97,10 +97,10 @@ def told_before(root: Location, broker: int, through: int) -> list[FileEntry]:
 
 
 def beginning(root: Location, broker: int, through: int) -> tuple[int, int]:
-    """Where to begin with a broker: after which manifest, and up to what time its record is left out for that.
+    """Return where to begin with a broker: after which manifest, and up to what time its record is left out.
 
-    That is before the first of all, or where those are deleted after the oldest checkpoint that has all later ones.
-    What a checkpoint sums up is not counted: compaction may have put journeys in the place of some of it.
+    That is before the first manifest. If the first ones are deleted, it is after the oldest checkpoint that has all
+    later ones. What a checkpoint sums up is not counted: compaction may have replaced some of it by journeys.
     """
     folder = manifest_folder(root, broker)
     changes, checkpoints = numbers(folder)
@@ -120,12 +120,12 @@ def beginning(root: Location, broker: int, through: int) -> tuple[int, int]:
 
 @dataclass
 class _Files(InputPartition):
-    """Some new files of one broker; with each, where a journal was told again, the files of before.
+    """Some new files of one broker; for a replayed journal, also the earlier files to compare with.
 
     Attributes:
         broker: whose.
         files: the new ones.
-        begun: up to what time the broker's record is left out, if this is the beginning.
+        begun: if this is the beginning, up to what time the broker's record is left out.
     """
 
     broker: int
@@ -142,17 +142,17 @@ class TrailStream(DataSourceStreamReader):
         self._through: dict[str, int] | None = None if through is None else json.loads(through)
 
     def initialOffset(self) -> dict[str, int]:
-        """Before the first manifest of any broker."""
+        """Return the offset before the first manifest of any broker."""
         return {}
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:
-        """The latest manifest of each broker, or the one to end with. Brokers that join later begin at their first."""
+        """Return the latest manifest of each broker, or the one to end with; new brokers begin at their first."""
         latest = heads(self._root) if self._through is None else self._through
-        # A list of a store may lag behind what was seen before.
+        # The listing of a store may lag behind an earlier one.
         return {name: max(number, (start or {}).get(name, 0)) for name, number in latest.items()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """One for each broker with new files."""
+        """Return one partition for each broker with new files."""
         found = []
         for name, through in end.items():
             broker, after, begun = int(name), start.get(name, 0), 0
@@ -167,7 +167,7 @@ class TrailStream(DataSourceStreamReader):
         return found
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The counts of the files."""
+        """Yield the counts of the files."""
         assert isinstance(partition, _Files)
         if partition.begun:
             yield from begun_at(partition.broker, partition.begun).to_batches()

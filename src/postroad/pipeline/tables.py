@@ -26,12 +26,12 @@ __all__ = ["ID", "spark_schema", "table", "with_runs"]
 # The columns that make an id.
 ID = ("origin", "time", "publisher", "counter")
 
-# Characters that Hadoop takes for a pattern in a path.
+# Characters that Hadoop interprets as a pattern in a path.
 _PATTERNS = str.maketrans({character: "\\" + character for character in "\\*?[]{}"})
 
 
 def spark_schema(name: str) -> StructType:
-    """The columns of a table as Spark has them: those of its files, then `broker` and `date` from the path."""
+    """Return the columns of a table for Spark: those of its files, then `broker` and `date` from the path."""
     from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
     kinds = {pa.int64(): LongType(), pa.int32(): IntegerType(), pa.string(): StringType(), pa.binary(): BinaryType()}
@@ -39,8 +39,8 @@ def spark_schema(name: str) -> StructType:
     return StructType([*fields, StructField("broker", LongType()), StructField("date", StringType())])
 
 
-# Tables whose files may hold rows from before or after the times that a job is about. Of filters only ranges of times
-# are known; who was there, and under which names, counts from whenever it was told.
+# Tables whose files may hold rows from outside the time range of a job. Filters only have a time range; and links,
+# subscriptions and names stay valid from whenever they were recorded.
 _ROWS_BY_TIME = ("passages", "journeys", "shed", "records", "timings", "latencies")
 
 
@@ -52,14 +52,14 @@ def table(
     *,
     whole_files: bool = False,
 ) -> DataFrame:
-    """The rows of a table between the times that the sources are about; in the given files, if any are.
+    """Return the rows of a table in the time range of the sources; only from the given files, if any.
 
     Args:
         spark: the session.
         sources: the trail.
         name: of the table.
-        files: where to look, by default wherever something of these times is.
-        whole_files: give out all rows of the files.
+        files: where to look; by default, all files with rows in the range.
+        whole_files: return all rows of the files.
 
     Raises:
         DamagedFileError: one of the files cannot be read.
@@ -89,7 +89,7 @@ def table(
 
 
 def _told(spark: SparkSession, told: Any, schema: StructType, *, runs: bool) -> DataFrame:
-    """Rows that the driver read from journals, with the columns of `schema`, and with `run` if wanted."""
+    """Return rows that the driver read from journals, with the columns of `schema`, and with `run` if wanted."""
     from pyspark.sql import functions as f
 
     rows = spark.createDataFrame(told).withColumn("date", f.lit(None).cast("string"))
@@ -98,12 +98,12 @@ def _told(spark: SparkSession, told: Any, schema: StructType, *, runs: bool) -> 
 
 
 def _near(spark: SparkSession, directory: Path, name: str, files: list[SourceFile], schema: StructType) -> DataFrame:
-    """The rows of files of this machine, or of a file system that all machines share, read by Spark itself."""
-    # Manifests were read from this machine's file system, so the files are there too, whatever Spark's default is.
+    """Return the rows of local files, or of files that all machines share, read by Spark itself."""
+    # The manifests came from this machine's file system, so the files are there too, whatever Spark's default is.
     root = file_uri(directory)
     paths = [f"{root}/{source.entry.path}".translate(_PATTERNS) for source in files]
     reader = spark.read.schema(schema).option("basePath", root)
-    # Pages carry checksums; a flipped bit must not become an answer.
+    # Pages have checksums; a flipped bit must not become an answer.
     rows = reader.option("parquet.page.verify-checksum.enabled", "true").parquet(*paths)
     if rows.schema.names != schema.names:
         raise PipelineError(f"{directory}: table {name!r} came with the columns {rows.schema.names}")
@@ -111,7 +111,7 @@ def _near(spark: SparkSession, directory: Path, name: str, files: list[SourceFil
 
 
 def with_runs(rows: DataFrame) -> DataFrame:
-    """Passages as `table` gives them, with the `run` that wrote each, from the name of its file; 0 if not known."""
+    """Add the `run` that wrote each passage, from the name of its file; 0 if not known."""
     from pyspark.sql import functions as f
 
     if "run" in rows.columns:

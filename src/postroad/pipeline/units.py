@@ -1,6 +1,6 @@
-"""Work that is about whole files: one unit is a few files of one broker, handled by one task with pyarrow.
+"""Work on whole files: one unit is a few files of one broker, handled by one task with pyarrow.
 
-Spark hands the units out and collects what comes back; no rows of the trail pass through it.
+Spark distributes the units and collects the results; no rows of the trail pass through it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Unit", "done"]
 
 Result = TypeVar("Result")
-# What a task reads, compressed: some seconds of work. Fewer tasks than a machine has cores would leave some idle.
+# What a task reads, compressed: some seconds of work. With fewer tasks than cores, some cores would be idle.
 TASK_BYTES = 8 << 20
 MIN_TASKS, MAX_TASKS = 8, 1_000
 
@@ -38,12 +38,12 @@ class Unit(NamedTuple):
 
 
 def done(spark: SparkSession, units: Sequence[Unit], work: Callable[[int, Unit], Iterable[Result]]) -> list[Result]:
-    """What the work on each unit gave, in any order. The work gets the number of its unit and the unit."""
+    """Return the results of all units, in any order. `work` gets the number of its unit and the unit."""
     import pyarrow as pa
 
     if not units:
         return []
-    # The largest first. Small ones share tasks: a task costs more than putting a few small files together.
+    # The largest first. Small units share tasks: a task costs more than merging a few small files.
     ordered = sorted(enumerate(units), key=lambda one: -one[1].size)
     texts = [(base64.b64encode(pickle.dumps(one)).decode(),) for one in ordered]
     tasks = max(MIN_TASKS, -(-sum(unit.size for unit in units) // TASK_BYTES))

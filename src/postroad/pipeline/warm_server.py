@@ -1,7 +1,7 @@
-"""A Spark Connect server that stays warm: commands that come later find it, and wait for no start of Spark.
+"""A Spark Connect server that stays warm: later commands find it and need not start Spark.
 
-It listens on loopback, and takes only who knows its token. Port and token are in a file that its user alone can read;
-whoever can read that file may run code as this user, and nobody else.
+It listens on loopback, and accepts only clients that know its token. Port and token are in a file that only its user
+can read; whoever can read that file may run code as this user.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["note_path", "warm_address", "warm_server"]
 
-# What Spark may take to start on a busy machine.
+# How long Spark may take to start on a busy machine.
 START_SECONDS = 300.0
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 
@@ -40,14 +40,14 @@ class _Note(msgspec.Struct, frozen=True):
 
 
 def note_path() -> Path:
-    """The file that says where the server of this user is."""
+    """Return the file that says where the server of this user is."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     folder = Path(runtime) if runtime else Path.home() / ".cache"
     return folder / "postroad" / "spark-server.json"
 
 
 def warm_address() -> str | None:
-    """The address of a server that runs, with its token; None where there is none."""
+    """Return the address of a running server, with its token; None if there is none."""
     try:
         path = note_path()
         if path.stat().st_uid != os.geteuid():
@@ -64,7 +64,7 @@ def warm_address() -> str | None:
 def warm_server(
     master: str, settings: Mapping[str, str], surroundings: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a server, and stop it at the end; inside, commands of this user find it.
+    """Start a server, and stop it at the end; meanwhile commands of this user find it.
 
     Args:
         master: where its Spark runs.
@@ -72,7 +72,7 @@ def warm_server(
         surroundings: what Spark reads from its environment.
 
     Raises:
-        PipelineError: it does not start, or this user has one already.
+        PipelineError: it does not start, or this user already has one.
     """
     import pyspark
 
@@ -87,7 +87,7 @@ def warm_server(
     }
     folder = note_path().parent
     make_folders(folder)
-    # The token is not in the arguments, which everybody can see.
+    # The token is not in the arguments, which every user of the machine can see.
     environment = {
         **surroundings,
         "SPARK_PID_DIR": str(folder),

@@ -1,7 +1,7 @@
-"""What the driver of a cluster sends its workers: compiled kernels, and the package where it came as a wheel.
+"""What the driver of a cluster sends its workers: compiled kernels, and the package if it came as a wheel.
 
 Machine code is named by the processor, the Python and the numba that it was made for. A worker that differs in one of
-them finds nothing that fits, and compiles once for itself.
+them finds nothing that fits, and compiles for itself once.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 __all__ = ["KERNEL_SETTINGS", "send_kernels", "send_package", "write_kernels"]
 
-# Executors unpack archives in their own directory, in which their workers run.
+# Executors unpack archives in their working directory, where their workers run.
 FOLDER = "postroad-kernels"
 KERNEL_SETTINGS = {f"spark.executorEnv.{RECEIVED_VARIABLE}": FOLDER}
 
 
 def write_kernels(archive: Path) -> int:
-    """Write the machine code of all kernels that this process knows and need not compile; returns how many.
+    """Write the machine code of all kernels that this process knows and need not compile; return how many.
 
-    Its kernels are those of the modules that it has imported: a driver imports what its workers run.
+    Its kernels are those of the modules that it has imported. A driver imports what its workers run.
     """
     found = [(kernel.folder, path) for kernel in KERNELS if (path := kernel.kept()) is not None]
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
@@ -50,9 +50,9 @@ def send_kernels(context: SparkContext) -> None:
 
 
 def send_package(context: SparkContext) -> None:
-    """Send the package to all executors of a session, once, where the driver has it in a wheel (`--py-files`).
+    """Send the package to all executors of a session, once, if the driver has it in a wheel (`--py-files`).
 
-    Spark passes wheels on to executors, but their workers look for modules in files that end in .zip or .egg alone.
+    Spark passes wheels on to executors, but their workers only look for modules in files that end in .zip or .egg.
     """
     from pyspark import SparkFiles
 

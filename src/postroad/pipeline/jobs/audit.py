@@ -1,10 +1,10 @@
 """`audit`: is the record as good as promised, and where did messages go missing?
 
-Accuracy: every filter is asked for keys it never got; the false answers are held against what its filling promises, and
-the filters that cover one time against Theorem 1. Reconciliation: every message of the exact record is judged and
-counted, by origin, link and subscription. Where only filters are kept ids cannot be listed, but each filter knows how
-many it got: what was handed to links and what came over them is compared by count. A list of ids (`ids`) is reconciled
-instead where one is given.
+Accuracy: the job probes every filter with keys it never got. It compares the false answers with the rate that the
+filter's filling promises, and the number of filters that cover one time with Theorem 1. Reconciliation: it judges every
+message of the exact record and counts the verdicts by origin, link and subscription. Filters cannot list their ids, but
+each knows how many it got: where only filters are kept, what was relayed to links and what arrived over them is
+compared by count. If a list of ids (`ids`) is given, only those are reconciled.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Z_95 = 1.959964
 
 
 def accuracy(filters: DataFrame) -> DataFrame:
-    """Measured and promised error rates, and the sizes of matching sets, by broker and kind of history."""
+    """Return measured and promised error rates, and the sizes of matching sets, by broker and kind of history."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -64,8 +64,8 @@ def accuracy(filters: DataFrame) -> DataFrame:
     return (
         totals.withColumn("measured_rate", f.col("false_hits") / f.col("probes"))
         .withColumn("promised_rate", f.col("promised_hits") / f.col("probes"))
-        # The count is Poisson to all purposes: more than this comes by chance once in some ten thousand histories, also
-        # where less than one is promised.
+        # The count is nearly Poisson: more than this occurs by chance once in some ten thousand histories, even if less
+        # than one is expected.
         .withColumn("within_promise", f.col("false_hits") <= f.col("promised_hits") + 4 * spread + 4)
         .withColumn("bound_of_theorem_1", f.ceil(f.lit(late) / f.greatest("shortest_open_ms", f.lit(1))) + 1)
     )
@@ -74,7 +74,7 @@ def accuracy(filters: DataFrame) -> DataFrame:
 def reconciliation(
     spark: SparkSession, sources: Sources, context: Context, tally: Tally = UNCOUNTED
 ) -> DataFrame | None:
-    """Counts of the verdicts on every message of the exact record; None where there is none."""
+    """Count the verdicts on every message of the exact record; None if there is no such record."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -111,7 +111,7 @@ def _summed(counts: DataFrame) -> DataFrame:
 
 
 def of_asked(traced: DataFrame) -> DataFrame:
-    """The same counts for ids that were asked for."""
+    """Return the same counts for the requested ids."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     def count(batches: Iterable[Any]) -> Iterator[Any]:
@@ -124,7 +124,7 @@ def of_asked(traced: DataFrame) -> DataFrame:
 
 
 def with_intervals(counts: DataFrame) -> DataFrame:
-    """Counts with a 95 % interval: so many of them may rest on false answers of filters. Exact records leave none."""
+    """Add a 95 % interval: how many of the counts may rest on false answers of filters. Exact records have none."""
     from pyspark.sql import functions as f
 
     margin = f.col("doubtful") + _Z_95 * f.sqrt(f.col("variance"))
@@ -134,7 +134,7 @@ def with_intervals(counts: DataFrame) -> DataFrame:
 
 
 def balance(filters: DataFrame) -> DataFrame:
-    """What filters hold, by count, broker and origin: accepted, arrived, relayed, arrived from, delivered."""
+    """Return what filters hold, by count, broker and origin: accepted, arrived, relayed, arrived from, delivered."""
     from pyspark.sql import functions as f
 
     def entries(kind: int) -> Any:
@@ -151,22 +151,22 @@ def balance(filters: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions(JobOptions):
-    """What `audit` is told.
+    """Options of `audit`.
 
     Attributes:
-        ids: a file of ids to reconcile; without, all of the exact record.
+        ids: a file of ids to reconcile; if empty, all of the exact record.
     """
 
     ids: Path | None = None
 
     @property
     def is_small(self) -> bool:
-        """Many ids are much work, in whatever trail."""
+        """Many ids are much work, whatever the trail."""
         return is_small_file(self.ids)
 
 
 def run(run: JobRun[AuditOptions]) -> dict[str, Any]:
-    """Write `reconciliation`, and where there are filters `accuracy` and `balance`."""
+    """Write `reconciliation`, and also `accuracy` and `balance` if there are filters."""
     sources = run.sources
     sources.need(["passages", "journeys", "filters"], "with journeys and filters is what is audited")
     context = read_context(sources)
@@ -212,7 +212,7 @@ def _filters(run: JobRun[AuditOptions], filters: DataFrame) -> dict[str, Any]:
 
 
 def _with_intervals(counts: Any) -> Any:
-    """The same as `with_intervals`, of an Arrow table."""
+    """Do what `with_intervals` does, for an Arrow table."""
     messages, doubtful, variance = (counts.column(name).to_numpy() for name in ("messages", "doubtful", "variance"))
     least = np.maximum(0.0, messages - (doubtful + _Z_95 * np.sqrt(variance)))
     found = counts.append_column("at_least", pa.array(least))

@@ -1,9 +1,9 @@
 """`compact`: the brokers' passages into journeys, small files into large ones, small filters into fuller ones.
 
-Nothing is edited in place. New files are written beside the old ones; the answers of both are compared on a sample of
-ids; then the manifests take the new files in and the old ones out. Readers that pinned a manifest before go on reading
-the old files, which are deleted after a grace period. A run that dies before it commits has changed nothing; one that
-dies while it commits is finished by the next.
+Nothing is edited in place. The job writes new files beside the old ones, and compares the answers of both on a sample
+of ids. Then the manifests add the new files and drop the old ones. Readers that pinned an earlier manifest go on
+reading the old files, which are deleted after a grace period. A run that dies before it commits has changed nothing.
+One that dies while it commits is finished by the next.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ if TYPE_CHECKING:
 
 __all__ = ["CompactOptions", "bin_width", "evidence_by_origin", "is_still_here", "run", "run_compaction"]
 
-# Passages of one origin and bin that one task sorts and joins: about a gigabyte would be ten times as many.
+# Passages of one origin and bin that one task sorts and joins. Ten times as many would take about a gigabyte.
 ROWS_PER_BIN = 2_000_000
 _WIDTHS = [minutes * 60_000 for minutes in (1, 2, 5, 10, 30, 60, 360, 1_440)]
-# Files smaller than this are worth being put together.
+# Files smaller than this are worth merging.
 SMALL_FILE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompactOptions(JobOptions):
-    """What `compact` and `erase` are told.
+    """Options of `compact` and `erase`.
 
     Attributes:
-        now: the time in Unix ms; the clock's without.
-        sample: ids to trace before and after.
-        keep_ms: instead of compacting, take out whole files that are older than this.
+        now: the time in Unix ms; by default from the clock.
+        sample: how many ids to trace before and after.
+        keep_ms: instead of compacting, remove whole files that are older than this.
         erase: instead of compacting, erase one subscription, or a principal by its name.
     """
 
@@ -83,7 +83,7 @@ def run(run: JobRun[CompactOptions]) -> dict[str, Any]:
     with sole_compaction(root) as is_sole:
         if finish_commits(root):
             run.tell("finished what an earlier compaction had begun to commit")
-        # What others committed before the lock was taken counts too.
+        # Read the trail again: others may have committed before this job took the lock.
         run.sources = open_sources(root, options.since, options.until, skip_damaged=options.skip_damaged)
         sweep_unfinished(run.sources, is_sole=is_sole)
         if options.keep_ms is not None:
@@ -92,10 +92,10 @@ def run(run: JobRun[CompactOptions]) -> dict[str, Any]:
 
 
 def _refuse_range(run: JobRun[CompactOptions]) -> None:
-    """Retention and erasure are of all times.
+    """Refuse a time range: retention and erasure apply to all times.
 
     Raises:
-        PipelineError: a part of the time was named.
+        PipelineError: the options name a range.
     """
     given = [name for name in ("keep_ms", "erase") if getattr(run.options, name) is not None]
     if run.sources.is_bounded and given:
@@ -104,7 +104,7 @@ def _refuse_range(run: JobRun[CompactOptions]) -> None:
 
 
 def _changed(run: JobRun[CompactOptions], now: int) -> dict[str, Any]:
-    """Write new files, prove that they say the same, and commit them."""
+    """Write new files, prove that they give the same answers, and commit them."""
     name = run_name()
     before = _size(run.sources)
     changes = Changes()
@@ -121,7 +121,7 @@ def _changed(run: JobRun[CompactOptions], now: int) -> dict[str, Any]:
         changes.commit(run.sources, now, name)
         run.account.written.append(str(run.sources.root))
     after = _size(changes.applied(run.sources))
-    # What this run took out is for those who pinned a manifest before; what earlier ones did, nobody reads any more.
+    # Files that this run removed stay for readers of earlier manifests. What earlier runs removed, nobody reads.
     summary["files_deleted"] = sum(sweep(run.sources.directory, broker, now) for broker in run.sources.pins)
     if what is not None:
         summary |= _left(run, what, now)
@@ -134,7 +134,7 @@ def _changed(run: JobRun[CompactOptions], now: int) -> dict[str, Any]:
 
 
 def _left(run: JobRun[CompactOptions], what: Erased, now: int) -> dict[str, Any]:
-    """Say what an erasure leaves, and until when."""
+    """Report what an erasure leaves behind, and until when."""
     for who in sorted(what.subscriptions):
         if is_still_here(run.sources, who):
             run.alert(
@@ -156,7 +156,7 @@ def _left(run: JobRun[CompactOptions], what: Erased, now: int) -> dict[str, Any]
 
 
 def is_still_here(sources: Sources, who: Erasure) -> bool:
-    """Whether a subscription is subscribed, as far as the record goes."""
+    """Return whether a subscription still exists, as far as the record goes."""
     if sources.pins[who.broker].runs[-1].closed:
         return False
     stays = read_context(sources).subscriptions[who.broker]
@@ -164,7 +164,7 @@ def is_still_here(sources: Sources, who: Erasure) -> bool:
 
 
 def _expired(run: JobRun[CompactOptions], now: int, age: int) -> dict[str, Any]:
-    """Retention: files whose rows are all older than an age go, and what no reader can need any more is deleted."""
+    """Apply retention: remove files whose rows are all too old, and delete what no reader can need any more."""
     files = size = swept = 0
     for broker in run.sources.pins:
         gone = expire(run.sources.directory, broker, now, max_age_ms=age)
@@ -176,7 +176,7 @@ def _expired(run: JobRun[CompactOptions], now: int, age: int) -> dict[str, Any]:
 
 
 def run_compaction(run: JobRun[CompactOptions], changes: Changes, name: str) -> dict[str, Any]:
-    """Write the new files, and note what they replace."""
+    """Write the new files, and note which files they replace."""
     files = [source for source in run.sources.inside("passages") if not _is_near_an_end(run.sources, source)]
     figures = {"journeys": 0, "passages_joined": 0, "passages_left": 0}
     if files:
@@ -188,9 +188,9 @@ def run_compaction(run: JobRun[CompactOptions], changes: Changes, name: str) -> 
 
 
 def _is_near_an_end(sources: Sources, source: SourceFile) -> bool:
-    """Whether a run of the broker ends without a close near the times of a file.
+    """Return whether a run of the broker ends without a close near the times of a file.
 
-    What is said of messages around such an end depends on which run wrote a row, and only the file's name tells that.
+    The verdict on messages around such an end depends on which run wrote a row, and only the file's name tells that.
     """
     pinned, margin = sources.pins[source.broker], DEFAULT_SKEW_MS + DEFAULT_TOLERANCE_MS + RESENT_MS
     since, until = source.entry.time_from - margin, source.entry.time_to + margin
@@ -225,7 +225,7 @@ def _join(run: JobRun[CompactOptions], changes: Changes, files: list[SourceFile]
     joined_rows = sum(row["passages"] for row in journeys)
     same_rows("passages", sum(source.entry.rows for source in files), joined_rows + kept)
     if not journeys and len(entries) >= len(files):
-        # The same passages in as many files: what is there stays.
+        # The result would have as many files with the same passages: keep the old ones.
         sweep_unfinished(sources, changes.paths())
         changes.removed.clear()
         changes.added.clear()
@@ -237,7 +237,7 @@ def _join(run: JobRun[CompactOptions], changes: Changes, files: list[SourceFile]
 
 
 def bin_width(files: list[SourceFile], *, by_origin: bool = True) -> int:
-    """The widest bin of time in which no origin (or broker) has too many passages, by what the manifests say."""
+    """Return the widest bin of time in which no origin (or broker) has too many passages, by the manifests."""
     rows: dict[int, int] = {}
     since, until = min(one.entry.time_from for one in files), max(one.entry.time_to for one in files)
     for source in files:
@@ -258,15 +258,15 @@ def evidence_by_origin(
     *,
     whole_files: bool = False,
 ) -> DataFrame:
-    """Passages, and what was shed, with all rows of an id together, sorted, in bins of one origin and some time.
+    """Return passages and shed rows with all rows of an id together, sorted, in bins of one origin and some time.
 
     Args:
         spark: the session.
         sources: the trail.
         files: of passages.
         width: of a bin, in ms.
-        more: further evidence to bring in.
-        whole_files: all passages of the files, whatever range the job is about.
+        more: further evidence to add.
+        whole_files: all passages of the files, whatever the time range of the job.
     """
     from pyspark.sql import functions as f
 
@@ -288,14 +288,14 @@ def evidence_by_origin(
 def _result_schema() -> Any:
     from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-    # A row is a passage, or an entry with how many passages are in it; null in the columns of the other.
+    # A row is a passage, or an entry with its number of passages; the columns of the other kind are null.
     passages = {field.name: field.dataType for field in spark_schema("passages")}
     own = [StructField("entry", StringType()), StructField("passages", LongType())]
     return StructType([*own, *(StructField(name, passages[name]) for name in LEFT)])
 
 
 def _joiner(context: Context, root: Path, name: str, width: int, tally: Tally) -> Any:
-    """Journeys are written where they are joined; what comes back are their entries, and the passages that are left."""
+    """Return the function that joins and writes journeys; it returns their entries and the passages that are left."""
 
     def run(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -334,14 +334,14 @@ def _joiner(context: Context, root: Path, name: str, width: int, tally: Tally) -
 
 
 def _entered(passages: Any) -> int:
-    """How many of some passages say that a message entered the network."""
+    """Count the passages that say that a message entered the network."""
     import pyarrow.compute as pc
 
     return int(pc.sum(pc.equal(passages.column("arrived_from"), HERE)).as_py() or 0)
 
 
 def _passages_in(journeys: Any) -> int:
-    """How many passages some journeys stand for: one at the origin, and one for each hop, which has 8 bytes."""
+    """Count the passages that journeys stand for: one at the origin, and one for each hop, which has 8 bytes."""
     import pyarrow.compute as pc
 
     return int(journeys.num_rows + (pc.sum(pc.binary_length(journeys.column("path"))).as_py() or 0) // 8)
@@ -355,7 +355,7 @@ def _entry_batch(text: str, passages: int, schema: Any) -> Any:
 
 
 def _by_bin(journeys: Any, width: int) -> Iterator[tuple[tuple[int, int], Any]]:
-    """The rows of each origin and bin; they are sorted by origin and time."""
+    """Split rows by origin and bin; they are sorted by origin and time."""
     import numpy as np
 
     if not journeys.num_rows:
@@ -367,7 +367,7 @@ def _by_bin(journeys: Any, width: int) -> Iterator[tuple[tuple[int, int], Any]]:
 
 
 def _write_left(left: DataFrame, root: Path, name: str, width: int) -> list[Any]:
-    """The passages that are left, in one file for each broker and bin of time."""
+    """Write the passages that are left, one file for each broker and bin of time."""
     from pyspark.sql import functions as f
 
     def write(key: tuple[Any, ...], rows: Any) -> Any:

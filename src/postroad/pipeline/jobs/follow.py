@@ -1,8 +1,8 @@
-"""`follow`: a growing trail, reconciled as it grows.
+"""`follow`: reconciles a trail while it grows.
 
-Structured Streaming remembers which manifests it has seen (its checkpoint); a batch that was begun when the job was
-killed is done again with the same files, and its counts take the place of those of the first try. So everything counts
-once, however often the job dies. Alerts are made from the sums, after every batch and while nothing comes.
+The checkpoint of Structured Streaming remembers which manifests it has seen. If the job is killed during a batch, it
+does the batch again with the same files, and the new counts replace those of the first try. So everything counts once,
+however often the job dies. Alerts are computed from the sums, after every batch and while nothing arrives.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CHECKPOINT = "checkpoint"
 
 
 def stored(trail: Location, out: Path) -> Callable[[DataFrame, int], None]:
-    """What happens with each batch: its counts are summed up and kept under its number."""
+    """Return what to do with each batch: add up its counts and store them under its number."""
 
     def store(rows: DataFrame, batch: int) -> None:
         import pyarrow as pa
@@ -56,10 +56,9 @@ def stored(trail: Location, out: Path) -> Callable[[DataFrame, int], None]:
 def started(
     spark: SparkSession, trail: Location, out: Path, seconds: float = DEFAULT_SECONDS, *, once: bool = False
 ) -> StreamingQuery:
-    """The running query. It goes on from where an earlier one with the same `out` stopped.
+    """Start the query. It continues where an earlier one with the same `out` stopped.
 
-    With `once` it ends with what is committed now: brokers that go on writing would otherwise never let it come to an
-    end.
+    With `once` it ends with what is committed now. Otherwise brokers that keep writing would never let it end.
     """
     spark.dataSource.register(TrailChanges)
     make_folders(out / _CHECKPOINT)
@@ -72,11 +71,11 @@ def started(
 
 @dataclass(frozen=True, kw_only=True)
 class FollowOptions(JobOptions):
-    """What `follow` is told.
+    """Options of `follow`.
 
     Attributes:
         seconds: how often to look for commits.
-        once: end when all that is there is counted.
+        once: end when everything that is there now is counted.
     """
 
     seconds: float = DEFAULT_SECONDS
@@ -84,12 +83,12 @@ class FollowOptions(JobOptions):
 
     @property
     def is_small(self) -> bool:
-        """What goes on for days is worth compiling."""
+        """A job that runs for days is worth compiling."""
         return self.once
 
 
 def run(run: JobRun[FollowOptions]) -> dict[str, Any]:
-    """Follow until interrupted, or once until all that is there is counted."""
+    """Follow until interrupted, or, with `once`, until everything that is there now is counted."""
     seconds, once = run.options.seconds, run.options.once
     trail, out = run.sources.root, run.options.out
     if not isinstance(out, Path):
@@ -111,7 +110,7 @@ def run(run: JobRun[FollowOptions]) -> dict[str, Any]:
                 if once:
                     break
             if not query.isActive:
-                # It ended by itself: this raises what ended it.
+                # It ended by itself: this raises the reason.
                 query.awaitTermination(1)
         finally:
             query.stop()
@@ -121,7 +120,7 @@ def run(run: JobRun[FollowOptions]) -> dict[str, Any]:
 
 @contextmanager
 def _interrupts() -> Iterator[Event]:
-    """Set by Ctrl-C, instead of an exception in the middle of a call into Spark, which would take the session down."""
+    """Yield an event that Ctrl-C sets. An exception in the middle of a call into Spark would stop the session."""
     asked = Event()
     if current_thread() is not main_thread():
         yield asked

@@ -1,9 +1,9 @@
-"""`match`: which messages of an archive a subscription would have got, by the very index that brokers match with.
+"""`match`: which messages of an archive a subscription would have got, by the same index that brokers use.
 
-Physical plan: a task is a few row groups of a file. It reads five columns with Arrow, bodies and attributes not among
-them; Spark's own reader would make rows of them and columns again, which takes longer than the matching. The envelopes
-and the encoded messages of a row group are a batch of messages as they are: nothing is copied, and no Python object is
-made for a message. Only what matches goes through Spark, and there is no shuffle.
+Physical plan: a task is a few row groups of a file. It reads five columns with Arrow, without bodies and attributes.
+Spark's own reader would turn them into rows and back into columns, which takes longer than the matching. The envelopes
+and encoded messages of a row group already form a batch of messages: nothing is copied, and there is no Python object
+per message. Only matching messages pass through Spark, and there is no shuffle.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ if TYPE_CHECKING:
 __all__ = ["MatchOptions", "archived_batch", "match_archive", "matched", "run"]
 
 _ENVELOPE = 40
-# A task takes a tenth of a second to begin, and a second for a few millions.
+# A task takes a tenth of a second to begin, and a second for a few million messages.
 TASK_ROWS = 500_000
-# What is written of a message that matches; the rest of it is found by its id.
+# What is written of a message that matches; its id leads to the rest.
 OUTPUT = "id string, time timestamp, topic string"
 _OUTPUT_SCHEMA = pa.schema([("id", pa.string()), ("time", pa.timestamp("us", "UTC")), ("topic", pa.string())])
 
 
 @dataclass(frozen=True)
 class MatchOptions:
-    """What the job is told.
+    """Options of the job.
 
     Attributes:
-        archive: the directory that `postroad archive export` has written.
+        archive: the directory that `postroad archive export` wrote.
         out: the directory for results.
         where: a selector; empty for all.
-        topic: a pattern of topics; all without.
+        topic: a pattern of topics; all by default.
         master: where Spark runs; this machine by default.
         since: the first id time that counts, in Unix ms.
         until: the first that does not.
@@ -72,10 +72,10 @@ class MatchOptions:
 
 
 def archived_batch(envelopes: pa.Array, encoded: pa.Array) -> Batch:
-    """Rows of an archive as a batch over the bytes of the column.
+    """Return rows of an archive as a batch over the bytes of the column.
 
     Raises:
-        DecodeError: they are not what an archive holds.
+        DecodeError: the bytes are not those of an archive.
     """
     data, lengths, start = _bytes_of(encoded)
     heads, sizes, first = _bytes_of(envelopes)
@@ -86,7 +86,7 @@ def archived_batch(envelopes: pa.Array, encoded: pa.Array) -> Batch:
 
 
 def _bytes_of(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32], int]:
-    """The bytes of a column, the length of each value, and where the first begins."""
+    """Return the bytes of a column, the length of each value, and where the first begins."""
     wide = pa.types.is_large_binary(array.type)
     _, offsets, data = array.buffers()
     count = len(array)
@@ -98,7 +98,7 @@ def _bytes_of(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32], in
 
 
 def matched(envelopes: pa.Array, encoded: pa.Array, index: SubscriptionIndex) -> NDArray[np.bool_]:
-    """Which rows of an archive an index wants."""
+    """Return which rows of an archive an index wants."""
     offsets, _ = index.match(archived_batch(envelopes, encoded), NO_BUDGET)
     found: NDArray[np.bool_] = np.diff(offsets) > 0
     return found
@@ -113,7 +113,7 @@ def match_archive(
     until: int | None = None,
     tally: Tally = UNCOUNTED,
 ) -> DataFrame:
-    """The messages of an archive that a subscription would have got: id, time and topic.
+    """Return the messages of an archive that a subscription would have got: id, time and topic.
 
     Args:
         spark: the session.
@@ -122,12 +122,12 @@ def match_archive(
         topic: a pattern of topics.
         since: the first id time that counts, in Unix ms.
         until: the first that does not.
-        tally: counts the messages that were looked at.
+        tally: counts the messages examined.
 
     Raises:
         SelectorError, TopicError: a text does not parse.
     """
-    # Here as well as there: a mistake is told before anything runs.
+    # Parse here as well as in the workers: a mistake is reported before anything runs.
     _index(where, topic)
     first, last = 0 if since is None else since, 2**48 if until is None else until
 
@@ -152,7 +152,7 @@ def match_archive(
 
 
 def _parts(archive: Path) -> list[tuple[str, int, int]]:
-    """Row groups of the files of an archive, as many for a task as are worth one."""
+    """Return row groups of the files of an archive, grouped into tasks of a useful size."""
     parts = []
     for path in sorted(archive.glob("*.parquet")):
         footer = pq.read_metadata(path)
@@ -189,7 +189,7 @@ def run(
     """Write the messages that match to `OUT/match`.
 
     Raises:
-        PipelineError: it cannot be done; the text says why.
+        PipelineError: the job cannot run; the text says why.
         SelectorError, TopicError: a text does not parse.
     """
     began = time.monotonic()

@@ -1,9 +1,9 @@
 """`publish`: journeys, passages and reports as Apache Iceberg tables, for engines that know nothing of Postroad.
 
-What is published is one pinned state of all manifests. Each file of the trail becomes one file of a table, under a name
-made from it, so that publishing again adds nothing, and whoever was killed goes on. The order of steps is that of the
-manifests: what is new counts before what it replaces goes, and the times that the record covers are told in between.
-A reader who comes between two steps may find a message told twice, and never one that is missing.
+A publication is one pinned state of all manifests. Each file of the trail becomes one file of a table, with a name
+derived from it. So publishing again adds nothing, and a run that was killed can continue. The steps follow the order of
+the manifests: new files count before the files they replace are removed, and the coverage is written in between. A
+reader between two steps may find a message twice, but never misses one.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ if TYPE_CHECKING:
 __all__ = ["NAMESPACE", "PublishOptions", "run"]
 
 NAMESPACE = "postroad"
-# Beyond this much of the trail to publish, workers do it.
+# If more of the trail than this is to be published, workers do it.
 DRIVER_BYTES = 32 << 20
-# In the order in which what is new comes to count.
+# The order in which new files begin to count.
 _OF_TRAIL = ("journeys", "passages")
 _FOLDER = "tables"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishOptions(JobOptions):
-    """What `publish` is told.
+    """Options of `publish`.
 
     Attributes:
-        catalogue: its URI, or the name of one that PyIceberg knows; a file in the warehouse by default.
-        warehouse: where the tables are; `tables` in the results by default.
+        catalogue: its URI, or the name of one that PyIceberg knows; by default a file in the warehouse.
+        warehouse: where the tables are; by default `tables` in the results.
         namespace: of the tables.
-        now: the time in Unix ms; the clock's without.
+        now: the time in Unix ms; by default from the clock.
     """
 
     catalogue: str | None = None
@@ -62,7 +62,7 @@ class PublishOptions(JobOptions):
 
 
 def run(run: JobRun[PublishOptions]) -> dict[str, Any]:
-    """Publish what the manifests name, then the reports."""
+    """Publish the files that the manifests name, then the reports."""
     options = run.options
     warehouse = options.warehouse or location(options.out) / _FOLDER
     trail = uri_of(run.sources.root)
@@ -75,20 +75,20 @@ class Publication:
 
     Args:
         run: the job.
-        tables: where to.
+        tables: the destination.
     """
 
     def __init__(self, run: JobRun[PublishOptions], tables: OpenTables) -> None:
         self._run = run
         self._tables = tables
         numbers = {str(broker): pinned.number for broker, pinned in run.sources.pins.items()}
-        # Every snapshot says which state of the manifests it is of.
+        # Every snapshot says which state of the manifests it shows.
         self._properties = {"postroad.manifests": msgspec.json.encode(numbers).decode()}
         self._figures = {"files_added": 0, "rows_added": 0, "files_removed": 0, "files_deleted": 0}
         self._found: list[OpenTable] = []
 
     def made(self) -> dict[str, Any]:
-        """Do all steps; returns the summary."""
+        """Do all steps; return the summary."""
         gone = {name: self._added(name) for name in _OF_TRAIL}
         self._cover()
         for name, (table, names) in gone.items():
@@ -119,7 +119,7 @@ class Publication:
     # --- of the trail ----------------------------------------------------------------------------------------------
 
     def _added(self, name: str) -> tuple[OpenTable, set[str]]:
-        """Publish the files of a table that are new; returns the names of those that no longer count."""
+        """Publish the new files of a table; return the names of those that no longer count."""
         table, sources = self._table(name, PLAIN[name], by_day=True), self._run.sources
         wanted = {data_name(source): source for source in sources.named(name, always=True)}
         known = set(table.files())
@@ -129,11 +129,11 @@ class Publication:
             put = self._put(table, fresh)
             table.add(put, self._properties)
             self._count(table, put)
-        # Where a part of a manifest cannot be read, what is missing there may count all the same.
+        # If a part of a manifest cannot be read, a file that seems gone may still count.
         return table, set() if sources.damaged else known - wanted.keys()
 
     def _put(self, table: OpenTable, fresh: dict[str, SourceFile]) -> list[DataPut]:
-        """Write the files, here or by workers; damaged ones are left out, if that is wanted."""
+        """Write the files, here or by workers; leave out damaged ones if the options say so."""
         run, root = self._run, self._run.sources.root
         folder, schema, names = table.folder, table.schema, list(fresh)
         units = [Unit(one.broker, one.entry.table, one.entry.day, (one.entry,)) for one in fresh.values()]
@@ -161,7 +161,7 @@ class Publication:
         return [one for _, one in found if isinstance(one, DataPut)]
 
     def _cover(self) -> None:
-        """Tell for which times the record is complete: after what is new, before what is old goes."""
+        """Publish for which times the record is complete: after the new files, before the old ones are removed."""
         rows = coverage_rows(self._run.sources)
         digest = hashlib.sha256(repr(rows.to_pylist()).encode()).hexdigest()[:32]
         self._replace("coverage", [(digest, rows)], COVERAGE)
@@ -175,7 +175,7 @@ class Publication:
             self._replace(name, parts, parts[0][1].schema)
 
     def _replace(self, name: str, parts: list[tuple[str, Any]], schema: Any) -> None:
-        """Have rows count in the place of all that a table had."""
+        """Replace all rows of a table."""
         table = self._table(name, schema)
         known = set(table.files())
         wanted = {f"{digest}.parquet": rows for digest, rows in parts if rows.num_rows}
@@ -190,7 +190,7 @@ class Publication:
 
 
 def data_name(source: SourceFile) -> str:
-    """The name of a file of the trail in its table: another for each file that ever was, and no folder in it."""
+    """Return the name of a trail file in its table: unique over all files that ever existed, without a folder."""
     entry = source.entry
     stem = PurePosixPath(entry.path).stem
     return f"{source.broker}-{date_text(entry.day)}-{stem}-{entry.crc or entry.footer_crc:08x}.parquet"

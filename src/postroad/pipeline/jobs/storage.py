@@ -1,7 +1,7 @@
-"""`storage`: what the record costs: bytes per message and per elementary record, by broker, day and recorder.
+"""`storage`: bytes that the record takes per message and per elementary record, by broker, day and recorder.
 
-The bytes are those of the files, footers included, and before compression what Parquet says they would be. An
-elementary record is a publication, an arrival from another broker, or a delivery: what the paper's figures count.
+The bytes are those of the files, footers included; the size before compression is what Parquet states. An elementary
+record is a publication, an arrival from another broker, or a delivery: what the paper's figures count.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 __all__ = ["RECORDERS", "StorageOptions", "bytes_of_files", "counted", "figures", "run", "storage"]
 
-# Which recorder writes a table of messages.
+# The recorder that writes each table of messages.
 RECORDERS = {"passages": "exact", "journeys": "journeys", "filters": "filters", "records": "log"}
-# Days that one picture shows: more bars are no longer told apart.
+# Days that one chart shows: more bars could not be told apart.
 MAX_DAYS = 62
-# Footers of so many files are read by the driver in less time than Spark takes to hand them out.
+# The driver reads the footers of this many files faster than Spark distributes the work.
 FEW_FILES, _THREADS = 1_000, 16
 _ENTERED = (HistoryKind.ACCEPTED, HistoryKind.ARRIVED)
 
 
 def bytes_of_files(spark: SparkSession, sources: Sources, tables: Iterable[str]) -> DataFrame:
-    """The bytes of the files, by broker, day and table; from the manifests and the footers."""
+    """Return the bytes of the files, by broker, day and table, from the manifests and the footers."""
     found = [source for name in tables for source in sources.of(name)]
     root = sources.root
 
@@ -77,7 +77,7 @@ def _raw_bytes(root: Location, broker: int, path: str) -> int:
 
 
 def counted(rows: DataFrame, name: str) -> DataFrame:
-    """Messages and elementary records in a table, by broker and day; and which recorder wrote it."""
+    """Count messages and elementary records in a table, by broker and day, with the recorder that wrote it."""
     from pyspark.sql import functions as f
 
     recorder = f.lit(RECORDERS[name])
@@ -85,7 +85,7 @@ def counted(rows: DataFrame, name: str) -> DataFrame:
         first = f.when(f.col("arrived_from") >= 0, 1).otherwise(0)
         messages, records = f.sum(first), f.sum(first + _listed("delivered", 4))
     elif name == "journeys":
-        # A journey has one row at its origin; its hops are records of other brokers.
+        # A journey is one row at its origin; its hops are records of other brokers.
         messages, records = f.count("*"), f.sum(1 + _listed("path", 8) + _listed("delivered", 8))
     else:
         entries = f.col("entries") if name == "filters" else f.lit(1)
@@ -104,7 +104,7 @@ def _listed(name: str, width: int) -> Any:
 
 
 def storage(spark: SparkSession, sources: Sources) -> DataFrame:
-    """A row for each broker, day, table and recorder.
+    """Return a row for each broker, day, table and recorder.
 
     Raises:
         MissingTableError: the trail has no record of any message.
@@ -119,7 +119,7 @@ def storage(spark: SparkSession, sources: Sources) -> DataFrame:
         counts = one if counts is None else counts.unionByName(one)
     assert counts is not None
     joined = counts.join(bytes_of_files(spark, sources, names), ["broker", "date", "table"], how="left")
-    # Filters of several methods share files: the bytes go to them by their records.
+    # Filters of several methods share files: the bytes are divided among them by their records.
     share = f.coalesce(_over(f.col("records"), f.sum("records").over(_whole())), f.lit(1.0))
     return joined.select(
         "broker",
@@ -138,7 +138,7 @@ def storage(spark: SparkSession, sources: Sources) -> DataFrame:
 
 
 def _over(above: Any, below: Any) -> Any:
-    """A ratio; null where there is nothing to divide by, as of a broker that sealed filters and saw no message."""
+    """Return a ratio; null if there is nothing to divide by, as for a broker that sealed filters and saw no message."""
     from pyspark.sql import functions as f
 
     return above / f.when(below != 0, below)
@@ -152,9 +152,9 @@ def _whole() -> Any:
 
 
 def figures(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Bytes per message before and after compression, by day and recorder, as the paper's Figures 4 and 5 have them.
+    """Draw bytes per message before and after compression, by day and recorder, as in the paper's Figures 4 and 5.
 
-    A message counts once at each broker that it passed: that is what a broker keeps of it.
+    A message counts once at each broker that it passed, because each of them keeps a record of it.
     """
     sums: dict[tuple[str, str], list[int]] = {}
     for row in rows:
@@ -173,17 +173,17 @@ def figures(rows: Iterable[Mapping[str, Any]]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class StorageOptions(JobOptions):
-    """What `storage` is told.
+    """Options of `storage`.
 
     Attributes:
-        plot: the file for a picture; none without.
+        plot: the file for a chart; none by default.
     """
 
     plot: Path | None = None
 
 
 def run(run: JobRun[StorageOptions]) -> dict[str, Any]:
-    """Write `storage`, and a picture of it where one is asked for."""
+    """Write `storage`, and a chart of it if the options ask for one."""
     run.tell("counting")
     place = run.write(storage(run.spark, run.sources), "storage", by=("date",))
     rows = run.read_small(place, ["date", "recorder", "messages", "records", "bytes", "raw_bytes"]).to_pylist()

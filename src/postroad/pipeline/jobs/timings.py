@@ -1,6 +1,6 @@
 """`timings`: what batches cost each broker, fitted to its samples; and latencies, merged as sketches.
 
-Spark makes the sums and the merged counts. What is left to solve is a handful of unknowns for each broker and form.
+Spark computes the sums and merges the counts. The driver then solves for a handful of unknowns per broker and form.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 PERCENTILES = (0.5, 0.9, 0.99, 0.999, 0.9999)
-# As the number of a broker: all of them together.
+# The number that stands for all brokers together.
 EVERYWHERE = 0
 
 # The terms of all forms, as expressions over the columns of `timings`; `capacity.costs` has them for numpy.
@@ -87,7 +87,7 @@ _LATENCY = pa.schema(
 
 
 def sums_of_batches(timings: DataFrame) -> DataFrame:
-    """The normal equations of each broker and bootstrap group: sums of products, each batch divided by its seconds."""
+    """Return the normal equations of each broker and bootstrap group; each batch is divided by its time."""
     from pyspark.sql import functions as f
 
     seconds = f.col("nanoseconds") / 1e9
@@ -105,7 +105,7 @@ def sums_of_batches(timings: DataFrame) -> DataFrame:
 
 
 def equations(row: Row, form: CostForm) -> NormalEquations:
-    """The normal equations of a form, from a row of sums."""
+    """Return the normal equations of a form, from a row of sums."""
     order = list(_TERMS)
 
     def squared(one: str, other: str) -> float:
@@ -117,7 +117,7 @@ def equations(row: Row, form: CostForm) -> NormalEquations:
 
 
 def fits_of(sums: Sequence[Row]) -> dict[int, list[CostFit | tuple[CostForm, str]]]:
-    """For each broker, and for all of them together, the fit of each form; or why there is none."""
+    """Return the fit of each form, for each broker and for all together, or the reason why there is none."""
     brokers = sorted({row["broker"] for row in sums})
     found: dict[int, list[CostFit | tuple[CostForm, str]]] = {}
     for broker in [*brokers, EVERYWHERE]:
@@ -137,14 +137,14 @@ def _fit(sums: Sequence[Row], form: CostForm) -> CostFit | tuple[CostForm, str]:
 
 
 def merged_sketches(latencies: DataFrame) -> DataFrame:
-    """The counts of each broker and bucket, added up."""
+    """Return the counts of each broker and bucket, added up."""
     from pyspark.sql import functions as f
 
     return latencies.groupBy("broker", "bucket").agg(f.sum("deliveries").alias("deliveries"))
 
 
 def latency_rows(merged: Iterable[Row]) -> list[tuple[Any, ...]]:
-    """Percentiles with their intervals, for each broker and for all of them."""
+    """Return percentiles with their intervals, for each broker and for all of them."""
     counts: dict[int, Any] = {EVERYWHERE: np.zeros(LATENCY_BUCKETS, np.int64)}
     for row in merged:
         here = counts.setdefault(row["broker"], np.zeros(LATENCY_BUCKETS, np.int64))
@@ -160,7 +160,7 @@ def latency_rows(merged: Iterable[Row]) -> list[tuple[Any, ...]]:
 
 
 def _arrow(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Any:
-    """Rows as an Arrow table: they are few, and Spark has nothing to do for them."""
+    """Return rows as an Arrow table: they are few, so Spark is not needed."""
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
 
 
@@ -192,7 +192,7 @@ def run(run: JobRun[JobOptions]) -> dict[str, Any]:
 
 
 def _cost_rows(fits: dict[int, list[CostFit | tuple[CostForm, str]]]) -> list[tuple[Any, ...]]:
-    """A row for each broker, form and term; one row for a form that could not be fitted."""
+    """Return a row for each broker, form and term; one row for a form that could not be fitted."""
     rows: list[tuple[Any, ...]] = []
     for broker, forms in fits.items():
         fitted = [one for one in forms if isinstance(one, CostFit)]

@@ -1,9 +1,9 @@
 """`trace`: where millions of messages went, one row for each id or alias that is asked for.
 
 Physical plan: the ids are broadcast while they fit, and each table of the exact record is read once and joined in
-place; past that, ids and records are brought together by origin and time. Filters are always brought together with the
-ids of their origin and time, and probed there, each in one call. All evidence of an id then meets in one place, is
-judged, and written. The only sort is of the evidence found, which grows with the ids and not with the trail.
+place. Beyond that, ids and records are grouped by origin and time. Filters are always grouped with the ids of their
+origin and time, and each is probed in one call. All evidence of an id then meets in one place, is judged, and written.
+The only sort is of the evidence found, which grows with the ids and not with the trail.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 __all__ = ["OUTSIDE_RANGE", "UNKNOWN_ALIAS", "TraceOptions", "judge", "run", "trace", "trace_ids"]
 
 UNKNOWN_ALIAS = "unknown alias"
-# Of an id from before `since` or after `until` nothing was looked up, and nothing is said.
+# For an id from before `since` or after `until` nothing is looked up, and nothing is claimed.
 OUTSIDE_RANGE = "outside the range"
 
-# Spark decodes 4,096 rows at a time, which of filters of a megabyte is more than an executor has.
+# Spark decodes 4,096 rows at a time. With filters of a megabyte each, that is more than an executor has.
 MAX_BATCH_ROWS, MIN_BATCH_ROWS, BATCH_BYTES = 4_096, 16, 16 << 20
-# Verdicts that the driver counts itself: a column of some megabytes.
+# Up to this many verdicts the driver counts itself: a column of some megabytes.
 COUNTED_IDS = 5_000_000
 _ID_FIELD = pa.field("id", pa.string())
 RECORDS_OF_MESSAGES = (*EXACT, "filters")
@@ -69,13 +69,13 @@ def trace(
     broadcast_ids: int = BROADCAST_IDS,
     tally: Tally = UNCOUNTED,
 ) -> DataFrame:
-    """The journeys of what is asked for.
+    """Return the journeys of what is asked for.
 
     Args:
         spark: the session.
         sources: the trail.
         asked: what is asked for (`ids.read_asked`).
-        broadcast_ids: how many ids to send to every executor at most.
+        broadcast_ids: the most ids to send to every executor.
         tally: counts the ids that are judged.
 
     Raises:
@@ -91,7 +91,7 @@ def trace(
         range_of_times = f"time >= {sources.since} and time < {sources.until}"
         unanswered = unanswered.unionByName(_without_answer(inside.where(f"not ({range_of_times})"), OUTSIDE_RANGE))
         inside = inside.where(range_of_times)
-    # Texts that differ are ids that differ; several aliases may be of one id.
+    # Different texts are different ids, but several aliases may belong to one id.
     traced = trace_ids(spark, sources, inside, broadcast_ids, each_once=not aliases, journals=True, tally=tally)
     return unanswered.unionByName(traced)
 
@@ -106,16 +106,16 @@ def trace_ids(
     journals: bool = False,
     tally: Tally = UNCOUNTED,
 ) -> DataFrame:
-    """The journeys of ids, given as their four numbers and the text `asked` they were asked for by.
+    """Return the journeys of ids, given as their four numbers and the text `asked`.
 
     Args:
         spark: the session.
         sources: the trail.
         ids: what is asked for.
-        broadcast_ids: how many to send to every executor at most.
-        each_once: no id is there twice, as the caller knows.
-        journals: ask also what brokers that died left in their journals.
-        tally: counts those that are judged.
+        broadcast_ids: the most ids to send to every executor.
+        each_once: the caller knows that no id occurs twice.
+        journals: also read what brokers that died left in their journals.
+        tally: counts the ids that are judged.
     """
     wanted = ids.select(*ID) if each_once else ids.select(*ID).distinct()
     whole = sources
@@ -130,7 +130,7 @@ def trace_ids(
     if journals:
         whole = sources = with_journals(sources, spots)
     if spots is not None:
-        # Files of which no id of the question can be are not looked at: not read, not compared, not held.
+        # Files that can hold none of the requested ids are not read, not compared and not held.
         sources = sources.asked(spots)
     if not sources.has_any(RECORDS_OF_MESSAGES):
         whole.need(RECORDS_OF_MESSAGES, NEEDED_FOR)
@@ -149,20 +149,20 @@ def trace_ids(
         found = filter_hits(table(spark, sources, "filters", files), wanted, bins, context)
         evidence = evidence.unionByName(as_evidence(found, HITS))
         columns |= filled(found)
-    # A column that nothing fills costs as much on its way through Spark as any other.
+    # A column that nothing fills costs as much on its way through Spark as any other, so leave it out.
     brought = together(evidence.select(*(name for name in COLUMNS if name in columns)), bins.partitions)
     return judge(brought, context, tally)
 
 
 def _read_in_portions(spark: SparkSession, files: list[SourceFile]) -> None:
-    """Have Spark decode so many rows of wide filters at a time that they fit."""
+    """Let Spark decode only as many rows of wide filters at a time as fit in memory."""
     widest = max(source.entry.size / max(1, source.entry.rows) for source in files)
     rows = int(min(MAX_BATCH_ROWS, max(MIN_BATCH_ROWS, BATCH_BYTES / widest)))
     spark.conf.set("spark.sql.parquet.columnarReaderBatchSize", str(rows))
 
 
 def judge(evidence: DataFrame, context: Context, tally: Tally = UNCOUNTED) -> DataFrame:
-    """The verdicts, with the id as text."""
+    """Return the verdicts, with the id as text."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     judge_batches = Judge(context)
@@ -176,7 +176,7 @@ def judge(evidence: DataFrame, context: Context, tally: Tally = UNCOUNTED) -> Da
 
 
 def _with_text(verdicts: Any) -> Any:
-    """Verdicts with the id as text; who asks by numbers gets that back as what was asked."""
+    """Add the id as text; a caller that asks by numbers also gets it as `asked`."""
     text = id_texts(*(verdicts.column(name).to_numpy() for name in ID))
     place = verdicts.schema.get_field_index("asked")
     asked = pc.coalesce(verdicts.column(place), text)
@@ -184,7 +184,7 @@ def _with_text(verdicts: Any) -> Any:
 
 
 def _without_answer(ids: DataFrame, why: str) -> DataFrame:
-    """A row for each text or id of which nothing is known, and why."""
+    """Return a row for each text or id of which nothing is known, and why."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -195,7 +195,7 @@ def _without_answer(ids: DataFrame, why: str) -> DataFrame:
         elif field.name == "verdict":
             columns.append(f.lit(why).alias("verdict"))
         elif field.name == "certainty":
-            # Nothing is claimed of it, so nothing is certain.
+            # The row claims nothing, so nothing is certain.
             columns.append(f.lit(0.0).alias("certainty"))
         else:
             columns.append(f.lit(None).cast(field.dataType).alias(field.name))
@@ -205,11 +205,11 @@ def _without_answer(ids: DataFrame, why: str) -> DataFrame:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceOptions(JobOptions):
-    """What `trace` is told.
+    """Options of `trace`.
 
     Attributes:
         ids: the file of ids or aliases.
-        broadcast_ids: up to so many ids are sent to all executors.
+        broadcast_ids: the most ids to send to all executors.
     """
 
     ids: Path
@@ -217,7 +217,7 @@ class TraceOptions(JobOptions):
 
     @property
     def is_small(self) -> bool:
-        """Many ids are much work, in whatever trail."""
+        """Many ids are much work, whatever the trail."""
         return is_small_file(self.ids)
 
 
@@ -233,10 +233,10 @@ def run(run: JobRun[TraceOptions]) -> dict[str, Any]:
 
 
 def _in_driver(run: JobRun[TraceOptions]) -> Any:
-    """The journeys of a small question, without Spark; None where it is not small.
+    """Return the journeys of a small question without Spark; None if it is not small.
 
     Raises:
-        TrailDamageError: a file is not there, or not as it was written.
+        TrailDamageError: a file is missing or differs from what was written.
     """
     asked, whole = small_asked(run.options.ids), run.sources
     if asked is None:
@@ -267,7 +267,7 @@ def _in_driver(run: JobRun[TraceOptions]) -> Any:
 def _by_spark(run: JobRun[TraceOptions]) -> dict[str, Any]:
     from pyspark.sql import functions as f
 
-    # Counted, sent to the executors and answered: read once.
+    # Keep the ids: they are counted, sent to the executors and answered, but read once.
     asked = read_asked(run.spark, run.options.ids).persist()
     run.tell("tracing")
     try:
