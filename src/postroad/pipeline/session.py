@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from postroad.pipeline.errors import JavaMissingError, PipelineError
 from postroad.pipeline.java_options import SMALL, java_options
+from postroad.pipeline.jvm_messages import start_jvm
 from postroad.pipeline.warm_server import warm_address
 from postroad.pipeline.worker_files import KERNEL_SETTINGS, send_kernels, send_package
 
@@ -113,12 +114,15 @@ def session(
         chosen |= KERNEL_SETTINGS
     if submitted:
         chosen = _not_given(chosen)
-    for key, value in (chosen | dict(settings or {})).items():
+    chosen |= dict(settings or {})
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     # What Spark spills and writes is as private as the trail; its processes inherit the mask.
     before = os.umask(PRIVATE_MASK)
     try:
         with _environment(surroundings(is_local, submitted=submitted)):
+            if is_local and not submitted:
+                start_jvm({"spark.app.name": name, "spark.master": str(master), **chosen})
             made = builder.getOrCreate()
     finally:
         os.umask(before)
