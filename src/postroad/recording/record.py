@@ -26,6 +26,7 @@ from postroad.tracking import Answer, Gap, TrackingError, merged
 from postroad.tracking.journaled import Journaled
 from postroad.trail import (
     DAY_MS,
+    DEFAULT_GRACE_MS,
     DEFAULT_SKEW_MS,
     DEFAULT_TOLERANCE_MS,
     Backlog,
@@ -93,6 +94,7 @@ class LiveRecord:
         skew_ms: how far the time of an id may be from this broker's clock.
         shipment: ships what is written; None where it stays here.
         keep_local_ms: local copies may have been dropped of messages older than this; None where all stay.
+        ages: the time by which records are too old (`age_clock.py`); the clock without.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class LiveRecord:
         skew_ms: int = DEFAULT_SKEW_MS,
         shipment: Shipment | None = None,
         keep_local_ms: int | None = None,
+        ages: Callable[[], int] | None = None,
     ) -> None:
         self.recorder = recorder
         self._skew_ms = skew_ms
@@ -117,6 +120,7 @@ class LiveRecord:
         self._root = root
         self._broker = broker
         self._clock = clock
+        self._ages = ages or clock
         self._lock = DirectoryLock(lock_path(root, broker), broker, f"{root} {_TRAIL_HELD}")
         self._last_run = LastRun(last_run)
         self._backlog = Backlog(self._open_writer, backlog_bytes, self._claim)
@@ -250,10 +254,12 @@ class LiveRecord:
         assert self._retention is not None
         days, size = self._retention
         now = self._clock()
-        expired = expire(self._root, self._broker, now, days * DAY_MS if days else None, size or None)
+        # What the clock has jumped ahead makes nothing older.
+        behind = max(0, now - self._ages())
+        expired = expire(self._root, self._broker, now, days * DAY_MS + behind if days else None, size or None)
         if expired.files:
             log.info("old records deleted", extra={"files": expired.files, "bytes": expired.bytes})
-        sweep(self._root, self._broker, now)
+        sweep(self._root, self._broker, now, DEFAULT_GRACE_MS + behind)
 
     def statistics(self) -> dict[str, Any]:
         """Counts of the recorder and of the writing."""
@@ -393,7 +399,9 @@ def _to_come(gap: Gap, findings: Findings, message: MessageId, latest: int) -> l
     return [gap._replace(reason=GapReason.ON_ITS_WAY)]
 
 
-def make_record(config: BrokerConfig, clock: Callable[[], int]) -> LiveRecord | None:
+def make_record(
+    config: BrokerConfig, clock: Callable[[], int], ages: Callable[[], int] | None = None
+) -> LiveRecord | None:
     """The record that the settings ask for; None for none.
 
     Raises:
@@ -421,8 +429,9 @@ def make_record(config: BrokerConfig, clock: Callable[[], int]) -> LiveRecord | 
         last_run=Path(config.data) / f"last-run-{config.number}.json",
         # The clock of the broker or client that gave the id, against that of this broker.
         skew_ms=settings.broker_skew_ms + settings.skew_tolerance_ms,
-        shipment=_shipment(config, root, clock, keep_local_ms),
+        shipment=_shipment(config, root, ages or clock, keep_local_ms),
         keep_local_ms=keep_local_ms,
+        ages=ages,
     )
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-__all__ = ["LinkStatistics", "QuarantineStatus", "ServerStatistics"]
+if TYPE_CHECKING:
+    from postroad.server.clients import Clients
+    from postroad.sessions import Audit
+
+__all__ = ["LinkStatistics", "QuarantineStatus", "ServerStatistics", "server_counts"]
 
 
 class ServerStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +48,28 @@ class ServerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     origins_refused: int
     admin_requests_refused: int
     internal_errors: int
+
+
+def server_counts(clients: Clients, audit: Audit) -> ServerStatistics:
+    """What is counted of connections, by now."""
+    return ServerStatistics(
+        connections_now=len(clients),
+        connections=clients.opened_count,
+        connections_turned_away=clients.entrance.refused,
+        strangers_now=clients.entrance.stranger_count,
+        strangers_evicted=clients.entrance.evicted,
+        held_bytes_now=clients.holdings.total,
+        received_bytes=clients.received_bytes,
+        sent_bytes=clients.sent_bytes,
+        connections_relieved=clients.relieved_count,
+        logins_refused=audit.counts["login refused"],
+        logins_delayed=audit.counts["login delayed"],
+        subscriptions_refused=audit.counts["subscription refused"],
+        publications_refused=audit.counts["publication refused"],
+        origins_refused=audit.counts["origin refused"],
+        admin_requests_refused=audit.counts["admin request refused"],
+        internal_errors=clients.internal_errors,
+    )
 
 
 class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from postroad.broker import Broker, Outbox
+    from postroad.recording import AgeClock
     from postroad.store import Disk, DiskCommit, Read, Recovered, StoreSettings
 
 __all__ = ["StoreDriver"]
@@ -45,6 +46,7 @@ class StoreDriver:
         core: the broker.
         carry_out: carries out what the core says.
         clock: the time in ms.
+        ages: the time by which messages are too old.
     """
 
     def __init__(
@@ -54,12 +56,15 @@ class StoreDriver:
         core: Broker,
         carry_out: Callable[[Outbox], None],
         clock: Callable[[], int],
+        ages: AgeClock,
     ) -> None:
         self._disk: Disk = FileDisk(folder)
         self._settings = settings
         self._core = core
         self._carry_out = carry_out
         self._clock = clock
+        self._ages = ages
+        self._keeping: asyncio.Future[None] | None = None
         self.log: Log | None = None
         # Reads do not wait for a disk that is being forced.
         self._writing, self._reading = DiskThread("postroad-store"), DiskThread("postroad-store-reads")
@@ -336,11 +341,14 @@ class StoreDriver:
         forget_at = self._loop.time() + RESENT_SECONDS
         while True:
             await asyncio.sleep(LOOK_SECONDS)
+            if self._keeping is None or self._keeping.done():
+                self._keeping = self._reading.do(self._ages.keep)
+            now = self._ages()
             if self._core.durables is not None:
-                self._core.durables.expire(self._clock())
+                self._core.durables.expire(now)
             if self._core.queues is not None:
-                self._core.queues.expire(self._clock())
-                self._core.retentions.trim(self._clock())
+                self._core.queues.expire(now)
+                self._core.retentions.trim(now)
             if self._core.store is not None and self._loop.time() > forget_at:
                 self._core.store.forget()
 
