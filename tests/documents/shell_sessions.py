@@ -37,6 +37,8 @@ MASKS = (
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} UTC"), "TIME UTC"),
     (re.compile(r"\d\d:\d\d:\d\d UTC"), "TIME UTC"),
     (re.compile(r"\bin \d+\.\d{3} s\b"), "in SECONDS s"),
+    # Admin endpoints of a network have free ports.
+    (re.compile(r"127\.0\.0\.1:\d+/console"), "127.0.0.1:PORT/console"),
     # How long a job took, in its table, whose columns are as wide as that.
     (re.compile(r"│ (seconds(?: to start)?) +│ \d+\.\d +│"), r"│ \1 │ SECONDS │"),
     (re.compile(r" +│"), " │"),

@@ -15,20 +15,13 @@ from postroad.config import ConfigError, Credentials, broker_config
 from postroad.network import NetworkError, credentials_of, make_credentials
 from postroad.security import Authority, broker_uri, certified_number, new_key, public_key
 from postroad.server import Service
-from postroad.topology import Plan, PlanError, line
-from tests.server.fleet import free_ports
+from postroad.topology import Plan, PlanError
 from tests.server.hostile import Hostile
+from tests.server.papers import plan_of_a_line
 from tests.server.scene import Client, run, until
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def planned(count: int = 2, name: str = "postroad") -> Plan:
-    plan = Plan.of(line(count), name)
-    ports = iter(free_ports(2 * count))
-    placed = tuple(msgspec.structs.replace(one, port=next(ports), link_port=next(ports)) for one in plan.brokers)
-    return msgspec.structs.replace(plan, brokers=placed)
 
 
 def service(plan: Plan, number: int, folder: Path) -> Service:
@@ -36,7 +29,7 @@ def service(plan: Plan, number: int, folder: Path) -> Service:
 
 
 def test_plan_with_keys_reads_what_it_wrote_and_private_keys_are_for_their_owner(tmp_path: Path) -> None:
-    plan = make_credentials(planned(), tmp_path / "keys", tls=True)
+    plan = make_credentials(plan_of_a_line(), tmp_path / "keys", tls=True)
     assert Plan.parse(plan.to_toml()) == plan
     assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o700
     names = Credentials(str(tmp_path / "keys"))
@@ -48,9 +41,9 @@ def test_plan_with_keys_reads_what_it_wrote_and_private_keys_are_for_their_owner
 
 def test_keys_that_are_there_are_kept_and_certificates_are_made_anew_by_the_same_authority(tmp_path: Path) -> None:
     folder = tmp_path / "keys"
-    first = make_credentials(planned(2), folder, tls=True)
+    first = make_credentials(plan_of_a_line(2), folder, tls=True)
     authority, certificate = (folder / "authority.pem").read_bytes(), (folder / "broker-1.tls.pem").read_bytes()
-    again = make_credentials(planned(3), folder, tls=True)
+    again = make_credentials(plan_of_a_line(3), folder, tls=True)
     assert [one.key for one in again.brokers[:2]] == [one.key for one in first.brokers]
     assert (folder / "authority.pem").read_bytes() == authority
     assert (folder / "broker-1.tls.pem").read_bytes() != certificate
@@ -60,7 +53,7 @@ def test_what_is_no_key_is_told(tmp_path: Path) -> None:
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "broker-1.key").write_text("no key")
     with pytest.raises(NetworkError, match="not a PEM file with a private key"):
-        make_credentials(planned(), tmp_path / "keys", tls=False)
+        make_credentials(plan_of_a_line(), tmp_path / "keys", tls=False)
 
 
 def test_certificate_names_one_broker_of_one_network() -> None:
@@ -75,7 +68,7 @@ def test_certificate_names_one_broker_of_one_network() -> None:
 
 
 def test_brokers_with_keys_and_certificates_carry_messages(tmp_path: Path) -> None:
-    plan = make_credentials(planned(3), tmp_path / "keys", tls=True)
+    plan = make_credentials(plan_of_a_line(3), tmp_path / "keys", tls=True)
 
     async def talk() -> None:
         services = [service(plan, number, tmp_path) for number in (1, 2, 3)]
@@ -103,7 +96,7 @@ def test_brokers_with_keys_and_certificates_carry_messages(tmp_path: Path) -> No
 
 def test_broker_with_the_certificate_of_another_is_not_let_in(tmp_path: Path) -> None:
     """Broker 3 has a certificate of the network and claims to be broker 1; keys are not used, so nothing else tells."""
-    plan = make_credentials(planned(3), tmp_path / "keys", tls=True)
+    plan = make_credentials(plan_of_a_line(3), tmp_path / "keys", tls=True)
 
     def context(number: int) -> ssl.SSLContext:
         files = Credentials(str(tmp_path / "keys")).tls(number)
@@ -135,7 +128,7 @@ def test_broker_with_the_certificate_of_another_is_not_let_in(tmp_path: Path) ->
 
 def test_idle_connections_do_not_lock_a_neighbour_out_of_a_port_with_tls(tmp_path: Path) -> None:
     """They never begin their TLS handshakes."""
-    plan = make_credentials(planned(2), tmp_path / "keys", tls=True)
+    plan = make_credentials(plan_of_a_line(2), tmp_path / "keys", tls=True)
 
     async def talk() -> None:
         listening = service(plan, 2, tmp_path)
@@ -159,7 +152,7 @@ def test_idle_connections_do_not_lock_a_neighbour_out_of_a_port_with_tls(tmp_pat
 
 
 def test_broker_does_not_start_with_a_key_that_is_not_its_own(tmp_path: Path) -> None:
-    plan = make_credentials(planned(), tmp_path / "keys", tls=False)
+    plan = make_credentials(plan_of_a_line(), tmp_path / "keys", tls=False)
     (tmp_path / "keys" / "broker-1.key").write_bytes(new_key())
     with pytest.raises(ConfigError, match="is not that of broker 1"):
         service(plan, 1, tmp_path)
@@ -168,7 +161,7 @@ def test_broker_does_not_start_with_a_key_that_is_not_its_own(tmp_path: Path) ->
 
 
 def test_plan_has_keys_for_all_brokers_or_none() -> None:
-    plan = planned()
+    plan = plan_of_a_line()
     first, second = plan.brokers
     keyed = msgspec.structs.replace(first, key=public_key(new_key()))
     with pytest.raises(PlanError, match=r"brokers\[1\]\.key: is missing"):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from postroad.client import ClientError, Reconnect, connect
 from postroad.config import read_config
 from postroad.messages import MessageId
-from postroad.network import Place
+from postroad.network import Place, credentials_of, make_credentials
 from postroad.network.ports import free_ports
 from postroad.network.processes import is_alive
 from postroad.topology import BrokerPlan, LinkPlan, Plan
@@ -162,22 +162,38 @@ async def told(address: str, login: str) -> str:
         return str(error)
 
 
-def test_a_network_asks_for_logins_and_tokens_and_takes_a_change_of_its_users(
+def test_a_network_asks_for_logins_and_tokens_over_tls_and_takes_a_change_of_its_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = plan_of_a_line(tmp_path, 1)
+    refused = here(monkeypatch, "network", "up", str(plan), "--admin-tls")
+    assert (refused.code, "the plan has no certificates" in refused.err) == (2, True)
+    plan.write_text(make_credentials(Plan.parse(plan.read_text()), credentials_of(plan), tls=True).to_toml())
     (tmp_path / "token").write_text("0123456789abcdef")
     # Names that mean something else from another directory: brokers are started again from anywhere.
     monkeypatch.chdir(tmp_path)
     users_file(tmp_path, ann="secret")
-    with up(plan, "--users-file", "users.toml", "--admin-token-file", "token") as process:
+    with up(plan, "--users-file", "users.toml", *TOKEN, "--admin-tls") as process:
         address = event(process)["brokers"][0]["address"]
         assert asyncio.run(told(address, "ann")) == "connected"
         assert "login or passcode is wrong" in asyncio.run(told(address, "bob"))
-        refused = here(monkeypatch, "trace", str(MessageId(7, 1, 1, 0)), "--network", str(plan))
+        traced = ("trace", str(MessageId(7, 1, 1, 0)), "--network")
+        admin, vouching = state_of(plan).brokers[0].admin, ("--admin-ca", str(credentials_of(plan) / "authority.pem"))
+        assert admin.startswith("https://127.0.0.1:")
+        refused = here(monkeypatch, *traced, admin, *TOKEN)
+        assert (refused.code, "certificate" in refused.err) == (2, True)
+        refused = here(monkeypatch, *traced, admin, *vouching)
         assert (refused.code, "token" in refused.err) == (2, True)
-        shown = here(monkeypatch, "trace", str(MessageId(7, 1, 1, 0)), "--network", str(plan), *TOKEN)
-        assert (shown.code, shown.err) == (1, "")
+        # A plan or a data directory says where the token is, and who vouches for the certificates.
+        for more in ((admin, *vouching, *TOKEN), (str(plan),)):
+            shown = here(monkeypatch, *traced, *more)
+            assert (shown.code, shown.err) == (1, "")
+        assert here(monkeypatch, "network", "status", str(plan)).code == 0
+        seen = here(monkeypatch, "top", str(plan), "--once", "--interval", "0.1", "--json")
+        assert [broker["state"] for broker in json.loads(seen.out)["brokers"]] == ["ready"]
+        looked = here(monkeypatch, "doctor", "--network", str(plan), "--json")
+        found = [one for one in json.loads(looked.out)["findings"] if one["what"] in ("network", "clocks")]
+        assert [one["health"] for one in found] == ["good", "good"]
         users_file(tmp_path, bob="secret")
         assert here(monkeypatch, "network", "reload", str(plan)).out.startswith("told 1 broker to read")
         log = Place(plan.with_suffix(".network")).log_file(1)

@@ -5,12 +5,23 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING
 
+import msgspec
 import trustme
 
 from postroad.config import LinkTlsConfig, TlsConfig
+from postroad.topology import Plan, line
+from tests.server.fleet import free_ports
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+def plan_of_a_line(count: int = 2, name: str = "postroad") -> Plan:
+    """Brokers on free ports of this machine, for which keys and certificates can be made."""
+    plan = Plan.of(line(count), name)
+    ports = iter(free_ports(2 * count))
+    placed = tuple(msgspec.structs.replace(one, port=next(ports), link_port=next(ports)) for one in plan.brokers)
+    return msgspec.structs.replace(plan, brokers=placed)
 
 
 class Papers:

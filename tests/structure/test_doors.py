@@ -84,6 +84,7 @@ INNER: dict[str, set[str]] = {
         "warm_server",
     },
     "protocols": {
+        "admin_proof",
         "link",
         "link.frames",
         "link.limits",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -14,15 +14,20 @@ if TYPE_CHECKING:
     import ssl
 
     from postroad.client import HttpReply
+    from postroad.network import BrokerEntry
 
 __all__ = [
     "AdminAddress",
+    "AdminAnswer",
     "AdminAuthority",
+    "LocalNetwork",
+    "NeedsTokenError",
     "NotThereError",
     "TokenFile",
     "admin_base",
     "admin_request",
     "check_token_stays_secret",
+    "local_network",
     "read_token",
     "trusting",
 ]
@@ -60,6 +65,27 @@ class NotThereError(PostroadError):
     """The other end has no such page."""
 
 
+class NeedsTokenError(PostroadError):
+    """The other end asks for a token, or for another one."""
+
+
+_REFUSALS: dict[int, type[PostroadError]] = {
+    HTTPStatus.NOT_FOUND: NotThereError,
+    HTTPStatus.UNAUTHORIZED: NeedsTokenError,
+}
+
+
+class AdminAnswer(dict[str, Any]):
+    """The fields of an answer; one that is not there means that something else answered."""
+
+    def __init__(self, base: str, fields: dict[str, Any]) -> None:
+        super().__init__(fields)
+        self._base = base
+
+    def __missing__(self, key: str) -> Any:
+        raise PostroadError(f"{self._base}: the answer is not that of a broker of this version (it has no {key!r})")
+
+
 def read_token(path: Path | None) -> str:
     """The token in a file; empty without a file.
 
@@ -74,8 +100,37 @@ def read_token(path: Path | None) -> str:
         raise PostroadError(f"--admin-token-file {path}: cannot be read ({error})") from None
 
 
+class LocalNetwork(NamedTuple):
+    """A network that runs on this machine: where its brokers are asked, and what that takes."""
+
+    brokers: tuple[BrokerEntry, ...]
+    token_file: Path | None
+    authority: Path | None
+
+
+def local_network(where: Path, token_file: Path | None, authority: Path | None) -> LocalNetwork:
+    """The network of a plan or a data directory; options come before what its state says.
+
+    Raises:
+        PostroadError: there is none.
+    """
+    import os
+
+    from postroad.network import find, place_of
+
+    state = find(place_of(where))
+    # Another user may look too, and sees what needs no token.
+    if token_file is None and state.admin_token_file and os.access(state.admin_token_file, os.R_OK):
+        token_file = Path(state.admin_token_file)
+    if authority is None and state.admin_ca:
+        authority = Path(state.admin_ca)
+    return LocalNetwork(state.brokers, token_file, authority)
+
+
 def admin_base(address: str) -> str:
-    """The address of an admin endpoint with its scheme."""
+    """The address of an admin endpoint with its scheme; a number alone is a port of this machine."""
+    if address.isascii() and address.isdigit():
+        return f"http://127.0.0.1:{address}"
     return (address if "://" in address else f"http://{address}").rstrip("/")
 
 
@@ -93,28 +148,29 @@ def admin_request(
 
     Raises:
         NotThereError: there is no such page.
+        NeedsTokenError: the token is missing, or another one.
         PostroadError: there is no answer, or the request is refused.
     """
     import asyncio
 
     import msgspec
 
-    from postroad.client import HttpError, http_request
+    from postroad.client import AdminAccess, HttpError, StrangerError, admin_reply
 
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    trusted = None if authority is None else trusting(authority)
+    access = AdminAccess(token, None if authority is None else trusting(authority))
     check_token_stays_secret(base, token)
 
     async def ask() -> HttpReply:
         async with asyncio.timeout(ASK_SECONDS):
-            return await http_request(base + path, MOST_BYTES, method, headers, trusted)
+            return await admin_reply(base + path, MOST_BYTES, access, method)
 
     try:
         reply = asyncio.run(ask())
         if reply.status != HTTPStatus.OK:
-            kind = NotThereError if reply.status == HTTPStatus.NOT_FOUND else PostroadError
-            raise kind(f"{base}: {reply.body.decode(errors='replace').strip()}")
-        return msgspec.json.decode(reply.body, type=dict[str, Any])
+            raise _REFUSALS.get(reply.status, PostroadError)(f"{base}: {reply.body.decode(errors='replace').strip()}")
+        return AdminAnswer(base, msgspec.json.decode(reply.body, type=dict[str, Any]))
+    except StrangerError as error:
+        raise PostroadError(f"{base}: {error}") from None
     # Whatever listens at the address may say anything.
     except (OSError, HttpError, ValueError) as error:
         raise PostroadError(

@@ -69,6 +69,9 @@ def up(
     admin_token_file: Annotated[
         Path | None, typer.Option(help="The token that the brokers' admin endpoints ask for; by default none.")
     ] = None,
+    admin_tls: Annotated[
+        bool, typer.Option("--admin-tls", help="Admin endpoints speak TLS, with the certificates of the plan.")
+    ] = False,
     restart: Annotated[
         bool, typer.Option("--restart/--no-restart", help="Start brokers that die again, after a pause that grows.")
     ] = True,
@@ -83,6 +86,8 @@ def up(
     read = read_plan(plan)
     # Before anything is started in the background: a mistake is reported here, not in a log.
     tracking = _tracking(recorder, persist, journal, alias)
+    if admin_tls:
+        _check_admin_tls(read, admin_token_file)
     if detach:
         arguments = _options(
             json=True,
@@ -99,6 +104,7 @@ def up(
             group=group,
             users_file=users_file,
             admin_token_file=admin_token_file,
+            admin_tls=admin_tls,
         )
         _start_in_background([str(plan), *arguments], place.root, secret, as_json, group)
         return
@@ -114,8 +120,19 @@ def up(
         credentials=credentials_of(plan),
         users_file=users_file,
         admin_token_file=admin_token_file,
+        admin_tls=admin_tls,
     )
     asyncio.run(_until_stopped(NetworkRun(read, plan, place, _listener(as_json), options_given)))
+
+
+def _check_admin_tls(plan: Plan, token_file: Path | None) -> None:
+    from postroad.config import is_loopback
+
+    if not plan.tls:
+        raise PostroadError("--admin-tls: the plan has no certificates; `postroad network plan … --tls` makes them")
+    distant = next((one.host for one in plan.brokers if not is_loopback(one.host)), None)
+    if distant is not None and token_file is None:
+        raise PostroadError(f"--admin-tls: other machines reach {distant}; say --admin-token-file too")
 
 
 def _options(**given: object) -> list[str]:
@@ -214,7 +231,8 @@ def status(where: Where, data: Data = None, as_json: AsJson = False) -> None:
     if as_json:
         echo_json({**up_fields(state), "brokers": [view_fields(view) for view in views]})
     else:
-        Console().print(as_table(state, views))
+        console = Console()
+        console.print(as_table(state, views, console.width))
     if any(view.condition is not Condition.READY for view in views):
         raise typer.Exit(EXIT_NOT_WELL)
 

@@ -27,6 +27,8 @@ _COLOURS = {
     Condition.SILENT: "red",
     Condition.DEAD: "red",
 }
+# Columns of a terminal that the whole table fits into, also with a parent for each broker.
+WIDE = 100
 # Whoever needs help comes first: a terminal shows the first brokers only, when there are many.
 _ORDER = (Condition.DEAD, Condition.SILENT, Condition.DEGRADED, Condition.STARTING, Condition.READY)
 
@@ -40,7 +42,12 @@ def up_fields(state: NetworkState) -> dict[str, Any]:
         "up": state.up,
         "watcher_pid": state.watcher.pid,
         "brokers": [
-            {"broker": each.number, "address": each.address, "pid": each.process.pid if each.process else None}
+            {
+                "broker": each.number,
+                "address": each.address,
+                "admin": each.admin,
+                "pid": each.process.pid if each.process else None,
+            }
             for each in state.brokers
         ],
     }
@@ -51,7 +58,8 @@ def up_lines(state: NetworkState) -> str:
     count = len(state.brokers)
     return (
         f"network {state.name} is up: {count} broker{'' if count == 1 else 's'}, routing by {state.strategy}\n"
-        f"clients: --directory {state.directory}"
+        f"clients: --directory {state.directory}\n"
+        f"console: {state.brokers[0].admin}/console"
     )
 
 
@@ -61,14 +69,17 @@ def view_fields(view: BrokerView) -> dict[str, Any]:
     return {**fields, "in_per_second": round(view.in_per_second, 1), "out_per_second": round(view.out_per_second, 1)}
 
 
-def as_table(state: NetworkState, views: Sequence[BrokerView]) -> Table:
-    """The brokers, those in trouble first."""
+def as_table(state: NetworkState, views: Sequence[BrokerView], width: int = WIDE) -> Table:
+    """The brokers, those in trouble first; their admin ports where there is room for them."""
     title = f"network {state.name}, {state.strategy}"
     if state.directory:
         title += f"; directory {state.directory}"
     table = Table(title=title, title_justify="left")
     table.add_column("broker", justify="right")
     table.add_column("clients at", no_wrap=True)
+    has_admins = width >= WIDE
+    if has_admins:
+        table.add_column("admin", justify="right")
     has_parents = any(view.planned_parent is not None for view in views)
     for heading in ("links", *(("parent",) if has_parents else ()), "sessions", "subs", "in/s", "out/s"):
         table.add_column(heading, justify="right", no_wrap=heading == "parent")
@@ -85,7 +96,8 @@ def as_table(state: NetworkState, views: Sequence[BrokerView]) -> Table:
         ]
         shown = counts if answers else ["-"] * len(counts)
         where, colour = view.address.partition("//")[2], _COLOURS[view.condition]
-        table.add_row(str(view.broker), where, *shown, f"[{colour}]{view.condition}{_history(view)}[/{colour}]")
+        admin = (view.admin.rpartition(":")[2],) if has_admins else ()
+        table.add_row(str(view.broker), where, *admin, *shown, f"[{colour}]{view.condition}{_history(view)}[/{colour}]")
     return table
 
 
@@ -138,7 +150,7 @@ class LiveTable:
         """Draw the table."""
         if not self._live.is_started:
             self._live.start()
-        self._live.update(as_table(state, views), refresh=True)
+        self._live.update(as_table(state, views, self._console.width), refresh=True)
 
     def came_up(self, state: NetworkState, views: Sequence[BrokerView]) -> None:
         """Say so, above the table."""

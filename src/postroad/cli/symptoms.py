@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from postroad.cli.admin_requests import admin_base, admin_request, read_token
+from postroad.cli.admin_requests import admin_base, admin_request, local_network, read_token
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
@@ -63,10 +63,10 @@ def network_symptoms(
         authority: who vouches for their certificates.
         broker_skew_ms: how far clocks may differ, by the settings.
     """
-    token = read_token(token_file)
     asked: list[Asked] = []
     try:
-        admins = _admins(where)
+        admins, token_file, authority = _admins(where, token_file, authority)
+        token = read_token(token_file)
     except PostroadError as error:
         yield Symptom("network", Health.BAD, str(error), "name a network that runs")
         return
@@ -91,13 +91,13 @@ def network_symptoms(
         yield skew_symptom(asked, broker_skew_ms)
 
 
-def _admins(where: str) -> list[str]:
+def _admins(where: str, token_file: Path | None, authority: Path | None) -> tuple[list[str], Path | None, Path | None]:
+    """Whom to ask, with which token and authority."""
     path = Path(where)
     if "://" not in where and (path.exists() or path.suffix == ".toml"):
-        from postroad.network import find, place_of
-
-        return [f"http://127.0.0.1:{entry.admin_port}" for entry in find(place_of(path)).brokers]
-    return [admin_base(where)]
+        found = local_network(path, token_file, authority)
+        return [entry.admin for entry in found.brokers], found.token_file, found.authority
+    return [admin_base(where)], token_file, authority
 
 
 def _ask(base: str, token: str, authority: Path | None) -> tuple[dict[str, Any], Asked]:

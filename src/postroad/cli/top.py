@@ -15,6 +15,7 @@ from postroad.cli.admin_requests import (
     TokenFile,
     admin_base,
     check_token_stays_secret,
+    local_network,
     read_token,
     trusting,
 )
@@ -22,10 +23,11 @@ from postroad.cli.output import AsJson, echo_json, printable
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Iterable, Mapping, Sequence
 
     from rich.table import Table
+
+    from postroad.client import AdminAccess
 
 __all__ = ["BrokerFigures", "SessionFigures", "broker_figures", "session_figures", "top"]
 
@@ -87,16 +89,15 @@ def top(
     as_json: AsJson = False,
 ) -> None:
     """Show what brokers do: messages and bytes a second, what waits, what is shed, and the busiest sessions."""
-    access = _Access(read_token(admin_token_file), None if admin_ca is None else trusting(admin_ca))
+    from postroad.client import AdminAccess
+
+    if _is_local(where):
+        _, admin_token_file, admin_ca = local_network(Path(where), admin_token_file, admin_ca)
+    access = AdminAccess(read_token(admin_token_file), None if admin_ca is None else trusting(admin_ca))
     asyncio.run(_watch(where, interval, once, access, as_json))
 
 
-class _Access(NamedTuple):
-    token: str
-    tls: ssl.SSLContext | None
-
-
-async def _watch(where: str, interval: float, once: bool, access: _Access, as_json: bool) -> None:
+async def _watch(where: str, interval: float, once: bool, access: AdminAccess, as_json: bool) -> None:
     before = await _look(where, access)
     if not any(report is not None for report in before.reports.values()):
         raise PostroadError(f"{where}: no broker answers; give a running network, or the admin address of a broker")
@@ -131,44 +132,40 @@ class _Sight(NamedTuple):
     reports: dict[str, dict[str, Any] | None]
 
 
-async def _look(where: str, access: _Access) -> _Sight:
+async def _look(where: str, access: AdminAccess) -> _Sight:
     admins = await _admins(where, access)
     reports = await asyncio.gather(*(_report(admin, access) for admin in admins))
     return _Sight(time.monotonic(), dict(zip(admins, reports, strict=True)))
 
 
-async def _admins(where: str, access: _Access) -> list[str]:
+async def _admins(where: str, access: AdminAccess) -> list[str]:
     """The admin addresses of the brokers."""
-    if (local := _local_admins(where)) is not None:
-        return local
+    if _is_local(where):
+        return [entry.admin for entry in local_network(Path(where), None, None).brokers]
     base = admin_base(where)
-    found = await _report(base, access)
+    # A directory asks for no token, and none is shown to it.
+    found = await _report(base, access._replace(token=""))
     if found is not None and isinstance(found.get("brokers"), list):
         # The directory of a network, which lists its brokers.
         return [str(view["admin"]) for view in found["brokers"]]
     return [base]
 
 
-def _local_admins(where: str) -> list[str] | None:
-    """Those of a network that runs on this machine; None where no plan or directory is meant."""
+def _is_local(where: str) -> bool:
+    """Whether a plan or a directory is meant, of a network that runs on this machine."""
     path = Path(where)
-    if "://" in where or not (path.exists() or path.suffix == ".toml"):
-        return None
-    from postroad.network import find, place_of
-
-    return [f"http://127.0.0.1:{entry.admin_port}" for entry in find(place_of(path)).brokers]
+    return "://" not in where and (path.exists() or path.suffix == ".toml")
 
 
-async def _report(base: str, access: _Access) -> dict[str, Any] | None:
+async def _report(base: str, access: AdminAccess) -> dict[str, Any] | None:
     import msgspec
 
-    from postroad.client import HttpError, http_request
+    from postroad.client import HttpError, admin_reply
 
-    headers = {"Authorization": f"Bearer {access.token}"} if access.token else {}
     check_token_stays_secret(base, access.token)
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            reply = await http_request(f"{base}/status", MOST_BYTES, "GET", headers, access.tls)
+            reply = await admin_reply(f"{base}/status", MOST_BYTES, access)
         return msgspec.json.decode(reply.body, type=dict[str, Any])
     # Whatever listens there may say anything.
     except (OSError, HttpError, ValueError):

@@ -11,10 +11,12 @@ import typer
 
 from postroad.cli.admin_requests import (
     AdminAuthority,
+    NeedsTokenError,
     NotThereError,
     TokenFile,
     admin_base,
     admin_request,
+    local_network,
     read_token,
 )
 from postroad.cli.output import AsJson, echo_json
@@ -74,11 +76,14 @@ def trace(
 
     Ends with 0 if it passed, with 1 if it never was accepted or is not on record.
     """
-    asking = _Asking(explore, as_json, read_token(admin_token_file), admin_ca, otlp == "-", [])
     if network is not None and trail is not None:
         raise PostroadError("give --trail or --network, not both")
+    admin = ""
+    if network is not None and _is_local(network):
+        admin, admin_token_file, admin_ca = _of_directory(Path(network), admin_token_file, admin_ca)
+    asking = _Asking(explore, as_json, read_token(admin_token_file), admin_ca, otlp == "-", [])
     if network is not None:
-        passed = _from_network(network, message, asking)
+        passed = _from_network(admin or _admin_address(network, asking), message, asking)
     else:
         root = DEFAULT_TRAIL if trail is None else trail
         passed = _from_trail(root, message, asking)
@@ -164,24 +169,30 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
         console.print(line)
 
 
-def _admin_address(given: str, asking: _Asking) -> str:
-    """Where a broker of a network can be asked that is named by its plan, data directory or an address."""
+def _is_local(given: str) -> bool:
+    """Whether a plan or a data directory is meant, and no address."""
     path = Path(given)
-    if "://" not in given and (path.exists() or path.suffix == PLAN_SUFFIX or os.sep in given.rstrip(os.sep)):
-        return _of_directory(path)
+    return "://" not in given and (path.exists() or path.suffix == PLAN_SUFFIX or os.sep in given.rstrip(os.sep))
+
+
+def _admin_address(given: str, asking: _Asking) -> str:
+    """Where a broker can be asked that is named by its own address or by that of its network's directory."""
     base = admin_base(given)
+    # A directory asks for no token, and none is shown to it.
+    asks = asking._replace(token="")
     try:
-        asking.request(base, "/brokers?count=1")
-    except NotThereError:
+        asks.request(base, "/brokers?count=1")
+    except (NotThereError, NeedsTokenError):
         return base  # A broker; only the directory of a network has that page.
-    views = asking.request(base, "/status")["brokers"]
+    views = asks.request(base, "/status")["brokers"]
     for view in views:
         if view["condition"] in ("ready", "degraded"):
             return str(view["admin"])
     raise PostroadError(f"{base}: no broker of this network answers; give --trail and where it is written")
 
 
-def _of_directory(path: Path) -> str:
+def _of_directory(path: Path, token_file: Path | None, authority: Path | None) -> tuple[str, Path | None, Path | None]:
+    """Where a broker of a network of this machine can be asked, with which token and authority."""
     from postroad.network import find, place_of
 
     place = place_of(path)
@@ -190,16 +201,16 @@ def _of_directory(path: Path) -> str:
     running = find(place).running()
     if not running:
         raise PostroadError(f"no broker of the network in {place.root} runs; give --trail {place.trail}")
-    return f"http://127.0.0.1:{running[0].admin_port}"
+    found = local_network(path, token_file, authority)
+    return running[0].admin, found.token_file, found.authority
 
 
-def _from_network(address: str, text: str, asking: _Asking) -> bool:
+def _from_network(base: str, text: str, asking: _Asking) -> bool:
     """Ask a running broker, which asks the others."""
     import urllib.parse
 
     from postroad.messages import MessageId
 
-    base = _admin_address(address, asking)
     try:
         ids = [str(MessageId.parse(text))]
     except PostroadError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroad.errors import PostroadError
 
-__all__ = ["ClientError", "ConnectionLost", "HttpError"]
+__all__ = ["ClientError", "ConnectionLost", "HttpError", "StrangerError"]
 
 
 class ClientError(PostroadError):
@@ -21,6 +21,10 @@ class ClientError(PostroadError):
 
 class HttpError(ClientError):
     """The other end of an HTTP request does not speak HTTP, or sends too much."""
+
+
+class StrangerError(HttpError):
+    """Whoever answers at an admin endpoint does not know its token."""
 
 
 class ConnectionLost(ClientError):

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from postroad.client.errors import HttpError
+from postroad.protocols.admin_proof import PROOF_HEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["DEFAULT_PORTS", "HttpReply", "http_request"]
 
@@ -23,18 +24,19 @@ MOST_HEAD_BYTES = 64 * 1024
 
 
 class HttpReply(NamedTuple):
-    """What came back."""
+    """What came back; `proof` is its header of that name (`protocols/admin_proof.py`), empty without."""
 
     status: int
     reason: str
     body: bytes
+    proof: str = ""
 
 
 async def http_request(
     url: str,
     most_bytes: int,
     method: str = "GET",
-    headers: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | Callable[[str], Mapping[str, str]] | None = None,
     tls: ssl.SSLContext | None = None,
     body: bytes = b"",
 ) -> HttpReply:
@@ -44,7 +46,8 @@ async def http_request(
         url: `http://host:port/path`, or `https://…`.
         most_bytes: that the body of the reply may have.
         method: of the request.
-        headers: beside those that every request has.
+        headers: beside those that every request has; or what makes them, given host and port of the other end as the
+            connection has them.
         tls: how to check the certificate of an `https` address; by default as the system does.
         body: of the request.
 
@@ -62,7 +65,8 @@ async def http_request(
     try:
         query = f"?{parts.query}" if parts.query else ""
         lines = [f"{method} {parts.path or '/'}{query} HTTP/1.1", f"Host: {parts.netloc}", "Connection: close"]
-        lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+        more = headers(_address(writer)) if callable(headers) else headers
+        lines += [f"{name}: {value}" for name, value in (more or {}).items()]
         lines += [f"Content-Length: {len(body)}"] if body else []
         writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
         return await _reply(reader, most_bytes)
@@ -73,6 +77,14 @@ async def http_request(
     finally:
         # The reply is read, or nobody wants it any more: there is nothing to wait for.
         writer.transport.abort()
+
+
+def _address(writer: asyncio.StreamWriter) -> str:
+    """Where a connection ends there."""
+    name = writer.get_extra_info("peername")
+    if name is None:
+        raise ConnectionError("the connection broke")
+    return f"{name[0]} {name[1]}"
 
 
 async def _reply(reader: asyncio.StreamReader, most_bytes: int) -> HttpReply:
@@ -91,7 +103,7 @@ async def _reply(reader: asyncio.StreamReader, most_bytes: int) -> HttpReply:
         body = await reader.read(most_bytes + 1)
         while more := await reader.read(_within(len(body), most_bytes) + 1):
             body += more
-    return HttpReply(int(status), reason, body)
+    return HttpReply(int(status), reason, body, fields.get(PROOF_HEADER.lower(), ""))
 
 
 async def _chunks(reader: asyncio.StreamReader, most_bytes: int) -> bytes:

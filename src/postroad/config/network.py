@@ -94,8 +94,10 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             at all brokers.
         join_seconds: how long a broker that starts waits for its links, and for what others want, before clients can
             connect; 0 does not wait. What a client publishes before reaches no subscriber elsewhere.
-        admins: the admin endpoints of the brokers, as host:port by their numbers, for the console; `postroad network
-            up` fills them in.
+        admins: the admin endpoints of the brokers by their numbers, for the console: host:port, or https://host:port
+            where they speak TLS; `postroad network up` fills them in.
+        admins_ca: a PEM file: who vouches for the certificates of those endpoints; `tls.ca` without, or whom the system
+            trusts.
     """
 
     name: str = "postroad"
@@ -116,6 +118,7 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     queue_homes: dict[str, Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BROKER)]] = {}
     join_seconds: Annotated[float, msgspec.Meta(ge=0, le=3_600)] = 0.0
     admins: dict[str, Annotated[str, msgspec.Meta(pattern=r":[0-9]{1,5}$")]] = {}
+    admins_ca: str | None = None
 
 
 def is_distant(config: NetworkConfig) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from postroad.network.admin_access import admin_access
 from postroad.network.credentials import credentials_of, make_credentials
 from postroad.network.directory import Directory
 from postroad.network.errors import NetworkError
@@ -25,6 +26,7 @@ __all__ = [
     "RestartProgress",
     "RunOptions",
     "Stopped",
+    "admin_access",
     "credentials_of",
     "find",
     "follow_restart",

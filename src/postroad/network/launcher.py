@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from postroad.config import broker_config
+from postroad.config import Credentials, TlsConfig, broker_config
 from postroad.network.configuration import write_config
 from postroad.network.ports import free_ports
 from postroad.network.processes import is_alive, mark_of, send_signal
-from postroad.network.state import BrokerEntry
+from postroad.network.state import LOOPBACK, BrokerEntry
 from postroad.trail import TrailError, note_brokers
 from postroad.trail.access import append_to
 
@@ -28,7 +28,17 @@ if TYPE_CHECKING:
     from postroad.network.state import Place
     from postroad.topology import Plan
 
-__all__ = ["STOP_SECONDS", "end", "how_it_ended", "launch", "log_tail", "prepare", "restart_command"]
+__all__ = [
+    "STOP_SECONDS",
+    "admin_authority",
+    "end",
+    "how_it_ended",
+    "launch",
+    "log_tail",
+    "prepare",
+    "resolved",
+    "restart_command",
+]
 
 # A broker gives its clients 5 s to take their leave; after twice that it is stuck.
 STOP_SECONDS = 10.0
@@ -50,7 +60,9 @@ def prepare(plan: Plan, place: Place, options: RunOptions) -> list[BrokerEntry]:
         with contextlib.suppress(TrailError):
             note_brokers(Path(options.tracking.trail or place.trail), [broker.number for broker in plan.brokers])
     ports = dict(zip([broker.number for broker in plan.brokers], free_ports(len(plan.brokers), taken), strict=True))
-    admins = {str(number): f"127.0.0.1:{port}" for number, port in ports.items()}
+    scheme = "https://" if options.admin_tls else ""
+    hosts = {broker.number: broker.host if options.admin_tls else LOOPBACK for broker in plan.brokers}
+    admins = {str(number): f"{scheme}{_bracketed(hosts[number])}:{port}" for number, port in ports.items()}
     for broker in plan.brokers:
         number, admin_port = broker.number, ports[broker.number]
         config = broker_config(
@@ -70,24 +82,45 @@ def prepare(plan: Plan, place: Place, options: RunOptions) -> list[BrokerEntry]:
             log_level=options.log_level,
             tracking=tracking,
             group=options.group,
-            users_file=_resolved(options.users_file),
-            admin_token_file=_resolved(options.admin_token_file),
+            users_file=resolved(options.users_file),
+            admin_token_file=resolved(options.admin_token_file),
+            admin_tls=_admin_tls(options, number),
+            admin_host=hosts[number],
         )
         write_config(place.config_file(number), settings)
-        host = f"[{broker.host}]" if ":" in broker.host else broker.host
         entries.append(
             BrokerEntry(
                 number=number,
-                address=f"{'stomp' if settings.tls is None else 'stomps'}://{host}:{broker.port}",
+                address=f"{'stomp' if settings.tls is None else 'stomps'}://{_bracketed(broker.host)}:{broker.port}",
                 link_port=broker.link_port,
                 admin_port=admin_port,
                 links=len(graph.neighbours(number)),
+                admin_host=hosts[number],
+                admin_tls=options.admin_tls,
             )
         )
     return entries
 
 
-def _resolved(path: Path | None) -> str | None:
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def admin_authority(options: RunOptions) -> str | None:
+    """Who vouches for the certificates of the admin endpoints; None where they have none."""
+    folder = resolved(options.credentials)
+    return Credentials(folder).authority if options.admin_tls and folder is not None else None
+
+
+def _admin_tls(options: RunOptions, number: int) -> TlsConfig | None:
+    folder = resolved(options.credentials)
+    if not options.admin_tls or folder is None:
+        return None
+    files = Credentials(folder).tls(number)
+    return TlsConfig(certificate=files.certificate, key=files.key)
+
+
+def resolved(path: Path | None) -> str | None:
     """A path that means the same file wherever a broker is started again."""
     return None if path is None else str(path.resolve())
 

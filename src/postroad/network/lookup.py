@@ -10,6 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from postroad.network.admin_access import admin_access
 from postroad.network.errors import NetworkError
 from postroad.network.launcher import STOP_SECONDS, end, how_it_ended, log_tail
 from postroad.network.processes import is_alive, send_signal
@@ -51,7 +52,7 @@ def find(place: Place) -> NetworkState:
 
 async def look_once(state: NetworkState) -> list[BrokerView]:
     """The brokers as they are now, with the rates of a second."""
-    watch = NetworkWatch(time.monotonic)
+    watch = NetworkWatch(time.monotonic, lambda: admin_access(state))
     await watch.look(state.brokers)
     await asyncio.sleep(BETWEEN_LOOKS_SECONDS)
     return await watch.look(state.brokers)

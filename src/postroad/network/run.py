@@ -13,9 +13,20 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 
 from postroad.config import TrackingConfig
+from postroad.network.admin_access import admin_access
 from postroad.network.directory import Directory
 from postroad.network.errors import NetworkError
-from postroad.network.launcher import STOP_SECONDS, end, how_it_ended, launch, log_tail, prepare, restart_command
+from postroad.network.launcher import (
+    STOP_SECONDS,
+    admin_authority,
+    end,
+    how_it_ended,
+    launch,
+    log_tail,
+    prepare,
+    resolved,
+    restart_command,
+)
 from postroad.network.ports import check_ports
 from postroad.network.processes import is_alive, mark_of
 from postroad.network.restarts import WITHIN_SECONDS, Restarts
@@ -57,6 +68,7 @@ class RunOptions(NamedTuple):
         credentials: the directory with private keys and certificates, for a plan that has them.
         users_file: who may log in, at all brokers; without it, everyone.
         admin_token_file: the token that all admin endpoints ask for; none without.
+        admin_tls: admin endpoints speak TLS, with the brokers' certificates of the plan, on the brokers' hosts.
     """
 
     secret: str | None = None
@@ -70,6 +82,7 @@ class RunOptions(NamedTuple):
     credentials: Path | None = None
     users_file: Path | None = None
     admin_token_file: Path | None = None
+    admin_tls: bool = False
 
 
 class Listener(Protocol):
@@ -124,7 +137,7 @@ class NetworkRun:
         self._options = options or RunOptions()
         self._entries: dict[int, BrokerEntry] = {}
         self._views: list[BrokerView] = []
-        self._watch = NetworkWatch(time.monotonic)
+        self._watch = NetworkWatch(time.monotonic, lambda: admin_access(self._state()))
         self._exits: dict[int, asyncio.Task[None]] = {}
         self._exited: dict[int, int] = {}
         self._restarts = Restarts()
@@ -212,6 +225,8 @@ class NetworkRun:
             up=self._up,
             brokers=tuple(self._entries.values()),
             restart=self._progress,
+            admin_token_file=resolved(self._options.admin_token_file) or "",
+            admin_ca=admin_authority(self._options) or "",
         )
 
     async def _start(self) -> None:
@@ -273,7 +288,7 @@ class NetworkRun:
         if await _set_within(self._told_to_stop, seconds):
             return
         entry = self._entries[number]
-        report = await ask(entry.admin_port)
+        report = await ask(entry, admin_access(self._state()))
         if report is not None and report.broker == number:
             # Somebody else was quicker, with the command that `died` named.
             return

@@ -27,11 +27,12 @@ from postroad.trail.access import AccessError, append_to, claim, write_private
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BrokerEntry", "NetworkState", "Place", "RestartProgress", "place_of"]
+__all__ = ["LOOPBACK", "BrokerEntry", "NetworkState", "Place", "RestartProgress", "place_of"]
 
 log = logging.getLogger("postroad.network")
 
 STATE_VERSION = 1
+LOOPBACK = "127.0.0.1"
 
 
 class BrokerEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +43,8 @@ class BrokerEntry(msgspec.Struct, frozen=True, kw_only=True):
         address: where clients connect.
         link_port: where other brokers connect.
         admin_port: where it is asked.
+        admin_host: at which address.
+        admin_tls: whether its admin endpoint speaks TLS.
         links: how many the plan gives it.
         process: its process; None before it is started.
         restarts: how often the watcher started it again.
@@ -56,6 +59,14 @@ class BrokerEntry(msgspec.Struct, frozen=True, kw_only=True):
     process: ProcessMark | None = None
     restarts: int = 0
     given_up: bool = False
+    admin_host: str = LOOPBACK
+    admin_tls: bool = False
+
+    @property
+    def admin(self) -> str:
+        """The address of its admin endpoint."""
+        host = f"[{self.admin_host}]" if ":" in self.admin_host else self.admin_host
+        return f"http{'s' if self.admin_tls else ''}://{host}:{self.admin_port}"
 
 
 class RestartProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +104,8 @@ class NetworkState(msgspec.Struct, frozen=True, kw_only=True):
         up: whether all brokers have once been ready and linked.
         brokers: all of them.
         restart: the last rolling restart; None if there was none.
+        admin_token_file: with the token of the admin endpoints; empty for none.
+        admin_ca: who vouches for the certificates of the admin endpoints; empty where they have none.
     """
 
     version: int = STATE_VERSION
@@ -104,6 +117,8 @@ class NetworkState(msgspec.Struct, frozen=True, kw_only=True):
     up: bool = False
     brokers: tuple[BrokerEntry, ...] = ()
     restart: RestartProgress | None = None
+    admin_token_file: str = ""
+    admin_ca: str = ""
 
     def running(self) -> list[BrokerEntry]:
         """The brokers whose processes live."""

@@ -1,13 +1,18 @@
-"""Ask a broker of this machine how it is, over HTTP."""
+"""Ask a broker of a network how it is, over HTTP."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from postroad.client import HttpError, http_request
+from postroad.client import HttpError, admin_reply
+from postroad.config import is_loopback
+
+if TYPE_CHECKING:
+    from postroad.client import AdminAccess
+    from postroad.network.state import BrokerEntry
 
 __all__ = ["BrokerReport", "ask"]
 
@@ -72,11 +77,13 @@ class BrokerReport(msgspec.Struct, frozen=True, kw_only=True):
         return int(self.network.relay.get("sent", 0)) + int(self.network.relay.get("relayed", 0))
 
 
-async def ask(port: int) -> BrokerReport | None:
-    """The report of the broker whose admin endpoint is at this port; None when it does not answer."""
+async def ask(entry: BrokerEntry, access: AdminAccess) -> BrokerReport | None:
+    """The report of a broker; None when it does not answer."""
+    # What is looked at here needs no token on this machine.
+    shown = access._replace(token="") if is_loopback(entry.admin_host) else access
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            reply = await http_request(f"http://127.0.0.1:{port}/status", MOST_BYTES)
+            reply = await admin_reply(f"{entry.admin}/status", MOST_BYTES, shown)
         return msgspec.json.decode(reply.body, type=BrokerReport)
     # Another program may have got the port, and say anything.
     except (OSError, HttpError, ValueError):

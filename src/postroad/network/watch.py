@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from postroad.client import AdminAccess
 from postroad.network.processes import is_alive
 from postroad.network.status_request import ask
 
@@ -87,20 +88,23 @@ class NetworkWatch:
 
     Args:
         clock: seconds that only go forward.
+        access: reads what it takes to ask them, before each look: their token may change.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], access: Callable[[], AdminAccess] = AdminAccess) -> None:
         self._clock = clock
+        self._access = access
         self._last: dict[int, tuple[float, int, int]] = {}
         self._seen: set[int] = set()
 
     async def look(self, entries: Iterable[BrokerEntry]) -> list[BrokerView]:
         """Ask all of them, now; returns in their order."""
         turns = asyncio.Semaphore(ASKED_AT_ONCE)
+        access = self._access()
 
         async def one(entry: BrokerEntry) -> BrokerView:
             async with turns:
-                report = await ask(entry.admin_port)
+                report = await ask(entry, access)
             return self._view(entry, report if report is not None and report.broker == entry.number else None)
 
         return list(await asyncio.gather(*(one(entry) for entry in entries)))
@@ -109,7 +113,7 @@ class NetworkWatch:
         told: dict[str, Any] = {
             "broker": entry.number,
             "address": entry.address,
-            "admin": f"http://127.0.0.1:{entry.admin_port}",
+            "admin": entry.admin,
             "pid": None if entry.process is None else entry.process.pid,
             "links_planned": entry.links,
             "restarts": entry.restarts,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hmac
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import unquote
 
 from postroad.errors import PostroadError
 from postroad.messages import MessageId
+from postroad.server.admin_guard import AdminGuard
 from postroad.server.admin_listener import AdminListener
 from postroad.server.console import CONSOLE, CONSOLE_DATA, Console, console_file
 from postroad.server.durable_admin import DURABLE, DurableAdmin
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
 
+    from postroad.server.admin_client import AdminClient
     from postroad.server.observation import Observation
     from postroad.server.status import Status
     from postroad.server.stored_admin import StoredAdmin
@@ -103,8 +104,7 @@ class Admin:
         self._troubles = troubles
         self._trace = trace
         self._aliased = aliased
-        self._token = token
-        self._audit = audit or Audit()
+        self._guard = AdminGuard(token, audit or Audit())
         self._stored: dict[str, StoredAdmin[Any] | None] = {DURABLE: durable, QUEUES: queues, OUTGOING: outgoing}
         self._console = console
         self._close = close
@@ -118,6 +118,7 @@ class Admin:
             slow_seconds=TRACE_SECONDS,
             most_slow=MOST_QUESTIONS,
             methods=("GET", "DELETE"),
+            guard=self._guard,
         )
 
     async def listen(
@@ -128,11 +129,11 @@ class Admin:
             return await AdminListener(self._endpoint.serve, tls).listen(host, port, BACKLOG)
         return await self._endpoint.listen(port, host)
 
-    def take_token(self, token: str | None) -> None:
-        """Ask for this token from now on."""
-        self._token = token
+    def take_token(self, token: str | None, others: AdminClient) -> None:
+        """Ask for this token from now on, and other brokers like this."""
+        self._guard.token = token
         if self._console is not None:
-            self._console.take_token(token or "")
+            self._console.client = others
 
     def _page(self, request: Request) -> HttpResponse | Awaitable[HttpResponse]:
         path = request.path
@@ -154,14 +155,14 @@ class Admin:
             ready = self._is_ready()
             status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
             return text_response(status, "ready" if ready else "not ready")
-        if self._is_private and not self._may_see_people(request):
+        if self._is_private and not self._guard.may_see_people(request):
             return text_response(HTTPStatus.UNAUTHORIZED, NEEDS_TOKEN)
         if path == "/status":
             told = self._status()
-            return json_response(told if self._may_see_people(request) else without_people(told))
+            return json_response(told if self._guard.may_see_people(request) else without_people(told))
         if path == "/metrics":
             return self._metrics()
-        if path.startswith((TRACE, ALIASES)) and not self._may_see_people(request):
+        if path.startswith((TRACE, ALIASES)) and not self._guard.may_see_people(request):
             return text_response(HTTPStatus.UNAUTHORIZED, NEEDS_TOKEN)
         if path.startswith(TRACE):
             return self._traced(path.removeprefix(TRACE), request.query.get("explore", ""))
@@ -180,13 +181,13 @@ class Admin:
             return found
         if request.path != CONSOLE_DATA or self._console is None:
             return text_response(HTTPStatus.NOT_FOUND, f"there is {CONSOLE}")
-        if not self._may_see_people(request):
+        if not self._guard.may_see_people(request):
             return text_response(HTTPStatus.UNAUTHORIZED, NEEDS_TOKEN)
         return self._console.page()
 
     def _sessions_page(self, request: Request) -> HttpResponse:
         """GET lists sessions with their subscriptions; DELETE closes one."""
-        if not self._may_see_people(request):
+        if not self._guard.may_see_people(request):
             return text_response(HTTPStatus.UNAUTHORIZED, NEEDS_TOKEN)
         named = request.path.removeprefix(SESSIONS).removeprefix("/")
         if request.method == "GET" and not named:
@@ -202,19 +203,11 @@ class Admin:
         return json_response({"closed": number})
 
     def _stored_page(self, request: Request, pages: StoredAdmin[Any] | None) -> HttpResponse:
-        if not self._may_see_people(request):
+        if not self._guard.may_see_people(request):
             return text_response(HTTPStatus.UNAUTHORIZED, NEEDS_TOKEN)
         if pages is None:
             return text_response(HTTPStatus.NOT_IMPLEMENTED, "this broker has no store")
         return pages.page(request)
-
-    def _may_see_people(self, request: Request) -> bool:
-        """Whether a request has the token, if one is needed; a wrong one goes to the audit."""
-        if self._token is None or hmac.compare_digest(self._token.encode(), request.token.encode()):
-            return True
-        if request.token:
-            self._audit.refused("admin request refused", path=request.path[:100])
-        return False
 
     async def _ids(self, alias: str) -> HttpResponse:
         if self._aliased is None:

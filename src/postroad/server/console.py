@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from postroad.server.admin_client import AdminClientError
 from postroad.server.http import HttpResponse, json_response
 from postroad.server.status import status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from postroad.server.admin_client import AdminClient
     from postroad.server.durable_admin import DurableAdmin
     from postroad.server.observation import Observation
     from postroad.server.queue_admin import QueueAdmin
@@ -31,8 +33,6 @@ CONSOLE = "/console"
 CONSOLE_DATA = f"{CONSOLE}/data"
 # A broker that does not answer within this time is shown as silent.
 ANSWER_SECONDS = 2.0
-# A status lists up to 10,000 subscriptions with some 400 bytes each.
-MOST_BYTES = 16 * 1024 * 1024
 # Sessions and subscriptions of each broker that the page gets.
 MOST_SESSIONS = 500
 MOST_SUBSCRIPTIONS = 2_000
@@ -97,21 +97,17 @@ class Console:
         observation: what is counted while the console is open.
         queues: lists the queues.
         durable: lists the durable subscriptions.
-        token: what the other brokers' admin endpoints ask for; empty for none.
+        client: asks the other brokers.
     """
 
     def __init__(
-        self, service: Service, observation: Observation, queues: QueueAdmin, durable: DurableAdmin, token: str
+        self, service: Service, observation: Observation, queues: QueueAdmin, durable: DurableAdmin, client: AdminClient
     ) -> None:
         self._service = service
         self._observation = observation
         self._queues = queues
         self._durable = durable
-        self._token = token
-
-    def take_token(self, token: str) -> None:
-        """Show this token to the other brokers from now on."""
-        self._token = token
+        self.client = client
 
     async def page(self) -> HttpResponse:
         """The answer to `/console/data`."""
@@ -121,7 +117,7 @@ class Console:
         number, network = own["broker"], self._service.config.network
         admins = {} if network is None else {int(key): address for key, address in network.admins.items()}
         others = {other: address for other, address in admins.items() if other != number}
-        told = await asyncio.gather(*(_ask(address, self._token, now) for address in others.values()))
+        told = await asyncio.gather(*(_ask(self.client, address, now) for address in others.values()))
         linked = self._service.neighbourhoods()
         stored = msgspec.to_builtins((self._queues.listed(MOST_STORED), self._durable.listed(MOST_STORED)))
         brokers = [_broker(own, now, stored[0], stored[1], self._service.troubles())]
@@ -227,27 +223,13 @@ def _sessions(sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-async def _ask(address: str, token: str, now: int) -> dict[str, Any] | None:
+async def _ask(client: AdminClient, address: str, now: int) -> dict[str, Any] | None:
     """Another broker as the page has it; None if it does not answer as one."""
     pages = ("/status", "/queues", "/subscriptions")
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            report, queues, durables = await asyncio.gather(*(_page(address, path, token) for path in pages))
+            report, queues, durables = await asyncio.gather(*(client.page(address, path) for path in pages))
         return _broker(report, now, queues["queues"], durables["subscriptions"])
     # Another program may have got the port, and say anything.
-    except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, *_NO_STATUS):
+    except (AdminClientError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, *_NO_STATUS):
         return None
-
-
-async def _page(address: str, path: str, token: str) -> Any:
-    """What a page of another broker's admin endpoint says."""
-    host, _, port = address.rpartition(":")
-    authorization = f"Authorization: Bearer {token}\r\n" if token else ""
-    reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-    try:
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n{authorization}\r\n".encode("ascii"))
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-        size = int(head.partition("content-length:")[2].partition("\r\n")[0])
-        return msgspec.json.decode(await reader.readexactly(min(size, MOST_BYTES)))
-    finally:
-        writer.close()

@@ -12,11 +12,11 @@ from postroad.protocols.link import limits as link_limits
 from postroad.server.link_connection import TLS_SECONDS
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable
 
     from postroad.config import Neighbouring
     from postroad.server.link_connection import LinkConnection
+    from postroad.server.tls import LinkTls
 
 __all__ = ["Dialler"]
 
@@ -39,12 +39,16 @@ class Dialler:
         self,
         make: Callable[[int], LinkConnection],
         is_wanted: Callable[[int], bool],
-        tls: ssl.SSLContext | None,
+        tls: LinkTls | None,
     ) -> None:
         self._make = make
         self._is_wanted = is_wanted
         self._tls = tls
         self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def take_tls(self, tls: LinkTls | None) -> None:
+        """Wrap connections that are made from now on like this."""
+        self._tls = tls
 
     def dial(self, neighbour: Neighbouring) -> None:
         """Keep a connection to a neighbour from now on."""
@@ -77,12 +81,13 @@ class Dialler:
             await asyncio.sleep(link.redial_delay(attempt, random.random()) / 1_000)
 
     async def _connected(self, neighbour: Neighbouring) -> LinkConnection:
+        tls = self._tls
         async with asyncio.timeout(DIAL_SECONDS):
             _, connection = await asyncio.get_running_loop().create_connection(
                 lambda: self._make(neighbour.number),
                 neighbour.host,
                 neighbour.port,
-                ssl=self._tls,
-                ssl_handshake_timeout=None if self._tls is None else TLS_SECONDS,
+                ssl=None if tls is None else tls.dialling,
+                ssl_handshake_timeout=None if tls is None else TLS_SECONDS,
             )
         return connection

@@ -7,10 +7,12 @@ import inspect
 import logging
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import parse_qsl
 
 import msgspec
+
+from postroad.protocols.admin_proof import PROOF_SCHEME
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -22,6 +24,7 @@ __all__ = [
     "MOST_REQUEST_BYTES",
     "REQUEST_SECONDS",
     "Endpoint",
+    "Guard",
     "HttpResponse",
     "Request",
     "json_response",
@@ -50,12 +53,20 @@ class Request(NamedTuple):
         query: names and values after the question mark.
         token: what the header `Authorization: Bearer …` holds; empty without.
         method: GET, or another one that the endpoint serves.
+        target: path and query as they came.
+        proof: what the header `Authorization: Postroad-Proof …` holds; empty without.
+        address: where the connection ends here: host and port.
+        is_proved: whether the proof was checked and found good.
     """
 
     path: str
     query: Mapping[str, str]
     token: str = ""
     method: str = "GET"
+    target: str = ""
+    proof: str = ""
+    address: str = ""
+    is_proved: bool = False
 
 
 class HttpResponse(NamedTuple):
@@ -77,6 +88,16 @@ def json_response(value: object) -> HttpResponse:
     return HttpResponse(HTTPStatus.OK, JSON, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 
+class Guard(Protocol):
+    """Knows the token of an endpoint (`protocols/admin_proof.py`)."""
+
+    def admit(self, request: Request) -> Request:
+        """The request with what was found of its proof."""
+
+    def seal(self, request: Request, answer: HttpResponse) -> HttpResponse:
+        """The answer with a proof of its own, for who has given one."""
+
+
 class Endpoint:
     """Answers GET requests.
 
@@ -92,6 +113,7 @@ class Endpoint:
         most_slow: how many such answers are worked on at once; a further request is refused.
         methods: those that it serves; requests have no body. A web page can make a browser send GET and POST to this
             machine, but DELETE only after a question that is answered with 405.
+        guard: checks proofs of requests, and proves answers; None for neither.
     """
 
     def __init__(
@@ -102,6 +124,7 @@ class Endpoint:
         slow_seconds: float = REQUEST_SECONDS,
         most_slow: int = 1,
         methods: Collection[str] = ("GET",),
+        guard: Guard | None = None,
     ) -> None:
         self._page = page
         self._most = most
@@ -109,6 +132,7 @@ class Endpoint:
         self._slow_seconds = slow_seconds
         self._most_slow = most_slow
         self._methods = methods
+        self._guard = guard
         # In the order in which they came.
         self._places: dict[asyncio.StreamWriter, None] = {}
         self._slow = 0
@@ -122,9 +146,12 @@ class Endpoint:
         self._take_place(writer)
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
-                answer = await self._read(reader)
+                request = await self._read(reader, _address(writer))
+            answer = request if isinstance(request, HttpResponse) else self._page(request)
             if not isinstance(answer, HttpResponse):
                 answer = await self._waited_for(answer, writer)
+            if self._guard is not None and isinstance(request, Request):
+                answer = self._guard.seal(request, answer)
             async with asyncio.timeout(REQUEST_SECONDS):
                 writer.write(_encoded(answer))
                 await writer.drain()
@@ -161,19 +188,25 @@ class Endpoint:
             self._slow -= 1
             self._take_place(writer)
 
-    async def _read(self, reader: asyncio.StreamReader) -> HttpResponse | Awaitable[HttpResponse]:
+    async def _read(self, reader: asyncio.StreamReader, address: str) -> Request | HttpResponse:
         try:
-            request = await reader.readuntil(b"\r\n\r\n")
+            head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
             text = f"the request has more than {MOST_REQUEST_BYTES:,} bytes"
             return text_response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
         except asyncio.IncompleteReadError:
             return text_response(HTTPStatus.BAD_REQUEST, "the request ends too early")
-        return self.answer(request)
+        request = self.parsed(head, address)
+        return self._guard.admit(request) if self._guard is not None and isinstance(request, Request) else request
 
-    def answer(self, request: bytes) -> HttpResponse | Awaitable[HttpResponse]:
-        """The answer to the head of a request, or what gives it in a while."""
-        first, *lines = request.decode("latin-1").split("\r\n")
+    def parsed(self, head: bytes, address: str = "") -> Request | HttpResponse:
+        """The request that a head makes, or why it is none.
+
+        Args:
+            head: request line and headers.
+            address: where the connection ends here.
+        """
+        first, *lines = head.decode("latin-1").split("\r\n")
         words = first.split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             return text_response(HTTPStatus.BAD_REQUEST, "this is not an HTTP/1.1 request")
@@ -187,17 +220,24 @@ class Endpoint:
                 HTTPStatus.FORBIDDEN, "this endpoint is for this machine; ask for 127.0.0.1 or localhost"
             )
         path, _, query = words[1].partition("?")
-        return self._page(Request(path, dict(parse_qsl(query)), _token(lines), words[0]))
+        token, proof = (_credentials(lines, scheme) for scheme in ("bearer", PROOF_SCHEME.lower()))
+        return Request(path, dict(parse_qsl(query)), token, words[0], words[1], proof, address)
 
 
-def _token(lines: Sequence[str]) -> str:
-    """What the first `Authorization` header of the bearer scheme holds."""
+def _credentials(lines: Sequence[str], wanted: str) -> str:
+    """What the first `Authorization` header of a scheme holds."""
     for line in lines:
         name, _, value = line.partition(":")
-        scheme, _, token = value.strip().partition(" ")
-        if name.lower() == "authorization" and scheme.lower() == "bearer":
-            return token.strip()
+        scheme, _, shown = value.strip().partition(" ")
+        if name.lower() == "authorization" and scheme.lower() == wanted:
+            return shown.strip()
     return ""
+
+
+def _address(writer: asyncio.StreamWriter) -> str:
+    """Where a connection ends here; empty if it is gone already."""
+    name = writer.get_extra_info("sockname")
+    return f"{name[0]} {name[1]}" if name else ""
 
 
 def _encoded(answer: HttpResponse) -> bytes:

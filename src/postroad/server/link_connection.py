@@ -71,7 +71,8 @@ class LinkConnection(asyncio.Protocol):
         session = self._transport.get_extra_info("ssl_object")
         if session is None:
             return b""
-        certificate = session.getpeercert(binary_form=True) if self._dialled else self._links.certificate
+        shown = b"" if self._stranger is None else self._stranger.certificate
+        certificate = session.getpeercert(binary_form=True) if self._dialled else shown
         return hashlib.sha256(certificate).digest()
 
     def _certificate(self) -> Mapping[str, Any] | None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from postroad.server.links import Links
     from postroad.server.strangers import Strangers
+    from postroad.server.tls import LinkTls
 
 __all__ = ["BACKLOG", "Accepted", "LinkListener"]
 
@@ -23,10 +24,16 @@ BACKLOG = 128
 
 
 class Accepted:
-    """One connection from its acceptance until it has proved who it is, or is gone."""
+    """One connection from its acceptance until it has proved who it is, or is gone.
 
-    def __init__(self, address: str) -> None:
+    Args:
+        address: where it comes from.
+        certificate: what this broker shows on it; empty without TLS.
+    """
+
+    def __init__(self, address: str, certificate: bytes = b"") -> None:
         self.address = address
+        self.certificate = certificate
         self.opening: asyncio.Task[None] | None = None
         self.connection: LinkConnection | None = None
 
@@ -47,28 +54,33 @@ class LinkListener(AcceptLoop):
         tls: how to wrap connections; None for none.
     """
 
-    def __init__(self, links: Links, strangers: Strangers[Accepted], tls: ssl.SSLContext | None) -> None:
+    def __init__(self, links: Links, strangers: Strangers[Accepted], tls: LinkTls | None) -> None:
         super().__init__(logging.getLogger("postroad.links"), "link")
         self._links = links
         self._strangers = strangers
         self._tls = tls
 
+    def take_tls(self, tls: LinkTls | None) -> None:
+        """Show this certificate to who connects from now on."""
+        self._tls = tls
+
     def accepted(self, connection: socket.socket, peer: tuple[object, ...]) -> None:
-        stranger = Accepted(str(peer[0]))
+        stranger = Accepted(str(peer[0]), b"" if self._tls is None else self._tls.certificate)
         evicted = self._strangers.admit(stranger, stranger.address)
         if evicted is not None:
             self._links.count_turned_away()
             evicted.evict()
-        stranger.opening = self.keep(self._open(connection, stranger))
+        tls = None if self._tls is None else self._tls.listening
+        stranger.opening = self.keep(self._open(connection, stranger, tls))
 
-    async def _open(self, accepted: socket.socket, stranger: Accepted) -> None:
+    async def _open(self, accepted: socket.socket, stranger: Accepted, tls: ssl.SSLContext | None) -> None:
         """Make the connection, after a TLS handshake if there is TLS."""
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: LinkConnection(self._links, stranger=stranger),
                 accepted,
-                ssl=self._tls,
-                ssl_handshake_timeout=None if self._tls is None else TLS_SECONDS,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else TLS_SECONDS,
             )
         except (OSError, EOFError):
             # Also what TLS refuses: no certificate, or one of an unknown authority.

@@ -73,7 +73,6 @@ class Links:
         keys: the key of this broker and those of the others; None for none.
 
     Attributes:
-        certificate: what this broker shows when others dial it.
         strangers: connections that have not proved who they are.
         timing: counts messages and times some reads; None for none.
         packets: what brokers say about queues; None if this one has none.
@@ -96,7 +95,6 @@ class Links:
         self._config = config
         self.carry = carry_out
         self._clock = clock
-        self.certificate = b"" if tls is None else tls.certificate
         self._epoch = clock()
         secret = config.secret
         self._identity = link.Identity(
@@ -116,8 +114,7 @@ class Links:
         self._lost_at: dict[int, int] = {}
         self._up: set[int] = set()
         self._traffic = ClosedTraffic()
-        dialling = None if tls is None else tls.dialling
-        self._dialler = Dialler(lambda other: LinkConnection(self, dialled=other), self._is_to_be_dialled, dialling)
+        self._dialler = Dialler(lambda other: LinkConnection(self, dialled=other), self._is_to_be_dialled, tls)
         self._ticker: asyncio.Task[None] | None = None
         self.on_question: Callable[[bytes, int], None] | None = None
         self.packets: QueuePackets | None = None
@@ -140,6 +137,10 @@ class Links:
     def state_interest(self) -> None:
         """Say what is wanted here, before anybody can ask: who comes first hears of durable subscriptions too."""
         self.carry(self._relay.tick(self._clock()))
+
+    def take_tls(self, tls: LinkTls | None) -> None:
+        """Show this certificate to neighbours that are dialled from now on."""
+        self._dialler.take_tls(tls)
 
     def start(self) -> None:
         """Dial the neighbours with higher numbers; the others dial here."""

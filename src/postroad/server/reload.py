@@ -11,8 +11,9 @@ import msgspec
 
 from postroad.config import ConfigError, check_admin, load_token, load_users
 from postroad.errors import PostroadError
+from postroad.server.admin_client import AdminClient
 from postroad.server.logs import log_to_stderr
-from postroad.server.tls import server_context
+from postroad.server.tls import console_context, link_tls, server_context
 from postroad.sessions import Terms
 
 if TYPE_CHECKING:
@@ -94,7 +95,9 @@ class Reload:
                     None if config.users_file is None else await asyncio.to_thread(load_users, Path(config.users_file))
                 )
                 token = None if config.admin_token_file is None else load_token(Path(config.admin_token_file))
-                contexts = server_context(config.tls), server_context(config.admin_tls, "admin_tls")
+                links = None if config.network is None else link_tls(config.network.tls)
+                contexts = server_context(config.tls), server_context(config.admin_tls, "admin_tls"), links
+                others = AdminClient(token or "", console_context(config.network, links))
                 if (users is None) != (self._gate.users is None):
                     raise ConfigError("users_file: whether logins are checked at all can change at a restart only")
             except PostroadError as error:
@@ -103,7 +106,7 @@ class Reload:
             # From here on nothing can fail: all of it counts, or nothing.
             self._service.take_config(config)
             self._service.take_tls(*contexts)
-            self._admin.take_token(token)
+            self._admin.take_token(token, others)
             self._service.dispatcher.core.take_limits(config.limits)
             self._service.clients.take_limits(config.limits)
             self._service.clients.terms = terms_of(config, self._gate, self._service.audit)

@@ -24,13 +24,23 @@ from postroad.broker import (
 from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
 from postroad.config import check_admin, check_network, is_loopback, load_token, load_users
 from postroad.errors import PostroadError
-from postroad.recording import DirectoryLock, Inquiry, LockedError, Sampler, TrailAnswers, make_record, trail_root
+from postroad.recording import (
+    AgeClock,
+    DirectoryLock,
+    Inquiry,
+    LockedError,
+    Sampler,
+    TrailAnswers,
+    make_record,
+    trail_root,
+)
 from postroad.server.admin import Admin
+from postroad.server.admin_client import AdminClient
 from postroad.server.admin_listener import AdminListener
 from postroad.server.capacity_watch import CapacityWatch
 from postroad.server.clients import Clients
 from postroad.server.console import Console
-from postroad.server.counts import ServerStatistics
+from postroad.server.counts import ServerStatistics, server_counts
 from postroad.server.directories import claim_directories
 from postroad.server.durable_admin import DurableAdmin
 from postroad.server.extras import check_extras
@@ -50,7 +60,7 @@ from postroad.server.reservation import Reservation, ReservationError
 from postroad.server.status import status
 from postroad.server.store_driver import StoreDriver
 from postroad.server.tcp import TcpConnection
-from postroad.server.tls import link_keys, link_tls, server_context
+from postroad.server.tls import console_context, link_keys, link_tls, server_context
 from postroad.server.tls_listener import TlsListener
 from postroad.sessions import Audit, Dispatcher, steady_clock, wall_clock
 from postroad.store import StoreReadError
@@ -113,7 +123,8 @@ class Service:
         users = None if config.users_file is None else load_users(Path(config.users_file))
         self._gate = Gate(users, self.timer, self.audit)
         claim_directories(config)
-        self._tracking = make_record(config, wall_clock)
+        self._ages = AgeClock(wall_clock, file=Path(config.data) / "ages.json")
+        self._tracking = make_record(config, wall_clock, self._ages)
         self._lock = DirectoryLock(Path(config.data) / "lock", config.number, f"{config.data} {_DATA_HELD}")
         publishers = Reservation(Path(config.data), "publisher", BLOCK)
         subscriptions = Reservation(Path(config.data), "subscription", SUBSCRIPTION_BLOCK)
@@ -132,7 +143,7 @@ class Service:
         store = config.store if config.push_back else msgspec.structs.replace(config.store, at_limit="drop-oldest")
         core.queue_settings, data = config.queues, Path(config.data)
         core.know_publishers_again(functools.cache(lambda: publisher_secret(data)))
-        self._storage = StoreDriver(data / "store", store, core, self._dispatcher.carry_out, wall_clock)
+        self._storage = StoreDriver(data / "store", store, core, self._dispatcher.carry_out, wall_clock, self._ages)
         self._dispatcher.store = self._storage
         self._link_tls: LinkTls | None = None
         self._keys: BrokerKeys | None = None
@@ -147,6 +158,7 @@ class Service:
         token = None if config.admin_token_file is None else load_token(Path(config.admin_token_file))
         queues = QueueAdmin(core, self._dispatcher.carry_out, wall_clock)
         durable = DurableAdmin(core, self._dispatcher.carry_out, wall_clock)
+        others = AdminClient(token or "", console_context(config.network, self._link_tls))
         self._admin = Admin(
             lambda: status(self),
             lambda: self.is_ready,
@@ -158,7 +170,7 @@ class Service:
             durable=durable,
             queues=queues,
             outgoing=OutgoingAdmin(core, self._dispatcher.carry_out, wall_clock),
-            console=Console(self, self.observation, queues, durable, token or ""),
+            console=Console(self, self.observation, queues, durable, others),
             close=self.clients.close_session,
             observation=self.observation,
             is_private=not is_loopback(config.admin_host),
@@ -313,24 +325,7 @@ class Service:
 
     def server_statistics(self) -> ServerStatistics:
         """Counts of connections."""
-        return ServerStatistics(
-            connections_now=len(self.clients),
-            connections=self.clients.opened_count,
-            connections_turned_away=self.clients.entrance.refused,
-            strangers_now=self.clients.entrance.stranger_count,
-            strangers_evicted=self.clients.entrance.evicted,
-            held_bytes_now=self.clients.holdings.total,
-            received_bytes=self.clients.received_bytes,
-            sent_bytes=self.clients.sent_bytes,
-            connections_relieved=self.clients.relieved_count,
-            logins_refused=self.audit.counts["login refused"],
-            logins_delayed=self.audit.counts["login delayed"],
-            subscriptions_refused=self.audit.counts["subscription refused"],
-            publications_refused=self.audit.counts["publication refused"],
-            origins_refused=self.audit.counts["origin refused"],
-            admin_requests_refused=self.audit.counts["admin request refused"],
-            internal_errors=self.clients.internal_errors,
-        )
+        return server_counts(self.clients, self.audit)
 
     # --- start and stop --------------------------------------------------------------------------------------------
 
@@ -349,6 +344,7 @@ class Service:
         except OSError as error:
             reason = f"{self._lock.path}: cannot be locked ({error.strerror or error})"
             raise ReservationError(f"{reason}; make the data directory writable, or name another") from error
+        await asyncio.to_thread(self._ages.begin)
         try:
             if self._tracking is not None:
                 await self._tracking.start()
@@ -424,10 +420,8 @@ class Service:
         return lambda: WebSocketConnection(self.clients, make, profile)
 
     async def _listen_for_links(self, links: Links, network: NetworkConfig) -> LinkListener:
-        tls = None if self._link_tls is None else self._link_tls.listening
-
         async def listen(port: int) -> LinkListener:
-            return await LinkListener(links, links.strangers, tls).listen(network.host, port, LINK_BACKLOG)
+            return await LinkListener(links, links.strangers, self._link_tls).listen(network.host, port, LINK_BACKLOG)
 
         return await _listening("network.port", network.port, listen)
 
@@ -469,12 +463,16 @@ class Service:
         """These are the settings from now on."""
         self.config = self.clients.config = config
 
-    def take_tls(self, tls: ssl.SSLContext | None, admin_tls: ssl.SSLContext | None) -> None:
-        """Show these certificates to who connects from now on."""
-        self._tls, self._admin_tls = tls, admin_tls
+    def take_tls(self, tls: ssl.SSLContext | None, admin_tls: ssl.SSLContext | None, links: LinkTls | None) -> None:
+        """Show these certificates to who connects from now on, and to neighbours that are dialled from now on."""
+        self._tls, self._admin_tls, self._link_tls = tls, admin_tls, links
+        if self._links is not None:
+            self._links.take_tls(links)
         for name, server in self._servers.items():
             context = admin_tls if name == "admin" else tls
-            if isinstance(server, AdminListener | TlsListener) and context is not None:
+            if isinstance(server, LinkListener):
+                server.take_tls(links)
+            elif isinstance(server, AdminListener | TlsListener) and context is not None:
                 server.take_context(context)
 
     async def abort(self) -> None:

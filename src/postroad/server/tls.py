@@ -12,7 +12,7 @@ from postroad.security import BrokerKeys, KeyFault
 if TYPE_CHECKING:
     from postroad.config import LinkTlsConfig, NetworkConfig, TlsConfig
 
-__all__ = ["LinkTls", "link_keys", "link_tls", "server_context"]
+__all__ = ["LinkTls", "console_context", "link_keys", "link_tls", "server_context"]
 
 
 def server_context(config: TlsConfig | None, section: str = "tls") -> ssl.SSLContext | None:
@@ -56,6 +56,25 @@ def link_tls(config: LinkTlsConfig | None) -> LinkTls | None:
     text = Path(config.certificate).read_text("ascii")
     own = ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN") : text.index(end)] + end)
     return LinkTls(listening, dialling, own)
+
+
+def console_context(config: NetworkConfig | None, links: LinkTls | None) -> ssl.SSLContext | None:
+    """How the console checks the certificates of other brokers' admin endpoints; None as the system does.
+
+    By default the authority of the links vouches for admin endpoints too. Where links have certificates, the console
+    shows this broker's: `admin_tls.client_ca` of the others may ask for one.
+
+    Raises:
+        ConfigError: a file cannot be read, or is not what it should be.
+    """
+    if config is None or config.admins_ca is None:
+        return None if links is None else links.dialling
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if config.tls is not None:
+        context = _context(ssl.Purpose.SERVER_AUTH, "network.tls", config.tls.certificate, config.tls.key)
+    _believe(context, "network: admins_ca", config.admins_ca)
+    return context
 
 
 def link_keys(config: NetworkConfig, number: int) -> BrokerKeys | None:
