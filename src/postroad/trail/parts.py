@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from postroad.trail.columns import DAY_MS, date_text
 from postroad.trail.durable import replace_file
 from postroad.trail.errors import TrailDamageError
-from postroad.trail.file_reader import VerifiedFile
+from postroad.trail.file_reader import Reads, VerifiedFile
 from postroad.trail.files import FileEntry, Group, footer_checksum, row_group_sums
-from postroad.trail.manifest import Part
+from postroad.trail.manifest import Checkpoint, Part, checkpoint_name, decoded
 from postroad.trail.paths import file_fault, refuse_links
 from postroad.trail.schemas import TABLES
 
@@ -29,11 +29,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from postroad.trail.file_reader import Reads
     from postroad.trail.locations import Location
     from postroad.trail.spots import Spots
 
-__all__ = ["MANY_DAYS", "WIDE", "days_of", "open_part", "origins_in", "read_part", "write_part"]
+__all__ = [
+    "MANY_DAYS",
+    "WIDE",
+    "checkpoint_parts",
+    "days_of",
+    "entries_of",
+    "open_part",
+    "origins_in",
+    "read_part",
+    "write_part",
+]
 
 WIDE = -1
 MANY_DAYS = 7
@@ -145,6 +154,24 @@ def open_part(folder: Location, part: Part, reads: Reads) -> VerifiedFile:
     """
     sums = dict(enumerate(part.sums))
     return VerifiedFile(refuse_links(folder, part.path), part.size, part.footer_crc, reads, sums=sums)
+
+
+def checkpoint_parts(folder: Path, number: int, broker: int) -> tuple[Part, ...] | None:
+    """The parts of a checkpoint of a broker; None where it is gone or damaged."""
+    path = folder / checkpoint_name(number)
+    try:
+        return decoded(path.read_bytes(), Checkpoint, path, broker).parts
+    except (OSError, TrailDamageError):
+        return None
+
+
+def entries_of(folder: Location, part: Part, broker: int) -> list[FileEntry]:
+    """All entries of a part of a broker.
+
+    Raises:
+        TrailDamageError: it is gone or damaged.
+    """
+    return read_part(open_part(folder, part, Reads()), broker)
 
 
 def read_part(

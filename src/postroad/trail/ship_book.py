@@ -1,7 +1,9 @@
 """What a broker has shipped so far, kept beside its trail, so that shipping goes on where it stopped.
 
-A file of lines, each a JSON array: what was put, what is to go there, what went, and which local copies were dropped.
-A line that a crash cut off is left out: what it said is looked up in the store again.
+A file of lines, each a JSON array: what was put, what is to go there, what went, and what could not be put. A line that
+a crash cut off is left out: what it said is looked up in the store again. Files that a shipped part of the manifest
+names are not listed any more: the part is put after them, so that it stands for all of them. What the book has is that
+of the last checkpoint and since, however large the trail is.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from postroad.trail.paths import refuse_links
 from postroad.trail.shipped import FOLDER
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 __all__ = ["PutFile", "ShipBook"]
@@ -38,9 +41,9 @@ class ShipBook:
     """The account of one broker's shipping. One thread uses it.
 
     Attributes:
-        put: what is in the store, by path.
-        dropped: what of it is no longer here.
-        doomed: what a manifest took out, and when; it is deleted in the store after the grace period.
+        put: what is in the store, by path: manifests and their parts, and files that none of these parts names.
+        lacking: files that a shipped part names and that are not in the store: missing here, or damaged.
+        doomed: what no manifest there names any more, and since when; it is deleted there after the grace period.
 
     Raises:
         OSError: it cannot be read.
@@ -50,7 +53,7 @@ class ShipBook:
     def __init__(self, root: Path, broker: int) -> None:
         self._path = refuse_links(root, f"{FOLDER}/broker={broker}.log")
         self.put: dict[str, PutFile] = {}
-        self.dropped: set[str] = set()
+        self.lacking: set[str] = set()
         self.doomed: dict[str, int] = {}
         self._lines = 0
         self._read()
@@ -63,9 +66,9 @@ class ShipBook:
         for line in data.split(b"\n")[:-1]:
             try:
                 word, path, *numbers = msgspec.json.decode(line, type=list[str | int])
-            except (msgspec.MsgspecError, ValueError):
+                self._apply(str(word), str(path), [int(number) for number in numbers])
+            except (msgspec.MsgspecError, ValueError, TypeError, IndexError):
                 continue
-            self._apply(str(word), str(path), [int(number) for number in numbers])
         if data and not data.endswith(b"\n"):
             self._rewrite()
 
@@ -73,35 +76,46 @@ class ShipBook:
         self._lines += 1
         if word == "put":
             self.put[path] = PutFile(*numbers)
-        elif word == "dropped":
-            self.dropped.add(path)
+            self.lacking.discard(path)
+        elif word == "lacking":
+            self.lacking.add(path)
         elif word == "doomed":
             self.doomed[path] = numbers[0]
-        else:
+            self.lacking.discard(path)
+        elif word == "deleted":
             for known in (self.put, self.doomed):
                 known.pop(path, None)
-            self.dropped.discard(path)
+        # Earlier versions also noted which local copies were dropped; whether one is there is seen where it was.
 
     def has_put(self, path: str, put: PutFile) -> None:
         """A file is in the store, whole."""
         self._note("put", path, *put)
 
-    def drops(self, path: str) -> None:
-        """The local copy of a file goes now."""
-        self._note("dropped", path)
+    def lacks(self, path: str) -> None:
+        """A file that a manifest names cannot be put: it is missing here, or damaged."""
+        if path not in self.lacking and path not in self.put:
+            self._note("lacking", path)
 
     def dooms(self, path: str, at: int) -> None:
-        """A manifest took a file out."""
-        if path in self.put and path not in self.doomed:
+        """No manifest in the store names a file any more."""
+        if path not in self.doomed:
             self._note("doomed", path, at)
 
     def deleted(self, path: str) -> None:
         """A file is no longer in the store."""
         self._note("deleted", path)
 
+    def sums_up(self, paths: Iterable[str]) -> None:
+        """A part of the manifest that names these files is in the store, and stands for them from now on."""
+        named = [path for path in paths if path in self.put]
+        for path in named:
+            del self.put[path]
+        if named:
+            self._rewrite()
+
     def forget(self) -> None:
         """Begin anew: it was about another place."""
-        self.put, self.doomed = {}, {}
+        self.put, self.doomed, self.lacking = {}, {}, set()
         self._rewrite()
 
     def _note(self, word: str, path: str, *numbers: int) -> None:
@@ -118,12 +132,12 @@ class ShipBook:
                 os.close(descriptor)
         except OSError as error:
             raise TrailWriteError(self._path, error.strerror or error) from error
-        if self._lines > _SPARE_LINES + 2 * len(self.put) + len(self.doomed):
+        if self._lines > _SPARE_LINES + len(self.put) + len(self.lacking) + len(self.doomed):
             self._rewrite()
 
     def _rewrite(self) -> None:
         lines: list[list[str | int]] = [["put", path, *put] for path, put in self.put.items()]
-        lines += [["dropped", path] for path in sorted(self.dropped)]
+        lines += [["lacking", path] for path in sorted(self.lacking)]
         lines += [["doomed", path, at] for path, at in self.doomed.items()]
         replace_file(self._path, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
         self._lines = len(lines)

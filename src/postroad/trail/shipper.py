@@ -11,11 +11,13 @@ from __future__ import annotations
 import secrets
 import time
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
+from postroad.trail.columns import DAY_MS
 from postroad.trail.durable import replace_file
 from postroad.trail.errors import TrailDamageError, TrailError
 from postroad.trail.expected_brokers import noted_brokers, noted_name
@@ -23,11 +25,13 @@ from postroad.trail.file_reader import Reads
 from postroad.trail.ledger import Ledger
 from postroad.trail.locations import PORTION_BYTES, StoredPath, put_file, remove_file, size_of, store_away
 from postroad.trail.manifest import Change, Checkpoint, change_name, checkpoint_name, decoded, manifest_folder, numbers
-from postroad.trail.parts import open_part, read_part
+from postroad.trail.parts import checkpoint_parts, entries_of
 from postroad.trail.paths import delete_below, refuse_links
 from postroad.trail.retention import DEFAULT_GRACE_MS
 from postroad.trail.ship_book import PutFile, ShipBook
 from postroad.trail.shipped import ShippedTo, note_name, shipped_to
+from postroad.trail.snapshot import pin
+from postroad.trail.unnamed_files import stored_manifests, unnamed_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,6 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["ShipStatistics", "Shipper"]
 
 Result = TypeVar("Result")
+# How often the parts of the manifest are read for local copies that may be dropped: they are kept for days.
+DROP_EVERY_MS = 10 * 60_000
 
 
 class ShipStatistics(NamedTuple):
@@ -88,12 +94,17 @@ class Shipper:
         self._folder = manifest_folder(root, broker)
         self._book: ShipBook | None = None
         self._is_ours = self._resumed = False
+        # Manifests, and other files, that cannot be read here.
+        self._unread: set[str] = set()
         self._damaged: set[str] = set()
+        # Parts of the manifest all of whose files were dropped, or looked at and kept for good.
+        self._dropped: set[str] = set()
+        self._look_again_at = 0
         self._counts = ShipStatistics()
 
     def statistics(self) -> ShipStatistics:
         """What was shipped."""
-        return self._counts._replace(damaged=len(self._damaged))
+        return self._counts._replace(damaged=len(self._damaged) + len(self._unread))
 
     def behind(self) -> int:
         """How many manifests are not shipped yet.
@@ -114,7 +125,7 @@ class Shipper:
         self._claim(book)
         for kind, name in self._manifests():
             if self._name(name) not in book.put:
-                self._ship_manifest(book, kind, name)
+                self._ship_manifest(book, kind, name, now)
         self._ship_noted(book)
         if not self._resumed:
             self._resume(book, now)
@@ -137,29 +148,30 @@ class Shipper:
         here = shipped_to(self._root, self._broker)
         there = self._asked(lambda: shipped_to(self._to, self._broker))
         if here is not None and here.to != uri:
-            self._moves(book, here, uri)
-            here = None
+            self._moves(book, here)
+        owner = None if here is None else here.owner
         if there is None:
             self._refuse_others()
-            there = ShippedTo(uri, secrets.token_hex(16) if here is None else here.owner)
+            there = ShippedTo(uri, owner or secrets.token_hex(16))
             data = msgspec.json.encode(there) + b"\n"
             self._asked(lambda: put_file(self._to / note_name(self._broker), memoryview(data)))
             if self._asked(lambda: shipped_to(self._to, self._broker)) != there:
                 raise TrailError(f"{self._to}: another broker {self._broker} has begun to ship to the same place")
-        elif here is None or here.owner != there.owner:
+        elif owner != there.owner:
             self._refuse_others()
-        if here is None or here.owner != there.owner:
+        if here != ShippedTo(uri, there.owner):
             note = msgspec.json.encode(ShippedTo(uri, there.owner)) + b"\n"
             replace_file(refuse_links(self._root, note_name(self._broker)), note)
         self._is_ours = True
 
-    def _moves(self, book: ShipBook, here: ShippedTo, uri: str) -> None:
+    def _moves(self, book: ShipBook, here: ShippedTo) -> None:
         """Another place than before: what is only in the old one must be in the new one first."""
-        for path in sorted(book.dropped):
-            put = book.put.get(path)
-            if put is not None and not self._is_whole(path, put):
+        entries, _ = Ledger(self._root, self._broker).pin().all_entries()
+        for entry in sorted(entries, key=lambda one: one.path):
+            gone = entry.path not in book.lacking and not (self._root / entry.path).exists()
+            if gone and not self._has(entry):
                 raise TrailError(
-                    f"{self._to / path} is not there, and its local copy was dropped: copy it from {here.to}, "
+                    f"{self._to / entry.path} is not there, and its local copy was dropped: copy it from {here.to}, "
                     "or set tracking.ship back"
                 )
         book.forget()
@@ -197,7 +209,7 @@ class Shipper:
     def _name(self, name: str) -> str:
         return f"manifests/broker={self._broker}/{name}"
 
-    def _ship_manifest(self, book: ShipBook, kind: type[Change] | type[Checkpoint], name: str) -> None:
+    def _ship_manifest(self, book: ShipBook, kind: type[Change] | type[Checkpoint], name: str, now: int) -> None:
         path = self._folder / name
         try:
             data = path.read_bytes()
@@ -206,7 +218,7 @@ class Shipper:
             return  # summed up in the meantime
         except TrailDamageError:
             # Without it the manifest there lacks it, and says so, as this one does.
-            self._damaged.add(name)
+            self._unread.add(name)
             return
         self._refuse_another(kind, name, data)
         if isinstance(manifest, Change):
@@ -214,11 +226,16 @@ class Shipper:
                 self._refuse_loss(book)
             for entry in manifest.added:
                 self._ship_file(book, entry)
-            for gone in manifest.removed:
-                book.dooms(gone.path, manifest.at)
-        elif not self._ship_parts(book, manifest):
+            self._put(book, self._name(name), data, -1)
+            gone = [one.path for one in manifest.removed]
+        elif self._ship_parts(book, manifest):
+            self._put(book, self._name(name), data, -1)
+            gone = [one.path for one in manifest.doomed]
+        else:
             return
-        self._put(book, self._name(name), data, -1)
+        # Readers there may have pinned the manifest before until now, whenever the files were taken out here.
+        for one in gone:
+            book.dooms(one, now)
 
     def _refuse_another(self, kind: type[Change] | type[Checkpoint], name: str, data: bytes) -> None:
         """Refuse to write over a manifest of this number that says something else.
@@ -242,9 +259,8 @@ class Shipper:
         state = Ledger(self._root, self._broker).pin()
         entries, _ = state.all_entries()
         named = {entry.path for entry in entries} | state.removed()
-        missing = sum(
-            put.time_to >= 0 and path not in named and path not in book.doomed for path, put in book.put.items()
-        )
+        there = self._asked(lambda: pin(self._to, self._broker).all_entries()[0])
+        missing = sum(entry.path not in named and entry.path not in book.doomed for entry in there)
         if missing:
             raise TrailError(
                 f"the trail in {self._root} has lost its manifests of {missing:,} files that are in {self._to}: "
@@ -257,25 +273,36 @@ class Shipper:
         Answers whether the checkpoint may follow: not when parts of it went because a later one has been made.
         """
         is_latest = checkpoint.number == max(numbers(self._folder)[1], default=0)
-        for part in checkpoint.parts:
+        fresh = [part for part in checkpoint.parts if self._name(part.path) not in book.put]
+        known = self._shipped_names(book, {part.day for part in fresh})
+        for part in fresh:
             name = self._name(part.path)
-            if name in book.put:
-                continue
             try:
-                file = open_part(self._folder, part, Reads())
-                entries = read_part(file, self._broker)
+                entries = entries_of(self._folder, part, self._broker)
                 data = (self._folder / part.path).read_bytes()
             except (TrailDamageError, FileNotFoundError):
                 if not is_latest:
                     return False
-                self._damaged.add(name)
+                self._unread.add(name)
                 continue
             for entry in entries:
-                self._ship_file(book, entry)
+                if entry.path not in known:
+                    self._ship_file(book, entry, may_be_there=True)
             self._put(book, name, data, -1)
-        for one in checkpoint.doomed:
-            book.dooms(one.path, one.since)
+            known.update(entry.path for entry in entries)
+        book.sums_up(known)
         return True
+
+    def _shipped_names(self, book: ShipBook, days: set[int]) -> set[str]:
+        """The files that parts of some days name which are in the store: they are there, or known to be lacking."""
+        shipped = [one for one in numbers(self._folder)[1] if self._name(checkpoint_name(one)) in book.put]
+        known: set[str] = set()
+        for part in checkpoint_parts(self._folder, shipped[-1], self._broker) or () if shipped else ():
+            if part.day in days and self._name(part.path) in book.put:
+                # What cannot be read is compared in the store.
+                with suppress(OSError, TrailDamageError):
+                    known.update(entry.path for entry in entries_of(self._folder, part, self._broker))
+        return known
 
     def _ship_noted(self, book: ShipBook) -> None:
         """Which brokers the trail should hold: under a name of this broker's own, since others ship theirs."""
@@ -289,24 +316,27 @@ class Shipper:
         if noted and (known is None or known.crc != zlib.crc32(data)):
             self._put(book, name, data, -1)
 
-    def _ship_file(self, book: ShipBook, entry: FileEntry) -> None:
+    def _ship_file(self, book: ShipBook, entry: FileEntry, *, may_be_there: bool = False) -> None:
         if entry.path in book.put or entry.path in self._damaged:
             return
         try:
             data = refuse_links(self._root, entry.path).read_bytes()
         except FileNotFoundError:
-            return  # taken out in the meantime, or missing here too
-        except (OSError, TrailDamageError):
-            self._damaged.add(entry.path)
+            # Taken out in the meantime, dropped when it was shipped, or missing here too.
+            if not self._has(entry):
+                book.lacks(entry.path)
             return
+        except (OSError, TrailDamageError):
+            data = b""
         if len(data) != entry.size or (entry.crc and zlib.crc32(data) != entry.crc):
             self._damaged.add(entry.path)
+            book.lacks(entry.path)
             return
-        self._put(book, entry.path, data, entry.time_to)
+        self._put(book, entry.path, data, entry.time_to, may_be_there=may_be_there)
 
-    def _put(self, book: ShipBook, path: str, data: bytes, time_to: int) -> None:
+    def _put(self, book: ShipBook, path: str, data: bytes, time_to: int, *, may_be_there: bool = False) -> None:
         put = PutFile(len(data), zlib.crc32(data), time_to)
-        if not self._resumed and self._is_whole(path, put):
+        if (may_be_there or not self._resumed) and self._is_whole(path, put):
             self._counts = self._counts._replace(resumed=self._counts.resumed + 1)
         else:
             self._asked(lambda: put_file(self._to / path, memoryview(data), self._waits))
@@ -315,6 +345,19 @@ class Shipper:
             counts = self._counts
             self._counts = counts._replace(files=counts.files + 1, bytes=counts.bytes + len(data))
         book.has_put(path, put)
+
+    def _has(self, entry: FileEntry) -> bool:
+        """Whether a file that is not here is in the store."""
+        if entry.crc:
+            return self._is_whole(entry.path, PutFile(entry.size, entry.crc, -1))
+        return self._size_there(entry.path) == entry.size
+
+    def _size_there(self, path: str) -> int:
+        """Bytes of a file of the store; -1 where there is none."""
+        try:
+            return self._asked(lambda: size_of(self._to / path))
+        except FileNotFoundError:
+            return -1
 
     def _is_whole(self, path: str, put: PutFile) -> bool:
         """Whether a file is in the store as it is here, byte for byte."""
@@ -351,18 +394,33 @@ class Shipper:
     # --- what may go -------------------------------------------------------------------------------------------------
 
     def _resume(self, book: ShipBook, now: int) -> None:
-        """At the start: files that could not be read before; and those that were taken out while shipping was off."""
+        """At the start: files that could not be shipped before; and those there that no manifest names any more.
+
+        Such files were taken out while nobody shipped, or came with a copy of the place that was shipped to before.
+        """
         state = Ledger(self._root, self._broker).pin()
-        entries, unread = state.all_entries()
-        for entry in entries:
-            self._ship_file(book, entry)
-        if unread or state.warnings or state.other_version or not state.number or self._damaged:
+        if state.other_version or not state.number:
             return
-        named = {entry.path for entry in entries} | state.removed()
-        named |= {one.path for one in (state.checkpoint.doomed if state.checkpoint else ())}
-        for path in [path for path, put in book.put.items() if put.time_to >= 0]:
-            if path not in named:
-                book.dooms(path, now)
+        gone = state.removed()
+        for part in state.checkpoint.parts if state.checkpoint else ():
+            entries, _ = state.from_parts([part], Reads())
+            # Books of earlier versions list the files of parts that are there, and not those that are lacking.
+            listed = any(entry.path in book.put for entry in entries)
+            for entry in entries:
+                if (listed or entry.path in book.lacking) and entry.path not in gone:
+                    self._ship_file(book, entry, may_be_there=True)
+            if self._name(part.path) in book.put:
+                book.sums_up(entry.path for entry in entries)
+        for entry in (entry for change in state.changes for entry in change.added if entry.path not in gone):
+            self._ship_file(book, entry)
+        if self._unread:
+            return
+        for path in self._asked(lambda: unnamed_files(self._to, state)):
+            book.dooms(path, now)
+        for name in self._asked(lambda: stored_manifests(self._to, self._broker)):
+            if self._name(name) not in book.put:
+                # What it says does not matter: it goes when manifests of its number go here.
+                book.has_put(self._name(name), PutFile(0, 0, -1))
 
     def _delete(self, book: ShipBook, now: int) -> None:
         gone = [path for path, at in book.doomed.items() if at + DEFAULT_GRACE_MS <= now]
@@ -383,23 +441,51 @@ class Shipper:
         """The parts of these checkpoints; None where one of them cannot be read."""
         named: set[str] = set()
         for number in checkpoints:
-            path = self._folder / checkpoint_name(number)
-            try:
-                manifest = decoded(path.read_bytes(), Checkpoint, path, self._broker)
-            except (OSError, TrailDamageError):
+            parts = checkpoint_parts(self._folder, number, self._broker)
+            if parts is None:
                 return None
-            named |= {self._name(part.path) for part in manifest.parts}
+            named |= {self._name(part.path) for part in parts}
         return named
 
     def _drop(self, book: ShipBook, now: int) -> None:
         if self._keep_local_ms is None:
             return
+        before = now - self._keep_local_ms
         for path, put in list(book.put.items()):
-            if 0 <= put.time_to < now - self._keep_local_ms and path not in book.dropped and path not in book.doomed:
-                # Noted first: who finds a file gone looks where it was shipped to.
-                book.drops(path)
-                delete_below(self._root, path)
-                self._counts = self._counts._replace(dropped=self._counts.dropped + 1)
+            if 0 <= put.time_to < before and path not in book.doomed:
+                self._drop_copy(book, path, put.size)
+        if self._look_again_at <= now:
+            self._look_again_at = now + DROP_EVERY_MS
+            self._drop_summed_up(book, before)
+
+    def _drop_summed_up(self, book: ShipBook, before: int) -> None:
+        """Drop what parts of the manifest name that are in the store."""
+        checkpoints = numbers(self._folder)[1]
+        parts = (checkpoint_parts(self._folder, checkpoints[-1], self._broker) or ()) if checkpoints else ()
+        self._dropped &= {part.path for part in parts}
+        for part in parts:
+            if part.day * DAY_MS >= before or part.path in self._dropped or self._name(part.path) not in book.put:
+                continue
+            try:
+                entries = entries_of(self._folder, part, self._broker)
+            except (OSError, TrailDamageError):
+                continue
+            for entry in entries:
+                if entry.time_to < before and entry.path not in book.doomed and entry.path not in book.lacking:
+                    self._drop_copy(book, entry.path, entry.size)
+            if all(entry.time_to < before for entry in entries):
+                self._dropped.add(part.path)
+
+    def _drop_copy(self, book: ShipBook, path: str, size: int) -> None:
+        """Delete a local copy; who finds it gone looks where the trail is shipped to."""
+        if not (self._root / path).exists():
+            return
+        if self._size_there(path) != size:
+            # Gone there since it was put: it stays here, and is put again after the next start.
+            book.deleted(path)
+            book.lacks(path)
+        elif delete_below(self._root, path):
+            self._counts = self._counts._replace(dropped=self._counts.dropped + 1)
 
 
 def _decoded(data: bytes, kind: type[Change] | type[Checkpoint], path: Location, broker: int) -> Change | Checkpoint:
