@@ -1,4 +1,4 @@
-"""The broker: one station of the network, without I/O."""
+"""The core of one broker, without I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients answer for messages that they were sent, and what waits for their answer."""
+"""What clients acknowledge or refuse, and which messages wait for that."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["Acknowledgements"]
 
 
 class Acknowledgements:
-    """The answers of clients.
+    """Acknowledgements and refusals of clients.
 
     Args:
-        deliveries: what they were sent, and the stores and queues that hear of answers.
+        deliveries: what clients were sent, and the stores and queues to inform.
         recorder: keeps the record.
 
     Attributes:
         acknowledged: how many messages clients have consumed.
-        refused: how many they have not.
+        refused: how many they refused.
     """
 
     def __init__(self, deliveries: Deliveries, recorder: Recorder) -> None:
@@ -40,14 +40,14 @@ class Acknowledgements:
         self.acknowledged = self.refused = 0
 
     def expect(self, subscription: Subscription, ids: list[int], places: NDArray[np.int64]) -> None:
-        """Stored rows wait for an acknowledgement. Of one that is stored twice, the last counts."""
+        """Let stored rows wait for an acknowledgement. If a message is stored twice, the last one counts."""
         waiting, twice = subscription.unacknowledged, []
         before = len(waiting)
         if waiting.keys().isdisjoint(ids):
             waiting.update(zip(ids, places.tolist(), strict=True))
             if len(waiting) == before + len(ids):
                 return
-            # The same message twice in these rows, which happens next to never: once more, one by one.
+            # The same message twice in these rows, which is very rare: repeat, one by one.
             for message in ids:
                 waiting.pop(message, None)
         for message, place in zip(ids, places.tolist(), strict=True):
@@ -61,9 +61,9 @@ class Acknowledgements:
     def acknowledge(
         self, subscription: Subscription, head: int, tail: int, positive: bool, now: int, requeues: bool = True
     ) -> None:
-        """A client acknowledges or refuses a message; in mode `client`, all earlier ones with it.
+        """Acknowledge or refuse a message for a client; in mode `client`, also all earlier ones.
 
-        What it refuses of a queue or a durable subscription comes again, or, unless it `requeues`, goes to the
+        A refused message of a queue or a durable subscription is delivered again; unless it `requeues`, it goes to the
         dead-letter queue.
 
         Raises:
@@ -75,7 +75,7 @@ class Acknowledgements:
         self.settle(Settlement(subscription, self._settled(subscription, wanted), positive, requeues), now)
 
     def settle(self, settlement: Settlement, now: int) -> None:
-        """A client has answered for messages that wait for it."""
+        """Settle messages that a client has acknowledged or refused."""
         subscription, settled, positive, requeues = settlement
         places = list(map(subscription.unacknowledged.pop, settled))
         self._count_acknowledgements(subscription, settled, positive, now)

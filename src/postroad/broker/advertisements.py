@@ -1,4 +1,4 @@
-"""Interests of other brokers on their way into the index: read, judged, passed on, applied, a step at a time.
+"""Interests of other brokers on their way into the index: decode, judge, pass on and apply them, step by step.
 
 Theory of operation:
 
@@ -6,8 +6,8 @@ Theory of operation:
    sent it. It is applied to the index as a whole or not at all.
 2. Decoding and applying a hundred thousand rows takes seconds. Both go in steps of a few milliseconds; the driver calls
    `work` between its other duties as long as there is any. Short ones are done at once.
-3. Each broker has a line of its own, worked off in order; lines take turns. So a broker that advertises too much or too
-   often delays only its own interest.
+3. Each broker has its own line, processed in order; lines take turns. So a broker that advertises too much or too often
+   delays only its own interest.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Advertisements", "Learned"]
 
-# Steps that are taken at once when an advertisement comes: up to some hundred rows, which is what subscribers change
-# from one tick to the next.
+# Steps to take at once when an advertisement arrives: up to some hundred rows, about what subscribers change from one
+# tick to the next.
 STEPS_AT_ONCE = 4
-# What waits in the line of one broker: twice what it can have said at most, before it says a new whole.
+# Limit of the line of one broker: twice the largest interest, since a new whole replaces everything before it.
 MAX_WAITING_FRAMES = 8_192
 MAX_WAITING_BYTES = 2 * MAX_INTEREST_BYTES
 
 
 class Learned(NamedTuple):
-    """What a step came to.
+    """Result of a step.
 
     Attributes:
-        reaction: what is to be passed on.
-        faults: (link, reason): a neighbour sent an invalid advertisement, which an honest one would not.
+        reaction: what to pass on.
+        faults: (link, reason): a neighbour sent an invalid advertisement, which an honest one would not do.
     """
 
     reaction: Reaction = Reaction()
@@ -77,7 +77,7 @@ class _Line:
 
     def put(self, one: _Waiting) -> None:
         if isinstance(one.frame, Interest):
-            # A whole makes what waits before it useless.
+            # A full interest makes all that waits before it obsolete.
             self.clear()
         if self.size + one.size <= MAX_WAITING_BYTES and len(self.waiting) < MAX_WAITING_FRAMES:
             self.waiting.append(one)
@@ -96,7 +96,7 @@ class Advertisements:
     """The lines of all brokers.
 
     Args:
-        interests: where advertisements end up.
+        interests: where advertisements are applied.
         state: judges records, stores them and passes them on.
     """
 
@@ -108,14 +108,14 @@ class Advertisements:
 
     @property
     def working(self) -> bool:
-        """Whether there is more to do."""
+        """Return whether there is more to do."""
         return bool(self._lines)
 
     def receive(self, frame: Interest | InterestDelta, link: int, now: int) -> Learned:
-        """A neighbour sent an advertisement of another broker.
+        """Take an advertisement of another broker from a neighbour.
 
         Raises:
-            PostroadError: it is none, or a lie.
+            PostroadError: it is invalid or false.
         """
         if link not in self._state.neighbours:
             return Learned()
@@ -132,7 +132,7 @@ class Advertisements:
         return Learned()
 
     def forget(self, broker: int, now: int) -> None:
-        """A broker is gone, or begins anew: whatever it said counts no more."""
+        """Drop all interests of a broker that is gone or starts anew."""
         line = self._lines.setdefault(broker, _Line())
         if line.steps is not None:
             line.steps.close()
@@ -142,7 +142,7 @@ class Advertisements:
         self._take_steps(broker, now)
 
     def work(self, now: int) -> Learned:
-        """One step of the line whose turn it is."""
+        """Do one step of the line whose turn it is."""
         if not self._lines:
             return Learned()
         broker = next(iter(self._lines))
@@ -194,7 +194,7 @@ class Advertisements:
         if frame is None:
             yield from self._interests.apply(broker, Advertised(None, None))
             return
-        # It may have been news when it was put in line, and be old by now.
+        # It may have been news when it was queued, and be outdated by now.
         if self._state.judge(frame, link, now) is not RecordVerdict.NEWS:
             return
         advertised = yield from self._interests.read(frame.summary if isinstance(frame, Interest) else _delta(frame))
@@ -207,7 +207,7 @@ class Advertisements:
         try:
             yield from self._interests.apply(broker, advertised)
         except PostroadError:
-            # The index has no room. Nobody may miss a message for that: the broker gets everything instead.
+            # The index has no room. No subscriber may miss a message because of that, so the broker gets everything.
             self.widened += 1
             yield from self._interests.apply(broker, self._interests.everything())
 

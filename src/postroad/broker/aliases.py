@@ -1,4 +1,4 @@
-"""Names that messages have in other systems, for the record."""
+"""Names of messages in other systems, for the record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["record_aliases"]
 
 
 def record_aliases(recorder: Recorder, batch: Batch, attribute: str, now: int) -> None:
-    """Tell the record the names that the messages of a batch have in an attribute."""
+    """Record the names that the messages of a batch have in an attribute."""
     texts = attribute_texts(batch, attribute)
     data, offsets = texts.data.tobytes(), texts.offsets
     for row in np.flatnonzero(texts.present).tolist():

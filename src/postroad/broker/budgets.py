@@ -1,8 +1,8 @@
 """What subscriptions cost, and whether a session and the broker may have one more.
 
-Two things are counted: memory, by an estimate that a client can follow, and the work that matching one message can
-cause at most (`SubscriptionIndex.work`). Constraints that several subscriptions share are tested once for a message, so
-the work counts for the session that brought them first.
+Two things are counted: memory, by an estimate that a client can follow, and the most work that matching one message can
+cause (`SubscriptionIndex.work`). Constraints that several subscriptions share are tested once per message, so their
+work counts for the session that added them first.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 __all__ = ["NANOSECONDS", "Budgets", "estimated_bytes"]
 
-# In a millisecond: limits are in these, work in those.
+# Nanoseconds per millisecond: limits are in milliseconds, work in nanoseconds.
 NANOSECONDS = 1_000_000
 
-# An ordinary subscription: its queue, its sets, its rows in the index, its place in the connection's tables.
+# An ordinary subscription: its queue, its sets, its rows in the index, its entry in the connection's tables.
 _SUBSCRIPTION_BYTES = 1_500
-# Beside that: the text of a selector is kept as it is, in its tree, and in the index, where blocks are powers of two.
+# In addition: the text of a selector is kept as text, in its tree, and in the index, where blocks are powers of two.
 _COPIES_OF_TEXT = 4
-# An alternative of it, and a constraint in an alternative or a text of an IN: rows of the index, and what is advertised
-# to other brokers.
+# An alternative, and a constraint in an alternative or a text of an IN: rows of the index, and what is advertised to
+# other brokers.
 _CONJUNCTION_BYTES = 200
 _CONSTRAINT_BYTES = 200
 _LISTS = (Operator.IN_TEXT, Operator.NOT_IN_TEXT)
 
 
 def estimated_bytes(key: str, topic: str, selector: Selector | None) -> int:
-    """About what a subscription takes in memory."""
+    """Estimate what a subscription takes in memory."""
     size = _SUBSCRIPTION_BYTES + len(key.encode()) + _COPIES_OF_TEXT * len(topic.encode())
     if selector is not None:
         alternatives = selector.disjunction
@@ -48,7 +48,7 @@ def estimated_bytes(key: str, topic: str, selector: Selector | None) -> int:
 
 
 def _rows(constraint: Constraint) -> int:
-    """How many rows of the index a constraint takes."""
+    """Return how many rows of the index a constraint takes."""
     return 1 + len(constraint.operand) if constraint.operator in _LISTS else 1
 
 
@@ -61,7 +61,7 @@ class Budgets:
         self.work = 0
 
     def take_limits(self, limits: Limits) -> None:
-        """Other limits count for subscriptions that come from now on."""
+        """Apply new limits to subscriptions from now on."""
         self._limits = limits
 
     def check_bytes(self, session: Session, size: int) -> None:
@@ -84,13 +84,13 @@ class Budgets:
             )
 
     def allowance(self, session: Session) -> int:
-        """How much work the next subscription of a session may add."""
+        """Return how much work the next subscription of a session may add."""
         limits = self._limits
         own = limits.session_matching_ms * NANOSECONDS - session.matching_work
         return max(0, min(own, limits.matching_ms * NANOSECONDS - self.work))
 
     def check_work(self, session: Session, work: int) -> None:
-        """Refuse a subscription that stands in the index, and has to leave it again, because a message costs too much.
+        """Refuse a subscription that is in the index if a message would cost too much; the caller removes it again.
 
         Raises:
             BrokerError: the session's share or the broker's is exceeded; it names the limit.
@@ -140,12 +140,12 @@ class Budgets:
         self.add(subscription, size, work)
 
     def add(self, subscription: Subscription, size: int, work: int) -> None:
-        """A subscription came."""
+        """Count a new subscription."""
         subscription.bytes, subscription.work = size, work
         self._count(subscription.session, size, work)
 
     def remove(self, subscription: Subscription) -> None:
-        """A subscription went."""
+        """Stop counting a subscription."""
         self._count(subscription.session, -subscription.bytes, -subscription.work)
 
     def _count(self, session: Session, size: int, work: int) -> None:

@@ -6,14 +6,14 @@ A *put* brings messages to the home of their queue, from the broker where they e
 entry broker -> home   Put             store these
 home -> entry broker   Stored          they are as safe as a RECEIPT promises
                        PutRefused      they are not stored, for this reason; try again later
-entry broker -> home   Forget          this broker will not put them again: no need to know their ids any more
+entry broker -> home   Forget          this broker will not put them again; the home may forget their ids
 ```
 
 A *remote consumer* is a client of one broker that consumes a queue of another:
 
 ```
 its broker -> home     Consume         from now on
-                       Leave           not any more; what it has not answered for comes back
+                       Leave           not any more; messages it did not settle return to the queue
                        ConsumerAnswer  it has acknowledged messages, or refused them
 home -> its broker     Hand            messages for it
                        Answered        an answer is stored
@@ -47,15 +47,15 @@ __all__ = [
 ]
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-# As long as a name of a queue may be, and what a client may call itself.
+# The longest name of a queue, and of a client.
 _Text = Annotated[str, msgspec.Meta(max_length=1_024)]
 _Reason = Annotated[str, msgspec.Meta(max_length=4_096)]
-# As long as a SUBSCRIBE frame may be.
+# The longest SUBSCRIBE frame.
 _Selector = Annotated[str, msgspec.Meta(max_length=1024 * 1024)]
 
 
 class ChannelError(PostroadError):
-    """Bytes from another broker that are nothing brokers say to each other about queues."""
+    """Bytes from another broker that are not a valid item about queues."""
 
 
 class Put(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -63,10 +63,10 @@ class Put(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
     Attributes:
         number: of the put.
-        attempt: of the queue: a put of an attempt that was refused is refused too, so that order is kept.
+        attempt: of the queue: a put of a refused attempt is refused too, so that order is kept.
         queue: the name.
         principal: who sent the first of them to the queue.
-        again: some may be there already.
+        again: some of them may already be stored.
         rows: the messages (`rows_payload`).
     """
 
@@ -92,7 +92,7 @@ class PutRefused(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class Forget(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """Puts up to a number are over; 0 for all that were made before this session."""
+    """Puts up to a number are finished; 0 for all from before this session."""
 
     number: _Number
 
@@ -105,8 +105,8 @@ class Consume(msgspec.Struct, frozen=True, array_like=True, tag=5):
         queue: the name.
         principal: who it is.
         selector: what it wants; empty for everything.
-        prefetch: how many messages it may have that it has not answered for; 0 for as many as it may.
-        exclusive: while it is there, nobody else gets anything.
+        prefetch: how many unsettled messages it may have; 0 for the most that is allowed.
+        exclusive: while it consumes, nobody else gets anything.
     """
 
     consumer: _Number
@@ -124,14 +124,14 @@ class Leave(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class Hand(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """Messages for a consumer, with the header lines that say how often they were handed out."""
+    """Messages for a consumer, with header lines that say how often they were delivered."""
 
     consumer: _Number
     rows: bytes
 
 
 class ConsumerAnswer(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """A consumer answers for messages.
+    """A consumer acknowledges or refuses messages.
 
     Attributes:
         number: of the answer.
@@ -167,15 +167,15 @@ _DECODER = msgspec.msgpack.Decoder(Item)
 
 
 def encode_item(item: Item) -> bytes:
-    """The bytes of an item."""
+    """Return the bytes of an item."""
     return msgspec.msgpack.encode(item)
 
 
 def decode_item(data: bytes) -> Item:
-    """The item of some bytes.
+    """Return the item in some bytes.
 
     Raises:
-        ChannelError: they are none.
+        ChannelError: the bytes are not an item.
     """
     try:
         found: Item = _DECODER.decode(data)

@@ -1,13 +1,13 @@
-"""A channel between two brokers of a network: what one end sends comes to the other once, whole and in order.
+"""A channel between two brokers of a network: what one end sends reaches the other once, whole and in order.
 
-It runs over datagrams that may be lost, repeated or overtake each other, through whatever brokers lie between.
+It runs over datagrams that may be lost, repeated or reordered, through whatever brokers lie between.
 
-Rule 1: a session is named by two numbers, one of each end. A datagram counts only if it names both as this end knows
-    them; whoever is addressed by a number that is over says hello with the one that it has now.
-Rule 2: items go out only when the other end has said this end's number (`is_open`). They are numbered by the datagram;
-    one that comes out of turn is left out, and sent again.
-Rule 3: when the other end has another number, or was not heard for `SILENCE_MS`, the session is over (`on_lost`), with
-    all that was on its way: whoever sent it decides anew.
+Rule 1: a session is named by two numbers, one from each end. A datagram counts only if it names both as this end knows
+    them. An end that gets a datagram with an outdated number says hello with its current one.
+Rule 2: items are sent only after the other end has said this end's number (`is_open`). Datagrams are numbered; one that
+    arrives out of order is dropped, and sent again.
+Rule 3: if the other end has a new number, or was silent for `SILENCE_MS`, the session is over (`on_lost`), with all
+    that was under way: the senders decide anew.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ if TYPE_CHECKING:
 
 __all__ = ["SILENCE_MS", "Channel", "Datagram"]
 
-# A broker that is not heard for so long is taken for dead: a link that broke is replaced within three heart-beats of a
-# second, and messages of topics wait as long for a way.
+# A broker that is silent for this long counts as dead. A broken link is replaced within three heart-beats of a second,
+# and messages of topics wait as long for a route.
 SILENCE_MS = 10_000
-# How often an open channel says something.
+# How often an open channel sends something.
 BEAT_MS = 2_000
 # What is not confirmed after this time is sent again: many round trips of any network.
 RESEND_MS = 1_000
-# How often the other end is asked whether it is there.
+# How often to ask whether the other end is there.
 HELLO_MS = 500
-# What may be on its way: enough for 100 MiB/s at a round trip of 40 ms.
+# How much may be under way: enough for 100 MiB/s at a round trip of 40 ms.
 WINDOW_BYTES = 4 * 1024 * 1024
 WINDOW_DATAGRAMS = 256
-# Items that wait go together up to this size.
+# Waiting items are sent together up to this size.
 DATAGRAM_BYTES = 256 * 1024
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Datagram(msgspec.Struct, frozen=True, array_like=True):
-    """What travels at once.
+    """One datagram.
 
     Attributes:
-        sender: the number of the session at the end that sends it.
-        receiver: that at the other end; 0 if it is not known.
+        sender: the session number of the end that sends it.
+        receiver: that of the other end; 0 if it is not known.
         number: counts the datagrams with items, from 1; 0 for one without.
-        heard: all datagrams of the other end up to this number have come.
+        heard: all datagrams of the other end up to this number have arrived.
         items: what it carries.
     """
 
@@ -68,14 +68,14 @@ class Channel:
     """One end.
 
     Args:
-        number: makes the number of a session: never twice the same, also in another process.
+        number: makes a session number that is never used twice, not even in another process.
         on_open: called when a session begins.
         on_lost: called when one is over.
 
     Attributes:
-        is_wanted: this end wants a session; otherwise it waits for the other to want one.
-        is_open: items go out.
-        closed_since: when it began to want a session that there is not, in ms; None if there is one, or none is wanted.
+        is_wanted: this end wants a session; otherwise it waits for the other end to want one.
+        is_open: items are sent.
+        closed_since: since when it wants a session and has none, in ms; None if it has one, or wants none.
         backlog_bytes: what waits to be sent, or to be confirmed.
     """
 
@@ -84,7 +84,7 @@ class Channel:
         self._on_open = on_open
         self._on_lost = on_lost
         self.is_wanted = False
-        # Who has to hear that the session it names is over; 0 for nobody.
+        # The end to inform that the session it names is over; 0 for none.
         self._hello_to = 0
         self._mine = number()
         self._begin()
@@ -107,29 +107,29 @@ class Channel:
         """The session is over."""
         was_open = self.is_open
         if was_open:
-            # Whatever was said under the old number is void.
+            # Whatever was sent under the old number is void.
             self._mine = self._number()
         self._begin()
         if was_open:
             self._on_lost()
 
     def send(self, item: bytes) -> None:
-        """Send an item, in order; only while it is open."""
+        """Send an item, in order; only while the channel is open."""
         assert self.is_open
         self._waiting.append(item)
         self.backlog_bytes += len(item)
 
     def receive(self, datagram: Datagram, now: int) -> list[bytes]:
-        """The other end has sent this; returns the items that are new."""
+        """Take a datagram of the other end; return the items that are new."""
         if datagram.receiver not in (0, self._mine):
-            # For a session that is over.
+            # It belongs to a session that is over.
             self._hello_to = datagram.sender
             return []
         if datagram.sender != self._theirs:
             self.lose()
             self._theirs = datagram.sender
             self._says = True
-            # The number that this end had before is void.
+            # The earlier number of this end is void.
             if datagram.receiver not in (0, self._mine):
                 self._heard_at = now
                 return []
@@ -158,7 +158,7 @@ class Channel:
             self.backlog_bytes -= gone.size
 
     def tick(self, now: int) -> None:
-        """Time passes."""
+        """Handle time-outs."""
         if self._theirs and now - self._heard_at >= SILENCE_MS:
             self.lose()
         if not self.is_open:
@@ -170,7 +170,7 @@ class Channel:
             self._says = True
 
     def flush(self, now: int) -> list[Datagram]:
-        """What is to be sent now."""
+        """Return what is to be sent now."""
         out: list[Datagram] = []
         if self._hello_to:
             out.append(Datagram(self._mine, self._hello_to))

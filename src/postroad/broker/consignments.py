@@ -2,12 +2,12 @@
 
 Under *custody* a broker settles a frame of a link only when all of its rows are handled. A frame is open as long as
 
-- a part of it is on its way over another link, or waits for a way (`hold`, `release`);
+- a part of it is under way over another link, or waits for a route (`hold`, `release`);
 - a row of it waits in the queue of a local subscription (`queued`, `unqueued`), but not longer than `QUEUE_WAIT_MS`.
 
-The second has a bound because queues belong to subscribers, and some do not read: one row in such a queue would keep
-its frame open, and the frames that it came in at every broker on the way, until their links are full. A row that waits
-longer is in this broker's memory alone, as all that its queues hold.
+The second has a bound because some subscribers do not read. One row in such a queue would keep its frame open, and the
+frames it arrived in at every broker on the way, until their links are full. A row that waits longer is only in this
+broker's memory, like everything in its queues.
 
 Only frames are counted, never messages.
 """
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["QUEUE_WAIT_MS", "Consignment", "ConsignmentStatistics", "Consignments"]
 
-# A subscriber that has not read for a second is slow; those that keep up are read from sockets in milliseconds.
+# A subscriber that has not read for a second is slow; the others read within milliseconds.
 QUEUE_WAIT_MS = 1_000
 
 
 class Consignment:
-    """One frame that came over a link.
+    """One frame that arrived over a link.
 
     Attributes:
         link: the neighbour that sent it.
@@ -49,27 +49,27 @@ class Consignment:
         self._overdue = False
 
     def hold(self, times: int = 1) -> None:
-        """So many more parts of it are on their way."""
+        """Add parts that are under way."""
         self._holds += times
 
     def release(self) -> None:
-        """One part is handled."""
+        """Mark one part as handled."""
         self._holds -= 1
         self._look()
 
     def queued(self, now: int) -> None:
-        """Rows of it wait for one more subscription."""
+        """Note that rows of it wait for one more subscription."""
         if not self._queued and not self._overdue:
             self._book.watch(self, now + QUEUE_WAIT_MS)
         self._queued += 1
 
     def unqueued(self) -> None:
-        """A subscription has got its rows, or never will."""
+        """Note that a subscription has got its rows, or never will."""
         self._queued -= 1
         self._look()
 
     def overdue(self) -> None:
-        """Queues have had their time."""
+        """Stop waiting for queues."""
         self._overdue = True
         self._look()
 
@@ -80,7 +80,7 @@ class Consignment:
 
 
 class _Joint:
-    """The book of one consignment that stands for several."""
+    """Stands in for the book: one consignment that represents several."""
 
     def __init__(self, book: Consignments, members: Sequence[Consignment]) -> None:
         self.watch = book.watch
@@ -92,7 +92,7 @@ class _Joint:
 
 
 class ConsignmentStatistics(NamedTuple):
-    """Frames taken over since the start, those that waited too long in queues, and those that are open now."""
+    """Frames taken over since the start, those that waited too long in queues, and those open now."""
 
     taken: int
     overdue: int
@@ -108,33 +108,33 @@ class Consignments:
         self._taken = self._overdue = self._open = 0
 
     def take(self, link: int, epoch: int, number: int) -> Consignment:
-        """A frame came; it is open until its first hold is released, and all others."""
+        """Take a frame; it is open until its first hold and all others are released."""
         self._taken += 1
         self._open += 1
         return Consignment(self, link, epoch, number)
 
     def watch(self, consignment: Consignment, until: int) -> None:
-        """Rows of it wait in a queue, and may until then."""
+        """Note until when rows of it may wait in a queue."""
         self._watched.append((until, consignment))
 
     def done(self, consignment: Consignment) -> None:
-        """It is settled."""
+        """Note that it is settled."""
         self._open -= 1
         self._settled.append(consignment)
 
     def tick(self, now: int) -> None:
-        """Time passes: queues get no more of it."""
+        """Stop waiting for queues whose time is up."""
         while self._watched and self._watched[0][0] <= now:
             _, consignment = self._watched.popleft()
             self._overdue += not consignment.settled
             consignment.overdue()
 
     def joined(self, members: Sequence[Consignment]) -> Consignment:
-        """Stands for several whose rows wait together; each is held once, and released when this one is settled."""
+        """Return one that represents several whose rows wait together; it holds each until it is settled."""
         return Consignment(_Joint(self, members), 0, 0, 0)
 
     def take_settled(self) -> list[Consignment]:
-        """Those that were settled since the last call: tell the neighbours they came from."""
+        """Return those settled since the last call, so that the driver can tell their neighbours."""
         taken, self._settled = self._settled, []
         return taken
 

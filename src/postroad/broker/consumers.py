@@ -1,8 +1,8 @@
 """The consumers of one queue: who may get which rows, and how much each of them takes now. No I/O, nothing stored.
 
-Rows that wait are shown in order. A consumer takes those that its selector wants, as many as it has room for; where
-several want the same rows, each gets a fair share, one piece of the batch each. Consumers with the same selector form a
-*profile*; which rows a profile does not want is remembered, because neither changes.
+Waiting rows are shown in order. A consumer takes those that its selector wants, as many as it has room for. If several
+want the same rows, each gets a fair share, one piece of the batch each. Consumers with the same selector form a
+*profile*. The rows that a profile does not want are remembered, because neither the rows nor the selector change.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_PROFILES", "Consumer", "ConsumerProfile", "ConsumerTerms", "Consumers", "Share", "fair_shares"]
 
-# Different selectors of the consumers of one queue: rows are sorted by which of them want them, one bit each.
+# Different selectors of the consumers of one queue. Rows are sorted by which of them want them, one bit each.
 MAX_PROFILES = 60
-# Runs of rows that are known of one profile as not wanted: 160 KiB. Where rows that are wanted and others alternate,
-# there would be one for every other row of a backlog.
+# Known runs of rows that one profile does not want: 160 KiB. If wanted and unwanted rows alternate, there would be one
+# run for every other row of a backlog.
 MAX_PASSED_RUNS = 10_000
-# Sets of profiles for which it is remembered how far the queue was searched: consumers come and go, and have room or
-# not, so that the same sets come again.
+# Sets of profiles for which the progress of the search is remembered. Consumers come and go and run out of room, so the
+# same sets occur again.
 MAX_FLOORS = 64
-# How many a consumer that acknowledges nothing gets at once; others have their turn in between.
+# How many messages a consumer without acknowledgements gets at once; others have their turn in between.
 AUTO_ROOM = 1_000
 
 
@@ -44,8 +44,8 @@ class ConsumerTerms(NamedTuple):
     Attributes:
         selector: what it wants; empty for all messages.
         ack_mode: when a message counts as settled.
-        prefetch: how many messages it may have that it has not acknowledged; None for the broker's default.
-        exclusive: while it is there, no other consumer gets anything.
+        prefetch: how many unacknowledged messages it may have; None for the broker's default.
+        exclusive: while it consumes, no other consumer gets anything.
     """
 
     selector: str = ""
@@ -59,9 +59,9 @@ class ConsumerProfile:
 
     Attributes:
         selector: its text; empty for all messages.
-        slot: by which the index reports it; -1 without a selector.
+        slot: its slot in the index; -1 without a selector.
         passed: rows that it does not want.
-        members: how many consumers there are.
+        members: how many consumers it has.
     """
 
     __slots__ = ("members", "passed", "selector", "slot")
@@ -77,10 +77,10 @@ class Consumer:
     """One consumer of a queue.
 
     Args:
-        subscription: whose messages these are.
+        subscription: its subscription.
         profile: what it wants.
-        prefetch: how many messages it may have that it has not acknowledged.
-        exclusive: while it is there, no other consumer gets anything.
+        prefetch: how many unacknowledged messages it may have.
+        exclusive: while it consumes, no other consumer gets anything.
     """
 
     __slots__ = ("exclusive", "prefetch", "profile", "subscription")
@@ -98,7 +98,7 @@ class Consumer:
 
     @property
     def room(self) -> int:
-        """How many messages it takes now."""
+        """Return how many messages it takes now."""
         subscription = self.subscription
         if subscription.session.congested:
             return 0
@@ -120,7 +120,7 @@ def fair_shares(rooms: Sequence[int], count: int) -> list[int]:
     left = min(count, sum(rooms))
     while left:
         open_ = [at for at, room in enumerate(rooms) if shares[at] < room]
-        # What does not divide goes to those whose turn it is first, in the last round.
+        # In the last round, the remainder goes to those whose turn is first.
         each = max(1, left // len(open_))
         for at in open_:
             given = min(rooms[at] - shares[at], each, left)
@@ -140,7 +140,7 @@ class Consumers:
         self._consumers: dict[int, Consumer] = {}
         self.profiles: dict[str, ConsumerProfile] = {}
         self._turn = 0
-        # For sets of profiles, the place below which none of them wants what waits.
+        # For sets of profiles: the place below which none of them wants a waiting row.
         self._floors: dict[frozenset[ConsumerProfile], int] = {}
 
     def __len__(self) -> int:
@@ -150,17 +150,17 @@ class Consumers:
         return number in self._consumers
 
     def listed(self) -> list[Consumer]:
-        """All of them, in the order in which they came."""
+        """Return all of them, in the order in which they came."""
         return list(self._consumers.values())
 
     def add(self, consumer: Consumer) -> None:
-        """One more."""
+        """Add a consumer."""
         self._consumers[consumer.number] = consumer
         self.profiles[consumer.profile.selector] = consumer.profile
         consumer.profile.members += 1
 
     def remove(self, number: int) -> ConsumerProfile | None:
-        """One is gone; returns its profile if it was the last one with it."""
+        """Remove a consumer; return its profile if it was the last one with it."""
         profile = self._consumers.pop(number).profile
         profile.members -= 1
         if profile.members:
@@ -170,7 +170,7 @@ class Consumers:
         return profile
 
     def open(self) -> list[Consumer]:
-        """Those that take something now; of exclusive ones, only the one that came first."""
+        """Return those that take something now; if there are exclusive ones, only the first of these."""
         consumers = self.listed()
         exclusive = next((each for each in consumers if each.exclusive), None)
         if exclusive is not None:
@@ -182,7 +182,7 @@ class Consumers:
         return found
 
     def wanted(self, cursor: Cursor, consumers: Sequence[Consumer], without: Runs = NO_RUNS) -> Runs:
-        """The waiting rows that one of the consumers may want; those `without` go out another way."""
+        """Return the waiting rows that one of the consumers may want; those `without` are handled separately."""
         profiles = _profiles(consumers)
         key = frozenset(profiles)
         floor = self._floors.get(key, 0)
@@ -201,24 +201,24 @@ class Consumers:
         return found
 
     def _remember(self, key: frozenset[ConsumerProfile], floor: int) -> None:
-        """These profiles want nothing below a place; what they do not want there need not be known one by one."""
+        """Remember that these profiles want nothing below a place; their runs below it are not needed any more."""
         if key not in self._floors and len(self._floors) >= MAX_FLOORS:
             self._floors.clear()
         self._floors[key] = floor
         for profile in key:
             if len(profile.passed.runs.starts) > MAX_PASSED_RUNS:
-                # What is forgotten above the place, if there is still too much, is looked at again.
+                # If there are still too many runs, forget some; their rows are looked at again.
                 kept = _from(profile.passed.runs, floor)
                 profile.passed = RowSet(Runs(kept.starts[:MAX_PASSED_RUNS].copy(), kept.ends[:MAX_PASSED_RUNS].copy()))
 
     def came_back(self, places: Rows) -> None:
-        """Rows wait (again) that may be older than what was searched."""
+        """Note rows that wait (again) and may be older than what was searched."""
         if len(places):
             first = int(places.min())
             self._floors = {key: min(floor, first) for key, floor in self._floors.items()}
 
     def search_anew(self) -> None:
-        """Rows that went out another way are to be found again."""
+        """Search everything again: rows that were handled separately must be found."""
         self._floors.clear()
 
     def assign(
@@ -233,7 +233,7 @@ class Consumers:
         Args:
             shown: the rows.
             matched: which of them the profiles with a selector want.
-            consumers: those that have room, in the order in which it is their turn.
+            consumers: those that have room, in the order of their turns.
             free: which rows may go to any consumer; the others are in a group.
         """
         profiles = _profiles(consumers)
@@ -259,7 +259,7 @@ class Consumers:
         return [Share(consumer, np.sort(at)) for consumer, at in found]
 
     def note_passed(self, shown: Taken, matched: dict[str, NDArray[np.bool_]], cursor: Cursor) -> None:
-        """Remember which rows profiles do not want; what is settled by now is forgotten."""
+        """Remember which rows profiles do not want; forget those that are settled by now."""
         for selector, wants in matched.items():
             passed = self.profiles[selector].passed
             if not wants.all():
@@ -269,7 +269,7 @@ class Consumers:
 
 
 def _from(runs: Runs, place: int) -> Runs:
-    """The part of runs that is not below a place."""
+    """Return the part of the runs that is not below a place."""
     at = int(np.searchsorted(runs.ends, place, "right"))
     if not at and (not len(runs.starts) or runs.starts[0] >= place):
         return runs
@@ -280,5 +280,5 @@ def _from(runs: Runs, place: int) -> Runs:
 
 
 def _profiles(consumers: Sequence[Consumer]) -> list[ConsumerProfile]:
-    """The profiles of consumers, each once, in order."""
+    """Return the profiles of consumers, each once, in order."""
     return list({id(each.profile): each.profile for each in consumers}.values())

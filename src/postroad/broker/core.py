@@ -1,7 +1,7 @@
-"""One station: receives batches, matches them, hands them to subscriptions, and counts what it does.
+"""The core of one broker: receives batches, matches them, gives them to subscriptions, and counts what it does.
 
-No sockets, no clocks, no threads: time comes in as an argument, and what has to be written comes out in an `Outbox`.
-The driver tells the core when a connection cannot take more (`congested`) and when it can again (`drained`).
+No sockets, no clocks, no threads: time is an argument, and an `Outbox` says what to write. The driver tells the core
+when a connection cannot take more (`congested`) and when it can again (`drained`).
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class Broker:
         limits: what the broker keeps at most.
         policy: who may do what.
         recorder: keeps the record.
-        subscription_numbers: hands out subscription numbers; counts from 1 without.
+        subscription_numbers: hands out subscription numbers; by default they count from 1.
         skew_tolerance_ms: how far the time of an id that a client gives may be from the broker's.
-        index_secret: 64 random bits for the hash of the index, where clients are not trusted; no answer depends on it.
+        index_secret: 64 random bits for the hash of the index, if clients are not trusted; no result depends on it.
         in_turns: whether batches that are much work are cut (`limits.turn_ms`). The driver then calls `proceed` for as
             long as the broker is `unfinished`.
 
@@ -75,19 +75,19 @@ class Broker:
         waiting: what waits for all subscriptions together.
         budgets: what its subscriptions use up of its limits.
         index_secret: of its indexes.
-        turn_budget: what matching may take in one turn, in about nanoseconds.
+        turn_budget: about how many nanoseconds matching may take in one turn.
         durables: the durable subscriptions; None without a store.
         queues: the queues; None without a store.
-        queue_settings: how queues treat what comes back; to be set before the store is opened.
+        queue_settings: how queues treat messages that return; must be set before the store is opened.
         homes: which broker has a queue.
         publications: takes what sessions publish.
         residents: the local subscriptions in the index.
-        matching: the work on what comes, in turns.
+        matching: the work on incoming batches, in turns.
         replaying: the subscriptions that begin in the past; None without a store.
-        peers: the queues of other brokers, and what these do with the ones here; None outside a network, or without a
+        peers: the queues of other brokers, and their use of the queues here; None outside a network, or without a
             store.
-        redeliveries: what came back, and waits for its time; None without a store.
-        alias_attribute: the attribute that has a message's name in another system, to be recorded; none without.
+        redeliveries: messages that returned and wait for their time; None without a store.
+        alias_attribute: the attribute with a message's name in another system, to be recorded; none if empty.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Broker:
         self._matched_nobody = 0
 
     def take_limits(self, limits: Limits) -> None:
-        """Other limits count from now on, but for `publishers_kept`; whoever is beyond them keeps what it has."""
+        """Use new limits from now on, except `publishers_kept`; those who exceed them keep what they have."""
         self.limits = limits
         self.budgets.take_limits(limits)
         self._deliveries.take_limits(limits)
@@ -143,7 +143,7 @@ class Broker:
     # --- sessions and subscriptions ----------------------------------------------------------------------------------
 
     def attached(self, principal: str) -> Session:
-        """A client has connected.
+        """Add the session of a client that has connected.
 
         Raises:
             BrokerError: the broker has as many sessions as it may.
@@ -160,17 +160,17 @@ class Broker:
     def assigns_ids(
         self, session: Session, token: str, now: int, was: tuple[int, str] | None = None
     ) -> tuple[AssigningPublisher, Outbox]:
-        """A client gives its messages their ids itself, from now on (`LocalPublications.assigns_ids`)."""
+        """Let a client give its messages their ids from now on (`LocalPublications.assigns_ids`)."""
         return self.publications.assigns_ids(session, token, now, was)
 
     def know_publishers_again(self, secret: Callable[[], bytes]) -> None:
-        """Publishers that give their own ids are to be known again after a restart, by a secret that survives it."""
+        """Recognise publishers that give their own ids after a restart, by a secret that survives it."""
         self.publications.know_publishers_again(secret)
 
     def detached(self, session: Session, now: int, for_good: bool = False) -> Outbox:
-        """A client is gone: its subscriptions end, and what waited for them is shed and counted.
+        """Remove the session of a client: its subscriptions end, and what waited for them is shed and counted.
 
-        With `for_good` it took its leave, and will not come back as the same publisher.
+        With `for_good` the client has said goodbye, and will not return as the same publisher.
         """
         outbox = Outbox()
         if session.assigning is not None:
@@ -203,8 +203,8 @@ class Broker:
         """Add a subscription to a session; with `replay` it begins in the past, and the driver calls `proceed`.
 
         Raises:
-            BrokerError: the key is taken, the session has too many subscriptions, the policy refuses, or what it wants
-                of the past is not retained.
+            BrokerError: the key is taken, the session has too many subscriptions, the policy refuses, or the history it
+                wants is not retained.
             LimitError: the index is full.
             SelectorError, TopicError: a text does not parse.
         """
@@ -223,7 +223,7 @@ class Broker:
         return subscription
 
     def check_key(self, session: Session, key: str) -> None:
-        """Refuse one subscription more of a session.
+        """Refuse a further subscription of a session.
 
         Raises:
             BrokerError: the key is taken, or the session has too many.
@@ -235,10 +235,10 @@ class Broker:
             raise BrokerError(f"this session has {limit:,} subscriptions, the limit (subscriptions_per_session)")
 
     def allowed(self, session: Session, topic: str, selector: str, queued: bool = False) -> Selector | None:
-        """The selector that the policy lets a session subscribe with, to a topic or, if it is `queued`, a queue.
+        """Return the selector that the policy lets a session subscribe with, to a topic or, if `queued`, a queue.
 
         Raises:
-            BrokerError: it refuses.
+            BrokerError: the policy refuses.
             SelectorError: the text does not parse.
         """
         wanted = Selector.parse(selector) if selector.strip() else None
@@ -249,15 +249,15 @@ class Broker:
         return allowed
 
     def take_subscription_number(self) -> int:
-        """A number for a subscription."""
+        """Return a new number for a subscription."""
         return self._subscription_numbers.take()
 
     def release_publishers(self, subscription: Subscription, outbox: Outbox) -> None:
-        """Those who were paused for a subscription go on."""
+        """Resume the publishers that were paused for a subscription."""
         self._deliveries.release_publishers(subscription, outbox)
 
     def unsubscribe(self, session: Session, key: str, now: int, deletes: bool = False) -> Outbox:
-        """End a subscription; a durable one stays without its client, unless this `deletes` it.
+        """End a subscription; a durable one continues without its client, unless this `deletes` it.
 
         Raises:
             BrokerError: the session has no such subscription.
@@ -279,7 +279,7 @@ class Broker:
         return outbox
 
     def delete_durable(self, session: Session, name: tuple[str, str], now: int) -> Outbox:
-        """End a durable subscription that the session does not have at the moment.
+        """End a durable subscription that the session does not use at the moment.
 
         Raises:
             BrokerError: there is none of this name, or it belongs to another principal.
@@ -318,24 +318,24 @@ class Broker:
     def receive_identified(
         self, batch: Batch, source: Session, now: int, together: bool = False, queued: bool = False
     ) -> tuple[Outbox, IdAdmission]:
-        """Take a batch whose ids its publisher has given (`LocalPublications.receive_identified`)."""
+        """Take a batch whose publisher has given the ids (`LocalPublications.receive_identified`)."""
         return self.publications.receive_identified(batch, source, now, together, queued)
 
     def take_up(self, work: Work, outbox: Outbox, now: int) -> None:
-        """Match rows and hand them on, as far as one turn goes; the rest, and all that follows it, has to wait."""
+        """Match rows and pass them on, as far as one turn goes; the rest, and all that follows it, waits."""
         self.matching.take_up(work, outbox, now)
 
     @property
     def unfinished(self) -> bool:
-        """Whether `proceed` has something to do."""
+        """Return whether `proceed` has something to do."""
         return self.matching.unfinished
 
     def proceed(self, now: int) -> Outbox:
-        """One more turn for what was too much work before."""
+        """Do one more turn of what was too much work before."""
         return self.matching.proceed(now)
 
     def wanted(self, offsets: NDArray[np.int64], slots: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The offsets of a match without what only retention wants."""
+        """Return the offsets of a match without those that only retention wants."""
         return offsets if self._retentions is None else self._retentions.left_out(offsets, slots)
 
     def count_unmatched(self, messages: int) -> None:
@@ -345,11 +345,11 @@ class Broker:
     # --- flow --------------------------------------------------------------------------------------------------------
 
     def congested(self, session: Session) -> None:
-        """The session's connection takes no more for now."""
+        """Note that the session's connection takes no more for now."""
         session.congested = True
 
     def drained(self, session: Session, now: int) -> Outbox:
-        """The session's connection takes more again: hand out what waited, one turn's worth."""
+        """Deliver what waited for a session whose connection takes more again, one turn's worth."""
         session.congested = False
         outbox = Outbox()
         self._deliveries.drain_session(session, outbox, now)
@@ -358,10 +358,10 @@ class Broker:
     # --- the store ---------------------------------------------------------------------------------------------------
 
     def open_store(self, store: Log, recent: NDArray[np.uint64], now: int) -> list[str]:
-        """Use a store from now on, and take up the durable subscriptions in it; returns what could not be.
+        """Use a store from now on, and restore the durable subscriptions in it; return what could not be restored.
 
-        `recent` are ids that are stored already, and that neighbours may send again.
-        The driver commits and reads for the store, and calls `stored` after either.
+        `recent` are ids that are already stored, and that neighbours may send again. The driver commits and reads for
+        the store, and calls `stored` after either.
         """
         self._deliveries.stored = StoredQueues(store, self.recorder)
         self._deliveries.stored.remember(recent)
@@ -384,7 +384,7 @@ class Broker:
 
     @property
     def retentions(self) -> Retentions:
-        """The retained topics.
+        """Return the retained topics.
 
         Raises:
             BrokerError: this broker has no store.
@@ -395,7 +395,7 @@ class Broker:
 
     @property
     def replays(self) -> Replays:
-        """The subscriptions that begin in the past.
+        """Return the subscriptions that begin in the past.
 
         Raises:
             BrokerError: this broker has no store.
@@ -406,11 +406,11 @@ class Broker:
 
     @property
     def store(self) -> StoredQueues | None:
-        """What subscriptions have in the store; None without one."""
+        """Return what subscriptions have in the store; None without one."""
         return self._deliveries.stored
 
     def stored(self, now: int) -> Outbox:
-        """The store has written or read something: continue what waited for that."""
+        """Continue what waited for the store: it has written or read something."""
         outbox = Outbox()
         self._deliveries.proceed_stored(outbox, now)
         if self.peers is not None:
@@ -419,7 +419,7 @@ class Broker:
         return outbox
 
     def redeliver(self, now: int) -> Outbox:
-        """Hand out what came back, and whose time has come; `Redeliveries.due` says when that is."""
+        """Deliver again what returned and whose time has come; `Redeliveries.due` says when that is."""
         outbox = Outbox()
         if self.redeliveries is None or self.queues is None or self.durables is None:
             return outbox
@@ -433,24 +433,24 @@ class Broker:
     # --- queues ------------------------------------------------------------------------------------------------------
 
     def offer(self, subscription: Subscription, now: int) -> Outbox:
-        """Hand out what waits in the queue of a new consumer."""
+        """Deliver what waits in the queue of a new consumer."""
         outbox = Outbox()
         self._deliveries.drain(subscription, self.limits.drain_messages, outbox, now)
         return outbox
 
     def has_waiting(self, session: Session) -> bool:
-        """Whether `drained` would have more to hand out."""
+        """Return whether `drained` would have more to deliver."""
         return self._deliveries.has_waiting(session)
 
     def acknowledge(
         self, session: Session, key: str, head: int, tail: int, positive: bool, now: int, requeues: bool = True
     ) -> Outbox:
-        """A client acknowledges a message (or refuses it); in mode `client`, all earlier ones with it.
+        """Acknowledge or refuse a message for a client; in mode `client`, also all earlier ones.
 
-        Unless it `requeues`, no consumer gets what it refuses again.
+        Unless it `requeues`, no consumer gets a refused message again.
 
         Raises:
-            BrokerError: no such subscription, or the message does not wait for an acknowledgement.
+            BrokerError: the subscription does not exist, or the message does not wait for an acknowledgement.
         """
         subscription = session.subscriptions.get(key)
         if subscription is None:
@@ -461,7 +461,7 @@ class Broker:
         return outbox
 
     def settle(self, session: Session, settlements: Iterable[Settlement], now: int) -> Outbox:
-        """A client acknowledges or refuses many messages at once; those that no longer wait for that are left out."""
+        """Acknowledge or refuse many messages at once; those that no longer wait for it are left out."""
         outbox = Outbox()
         for settlement in settlements:
             waiting = settlement.subscription.unacknowledged
@@ -472,7 +472,7 @@ class Broker:
         return outbox
 
     def _go_on_after(self, subscription: Subscription, outbox: Outbox, now: int) -> None:
-        """Hand out what acknowledgements let through."""
+        """Deliver what acknowledgements let through."""
         session = subscription.session
         if subscription.queue is not None and self._in_turns:
             assert self.queues is not None
@@ -480,28 +480,28 @@ class Broker:
         elif subscription.queue is None and session.congested:
             return
         elif subscription.cursor is not None and self._in_turns:
-            # What is stored goes out when all acknowledgements of this read are counted, not row by row.
+            # Stored rows are delivered when all acknowledgements of this read are counted, not row by row.
             self._turns.owe(session)
         else:
-            # The whole window: a client may wait for all of it before it acknowledges again.
+            # Fill the whole window: a client may wait for all of it before it acknowledges again.
             self._deliveries.drain(subscription, self.limits.unacknowledged, outbox, now)
 
     # --- what it holds -----------------------------------------------------------------------------------------------
 
     def session(self, number: int) -> Session | None:
-        """The session of a number, if there is one."""
+        """Return the session of a number, if there is one."""
         return self._sessions.get(number)
 
     def sessions(self) -> list[Session]:
-        """The sessions there are, oldest first."""
+        """Return the sessions, oldest first."""
         return list(self._sessions.values())
 
     def take_overflowed(self) -> set[Subscription]:
-        """The subscriptions whose queues were full since the last call, except those that have ended."""
+        """Return the subscriptions whose queues were full since the last call, except those that have ended."""
         deliveries = self._deliveries
         taken, deliveries.overflowed = deliveries.overflowed, set()
         return taken
 
     def statistics(self) -> BrokerStatistics:
-        """Counts for people and for metrics."""
+        """Return counts for people and for metrics."""
         return statistics_of(self, self._deliveries, self._matched_nobody, self._turns.messages)

@@ -1,4 +1,4 @@
-"""Handing rows to subscriptions: at once, or later from their queues, with what is shed and acknowledged on the way."""
+"""Delivers rows to subscriptions: at once, or later from their queues; sheds what does not fit."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _ROW_BYTES = 96
 
 
 class Deliveries:
-    """What goes out to local subscribers.
+    """What is delivered to local subscriptions.
 
     Args:
         limits: what may wait.
         recorder: keeps the record.
         sessions: by number, as the broker keeps them.
-        turns: where to note sessions that get the rest of what matched in a later turn; None to write all at once.
+        turns: where to note sessions that get the rest of their matches in a later turn; None to write all at once.
 
     Attributes:
         acknowledgements: what clients answer.
@@ -74,7 +74,7 @@ class Deliveries:
         self.acknowledgements = Acknowledgements(self, recorder)
 
     def take_limits(self, limits: Limits) -> None:
-        """Other limits count from now on."""
+        """Use new limits from now on."""
         self._limits = limits
 
     def hand_over(
@@ -94,7 +94,7 @@ class Deliveries:
             self._store(subscription, batch, rows, now)
             return
         room = self._room(subscription)
-        # A product of two known numbers: below it nothing has to be measured.
+        # A product of two known numbers: if it is small enough, nothing has to be measured.
         if self._turns is not None and room and len(outbox.deliveries) * batch.buffer.nbytes > MAX_WRITTEN_BYTES:
             room = self._room_in_turn(subscription.session, batch, room, len(rows), outbox)
         if room >= len(rows):
@@ -112,7 +112,7 @@ class Deliveries:
             self._overflow(subscription, source, outbox, now)
 
     def enqueue(self, holder: Subscription, batch: Batch, rows: NDArray[np.int64], now: int) -> NDArray[np.int64]:
-        """Rows wait in a queue, which a subscription stands for; returns those that have not expired."""
+        """Let rows wait in a queue, which a subscription stands for; return those that have not expired."""
         if any_expires(batch.envelopes):
             rows = self.unexpired(holder, batch, rows, now)
         if len(rows):
@@ -120,20 +120,20 @@ class Deliveries:
         return rows
 
     def can_pause(self, source: Session, subscription: Subscription) -> bool:
-        """Whether a publisher waits when a subscription has too much in the store, or the oldest is dropped anyway."""
+        """Return whether a publisher waits if a subscription has too much in the store; else the oldest are dropped."""
         assert self.stored is not None
         if self.stored.log.settings.at_limit == "drop-oldest":
-            # What goes to another broker is not dropped: some of it may be there already.
+            # Messages for another broker are not dropped: some of them may already be there.
             return subscription.outgoing is None
         return not _may_not_wait(source, subscription)
 
     def owe(self, session: Session) -> None:
-        """A session gets more in a later turn, if there are turns."""
+        """Note that a session gets more in a later turn, if there are turns."""
         if self._turns is not None:
             self._turns.owe(session)
 
     def _must_spool(self, subscription: Subscription) -> bool:
-        """Whether the next rows have to wait on disk: after others that wait there, or because memory is used up."""
+        """Return whether the next rows must wait on disk: after others there, or because memory is used up."""
         waiting, limits = subscription.waiting, self._limits
         if self.stored is None or waiting.stored:
             return self.stored is not None
@@ -154,18 +154,18 @@ class Deliveries:
     def flush_stored(
         self, batch: Batch, source: Session | None, outbox: Outbox, now: int, consignment: Consignment | None
     ) -> None:
-        """Store what of a batch has to wait there, once for all subscriptions."""
+        """Store the rows of a batch that must wait in the store, once for all subscriptions."""
         stored = self.stored
         assert stored is not None
         full = stored.flush(batch, now, consignment)
         if stored.lack and source is not None:
-            # Too late to refuse the batch, so its publisher learns that some of it is lost, and gets no receipt.
+            # Too late to refuse the batch. Its publisher learns that some of it is lost, and gets no receipt.
             source.lost(batch, f"what was sent had to be stored, and was not: {stored.lack}")
             outbox.closes.append((source.number, source.unstored))
         for subscription in full:
             self.overflowed.add(subscription)
             if subscription.outgoing is not None and not (source is not None and self.can_pause(source, subscription)):
-                # It refuses what comes next, as a queue does.
+                # It refuses the next batch, as a queue does.
                 continue
             if stored.log.settings.at_limit == "stop" and subscription.durable is not None:
                 outbox.stops.append(subscription)
@@ -185,13 +185,13 @@ class Deliveries:
                 stored.full[subscription.number] = subscription
 
     def _overflow(self, subscription: Subscription, source: Session | None, outbox: Outbox, now: int) -> None:
-        """A queue holds more than it may: do what its policy says."""
+        """Apply the policy of a queue that holds more than it may."""
         self.overflowed.add(subscription)
         policy = subscription.policy
         if policy is OverflowPolicy.SPOOL:
             # There is no store.
             policy = OverflowPolicy.PUSH_BACK
-        # Links are always read, or two full brokers could wait for each other: neighbours cannot be pushed back.
+        # Links are always read, or two full brokers could wait for each other: neighbours cannot be paused.
         if policy is OverflowPolicy.DROP_OLDEST or (policy is OverflowPolicy.PUSH_BACK and source is None):
             self._shed_oldest(subscription, now)
         elif policy is OverflowPolicy.DISCONNECT or source is None:
@@ -199,7 +199,7 @@ class Deliveries:
                 (subscription.session.number, f"subscription {subscription.key!r} reads too slowly; its queue is full")
             )
         elif source.must_acknowledge:
-            # Its acknowledgements come over the connection that would be paused: two such sessions that publish to
+            # Its acknowledgements arrive over the connection that would be paused. Two such sessions that publish to
             # each other, or one that publishes to itself, would wait for ever.
             outbox.closes.append(
                 (
@@ -221,7 +221,7 @@ class Deliveries:
     def unexpired(
         self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], now: int
     ) -> NDArray[np.int64]:
-        """The rows whose time has not passed; the others are shed, counted and recorded."""
+        """Return the rows that have not expired; the others are shed, counted and recorded."""
         expiry = batch.envelopes[rows, EXPIRY]
         late = (expiry != 0) & (expiry <= now)
         if not late.any():
@@ -235,7 +235,7 @@ class Deliveries:
         return fresh
 
     def _room(self, subscription: Subscription) -> int:
-        """How many messages may be written to a subscription now."""
+        """Return how many messages may be written to a subscription now."""
         if subscription.session.congested or subscription.waiting.messages or subscription.waiting.stored:
             return 0
         if subscription.ack_mode is AckMode.AUTO:
@@ -243,7 +243,7 @@ class Deliveries:
         return max(0, self._limits.unacknowledged - len(subscription.unacknowledged))
 
     def _room_in_turn(self, session: Session, batch: Batch, room: int, count: int, outbox: Outbox) -> int:
-        """No room for a session that this turn has written enough to; it gets the rest in later turns."""
+        """Return no room for a session that this turn has written enough to; it gets the rest in later turns."""
         written = outbox.written.get(session.number, 0)
         if written >= MAX_WRITTEN_BYTES:
             assert self._turns is not None
@@ -255,7 +255,7 @@ class Deliveries:
     def _is_full(self, subscription: Subscription) -> bool:
         waiting, together, limits = subscription.waiting, subscription.session.waiting, self._limits
         if subscription.policy is OverflowPolicy.SPOOL:
-            # Without a store; with one, what is too much was spooled.
+            # Without a store; with one, the excess was spooled.
             return self.stored is None and waiting.bytes + _ROW_BYTES * waiting.messages > limits.spool_memory_bytes
         return (
             waiting.messages > limits.queue_messages
@@ -266,7 +266,7 @@ class Deliveries:
 
     def _shed_oldest(self, subscription: Subscription, now: int) -> None:
         waiting, together, limits = subscription.waiting, subscription.session.waiting, self._limits
-        # What the other queues of the session leave of its share; the queue that grew beyond it pays.
+        # What the other queues of the session leave of its share; the queue that grew too long is shed.
         messages = limits.session_queue_messages - together.messages + waiting.messages
         bytes_ = limits.session_queue_bytes - together.bytes + waiting.bytes
         for segment in waiting.shed(
@@ -304,7 +304,7 @@ class Deliveries:
                 self.acknowledgements.expect(subscription, ids, places)
 
     def drainable(self, subscription: Subscription) -> int:
-        """How many of those that wait its acknowledgements let through."""
+        """Return how many of the waiting messages its acknowledgements let through."""
         if subscription.queue is not None:
             return int(self.queues is not None and self.queues.drainable(subscription))
         waiting = subscription.waiting.messages
@@ -315,12 +315,12 @@ class Deliveries:
         return min(waiting, max(0, self._limits.unacknowledged - len(subscription.unacknowledged)))
 
     def drain(self, subscription: Subscription, most: int, outbox: Outbox, now: int) -> int:
-        """Deliver what waited, up to a number of messages; returns how many these were."""
+        """Deliver waiting messages, up to a number; return how many."""
         if subscription.queue is not None:
             assert self.queues is not None
             return self.queues.offer(subscription, outbox, now)
         handed = 0
-        # Expired messages do not count: with nothing handed out, no acknowledgement would come to ask for the rest.
+        # Expired messages do not count: with nothing delivered, no acknowledgement would ask for the rest.
         while (wanted := min(most - handed, self.drainable(subscription))) > 0:
             if not subscription.waiting.messages:
                 handed += self._drain_stored(subscription, wanted, outbox, now)
@@ -337,7 +337,7 @@ class Deliveries:
         return handed
 
     def drain_session(self, session: Session, outbox: Outbox, now: int) -> None:
-        """Hand out what waited for a session, one turn's worth."""
+        """Deliver what waited for a session, one turn's worth."""
         left = self._limits.drain_messages
         for subscription in session.subscriptions.values():
             if left <= 0:
@@ -345,11 +345,11 @@ class Deliveries:
             left -= self.drain(subscription, left, outbox, now)
 
     def has_waiting(self, session: Session) -> bool:
-        """Whether `drain_session` would have more to hand out."""
+        """Return whether `drain_session` would have more to deliver."""
         return any(self.drainable(subscription) for subscription in session.subscriptions.values())
 
     def pay_owed(self, outbox: Outbox, now: int, budget: int) -> None:
-        """Hand out what sessions are owed; those that this turn has no time for come first in the next one."""
+        """Deliver what sessions are owed; those that this turn has no time for are first in the next one."""
         turns = self._turns
         if turns is None:
             return
@@ -364,7 +364,7 @@ class Deliveries:
                     turns.owe(session)
 
     def _is_half_empty(self, subscription: Subscription) -> bool:
-        """Whether publishers that were paused may go on: were it just not full, they would be paused again at once."""
+        """Return whether paused publishers may resume; if the queue were only just not full, they would pause again."""
         waiting, limits = subscription.waiting, self._limits
         if subscription.cursor is not None:
             assert self.stored is not None
@@ -377,7 +377,7 @@ class Deliveries:
         return 2 * waiting.messages <= limits.queue_messages and 2 * waiting.bytes <= limits.queue_bytes
 
     def _drain_stored(self, subscription: Subscription, most: int, outbox: Outbox, now: int) -> int:
-        """Hand out what waited in the store; how many it was."""
+        """Deliver what waited in the store; return how many rows."""
         stored = self.stored
         assert stored is not None
         keeps = subscription.durable is not None and subscription.ack_mode is not AckMode.AUTO
@@ -405,13 +405,13 @@ class Deliveries:
             self._recorder.dropped(batch, rows[tries > 0], 0, Detour.HANDED_AGAIN, now)
 
     def hand_queued(self, subscription: Subscription, taken: Taken, outbox: Outbox, now: int) -> NDArray[np.int64]:
-        """Deliver rows of a queue to a consumer; returns the places of those that it got, without expired ones."""
+        """Deliver rows of a queue to a consumer; return the places of those that it got, without expired ones."""
         stored = self.stored
         assert stored is not None
         keeps = subscription.ack_mode is not AckMode.AUTO
         places, rows, done, tries = taken.places, taken.rows, taken.places[:0], taken.tries
         batch = told_again(taken)
-        # What was dead-lettered is kept for people to look at.
+        # Dead letters are kept for people to look at.
         if not taken.notes and any_expires(batch.envelopes):
             fresh = self.unexpired(subscription, batch, rows, now)
             is_fresh = np.isin(rows, fresh)
@@ -428,7 +428,7 @@ class Deliveries:
         return places
 
     def proceed_stored(self, outbox: Outbox, now: int) -> None:
-        """The store has written or read something: continue what waited for that."""
+        """Continue what waited for the store: it has written or read something."""
         stored = self.stored
         assert stored is not None
         stored.proceed(now)
@@ -451,7 +451,7 @@ class Deliveries:
                 self.release_publishers(subscription, outbox)
 
     def go_on(self, subscription: Subscription, outbox: Outbox, now: int) -> None:
-        """More of its history waits for a subscription, or all that came since may follow now."""
+        """Continue with a subscription: more of its history waits, or its live messages may follow now."""
         stored = self.stored
         assert stored is not None
         stored.unblock(subscription)
@@ -462,7 +462,7 @@ class Deliveries:
                 self._turns.owe(session)
 
     def release_publishers(self, subscription: Subscription, outbox: Outbox) -> None:
-        """Those who were paused for this subscription go on, unless something else keeps them."""
+        """Resume those who were paused for this subscription, unless something else keeps them."""
         for number in sorted(subscription.pushes_back):
             session = self._sessions.get(number)
             if session is not None:
@@ -472,7 +472,7 @@ class Deliveries:
         subscription.pushes_back.clear()
 
     def ended(self, subscription: Subscription, reason: str, outbox: Outbox, now: int) -> None:
-        """A subscription ends: shed what waited for it, and resume the publishers that it paused."""
+        """End a subscription: shed what waited for it, and resume the publishers that it paused."""
         self.overflowed.discard(subscription)
         for segment in subscription.waiting.shed(0, 0):
             self.shed_closed += len(segment.rows)
@@ -483,13 +483,13 @@ class Deliveries:
 
 
 def _integers(batch: Batch, rows: NDArray[np.int64]) -> list[int]:
-    """The ids of rows, as 128-bit integers."""
+    """Return the ids of rows as 128-bit integers."""
     heads, tails = batch.ids[rows, 0].tolist(), batch.ids[rows, 1].tolist()
     return [head << WORD_BITS | tail for head, tail in zip(heads, tails, strict=True)]
 
 
 def _may_not_wait(source: Session, subscription: Subscription) -> bool:
-    """Whether pausing a publisher could make it wait for itself: its acknowledgements come over the same connection."""
+    """Return whether a paused publisher could wait for itself: its acknowledgements use the same connection."""
     return source is subscription.session or any(
         each.ack_mode is not AckMode.AUTO for each in source.subscriptions.values()
     )

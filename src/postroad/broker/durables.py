@@ -1,10 +1,10 @@
 """Durable subscriptions: they have a name, outlive their sessions and the broker's process, and miss nothing.
 
 Rule 1: a durable subscription is named by a client and a name of its own, and belongs to the principal that made it.
-Rule 2: it is in the index from its SUBSCRIBE until it is deleted. What matches is stored, whether its client is there
-    or not, and handed out from the store.
-Rule 3: at most one session has it at a time. Another one of the same principal takes it over.
-Rule 4: with another topic or selector it is the same subscription: what had matched stays.
+Rule 2: it is in the index from its SUBSCRIBE until it is deleted. Matching messages are stored, whether its client is
+    connected or not, and delivered from the store.
+Rule 3: at most one session has it at a time. Another session of the same principal takes it over.
+Rule 4: with another topic or selector it is the same subscription: messages that matched before stay.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ __all__ = ["MAX_DURABLES", "MAX_NAME_BYTES", "DurableTerms", "Durables"]
 
 # Names are kept in the store, in every checkpoint of it.
 MAX_NAME_BYTES = 255
-# A durable subscription outlives its client: without a bound, clients that come under ever new names would fill
-# the index. Each takes some kilobytes.
+# A durable subscription outlives its client: without a bound, clients with ever new names would fill the index. Each
+# takes some kilobytes.
 MAX_DURABLES = 10_000
-# So that one login does not take them all.
+# So that one login does not take all of them.
 MAX_DURABLES_PER_PRINCIPAL = 1_000
 # Whose cursors are in the same store.
 _OTHERS = (is_retention, is_queue, is_outgoing, is_reception)
@@ -61,9 +61,9 @@ class DurableTerms(msgspec.Struct, frozen=True, kw_only=True):
         selector: as the policy let it pass; empty for none.
         created: when, in ms.
         deleted: why it is over; what waits for it is being given up.
-        stopped: when it went over its limit and stopped matching, in ms; 0 while it matches.
-        replay: how far it has come with what was there before it.
-        replayed: when more of that last began to wait, in ms; 0 if it began without.
+        stopped: when it exceeded its limit and stopped matching, in ms; 0 while it matches.
+        replay: how much of its history has been read.
+        replayed: when more history last began to wait, in ms; 0 if it began without history.
     """
 
     client: str
@@ -97,17 +97,17 @@ class Durables:
         return len(self._named)
 
     def listed(self) -> list[Subscription]:
-        """All of them, oldest first."""
+        """Return all of them, oldest first."""
         return sorted(self._named.values(), key=lambda each: each.number)
 
     def find(self, client: str, name: str) -> Subscription | None:
-        """The one of this name."""
+        """Return the one of this name."""
         return self._named.get((client, name))
 
     def refuses(self, batch: Batch, outbox: Outbox) -> bool:
-        """Whether a batch must not enter, because it would have to be stored and cannot be; the outbox says why."""
+        """Return whether a batch must not enter because it cannot be stored as needed; the outbox says why."""
         retentions = self._core.retentions
-        # Asked for every batch: first what costs least.
+        # Called for every batch: the cheapest checks first.
         if not (self._named or retentions) or not (refusal := self._stored.refusal_of(batch)):
             return False
         offsets, slots = self._core.index.match(batch, self._core.turn_budget)
@@ -115,7 +115,7 @@ class Durables:
         if (wanting | retentions.slots()).isdisjoint(slots.tolist()):
             if len(offsets) - 1 == len(batch):
                 return False
-            # The rest would take the loop longer than a turn, and may hold what cannot be stored.
+            # The rest would take longer than a turn, and may hold rows that cannot be stored.
             outbox.unstorable = f"it takes too long to tell whether this must be stored, and it could not be: {refusal}"
             return True
         outbox.unstorable = f"a durable subscription or a retained topic wants this, and it cannot be stored: {refusal}"
@@ -124,7 +124,7 @@ class Durables:
     # --- a new process -----------------------------------------------------------------------------------------------
 
     def restore(self, now: int) -> list[str]:
-        """Take up what an earlier process has left; returns what could not be, in words."""
+        """Restore what an earlier process left; return what could not be restored, in words."""
         problems = []
         for cursor in list(self._stored.log.cursors.values()):
             if any(is_others(cursor.terms) for is_others in _OTHERS):
@@ -138,7 +138,7 @@ class Durables:
                     self._discard_all(subscription, terms.deleted)
                     continue
                 if terms.stopped:
-                    # Nothing new matches it; its history, which it asked for before, still comes.
+                    # Nothing new matches it; the history that it asked for before is still delivered.
                     self._named[terms.client, terms.name] = subscription
                 else:
                     self._enter(subscription, Selector.parse(terms.selector) if terms.selector else None, now)
@@ -149,7 +149,7 @@ class Durables:
         return problems
 
     def _away(self, number: int, terms: DurableTerms) -> Subscription:
-        """The subscription while it has no client: in a session of its own that takes nothing."""
+        """Return the subscription without its client: in a session of its own that takes nothing."""
         session = Session(0, terms.principal)
         session.congested = True
         subscription = Subscription(number, session, terms.name, terms.topic, AckMode.AUTO, OverflowPolicy.SPOOL)
@@ -177,12 +177,12 @@ class Durables:
         outbox: Outbox,
         replay: ReplayStart | None = None,
     ) -> Subscription:
-        """A session takes a durable subscription, which is made if there is none of this name.
+        """Give a durable subscription to a session; make it if there is none of this name.
 
         Only a new one begins in the past (`replay`); an existing one continues where it was.
 
         Raises:
-            BrokerError: the name is not one, or another principal's; a limit is reached; the policy refuses.
+            BrokerError: the name is not valid or belongs to another principal; a limit is reached; the policy refuses.
             LimitError: the index is full.
             SelectorError, TopicError: a text does not parse.
         """
@@ -256,7 +256,7 @@ class Durables:
     def _change(
         self, subscription: Subscription, topic: str, pattern: TopicPattern, selector: Selector | None, now: int
     ) -> None:
-        """The same subscription may want something else from now on; what had matched stays."""
+        """Change what the same subscription wants from now on; messages that matched before stay."""
         terms = subscription.durable
         assert terms is not None
         text = "" if selector is None else str(selector)
@@ -269,7 +269,7 @@ class Durables:
         try:
             self._core.residents.enter(subscription, selector, pattern, now)
         except PostroadError:
-            # It wants what it wanted before.
+            # It wants the same as before.
             subscription.durable, subscription.topic = terms, terms.topic
             if terms.stopped:
                 raise
@@ -289,7 +289,7 @@ class Durables:
         self._stored.block(subscription)
 
     def left(self, subscription: Subscription) -> None:
-        """A session has it no longer: what was sent and not acknowledged waits again."""
+        """Take it from a session: messages that were sent and not acknowledged wait again."""
         terms, cursor = subscription.durable, subscription.cursor
         assert terms is not None
         assert cursor is not None
@@ -304,13 +304,13 @@ class Durables:
         subscription.waiting.stored = self._stored.log.unread(cursor)
 
     def refused(self, subscription: Subscription, rows: Mapping[int, int], now: int, for_good: bool) -> None:
-        """A client refuses messages: they are delivered again after a while, but only a number of times.
+        """Deliver refused messages again after a while, but only a number of times.
 
         Args:
             subscription: whose they are.
             rows: their ids, as 128-bit integers, with their places.
             now: the time in ms.
-            for_good: it does not want them again.
+            for_good: the client does not want them again.
         """
         terms, cursor, queues = subscription.durable, subscription.cursor, self._core.queues
         assert terms is not None
@@ -330,7 +330,7 @@ class Durables:
         subscription.waiting.stored = self._stored.log.unread(cursor)
 
     def due(self, cursor: int) -> Subscription | None:
-        """The time of refused messages has come; returns the subscription that can be given them now, if it can."""
+        """Return the subscription that can get refused messages again now that their time has come, if it can."""
         subscription = self._refusing.get(cursor)
         if subscription is None or subscription.cursor is None:
             return None
@@ -338,7 +338,7 @@ class Durables:
         return None if subscription.session.congested else subscription
 
     def _recall(self, subscription: Subscription) -> None:
-        """What was refused waits no longer for its time."""
+        """Let refused messages wait no longer for their time."""
         cursor = subscription.cursor
         assert cursor is not None
         if self._refusing.pop(cursor.number, None) is not None:
@@ -349,7 +349,7 @@ class Durables:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def delete(self, subscription: Subscription, reason: str, outbox: Outbox, now: int) -> int:
-        """A durable subscription is over; returns how many messages waited for it, which are given up."""
+        """End a durable subscription; return how many messages waited for it, which are given up."""
         terms = subscription.durable
         assert terms is not None
         if subscription.session.number:
@@ -365,14 +365,14 @@ class Durables:
         terms, cursor = subscription.durable, subscription.cursor
         assert terms is not None
         assert cursor is not None
-        # First on disk: a crash before all is given up must not bring it back.
+        # Store this first: a crash before all is given up must not bring it back.
         self._stored.log.change_cursor(cursor, msgspec.msgpack.encode(msgspec.structs.replace(terms, deleted=reason)))
         left = self._stored.log.unread(cursor)
         self._stored.discard(Discard(cursor, subscription.number, left, reason, ends=True))
         return left
 
     def stop(self, subscriptions: list[Subscription], now: int) -> None:
-        """Subscriptions are over their limit: no message matches them until their clients subscribe again."""
+        """Stop subscriptions over their limit: no message matches them until their clients subscribe again."""
         for subscription in subscriptions:
             terms, cursor = subscription.durable, subscription.cursor
             assert terms is not None
@@ -383,20 +383,20 @@ class Durables:
                 self._stored.log.change_cursor(cursor, msgspec.msgpack.encode(stopped))
 
     def purge(self, subscription: Subscription, reason: str) -> int:
-        """Give up all that waits for it; returns how many messages that is. What was sent stays with its client."""
+        """Give up all that waits for it; return how many messages that is. What was sent stays with its client."""
         self._core.replays.ended(subscription)
         self._recall(subscription)
         return self._stored.purge(subscription, reason)
 
     def expire(self, now: int) -> None:
-        """Give up what has waited longer than it may."""
+        """Give up messages that have waited longer than they may."""
         log = self._stored.log
         age = log.settings.max_age_seconds
         for subscription in self._named.values() if age else ():
             terms, cursor = subscription.durable, subscription.cursor
             assert terms is not None
             assert cursor is not None
-            # History is old, but waits only since it was read; newer messages could not go out before it.
+            # History is old, but has only waited since it was read; newer messages could not be delivered before it.
             late = 0 if terms.replayed > now - 1_000 * age else log.older_than(cursor, now - 1_000 * age)
             if late and not self._stored.is_discarding(cursor):
                 discard = Discard(cursor, subscription.number, late, "too old", ends=False, owner=subscription)
@@ -404,9 +404,9 @@ class Durables:
 
 
 def _dead_letter_name(terms: DurableTerms, number: int) -> str:
-    """The name of the queue for what a subscription refuses, after the prefix of the settings.
+    """Return the name of the queue for messages that a subscription refuses, after the prefix of the settings.
 
-    Its own name, where that can be the name of a queue and no other subscription can have the same.
+    It is the subscription's own name, if that can be the name of a queue and no other subscription can have the same.
     """
     name = f"{terms.client}/{terms.name}"
     if name.count("/") == 1 and len(name.encode()) <= MAX_NAME_BYTES // 2:

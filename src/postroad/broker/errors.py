@@ -1,4 +1,4 @@
-"""What a broker refuses."""
+"""Errors that a broker reports to clients."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ __all__ = ["BrokerError"]
 
 
 class BrokerError(PostroadError):
-    """A client asked for something that cannot be; the text says what, and what would do."""
+    """A client asked for something impossible; the text says what, and what would work."""

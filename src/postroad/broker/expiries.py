@@ -1,7 +1,7 @@
-"""Messages of queues that expire while nobody consumes them: found by a sweep now and then, a bounded part at a time.
+"""Messages of queues that expire while nobody consumes them: a periodic sweep finds them, a bounded part at a time.
 
-For each record of the store it is known when the first of a queue's messages in it expires; nothing is read before
-that. What an earlier process has left is looked through once, by and by.
+For each record of the store the queue knows when its first message in it expires; nothing is read before that. Records
+of an earlier process are looked through once, little by little.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SWEPT_ROWS", "Expiries"]
 
-# Messages that one sweep looks at, give or take a record, of all queues together: a few milliseconds.
+# Messages that one sweep looks at, in whole records, of all queues together: a few milliseconds.
 SWEPT_ROWS = 5_000
 
 
@@ -34,7 +34,8 @@ class Expiries:
         queue: the queue.
 
     Attributes:
-        unseen_from: rows from this place on, and below `unseen_below`, are of an earlier process, and not looked at.
+        unseen_from: rows from this place on, and below `unseen_below`, are from an earlier process and not yet
+            examined.
     """
 
     def __init__(self, log: Log, queue: NamedQueue) -> None:
@@ -46,13 +47,13 @@ class Expiries:
         self.unseen_below = log.boundary() if queue.cursor.waiting.count else 0
 
     def stored(self, record: int, expiry: NDArray[np.int64]) -> None:
-        """Rows are stored in a record; some of them may expire."""
+        """Note rows that are stored in a record; some of them may expire."""
         times = expiry[expiry != 0]
         if len(times):
             self._first[record] = min(int(times.min()), self._first.get(record, 2**62))
 
     def sweep(self, deliveries: Deliveries, most: int, now: int) -> int:
-        """Give up what has expired; returns at how many rows this took a look."""
+        """Give up what has expired; return how many rows were examined."""
         seen = self._look_at_unseen(most)
         for record in [each for each, time in self._first.items() if time <= now]:
             if seen >= most:
@@ -77,17 +78,17 @@ class Expiries:
         self.stored(int(taken.places[0]) >> ROW_BITS, taken.batch.envelopes[taken.rows, EXPIRY])
 
     def _look_at(self, record: int, deliveries: Deliveries, now: int) -> int:
-        """Give up what has expired of one record."""
+        """Give up what has expired in one record."""
         cursor = self._queue.cursor
         span = Runs(np.array([record << ROW_BITS]), np.array([(record + 1) << ROW_BITS]))
         among = intersect(cursor.waiting.runs, span)
         if not len(among.starts):
-            # What is in flight is looked at when it is handed out again.
+            # Rows in flight are examined when they are delivered again.
             del self._first[record]
             return 0
         shown = self._log.peek(cursor, among, among.size)
         if not shown:
-            # It is being read, or not safe yet.
+            # The record is being read, or is not safe yet.
             return 1
         del self._first[record]
         seen = 0

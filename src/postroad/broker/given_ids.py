@@ -1,14 +1,14 @@
 """Publishers that give their messages ids themselves, before the broker has seen them.
 
-Rule 1: an id names its own publisher and the broker it enters at. Any other is refused.
-Rule 2: over one connection ids rise, from message to message. One that does not is refused.
-Rule 3: a publisher that lost its connection may come back as the same one, with its number and the token it was given.
-    What it sends again up to the last id that entered is left out: it has entered. Because of rule 2 and because a
-    connection keeps order, one number per publisher tells this exactly; there is no window that could be too small.
-    After a restart of the broker the token still proves who it is (`AssigningPublishers.secret`). Then that number is
-    lost, and what it sends again is looked for among the ids that were stored.
-Rule 4: an id whose time is further from the broker's than the tolerance is accepted all the same, and the publisher
-    learns how far its clock is off.
+Rule 1: an id names its own publisher and the broker where it enters. Any other id is refused.
+Rule 2: over one connection ids rise from message to message. An id that does not rise is refused.
+Rule 3: a publisher that lost its connection may return as the same one, with its number and its token. Messages that it
+    sends again, up to the last id that entered, are left out. Because of rule 2, and because a connection keeps order,
+    one number per publisher decides this exactly; there is no window that could be too small. After a restart of the
+    broker the token still proves the identity (`AssigningPublishers.secret`). That number is lost then, and repeated
+    messages are looked up among the ids that were stored.
+Rule 4: an id whose time is further from the broker's than the tolerance is accepted, and the publisher learns how far
+    its clock is off.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_SKEW_TOLERANCE_MS", "AssigningPublisher", "AssigningPublishers", "IdAdmission"]
 
-# A history that is open for a second or more then needs at most one filter more for skewed ids (twice the tolerance is
-# one opening time). Machines that keep their clocks are within tens of milliseconds, and half a round trip around the
-# world, which a client's measure can be off by, is below 200.
+# With this, a history that is open for a second or more needs at most one filter more for skewed ids (twice the
+# tolerance is one opening time). Synchronised clocks are within tens of milliseconds, and half a round trip around the
+# world, the error of a client's measurement, is below 200.
 DEFAULT_SKEW_TOLERANCE_MS = 500
 
 _COUNTER_BITS = np.uint64(16)
@@ -43,9 +43,9 @@ class IdAdmission(NamedTuple):
 
     Attributes:
         resent: how many rows at the beginning entered over an earlier connection.
-        end: the first row that may not enter, or their number.
-        refusal: why that row may not; None when all may.
-        skewed: how many of those that enter have a time out of tolerance.
+        end: the first row that may not enter, or the number of rows.
+        refusal: why that row may not enter; None if all may.
+        skewed: how many of the rows that enter have a time out of tolerance.
         first_skewed: the first of them.
     """
 
@@ -62,9 +62,9 @@ class AssigningPublisher:
     Attributes:
         number: its publisher number.
         principal: who it is.
-        token: what it must show to come back as the same publisher.
+        token: what it must show to return as the same publisher.
         last: time and counter of its last message that entered, as one number; -1 for none.
-        session: the number of the session that speaks for it; None while its connection is lost.
+        session: the number of its session; None while it is disconnected.
         restored: it was a publisher of an earlier process of this broker.
     """
 
@@ -82,21 +82,21 @@ class AssigningPublisher:
 
     @property
     def last_id(self) -> MessageId | None:
-        """The id of its last message that entered."""
+        """Return the id of its last message that entered."""
         return None if self.last < 0 else MessageId.of(self._head, self.last)
 
     def speaks_over(self, session: int) -> None:
-        """A connection begins: what it repeats of earlier ones comes first."""
+        """Begin a connection: repeated messages of earlier ones come first."""
         self.session = session
         self._heard, self._mark = -1, self.last
 
     def lost(self, tail: int) -> None:
-        """A message, by time and counter, did not stay: it, and what follows it, may be sent again."""
+        """Note that a message (time and counter) was lost: it, and what follows it, may be sent again."""
         self.last = min(self.last, tail - 1)
         self._mark = min(self._mark, tail - 1)
 
     def admit(self, ids: Ids, now: int, tolerance: int) -> IdAdmission:
-        """Which rows may enter, by their ids; at least one row."""
+        """Return which rows may enter, by their ids; there is at least one row."""
         tails = ids[:, 1]
         good = ids[:, 0] == self._head
         good[0] &= int(tails[0]) > self._heard
@@ -132,16 +132,16 @@ class AssigningPublisher:
 
 
 class AssigningPublishers:
-    """All of a broker, with those whose connection is lost and that may come back.
+    """All such publishers of a broker, including disconnected ones that may return.
 
     Args:
         broker: the broker's number.
         numbers: hands out publisher numbers.
-        kept: how many are remembered whose connection is lost; beyond it the one that is gone longest is forgotten.
+        kept: how many disconnected ones are remembered; beyond that, the one that is away longest is forgotten.
 
     Attributes:
-        secret: gives a secret that survives a restart and makes tokens, so that they prove then who somebody was; None
-            for tokens that do not.
+        secret: returns a secret that survives a restart and makes tokens, so that they still prove an identity then;
+            None for tokens that do not.
     """
 
     def __init__(self, broker: int, numbers: PublisherNumbers, kept: int) -> None:
@@ -149,13 +149,13 @@ class AssigningPublishers:
         self._numbers = numbers
         self._kept = kept
         self.secret: Callable[[], bytes] | None = None
-        # The first number of this process: lower ones are of earlier ones.
+        # The first number of this process: lower ones belong to earlier processes.
         self._first: int | None = None
         self._present: dict[int, AssigningPublisher] = {}
         self._away: dict[int, AssigningPublisher] = {}
 
     def new(self, principal: str, token: str) -> AssigningPublisher:
-        """A publisher that was never there before; the token is used where there is no secret to make one."""
+        """Return a new publisher; the token is used if there is no secret to make one."""
         number = self._numbers.take()
         if self._first is None:
             self._first = number
@@ -170,7 +170,7 @@ class AssigningPublishers:
         return hmac.new(secret, told, "sha256").hexdigest()[:_TOKEN_DIGITS]
 
     def find(self, number: int, token: str, principal: str) -> AssigningPublisher | None:
-        """The publisher that a client claims to be; None if it is forgotten, or the claim is not proved."""
+        """Return the publisher that a client claims to be; None if it is forgotten, or the claim is not proved."""
         publisher = self._present.get(number) or self._away.get(number)
         if publisher is None and self.secret is not None and (self._first is None or number < self._first):
             right = self._token(self.secret(), number, principal)
@@ -184,7 +184,7 @@ class AssigningPublishers:
         return publisher
 
     def left(self, publisher: AssigningPublisher, for_good: bool) -> None:
-        """Its connection is gone; it may come back unless it took its leave."""
+        """Note that its connection is gone; it may return unless it said goodbye."""
         self._present.pop(publisher.number, None)
         publisher.session = None
         if for_good:
@@ -195,5 +195,5 @@ class AssigningPublishers:
 
     @property
     def away(self) -> int:
-        """How many are remembered whose connection is lost."""
+        """Return how many disconnected ones are remembered."""
         return len(self._away)

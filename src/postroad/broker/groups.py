@@ -1,6 +1,6 @@
-"""Turn the answer of the index around: from the subscriptions of each row to the rows of each subscription.
+"""Inverts the result of the index: from the subscriptions of each row to the rows of each subscription.
 
-Slots and offsets are the index's own answer, never negative.
+Slots and offsets come from the index itself, and are never negative.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["Grouping", "any_expires", "has_flag", "unmatched"]
 
 
-# numpy takes ten times as long for either question: a view, a temporary array and a reduction.
+# numpy takes ten times as long for either: a view, a temporary array and a reduction.
 @kernel("boolean(int64[:, ::1])", allocates=False)
 def any_expires(envelopes: NDArray[np.int64]) -> bool:
-    """Whether any message expires."""
+    """Return whether any message expires."""
     seen = np.int64(0)
     for row in range(np.uint64(len(envelopes))):
         seen |= envelopes[row, EXPIRY]
@@ -30,7 +30,7 @@ def any_expires(envelopes: NDArray[np.int64]) -> bool:
 
 @kernel("boolean(int64[:, ::1], int64)", allocates=False)
 def has_flag(envelopes: NDArray[np.int64], flag: int) -> bool:
-    """Whether any message has a flag."""
+    """Return whether any message has a flag."""
     seen = np.int64(0)
     for row in range(np.uint64(len(envelopes))):
         seen |= envelopes[row, FLAGS]
@@ -39,7 +39,7 @@ def has_flag(envelopes: NDArray[np.int64], flag: int) -> bool:
 
 @kernel("int64(int64[::1])", allocates=False)
 def unmatched(offsets: NDArray[np.int64]) -> int:
-    """How many rows no subscription wants."""
+    """Return how many rows no subscription wants."""
     count = 0
     for row in range(np.uint64(len(offsets) - 1)):
         count += offsets[row] == offsets[row + np.uint64(1)]
@@ -99,7 +99,7 @@ class Grouping:
     def by_slot(
         self, offsets: NDArray[np.int64], slots: NDArray[np.int32], slot_limit: int
     ) -> list[tuple[int, NDArray[np.int64]]]:
-        """(slot, its rows in order) for each slot that occurs; every slot is below `slot_limit`."""
+        """Return (slot, its rows in order) for each slot that occurs; every slot is below `slot_limit`."""
         total = len(slots)
         if total == 0:
             return []

@@ -1,7 +1,7 @@
 """Clients of other brokers that consume queues of this one.
 
-For a queue a guest is a consumer as any: it has a session here, a prefetch and a selector. What it is handed goes over
-the channel to its broker; when that is lost, so are its guests, and what they have not answered for comes back.
+To a queue, a guest is a consumer like any other: it has a session here, a prefetch and a selector. Its messages go over
+the channel to its broker. If the channel is lost, so are its guests, and what they did not settle returns to the queue.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Guest", "GuestConsumers"]
 
-# What waits in a channel before its guests get no more for now.
+# How much may wait in a channel before its guests get no more for now.
 MAX_BACKLOG_BYTES = 8 * 1024 * 1024
-# Guests of one broker at once: as many as it may have connections.
+# Guests of one broker at once: as many as its connections.
 MAX_GUESTS = 10_000
 _KEY = "guest"
 
@@ -58,14 +58,14 @@ class GuestConsumers:
         self._guests: dict[Guest, Session] = {}
         # Those that get nothing until their channel has room.
         self._crowded: set[Guest] = set()
-        # Answers that are to be confirmed when the store has reached a position.
+        # Answers to confirm when the store has reached a position.
         self._answers: deque[tuple[int, int, int]] = deque()
 
     def __len__(self) -> int:
         return len(self._guests)
 
     def consume(self, broker: int, item: Consume, outbox: Outbox, now: int) -> None:
-        """A guest comes."""
+        """Add a guest."""
         core, guest = self._core, Guest(broker, item.consumer)
         assert core.queues is not None
         if guest in self._guests:
@@ -89,13 +89,13 @@ class GuestConsumers:
         core.queues.offer(subscription, outbox, now)
 
     def leave(self, broker: int, consumer: int, outbox: Outbox, now: int) -> None:
-        """A guest goes."""
+        """Remove a guest."""
         session = self._guests.pop(Guest(broker, consumer), None)
         if session is not None:
             outbox.add(self._core.detached(session, now))
 
     def lost(self, broker: int, outbox: Outbox, now: int) -> None:
-        """A broker is gone, with its guests: none of them gets what the others had."""
+        """Remove the guests of a broker that is gone; none of them gets what the others had."""
         # What comes back from it later, perhaps from another process, counts its answers anew.
         self._answers = deque(each for each in self._answers if each[1] != broker)
         gone = [guest for guest in self._guests if guest.broker == broker]
@@ -105,7 +105,7 @@ class GuestConsumers:
             self.leave(broker, guest.number, outbox, now)
 
     def hand(self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], now: int) -> None:
-        """Messages go to a guest."""
+        """Send messages to a guest."""
         guest = subscription.guest
         assert guest is not None
         self._core.recorder.relayed(batch, rows, guest.broker, now)
@@ -115,17 +115,17 @@ class GuestConsumers:
             self._crowded.add(guest)
 
     def dismiss(self, guest: Guest, reason: str, now: int) -> None:
-        """A guest gets nothing any more: its queue is over."""
+        """Tell a guest that its queue has ended."""
         session = self._guests.pop(guest, None)
         if session is not None:
             self._core.detached(session, now)
             self._peers.send(guest.broker, Dismiss(guest.number, reason))
 
     def answer(self, broker: int, item: ConsumerAnswer, outbox: Outbox, now: int) -> None:
-        """A guest answers for messages.
+        """Take the acknowledgements or refusals of a guest.
 
         Raises:
-            ChannelError: these are no ids.
+            ChannelError: the bytes are not ids.
         """
         session = self._guests.get(Guest(broker, item.consumer))
         messages = ids_of(item.ids)
@@ -141,7 +141,7 @@ class GuestConsumers:
         return stored.log.position
 
     def proceed(self) -> None:
-        """The store has written something: confirm answers."""
+        """Confirm answers that the store has written."""
         stored = self._core.store
         assert stored is not None
         log = stored.log
@@ -155,7 +155,7 @@ class GuestConsumers:
                 self._peers.send(broker, Answered(number))
 
     def tick(self, outbox: Outbox, now: int) -> None:
-        """Time passes: guests whose channel has room again get more."""
+        """Give more to guests whose channel has room again."""
         for guest in list(self._crowded):
             session = self._guests.get(guest)
             if session is None or 2 * self._peers.backlog(guest.broker) <= MAX_BACKLOG_BYTES:

@@ -1,4 +1,4 @@
-"""Batches that have the ids of messages and nothing else, for the record."""
+"""Batches that hold only the ids of messages, for the record."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["ids_alone", "words_of"]
 
 
 def ids_alone(ids: NDArray[np.uint64]) -> Batch:
-    """A batch with these ids, uint64[n, 2]."""
+    """Return a batch with these ids, uint64[n, 2]."""
     count = len(ids)
     spans, envelopes = np.zeros((count, SPAN_COLUMNS), np.int32), np.zeros((count, ENVELOPE_COLUMNS), np.int64)
     return Batch(np.empty(0, np.uint8), spans, ids, envelopes)
 
 
 def words_of(messages: Iterable[int]) -> NDArray[np.uint64]:
-    """Ids that are 128-bit integers as batches have them: uint64[n, 2]."""
+    """Return ids given as 128-bit integers in the form of batches: uint64[n, 2]."""
     data = b"".join([message.to_bytes(2 * WORD_BITS // 8, "big") for message in messages])
     return np.frombuffer(data, ">u8").astype(np.uint64).reshape(-1, 2)

@@ -1,8 +1,8 @@
 """What other brokers want, and the way from a match to destinations.
 
-Exact interests stand in the same index as the local subscriptions, so that one match answers both questions: which
-local subscriptions want a message, and which brokers. A slot belongs to a local subscription (owner 0) or to a broker
-(owner: its number). Encoded interests stand in a matrix of their own; those it names may want a message.
+Exact interests are in the same index as the local subscriptions, so one match answers both questions: which local
+subscriptions want a message, and which brokers. A slot belongs to a local subscription (owner 0) or to a broker (owner:
+its number). Encoded interests are in a matrix of their own; the brokers that it names may want a message.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["Advertised", "Interests", "Split"]
 
 LOCAL = 0
-# Rows that are entered or struck in one step: some 4 ms.
+# Rows added to or removed from the index in one step: about 4 ms.
 STEP = 64
-# Rows of encoded interests that are merged in one step: some 4 ms.
+# Rows of encoded interests merged in one step: about 4 ms.
 MERGE_STEP = 2_048
 
 
@@ -49,16 +49,16 @@ class Advertised(NamedTuple):
     """What a broker advertised, decoded: rows that are exact, or vectors.
 
     Attributes:
-        added: what it wants from now on; None when it is gone.
-        removed: what it wants no more; None when `added` is all that it wants.
+        added: what it wants from now on; None if it is gone.
+        removed: what it no longer wants; None if `added` is all that it wants.
     """
 
     added: set[Row] | EncodedPredicates | None
     removed: set[Row] | EncodedPredicates | None
 
 
-# Sets of one batch that may share a place in their table. The hash is not secret, and a publisher whose messages go to
-# chosen brokers could make them all share one.
+# Sets of one batch that may share a place in their table. The hash is not secret: a publisher could choose the
+# destinations of its messages so that all sets share one place.
 MAX_PROBES = 64
 
 # The result of an index: where each row's slots begin, and the slots.
@@ -81,7 +81,7 @@ class Split(NamedTuple):
 
 @device
 def same_set(sets: NDArray[np.uint64], one: Int, other: Int) -> bool:
-    """Whether two lines of a table of sets are equal."""
+    """Return whether two lines of a table of sets are equal."""
     for word in range(sets.shape[1]):
         if sets[one, word] != sets[other, word]:
             return False
@@ -90,7 +90,7 @@ def same_set(sets: NDArray[np.uint64], one: Int, other: Int) -> bool:
 
 @device
 def set_hash(sets: NDArray[np.uint64], line: Int) -> np.uint64:
-    """A hash of a set, for the dictionary of one batch."""
+    """Return a hash of a set, for the dictionary of one batch."""
     value = np.uint64(0)
     for word in range(sets.shape[1]):
         value = (value ^ sets[line, word]) * np.uint64(0x9E3779B97F4A7C15)
@@ -113,10 +113,10 @@ def split_by_owner(
     local_offsets: NDArray[np.int64],
     local_slots: NDArray[np.int32],
 ) -> tuple[int, int]:
-    """Local slots into one answer, brokers into a dictionary of distinct sets; returns how many of each there are.
+    """Put local slots into one array and brokers into a dictionary of distinct sets; return how many of each there are.
 
-    `sets` has one line more than there are rows; `table` is a power of two larger than that, filled with -1. Slots are
-    the index's own answer, and those beyond `owners` are local; a broker's number is below 64 times the words of a set.
+    `sets` has one line more than there are rows; `table` is a power of two larger than that, filled with -1. Slots come
+    from the index, and those beyond `owners` are local; a broker's number is below 64 times the words of a set.
     """
     distinct = 0
     local = 0
@@ -141,7 +141,7 @@ def split_by_owner(
         if table[at] >= 0 and probes < MAX_PROBES:
             lines[row] = table[at]
         else:
-            # New, or one of too many that share a place: then the set may stand in the dictionary twice.
+            # A new set, or one of too many that share a place; in that case it may be in the dictionary twice.
             if table[at] < 0:
                 table[at] = distinct
             lines[row] = distinct
@@ -157,7 +157,7 @@ def local_of(
     local_offsets: NDArray[np.int64],
     local_slots: NDArray[np.int32],
 ) -> int:
-    """The local slots of each row, and where they begin; returns how many there are. See `split_by_owner`."""
+    """Return how many local slots there are; fill the slots of each row, and where they begin. See `split_by_owner`."""
     local = 0
     local_offsets[0] = 0
     for row in range(offsets.size - 1):
@@ -174,9 +174,9 @@ class Interests:
 
     Args:
         index: the local subscriptions.
-        scheme: how brokers encode what they want; None when they say it exactly.
+        scheme: how brokers encode what they want; None if they advertise it exactly.
         most_work: what the exact interest of one broker may add to the work that a message can cost
-            (`SubscriptionIndex.work`), whatever limits that broker has for its own subscribers.
+            (`SubscriptionIndex.work`), whatever limits that broker has for its own subscriptions.
     """
 
     def __init__(self, index: SubscriptionIndex, scheme: Scheme | None = None, most_work: int = NO_BUDGET) -> None:
@@ -185,7 +185,7 @@ class Interests:
         self._exact: dict[int, set[Row]] = {}
         self._most_work = most_work
         # What each broker's rows have added to the work of the index. Conditions that several rows share are counted
-        # for the first of them, so this is about right, and right again when a broker has no rows.
+        # for the first of them, so this is approximate; it is exact again when a broker has no rows.
         self._work: dict[int, int] = {}
         self._encoded: dict[int, EncodedPredicates] = {}
         self._matrix = None if scheme is None else PredicateMatrix(scheme)
@@ -193,11 +193,11 @@ class Interests:
 
     @property
     def brokers(self) -> tuple[int, ...]:
-        """The brokers whose interest is known."""
+        """Return the brokers whose interest is known."""
         return tuple(self._exact if self._matrix is None else self._encoded)
 
     def replace(self, broker: int, summary: bytes | None) -> None:
-        """A broker advertises this from now on; empty when it has not said anything yet, None when it is gone.
+        """Replace the interest of a broker; empty bytes if it has not said anything yet, None if it is gone.
 
         Raises:
             EncodingError, LimitError: the bytes are not an advertisement; what was known of the broker stays.
@@ -205,7 +205,7 @@ class Interests:
         _finish(self._learn(broker, summary))
 
     def change(self, broker: int, delta: Delta) -> None:
-        """A broker advertises more or less than before.
+        """Change the interest of a broker.
 
         Raises:
             EncodingError, LimitError: the bytes are not an advertisement; what was known of the broker stays.
@@ -248,7 +248,7 @@ class Interests:
             self._exact.pop(broker, None)
 
     def everything(self) -> Advertised:
-        """What a broker wants of which nothing better is known."""
+        """Return the interest of a broker of which nothing better is known: everything."""
         if self._matrix is not None:
             return Advertised(EncodedPredicates(self._matrix.scheme, [()]), None)
         rows: set[Row] = {(">", ())}
@@ -260,7 +260,7 @@ class Interests:
         return set((yield from decode_exact_in_steps(data))) if data else set()
 
     def _set_exact(self, broker: int, added: set[Row], removed: set[Row]) -> Generator[None, None, None]:
-        """All of it or, when the index refuses a row, nothing."""
+        """Apply all of it, or nothing if the index refuses a row."""
         held = self._exact[broker]
         entered: list[Row] = []
         try:
@@ -276,8 +276,8 @@ class Interests:
                     yield
             raise
         except GeneratorExit:
-            # Given up in between, because the broker is gone or begins anew: what it had is struck next, and these
-            # with it.
+            # Aborted, because the broker is gone or starts anew: all that it had is removed next, and these rows with
+            # it.
             held.update(entered)
             raise
         held |= added
@@ -324,11 +324,11 @@ class Interests:
         self._encoded[broker] = wanted
 
     def split(self, batch: Batch, matched: Matched | None = None, *, entering: bool) -> Split:
-        """Which brokers and which local slots want each row; the brokers only of rows that enter the network here.
+        """Return which brokers and which local slots want each row; the brokers only for rows that enter here.
 
         Args:
             batch: the rows.
-            matched: what the index answered for them, if it was asked already.
+            matched: the result of the index for them, if it is known.
             entering: whether the rows enter the network here.
         """
         offsets, slots = self._index.match(batch) if matched is None else matched
@@ -349,7 +349,7 @@ class Interests:
         return Split(Destinations(sets[: max(distinct, 1)].copy(), lines), local_offsets, local_slots[:local])
 
     def _local(self, offsets: NDArray[np.int64], slots: NDArray[np.int32]) -> Split:
-        """The local slots of each row, without the brokers that want it."""
+        """Return the local slots of each row, without the brokers that want it."""
         if self._matrix is None:
             local_offsets, local_slots = np.empty(len(offsets), np.int64), np.empty(len(slots), np.int32)
             local = local_of(offsets, slots, self._owners, local_offsets, local_slots)
@@ -365,7 +365,7 @@ def _finish(steps: Generator[None, None, None]) -> None:
 def _merged(
     held: EncodedPredicates, added: EncodedPredicates, removed: EncodedPredicates
 ) -> Generator[None, None, list[tuple[int, ...]]]:
-    """The rows of both lists without those that went, in order, a step at a time."""
+    """Return the rows of both lists without the removed ones, in order, a step at a time."""
     gone: set[tuple[int, ...]] = set()
     for first in range(0, len(removed), MERGE_STEP):
         if first:
