@@ -1,4 +1,4 @@
-"""Publishers wait while a link that their messages go over is full."""
+"""Pauses publishers while a link that their messages go over is full."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["pause_for_link", "resume_for_link"]
 
 
 def pause_for_link(core: Broker, session: int, link: int, outbox: Outbox) -> None:
-    """A link that a session publishes to is full: the session waits."""
+    """Pause a session because a link that it publishes to is full."""
     publisher = core.session(session)
     if publisher is None or link in publisher.full_links:
         return
@@ -22,7 +22,7 @@ def pause_for_link(core: Broker, session: int, link: int, outbox: Outbox) -> Non
 
 
 def resume_for_link(core: Broker, link: int, outbox: Outbox) -> None:
-    """A link has room again: those who waited for it go on, unless something else keeps them."""
+    """Resume those who waited for a link that has room again, unless something else keeps them."""
     for session in core.sessions():
         if link in session.full_links:
             session.full_links.discard(link)

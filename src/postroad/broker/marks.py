@@ -1,4 +1,4 @@
-"""Header lines that a broker adds to a MESSAGE to say what it cannot promise of it."""
+"""Header lines that a broker adds to a MESSAGE to say what it cannot promise about it."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
 
 __all__ = ["LATE", "MAYBE_TWICE", "REDELIVERED", "have_room", "marked", "told_again"]
 
-# This broker may have delivered the message before: that would be so long ago that it does not remember.
+# This broker may have delivered the message before, but too long ago to remember.
 MAYBE_TWICE = b"postroad-duplicate:maybe\n"
-# This broker has handed out a later message of the same publisher before.
+# This broker has delivered a later message of the same publisher before.
 LATE = b"postroad-order:late\n"
-# A durable subscription or a consumer was, or may have been, sent the message before, and did not acknowledge it. The
-# header that ActiveMQ and RabbitMQ use.
+# A durable subscription or a consumer was, or may have been, sent the message before, and did not acknowledge it.
+# ActiveMQ and RabbitMQ use this header.
 REDELIVERED = b"redelivered:true\n"
-# How often a message was handed out, with this time, where that is known: the name that JMS has for it.
+# How often a message was delivered, including this time, if that is known; the name is from JMS.
 DELIVERY_COUNT = b"JMSXDeliveryCount:%d\n"
 
 
 def have_room(batch: Batch, rows: Rows, line: bytes) -> NDArray[np.bool_]:
-    """bool[rows]: whether the header lines of a row leave room for one more."""
+    """Return bool[rows]: whether the header lines of a row leave room for one more."""
     size = batch.spans[rows, HEADERS + 1] - batch.spans[rows, HEADERS]
     return np.asarray(size <= MAX_HEADER_BYTES - len(line))
 
 
 def marked(batch: Batch, rows: Rows, line: bytes) -> Batch:
-    """The batch with one more header line in these rows, which have room, before all others: the first one counts."""
+    """Return the batch with one more header line in these rows, before all others: the first line counts."""
     if not len(rows):
         return batch
     spans = batch.spans.copy()
     first = batch.spans[rows, HEADERS].astype(np.int64)
     sizes = batch.spans[rows, HEADERS + 1] - first
-    # Each row's line, then its own header lines, end to end after all others.
+    # Each row's new line, then its own header lines, appended after all others.
     totals = sizes + len(line)
     ends = np.cumsum(totals)
     starts = ends - totals
@@ -59,7 +59,7 @@ def marked(batch: Batch, rows: Rows, line: bytes) -> Batch:
 
 
 def told_again(taken: Taken) -> Batch:
-    """The batch of stored rows, with what there is to say of those that come again, or from another queue."""
+    """Return the batch of stored rows, with the marks of rows that are redelivered or come from another queue."""
     batch, rows = taken.batch, taken.rows
     lines: list[tuple[bytes, Rows]] = []
     if taken.tried is not None and taken.tried.any():

@@ -1,4 +1,4 @@
-"""Matches batches and hands them on, as far as one turn of the loop goes; what is left goes on in later turns."""
+"""Matches batches and passes them on, as far as one turn of the loop goes; the rest continues in later turns."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["MatchingTurns"]
 
 
 class MatchingTurns:
-    """The work of a broker on what comes.
+    """The work of a broker on incoming batches.
 
     Args:
         core: the broker.
-        deliveries: hands out what sessions are owed.
+        deliveries: delivers what sessions are owed.
         turns: what waits for its turn.
     """
 
@@ -34,12 +34,13 @@ class MatchingTurns:
         self._turns = turns
 
     def take_up(self, work: Work, outbox: Outbox, now: int) -> None:
-        """Match rows and hand them on, as far as one turn goes; the rest, and all that follows it, has to wait."""
-        # Asked of an attribute first: with small reads, each call here is felt.
+        """Match rows and pass them on, as far as one turn goes; the rest, and all that follows it, waits."""
+        # Check an attribute first: with small reads, each call here is noticeable.
         waits = self._turns.messages and self._turns.has(work.origin)
         done = 0 if waits else self._advance(work, outbox, now)
         if done < len(work.batch):
-            # Recorded at once: a crash before their turn would otherwise leave rows that arrived and matched nothing.
+            # Record at once: after a crash before their turn, these rows would seem to have arrived and matched
+            # nothing.
             self._core.recorder.dropped(work.batch, np.arange(done, len(work.batch)), 0, Detour.DEFERRED, now)
             self._turns.push(work, done)
             if work.source is not None:
@@ -51,12 +52,12 @@ class MatchingTurns:
 
     @property
     def unfinished(self) -> bool:
-        """Whether `proceed` has something to do."""
+        """Return whether `proceed` has something to do."""
         replays = self._core.replaying
         return bool(self._turns) or (replays is not None and bool(replays.line) and replays.is_ready)
 
     def proceed(self, now: int) -> Outbox:
-        """One more turn for what was too much work before."""
+        """Do one more turn of what was too much work before."""
         outbox = Outbox()
         self._deliveries.pay_owed(outbox, now, self._core.turn_budget)
         self._go_on(outbox, now)
@@ -82,7 +83,7 @@ class MatchingTurns:
                 outbox.resumes.append(source.number)
 
     def _advance(self, work: Work, outbox: Outbox, now: int) -> int:
-        """Match the first rows and hand them on; how many they were."""
+        """Match the first rows and pass them on; return how many."""
         matched = offsets, slots = self._core.index.match(work.batch, self._core.turn_budget)
         done = len(offsets) - 1
         part = work if done == len(work.batch) else work.part(0, done)

@@ -2,9 +2,9 @@
 
 Groups share `BUCKETS` buckets by the hash of their key. A bucket belongs to the consumer that has messages of it in
 flight. While it has some, no other consumer gets more of them; when it has none, the next message may go to anyone. A
-message that came back and waits for its time holds back all later ones of its bucket.
+message that returned and waits for its time holds back all later ones of its bucket.
 
-Rows that cannot go out now because of their bucket are set apart (`blocked`), so that a search for rows does not
+Rows that cannot be delivered now because of their bucket are set apart (`blocked`), so that a search for rows does not
 meet them again and again.
 """
 
@@ -33,17 +33,17 @@ __all__ = ["BUCKETS", "GROUP_ATTRIBUTE", "MessageGroups"]
 
 # The name that JMS and ActiveMQ use.
 GROUP_ATTRIBUTE = "JMSXGroupID"
-# Some hundred consumers find work; as many as ActiveMQ has by default. A power of two.
+# Enough for some hundred consumers to find work; ActiveMQ's default. A power of two.
 BUCKETS = 1024
 
 
-# FNV-1a, 64 bits: no answer depends on it, only how evenly groups are spread.
+# FNV-1a, 64 bits: no result depends on it, only how evenly groups are spread.
 @kernel("void(uint8[::1], int64[::1], boolean[::1], int64[::1])", allocates=False)
 def _hash_into_buckets(data: NDArray[np.uint8], offsets: Rows, present: NDArray[np.bool_], buckets: Rows) -> None:
-    """The bucket of each text, -1 for rows without.
+    """Compute the bucket of each text, -1 for rows without.
 
     `offsets` has one entry more than `present` and `buckets`, rises, and ends within `data`, as `attribute_texts` makes
-    it.
+    it. So every index below is in range.
     """
     for row in range(len(buckets)):
         if not present[row]:
@@ -59,8 +59,8 @@ class MessageGroups:
     """The groups of one queue."""
 
     def __init__(self) -> None:
-        # The consumer that has messages of a bucket in flight, by number, and how many. Then the buckets of rows that
-        # wait for their time, and these rows by bucket; the buckets of rows that are in flight; and rows set apart.
+        # By bucket: the number of the consumer that has messages in flight, and how many. Then the buckets of rows that
+        # wait for their time, and these rows by bucket; the buckets of rows in flight; and rows set apart.
         self._owner = np.zeros(BUCKETS, np.int64)
         self._out = np.zeros(BUCKETS, np.int64)
         self._delayed: dict[int, int] = {}
@@ -71,7 +71,7 @@ class MessageGroups:
 
     @staticmethod
     def buckets(batch: Batch, rows: Rows) -> Rows | None:
-        """The bucket of each row, -1 for those in no group; None if none is in one."""
+        """Return the bucket of each row, -1 for those in no group; None if none is in a group."""
         texts = attribute_texts(batch.take(rows), GROUP_ATTRIBUTE)
         if not texts.present.any():
             return None
@@ -80,16 +80,16 @@ class MessageGroups:
         return found
 
     def waiting(self) -> list[int]:
-        """Buckets with rows that were set apart."""
+        """Return the buckets with rows that were set apart."""
         return list(self._blocked)
 
     def rows_of(self, bucket: int) -> Runs:
-        """The rows of a bucket that were set apart, up to the first that waits for its time."""
+        """Return the rows of a bucket that were set apart, up to the first that waits for its time."""
         runs, late = self._blocked[bucket].runs, self._late.get(bucket)
         return runs if late is None else first_places(runs, runs.size, late.first)
 
     def block(self, bucket: int, places: Rows) -> None:
-        """Rows of a bucket cannot go out now."""
+        """Set rows of a bucket apart: they cannot be delivered now."""
         runs = runs_of(places)
         self._blocked.setdefault(bucket, RowSet()).add(runs)
         self.blocked.add(runs)
@@ -97,12 +97,12 @@ class MessageGroups:
     def consumer_for(
         self, bucket: int, row: int, wants: Mapping[int, NDArray[np.bool_]], rooms: Mapping[int, int]
     ) -> int:
-        """The consumer that gets the next row of a bucket, by number; 0 for none.
+        """Return the number of the consumer that gets the next row of a bucket; 0 for none.
 
         Args:
             bucket: which one.
             row: the row.
-            wants: which rows the selector of each consumer wants, by number, in the order in which it is their turn.
+            wants: which rows the selector of each consumer wants, by number, in the order of their turns.
             rooms: how much each of them takes.
         """
         owner = int(self._owner[bucket])
@@ -112,12 +112,12 @@ class MessageGroups:
         return max(able, key=rooms.__getitem__, default=0)
 
     def may_go(self, bucket: int, consumers: Sequence[Consumer]) -> bool:
-        """Whether rows of a bucket may go to one of the consumers now."""
+        """Return whether rows of a bucket may go to one of the consumers now."""
         owner = int(self._owner[bucket])
         return not owner or any(each.number == owner for each in consumers)
 
     def able(self, bucket: int, rows: Runs, consumers: Sequence[Consumer]) -> list[Consumer]:
-        """Who may get the first of some rows of a bucket, as far as that is known without reading it."""
+        """Return who may get the first of some rows of a bucket, as far as that is known without reading it."""
         if not len(rows.starts):
             return []
         owner, first = int(self._owner[bucket]), rows.starts[:1]
@@ -128,11 +128,11 @@ class MessageGroups:
         ]
 
     def is_free(self, bucket: int) -> bool:
-        """Whether nothing of a bucket has to go out before a row that was not looked at yet."""
+        """Return whether nothing of a bucket must be delivered before a row that was not examined yet."""
         return bucket not in self._blocked
 
     def took(self, bucket: int, consumer: int, places: Rows) -> None:
-        """A consumer has rows of a bucket in flight."""
+        """Note that a consumer has rows of a bucket in flight."""
         self._owner[bucket] = consumer
         self._out[bucket] += len(places)
         self._buckets.update(dict.fromkeys(places.tolist(), bucket))
@@ -148,7 +148,7 @@ class MessageGroups:
                 del self._blocked[bucket]
 
     def settled(self, places: Iterable[int]) -> None:
-        """Rows are no longer in flight: they are settled, or have left the queue."""
+        """Note that rows are no longer in flight: they are settled, or have left the queue."""
         for place in places:
             bucket = self._buckets.pop(place, -1)
             if bucket >= 0:
@@ -157,7 +157,7 @@ class MessageGroups:
                     self._owner[bucket] = 0
 
     def came_back(self, places: Rows, late: Rows) -> None:
-        """Rows came back to the queue; those that are `late` wait for their time, and hold back their bucket."""
+        """Return rows to the queue; those that are `late` wait for their time, and hold back their bucket."""
         is_late = set(late.tolist())
         for place in places.tolist():
             bucket = self._buckets.get(place, -1)
@@ -171,7 +171,7 @@ class MessageGroups:
             self.block(bucket, np.array([place]))
 
     def due(self, places: Rows) -> None:
-        """Rows that came back wait no longer."""
+        """Note that returned rows wait no longer."""
         for place in places.tolist():
             bucket = self._delayed.pop(place, -1)
             if bucket >= 0:
@@ -180,9 +180,9 @@ class MessageGroups:
                     del self._late[bucket]
 
     def given_up(self, bucket: int, places: Rows) -> None:
-        """Rows that were set apart left the queue without being delivered."""
+        """Remove rows that were set apart and left the queue without being delivered."""
         self._unblock(bucket, places)
 
     def forget(self) -> None:
-        """Rows were given up without being handed out: look at all that wait anew."""
+        """Examine all waiting rows again: rows were given up without being delivered."""
         self._blocked, self.blocked = {}, RowSet()

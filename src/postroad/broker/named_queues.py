@@ -1,12 +1,12 @@
-"""Queues: `/queue/NAME`. Each message goes to one of the consumers, and is there until one has acknowledged it.
+"""Queues: `/queue/NAME`. Each message goes to one of the consumers, and stays until one has acknowledged it.
 
-Rule 1: a queue begins with the first SEND or SUBSCRIBE that names it, and ends when it is deleted. What comes is
-    stored, whether there are consumers or not, and handed out from the store.
-Rule 2: a message is in flight at one consumer at most. It is settled when that one acknowledges it; with `ack:auto`,
-    when it is handed to the socket.
-Rule 3: what is refused, or in flight at a consumer that is gone, comes back, and is counted (`redeliveries`). After so
-    many tries it goes to a dead-letter queue with the reason, by one record of the store: it is in one of the two.
-Rule 4: rows go out in the order in which they came, as far as selectors, room, groups and their coming back let them.
+Rule 1: a queue begins with the first SEND or SUBSCRIBE that names it, and ends when it is deleted. Messages are stored,
+    whether there are consumers or not, and delivered from the store.
+Rule 2: a message is in flight at one consumer at most. It is settled when that consumer acknowledges it; with
+    `ack:auto`, when it is written to the socket.
+Rule 3: a message that is refused, or in flight at a consumer that is gone, returns and is counted (`redeliveries`).
+    After so many tries one record of the store moves it to a dead-letter queue, with the reason.
+Rule 4: rows are delivered in the order in which they came, as far as selectors, room, groups and redeliveries allow.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 __all__ = ["MAX_QUEUES", "QUEUE_PREFIX", "NamedQueue", "NamedQueues", "QueueTerms"]
 
 QUEUE_PREFIX = "/queue/"
-# A queue outlives the client that made it: without a bound, clients that send under ever new names would fill memory.
+# A queue outlives the client that made it: without a bound, clients with ever new names would fill memory.
 MAX_QUEUES = 10_000
-# So that one login does not take them all.
+# So that one login does not take all of them.
 MAX_QUEUES_PER_PRINCIPAL = 1_000
 
 
@@ -62,8 +62,8 @@ class QueueTerms(msgspec.Struct, frozen=True, kw_only=True):
         queue: its name.
         principal: who made it.
         created: when, in ms.
-        deleted: why it is over; what waits in it is being given up.
-        own: the broker made it, for what it gave up.
+        deleted: why it is over; its messages are being given up.
+        own: the broker made it, for messages that it gave up.
     """
 
     queue: str
@@ -77,12 +77,12 @@ class NamedQueue:
     """One queue.
 
     Attributes:
-        holder: stands for the queue where subscriptions are named: its number is the cursor's, and the record's.
+        holder: stands for the queue where subscriptions are named; its number is that of the cursor and of the record.
         cursor: its rows in the store.
         consumers: who takes them.
         expiries: when its messages expire; None for dead letters, which do not.
         idle: no consumer can get anything until something happens.
-        counts: of messages: those that were dead-lettered.
+        counts: of messages that were dead-lettered.
     """
 
     def __init__(self, terms: QueueTerms, holder: Subscription, cursor: Cursor) -> None:
@@ -97,7 +97,7 @@ class NamedQueue:
 
     @property
     def name(self) -> str:
-        """Its name, without `/queue/`."""
+        """Return its name, without `/queue/`."""
         return self.terms.queue
 
 
@@ -106,13 +106,13 @@ class NamedQueues:
 
     Args:
         core: the broker.
-        deliveries: hands rows to subscribers.
-        redeliveries: what came back.
+        deliveries: delivers rows to subscriptions.
+        redeliveries: what returned.
 
     Attributes:
-        settings: how they treat what comes back.
-        dispatch: hands them out.
-        returns: what comes back.
+        settings: how they treat messages that return.
+        dispatch: delivers rows to consumers.
+        returns: handles messages that return.
     """
 
     def __init__(self, core: Broker, deliveries: Deliveries, redeliveries: Redeliveries) -> None:
@@ -134,24 +134,24 @@ class NamedQueues:
 
     @property
     def settings(self) -> QueueSettings:
-        """How they treat what comes back."""
+        """Return how they treat messages that return."""
         return self.redeliveries.settings
 
     def __len__(self) -> int:
         return len(self._named)
 
     def listed(self) -> list[NamedQueue]:
-        """All of them, by name."""
+        """Return all of them, by name."""
         return sorted(self._named.values(), key=lambda each: each.name)
 
     def find(self, name: str) -> NamedQueue | None:
-        """The one of this name."""
+        """Return the one of this name."""
         return self._named.get(name)
 
     # --- queues ------------------------------------------------------------------------------------------------------
 
     def restore(self, now: int) -> None:
-        """Take up what an earlier process has left."""
+        """Restore what an earlier process left."""
         for cursor in list(self._log.cursors.values()):
             if not is_queue(cursor.terms):
                 continue
@@ -178,11 +178,11 @@ class NamedQueues:
         return queue
 
     def named(self, name: str, principal: str, now: int, at_home: bool = False) -> NamedQueue:
-        """The queue of this name, which begins now if there is none; at this broker in any case if it is `at_home`.
+        """Return the queue of this name; make it if there is none. If `at_home`, it is at this broker in any case.
 
         Raises:
-            BrokerError: the name is none for a queue, it lives at another broker, a limit is reached, or the store
-                takes nothing.
+            BrokerError: the name is not valid for a queue, the queue is at another broker, a limit is reached, or the
+                store takes nothing.
         """
         queue = self._named.get(name)
         if queue is not None:
@@ -191,7 +191,7 @@ class NamedQueues:
             self._core.homes.check(name)
         if not at_home:
             check_name(name)
-        # Clients can neither use up the dead-letter queues that the broker needs, nor be kept from theirs by them.
+        # Clients can neither use up the dead-letter queues that the broker needs, nor lose theirs to them.
         if sum(each.terms.own == at_home for each in self._named.values()) >= MAX_QUEUES:
             raise BrokerError(
                 f"this broker has {MAX_QUEUES:,} queues, the limit; delete some that nobody needs "
@@ -210,7 +210,7 @@ class NamedQueues:
         return self._enter(terms, self._log.open_cursor(number, msgspec.msgpack.encode(terms)), now)
 
     def purge(self, queue: NamedQueue, reason: str) -> int:
-        """Give up all that waits in a queue; what is in flight stays with its consumers. How many messages that is."""
+        """Give up all that waits in a queue; what is in flight stays with its consumers. Return how many messages."""
         self._recall(queue)
         left = self._stored.purge(queue.holder, reason)
         if queue.groups is not None:
@@ -219,7 +219,7 @@ class NamedQueues:
         return left
 
     def delete(self, queue: NamedQueue, reason: str, outbox: Outbox, now: int) -> int:
-        """End a queue, with all that is in it; its consumers are closed. How many messages it had."""
+        """End a queue and all its messages, and close its consumers; return how many messages it had."""
         consumers = [each.subscription for each in queue.consumers.listed()]
         self._remove(consumers, now)
         why = f"the queue {queue.name!r} was deleted"
@@ -234,7 +234,7 @@ class NamedQueues:
         return self._discard_all(queue, reason)
 
     def _discard_all(self, queue: NamedQueue, reason: str) -> int:
-        # First on disk: a crash before all is given up must not bring it back.
+        # Store this first: a crash before all is given up must not bring it back.
         terms = msgspec.structs.replace(queue.terms, deleted=reason)
         self._log.change_cursor(queue.cursor, msgspec.msgpack.encode(terms))
         left = self._log.unread(queue.cursor)
@@ -243,7 +243,7 @@ class NamedQueues:
         return left
 
     def expire(self, now: int) -> None:
-        """Give up what has waited longer than it may, or has expired."""
+        """Give up messages that have waited longer than they may, or have expired."""
         self._sweep(now)
         age = self._log.settings.max_age_seconds
         for queue in self._named.values() if age else ():
@@ -277,11 +277,11 @@ class NamedQueues:
     def admit(
         self, batch: Batch, source: Session, outbox: Outbox, now: int
     ) -> list[tuple[NamedQueue | OutgoingQueue, Rows]]:
-        """Make the queues that a batch is for, before anything of it is accepted; returns the rows of each.
+        """Make the queues that a batch is for, before anything of it is accepted; return the rows of each.
 
-        For a queue of another broker that is what goes there.
+        For a queue of another broker, that is the outgoing queue.
 
-        The outbox says why the batch has to be refused, if nothing can be stored, or a queue is full and its publisher
+        The outbox says why the batch must be refused, if nothing can be stored, or a queue is full and its publisher
         cannot be paused.
 
         Raises:
@@ -296,13 +296,13 @@ class NamedQueues:
         admitted = [(self._target(name, source.principal, now), mine) for name, mine in rows_by_name(batch, rows)]
         refusals = (self._refusal(queue, source, now) for queue, _ in admitted)
         outbox.unstorable = next(filter(None, refusals), "")
-        # Last: queues that begin take room too.
+        # Last, because new queues take room too.
         if not outbox.unstorable and (refusal := self._stored.refusal_of(batch, rows)):
             outbox.unstorable = f"what is sent to a queue cannot be stored: {refusal}"
         return admitted
 
     def _target(self, name: str, principal: str, now: int) -> NamedQueue | OutgoingQueue:
-        """Where messages to a queue are stored: in the queue, or, if another broker has it, among what goes there."""
+        """Return where messages to a queue are stored: in it, or in the outgoing queue if another broker has it."""
         peers = self._core.peers
         if name in self._named or peers is None or not (home := self._core.homes.elsewhere(name)):
             return self.named(name, principal, now)
@@ -310,7 +310,7 @@ class NamedQueues:
         return peers.outgoing.named(name, home, principal)
 
     def _refusal(self, queue: NamedQueue | OutgoingQueue, source: Session, now: int) -> str:
-        """Why a queue takes nothing of a publisher; empty if it does, and whoever can be paused is paused instead."""
+        """Return why a queue refuses a publisher; empty if it accepts or pauses it."""
         stored, settings = self._stored, self._log.settings
         if queue.holder.outgoing is not None:
             assert self._core.peers is not None
@@ -335,7 +335,7 @@ class NamedQueues:
         outbox: Outbox,
         now: int,
     ) -> Batch:
-        """Store the rows of a batch that are for queues, as `admit` has answered them; returns the others."""
+        """Store the rows of a batch that are for queues, as `admit` returned them; return the others."""
         is_queued = (batch.envelopes[:, FLAGS] & QUEUED) != 0
         kept = [(queue.holder, self._deliveries.enqueue(queue.holder, batch, rows, now)) for queue, rows in admitted]
         if self._stored.is_storing:
@@ -349,18 +349,18 @@ class NamedQueues:
         return batch.take(np.flatnonzero(~is_queued))
 
     def note_expiry(self, queue: NamedQueue, batch: Batch, rows: Rows, record: int) -> None:
-        """Rows were stored for a queue, in a record: remember when they expire."""
+        """Remember when rows expire that were stored for a queue in a record."""
         if queue.expiries is not None and any_expires(batch.envelopes):
             queue.expiries.stored(record, batch.envelopes[rows, EXPIRY])
 
     # --- consumers ---------------------------------------------------------------------------------------------------
 
     def subscribe(self, session: Session, key: str, name: str, asked: ConsumerTerms, now: int) -> Subscription:
-        """A session consumes a queue from now on, here or at another broker; `offer` hands out what waits here.
+        """Let a session consume a queue, here or at another broker; `offer` then delivers what waits here.
 
         Raises:
-            BrokerError: the name is none for a queue, or its queue cannot be reached from here; a limit is reached; the
-                policy refuses.
+            BrokerError: the name is not valid for a queue, or its queue cannot be reached from here; a limit is
+                reached; the policy refuses.
             LimitError: the index is full.
             SelectorError, TopicError: a text does not parse.
         """
@@ -395,7 +395,7 @@ class NamedQueues:
                 f"the consumers of the queue {queue.name!r} have {MAX_PROFILES} different selectors, the limit; use "
                 "one of theirs, or several queues"
             )
-        # What was dead-lettered has the destination that it was sent to.
+        # Dead letters keep the destination that they were sent to.
         pattern = None if self.returns.is_dead_letter(queue.name) else TopicPattern.parse(queue.name)
         budgets, session = self._core.budgets, subscription.session
         size = estimated_bytes(subscription.key, subscription.topic, selector)
@@ -412,13 +412,13 @@ class NamedQueues:
         return ConsumerProfile(text, slot) if profile is None else profile
 
     def left(self, consumers: Sequence[Subscription], outbox: Outbox, now: int) -> None:
-        """Consumers are gone, all at once: what they have not acknowledged comes back, and goes to others."""
+        """Remove consumers, all at once: what they have not acknowledged returns, and goes to others."""
         queues = self._remove(consumers, now)
         for queue in queues:
             self.dispatch.offer(queue, outbox, now)
 
     def _remove(self, consumers: Sequence[Subscription], now: int) -> list[NamedQueue]:
-        """Take consumers from their queues, and offer nothing yet: what comes back is not for one that goes as well."""
+        """Take consumers from their queues, but offer nothing yet: others of them may leave too."""
         queues: dict[int, NamedQueue] = {}
         for subscription in consumers:
             queue = subscription.queue
@@ -444,7 +444,7 @@ class NamedQueues:
         return list(queues.values())
 
     def _pass_on_work(self, queue: NamedQueue, subscription: Subscription) -> None:
-        """A consumer is gone, and others have its selector: what that costs counts for one of them from now on."""
+        """Move the matching cost of a consumer that is gone to another one with the same selector."""
         if subscription.work:
             others = (each.subscription for each in queue.consumers.listed())
             heir = next(each for each in others if each.selector == subscription.selector)
@@ -455,25 +455,25 @@ class NamedQueues:
     # --- handing out -------------------------------------------------------------------------------------------------
 
     def offer(self, subscription: Subscription, outbox: Outbox, now: int) -> int:
-        """Something has happened to a consumer: hand out what can be; how many messages that were."""
+        """Deliver what can be delivered after something has happened to a consumer; return how many messages."""
         queue = subscription.queue
         assert queue is not None
         return self.dispatch.offer(queue, outbox, now)
 
     def stored(self, holder: Subscription, outbox: Outbox, now: int) -> None:
-        """Rows of a queue were written, or read."""
+        """Continue with a queue whose rows were written or read."""
         assert holder.queue is not None
         self.dispatch.offer(holder.queue, outbox, now)
 
     def drainable(self, subscription: Subscription) -> bool:
-        """Whether `offer` may have something for a consumer."""
+        """Return whether `offer` may have something for a consumer."""
         queue = subscription.queue
         return queue is not None and not queue.idle and bool(queue.consumers.open())
 
     # --- coming back -------------------------------------------------------------------------------------------------
 
     def due(self, cursor: int, places: Rows, outbox: Outbox, now: int) -> bool:
-        """The time of rows that came back has come; returns whether they are a queue's."""
+        """Deliver returned rows whose time has come; return whether they belong to a queue."""
         queue = self._by_cursor.get(cursor)
         if queue is None:
             return False
@@ -485,7 +485,7 @@ class NamedQueues:
 
 
 def is_queue(terms: bytes) -> bool:
-    """Whether the terms of a cursor are those of a queue."""
+    """Return whether the terms of a cursor are those of a queue."""
     try:
         msgspec.msgpack.decode(terms, type=QueueTerms)
     except msgspec.DecodeError:

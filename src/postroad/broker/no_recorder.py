@@ -1,4 +1,4 @@
-"""The recorder that keeps nothing, with the contract of tracking: messages are reported as they are handled."""
+"""The recorder that keeps nothing."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ __all__ = ["NoRecorder", "Recorder"]
 
 
 class NoRecorder(Recorder):
-    """Keeps no record, and costs nothing: the methods of the contract do nothing."""
+    """Keeps no record and costs nothing: the methods of the contract do nothing."""

@@ -1,7 +1,7 @@
-"""Numbers of publishers and of subscriptions: handed out once, never again, also across restarts.
+"""Numbers of publishers and of subscriptions: each is used once, even across restarts.
 
-The core takes them from a block that the driver has reserved on disk before; when the block is used up it asks for the
-next one.
+The core takes them from a block that the driver has reserved on disk. When the block is used up, it asks for the next
+one.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ __all__ = [
     "SubscriptionNumbers",
 ]
 
-# One write to disk for this many new publishers; a crash skips at most as many numbers of four billion.
+# One write to disk for this many new publishers; a crash skips at most this many of four billion numbers.
 BLOCK = 1_000
-# Programs that subscribe for each request take numbers a hundred times as fast as connections come: with this, ten
+# Programs that subscribe for each request take numbers a hundred times as fast as new connections. With this block, ten
 # thousand new subscriptions a second cost one write, and there are numbers for four hundred thousand restarts.
 SUBSCRIPTION_BLOCK = 10_000
-# Message ids hold 32 bits of a publisher, and `ack` headers 32 bits of a subscription.
+# Message ids hold 32 bits for a publisher, and `ack` headers 32 bits for a subscription.
 _LAST = 2**32 - 1
 
 
 class NumbersError(PostroadError):
-    """No number can be handed out."""
+    """No number is available."""
 
 
 class NumbersExhaustedError(NumbersError):
@@ -51,10 +51,10 @@ class _Numbers:
         self._end = 0
 
     def take(self) -> int:
-        """A number that was never handed out before.
+        """Return a number that was never used before.
 
         Raises:
-            NumbersExhaustedError: there is none.
+            NumbersExhaustedError: there is none left.
         """
         if self._next == self._end:
             self._next = self._reserve()
@@ -71,8 +71,8 @@ class PublisherNumbers(_Numbers):
     """Hands out publisher numbers.
 
     Args:
-        reserve: makes sure that no other run of this broker ever hands out the next BLOCK numbers, and answers the
-            first of them.
+        reserve: makes sure that no other run of this broker ever uses the next BLOCK numbers, and returns the first of
+            them.
     """
 
     def __init__(self, reserve: Callable[[], int]) -> None:
@@ -83,7 +83,7 @@ class SubscriptionNumbers(_Numbers):
     """Hands out subscription numbers.
 
     Args:
-        reserve: the same for the next SUBSCRIPTION_BLOCK numbers; counts from 1 where a broker lives only once.
+        reserve: the same for the next SUBSCRIPTION_BLOCK numbers; counts from 1 if a broker lives only once.
     """
 
     def __init__(self, reserve: Callable[[], int] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""`PublisherOrder`: hands what comes over links on in the order in which each publisher sent it.
+"""`PublisherOrder`: passes on what arrives over links in the order in which each publisher sent it.
 
 Ids of one publisher ascend, so a row whose id is below one that was already delivered is *late*. Ids do not show which
 row follows another, because ids of messages for other brokers lie between the two. So brokers mark where order is at
@@ -8,14 +8,14 @@ still be under way. Only marked rows wait, and rows of the same publisher after 
 Rules, for each publisher:
 
 1. A row below the highest that was delivered is late: it goes at once, with a mark for its subscriber.
-2. A marked row waits. A row that is not marked waits only if a marked one waits below it.
+2. A marked row waits. An unmarked row waits only if a marked one waits below it.
 3. When a row has waited for `wait_ms`, it goes, and with it every row that waits below it.
-4. Rows that are not marked go with it too, up to the next marked row.
+4. Unmarked rows go with it too, up to the next marked row.
 5. Rows that waited go in ascending order.
 
-Bounded: the rows that wait, by number and bytes; beyond that all of them go at once, and later ones are marked as late.
-The publishers, by number; beyond that those that were silent for longest are forgotten, and an unknown publisher's row
-below the highest of theirs counts as late.
+Bounds: waiting rows, by number and bytes; beyond that all of them go at once, and later ones are marked as late.
+Publishers, by number; beyond that the most silent ones are forgotten, and an unknown publisher's row below their
+highest id counts as late.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_PUBLISHERS", "MAX_WAITING", "MAX_WAITING_BYTES", "OrderStatistics", "PublisherOrder", "Released"]
 
-# What waits at once: as much as may wait for a way. A fail-over takes 5 s at the usual heart-beats, so this is for
-# 20,000 messages a second at one broker.
+# What waits at once: as much as may wait for a route. A fail-over takes 5 s at the usual heart-beats, so this is enough
+# for 20,000 messages a second at one broker.
 MAX_WAITING = 100_000
 MAX_WAITING_BYTES = 64 * 1024 * 1024
-# Publishers whose last id is known: 32 bytes each and their slots, so 3 MB.
+# Publishers whose last id is known: 32 bytes each plus their slots, so 3 MB.
 MAX_PUBLISHERS = 65_536
 _FIRST_SIZE = 1_024
 _GROWTH = 4
 
-# What becomes of a row.
+# The fate of a row.
 _PASSES, _LATE, _WAITS = 0, 1, 2
-# When nothing waits.
+# No row waits.
 _NEVER = 2**62
 _NONE_WAITS = np.uint64(2**64 - 1)
 
 
 class OrderStatistics(NamedTuple):
-    """Rows handed on late, rows handed on early for want of room, rows that wait now, and their bytes."""
+    """Rows passed on late, rows passed on early for lack of room, rows that wait now, and their bytes."""
 
     late: int
     given_up: int
@@ -64,14 +64,14 @@ class OrderStatistics(NamedTuple):
 
 
 class Released(NamedTuple):
-    """Rows that waited and go on, those of each publisher in order, with what they came in."""
+    """Rows that waited and now go on, those of each publisher in order, with their consignments."""
 
     batch: Batch
     consignments: list[Consignment]
 
 
 class _Piece:
-    """Rows that came together and wait. It holds its consignment until the last of them has gone."""
+    """Rows that arrived together and wait. It holds its consignment until the last of them has gone."""
 
     __slots__ = ("batch", "consignment", "due", "left", "marked")
 
@@ -84,7 +84,7 @@ class _Piece:
 
 
 class _Publishers:
-    """Publisher -> the highest id (its second half) handed on, the lowest marked one that waits, how many rows wait."""
+    """Publisher -> the highest id (its second half) passed on, the lowest marked one that waits, how many rows wait."""
 
     __slots__ = ("count", "heads", "lasts", "lowest", "slots", "waiting")
 
@@ -93,12 +93,12 @@ class _Publishers:
         self.lasts = np.zeros(size, np.uint64)
         self.lowest = np.full(size, _NONE_WAITS, np.uint64)
         self.waiting = np.zeros(size, np.int64)
-        # A power of two, and twice the size at least: a search always meets a free slot.
+        # A power of two, at least twice the size: a search always meets a free slot.
         self.slots = np.full(1 << (2 * size).bit_length(), -1, np.int32)
         self.count = 0
 
     def keep(self, entries: Rows, size: int) -> _Publishers:
-        """Another table with these entries."""
+        """Return another table with these entries."""
         made = _Publishers(size)
         made.count = len(entries)
         for name in ("heads", "lasts", "lowest", "waiting"):
@@ -108,7 +108,7 @@ class _Publishers:
 
 
 class PublisherOrder:
-    """The order of what comes to one broker over links.
+    """The order of what arrives at one broker over links.
 
     Args:
         wait_ms: how long a row waits at most.
@@ -119,16 +119,16 @@ class PublisherOrder:
         self._publishers = _Publishers(_FIRST_SIZE)
         self._floor = 0  # of publishers that are not known (any more)
         self._pieces: list[_Piece] = []
-        self._due = _NEVER  # when the first row has waited enough
+        self._due = _NEVER  # when the first row has waited long enough
         self._waiting = self._bytes = self._late = self._given_up = 0
 
     @property
     def full(self) -> bool:
-        """Whether more waits than may: let it go, `everything`."""
+        """Return whether more waits than may; then release `everything`."""
         return self._waiting > MAX_WAITING or self._bytes > MAX_WAITING_BYTES
 
     def take(self, batch: Batch, marked: Flags, now: int, consignment: Consignment | None) -> tuple[Rows, Rows]:
-        """Rows came: those that go on now, in the order they came, and those among them that are late."""
+        """Take rows that arrived; return those that go on now, in the order they came, and the late ones among them."""
         fates = np.empty(len(batch), np.int8)
         done = 0
         while done < len(batch):
@@ -156,7 +156,7 @@ class PublisherOrder:
         return np.flatnonzero(fates != _WAITS), late
 
     def release(self, now: int, *, everything: bool = False) -> Released | None:
-        """Time passes, or there is no room for what waits: what goes on now; None for nothing.
+        """Return what goes on now, because time has passed or there is no room for what waits; None for nothing.
 
         Each of the consignments is held once more, for the delivery of the rows.
         """
@@ -188,11 +188,11 @@ class PublisherOrder:
         return self._released(picked, order[goes])
 
     def statistics(self) -> OrderStatistics:
-        """What it did and what waits."""
+        """Return what it did and what waits."""
         return OrderStatistics(self._late, self._given_up, self._waiting, self._bytes)
 
     def _keep(self, batch: Batch, rows: Rows, marked: Flags, due: int, consignment: Consignment | None) -> None:
-        # A copy: a row that waits does not keep the whole read alive that it came in.
+        # A copy: a waiting row must not keep the whole read alive that it came in.
         piece = _Piece(copied_out(batch, rows), marked, due, consignment)
         self._pieces.append(piece)
         self._waiting += len(rows)
@@ -234,7 +234,7 @@ class PublisherOrder:
         silent = every[table.waiting[: table.count] == 0]
         silent = silent[np.argsort(table.lasts[silent], kind="stable")][: max(1, len(silent) // 2)]
         if not len(silent):
-            # Rows of every one of them wait: there is one more row at least than publishers, and room for some.
+            # Rows of every publisher wait, so the bound on waiting rows bounds the publishers too: grow.
             self._publishers = table.keep(every, 2 * len(table.heads))
             return
         self._floor = max(self._floor, int(table.lasts[silent].max()))
@@ -245,7 +245,7 @@ class PublisherOrder:
 
 @kernel("int64(uint64, uint64[::1], int32[::1])", allocates=False)
 def _find(head: np.uint64, heads: NDArray[np.uint64], slots: NDArray[np.int32]) -> int:
-    """The slot that holds a publisher, or the free one where it belongs.
+    """Return the slot that holds a publisher, or the free one where it belongs.
 
     `slots` has 2^n entries, more than there are publishers, so the mask keeps every slot in range and the search ends;
     an entry that is not -1 is below the count of its table.
@@ -282,9 +282,9 @@ def _judge(
     count: int,
     fates: NDArray[np.int8],
 ) -> tuple[int, int]:
-    """What becomes of rows from `start` on: the row where the table was full (or the end), and the entries in it.
+    """Decide the fate of rows from `start` on; return the row where the table was full (or the end), and its entries.
 
-    `count` is at most the size of the arrays: below it, it is an index of each.
+    `count` is at most the size of the arrays, so every number below it is an index of each.
     """
     for row in range(start, len(ids)):
         head, tail = ids[row, 0], ids[row, 1]
@@ -340,7 +340,7 @@ def _settle(
             if due[end] <= now:
                 overdue = end + 1
             end += 1
-        # All up to the last that has waited enough, and then those that are not marked, up to the first that is.
+        # All up to the last that has waited long enough, and then unmarked ones, up to the first marked one.
         while overdue > first and overdue < end and not marked[overdue]:
             overdue += 1
         for row in range(first, end):

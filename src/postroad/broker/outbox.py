@@ -25,15 +25,15 @@ class Delivery(NamedTuple):
 
 
 class Sending(NamedTuple):
-    """Rows to send over the link to a neighbour, with the destinations they travel to.
+    """Rows to send over the link to a neighbour, with their destinations.
 
     Attributes:
         link: the neighbour.
         batch: where the rows are.
         rows: which ones.
         destinations: of each of them.
-        publisher: the session that published them here; 0 for what came over a link.
-        consignment: what they came in, under custody; it is held once for this.
+        publisher: the session that published them here; 0 for rows that arrived over a link.
+        consignment: the one they arrived in, under custody; it is held once for this.
         returned: another link gave them back.
     """
 
@@ -65,20 +65,20 @@ class Outbox:
 
     Attributes:
         deliveries: what to write, in order; several may go to one session.
-        pauses: sessions to stop reading from, because a queue they publish to pushes back.
+        pauses: sessions to stop reading from, because a queue they publish to is full.
         resumes: sessions to read from again.
         stops: durable subscriptions that are over their limit; the core stops them before it returns the outbox.
-        closes: sessions to close, each with the reason to tell its client.
-        refused: how many rows of a received batch the policy did not let in.
-        unstorable: why a received batch was refused as a whole, because it has to be stored, or some of it, and the
-            store has no room for it now; empty if it was not.
+        closes: sessions to close, each with the reason for its client.
+        refused: how many rows of a received batch the policy refused.
+        unstorable: why a received batch was refused as a whole: some of it has to be stored, and the store has no room
+            now; empty if it was not refused.
         parcels: what to send over links to other brokers, in order.
         frames: control frames to send over links, in order; before the parcels.
         connects: brokers to keep a link with from now on, beyond those of the plan.
-        disconnects: brokers to keep no such link with any more.
+        disconnects: brokers whose extra link is no longer needed.
         refusals: what neighbours sent that is not believed.
-        written: about how many bytes go to each session that much goes to.
-        searched: what it took to look for rows of queues that consumers want, in about nanoseconds.
+        written: about how many bytes go to each session that gets many.
+        searched: about how many nanoseconds the search for rows of queues took.
     """
 
     __slots__ = (
@@ -118,14 +118,14 @@ class Outbox:
         self.refusals: list[LinkRefusal] = []
 
     def largest_row(self, batch: Batch) -> int:
-        """The bytes of the largest row of a batch; the last batch is remembered."""
+        """Return the bytes of the largest row of a batch; remembers the last batch."""
         if self._measured is not batch:
             self._measured = batch
             self._largest = int((batch.spans[:, -1] - batch.spans[:, 0]).max())
         return self._largest
 
     def add(self, other: Outbox) -> None:
-        """What another call has filled, after all that is here."""
+        """Append what another call has filled."""
         self.deliveries += other.deliveries
         self.pauses += other.pauses
         self.resumes += other.resumes
@@ -139,7 +139,7 @@ class Outbox:
 
     @property
     def concerns_links(self) -> bool:
-        """Whether there is anything to do beside clients' connections."""
+        """Return whether there is anything to do besides clients' connections."""
         return bool(self.parcels or self.frames or self.connects or self.disconnects or self.refusals)
 
     def __bool__(self) -> bool:

@@ -1,10 +1,10 @@
-"""Messages for queues of other brokers, from where they entered to the home of their queue.
+"""Messages for queues of other brokers, on their way from the broker where they entered to the home of their queue.
 
-Rule 1: what a client sends to a queue whose home is elsewhere is stored here first, and put to the home from the store,
-    in order. It is settled here when the home has stored it.
-Rule 2: what was put and not confirmed when a channel was lost, or when this process began, is in doubt: it is put
-    again, said to be so, and the home leaves out what it has (`receptions`).
-Rule 3: when nothing is in doubt any more, the home is told, and forgets the ids.
+Rule 1: a message to a queue whose home is elsewhere is stored here first, and put to the home from the store, in order.
+    It is settled here when the home has stored it.
+Rule 2: messages that were put and not confirmed when a channel was lost, or when this process began, are in doubt. They
+    are put again, marked as such, and the home leaves out those that it has (`receptions`).
+Rule 3: when nothing is in doubt any more, this broker tells the home, which forgets the ids.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_OUTGOING", "OutgoingQueue", "OutgoingQueues", "is_outgoing"]
 
-# Each outlives its publishers while something waits in it: without a bound, clients that send under ever new names
-# would fill memory.
+# Each outlives its publishers while something waits in it: without a bound, clients with ever new names would fill
+# memory.
 MAX_OUTGOING = 10_000
-# Messages that one home has not confirmed. It keeps their ids, and writes that it need not any more.
+# Messages that one home has not confirmed. It keeps their ids until it hears that they are not needed any more.
 MAX_UNCONFIRMED = 20_000
 # Messages of one put, and their bytes: some records of the store, so that others have their turn in between.
 PUT_ROWS = 1_000
 PUT_BYTES = 512 * 1024
-# What waits in a channel, before more is read from the store for it.
+# How much may wait in a channel before no more is read from the store for it.
 MAX_BACKLOG_BYTES = 8 * 1024 * 1024
-# How long a queue waits that its home has refused something for.
+# How long a queue waits after its home has refused something.
 RETRY_MS = 1_000
 
 
 class OutgoingTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of an outgoing queue: the name of the queue, and who made it here."""
+    """What is stored of an outgoing queue: the name of the queue, and who made it here."""
 
     outgoing: str
     principal: str
@@ -70,7 +70,7 @@ class OutgoingQueue:
         holder: stands for it where subscriptions are named.
         cursor: its rows in the store.
         attempt: how often its home has refused something.
-        doubtful: how many of its first rows may be at the home already.
+        doubtful: how many of its first rows may already be at the home.
         retry_at: nothing is put before that time, in ms.
         trouble: why the home took nothing the last time; empty if it did.
         asked: who waits for rows to be stored at the home, in the order of the rows.
@@ -138,13 +138,13 @@ class _Unconfirmed(NamedTuple):
 
 
 class _Way:
-    """What is on its way to one home.
+    """What is under way to one home.
 
     Attributes:
-        puts: what is not confirmed, by number, in order.
-        rows: how many messages that are.
+        puts: unconfirmed ones, by number, in order.
+        rows: how many messages these are.
         session: counts sessions of the channel.
-        again: puts of rows in doubt whose settlement is not safe yet.
+        again: puts of doubtful rows whose settlement is not safe yet.
         owes: the home has not been told that nothing is in doubt.
         purged: rows that may be in doubt were given up, and a crash may still bring them back.
     """
@@ -174,11 +174,11 @@ class OutgoingQueues:
         self._next = 1
         # Those that have more to put than they may now.
         self._stalled: dict[str, OutgoingQueue] = {}
-        # Settled here, and not safe yet: the number of the store, the home and its session, the put, was it in doubt.
+        # Settled here, and not safe yet: the number of the store, the home and its session, the put, whether in doubt.
         self._settling: deque[tuple[int, int, int, int, bool]] = deque()
 
     def listed(self) -> list[OutgoingQueue]:
-        """All of them, by name."""
+        """Return all of them, by name."""
         return sorted(self._named.values(), key=lambda each: each.name)
 
     def find(self, name: str) -> OutgoingQueue | None:
@@ -187,11 +187,11 @@ class OutgoingQueues:
 
     @property
     def messages(self) -> int:
-        """How many messages the homes of their queues have not confirmed."""
+        """Return how many messages the homes of their queues have not confirmed."""
         return sum(each.messages for each in self._named.values())
 
     def restore(self) -> None:
-        """Take up what an earlier process has left: all of it is in doubt."""
+        """Restore what an earlier process left: all of it is in doubt."""
         for cursor in list(self._log.cursors.values()):
             if is_outgoing(cursor.terms):
                 terms = msgspec.msgpack.decode(cursor.terms, type=OutgoingTerms)
@@ -200,7 +200,7 @@ class OutgoingQueues:
                 self._stored.block(queue.holder)
 
     def _home(self, name: str) -> int:
-        """The home of a queue by the plan there is now; no broker's number if that does not list the brokers."""
+        """Return the home of a queue by the current plan; an unused number if the plan lists no brokers."""
         try:
             return self._core.homes.of(name)
         except BrokerError:
@@ -219,7 +219,7 @@ class OutgoingQueues:
         return queue
 
     def named(self, name: str, home: int, principal: str) -> OutgoingQueue:
-        """The outgoing queue of this name, which begins now if there is none.
+        """Return the outgoing queue of this name; make it if there is none.
 
         Raises:
             BrokerError: there are as many as there may be, or the store takes nothing.
@@ -244,7 +244,7 @@ class OutgoingQueues:
                 del self._named[queue.name]
 
     def refusal(self, queue: OutgoingQueue, now: int) -> str:
-        """Why nothing may be sent to a queue now; empty if something may."""
+        """Return why nothing may be sent to a queue now; empty if something may."""
         if self._core.queue_settings.when_home_is_down == "keep":
             return ""
         if self._peers.is_down(queue.home, now):
@@ -255,7 +255,7 @@ class OutgoingQueues:
         return "" if not queue.trouble else f"broker {queue.home} does not take it: {queue.trouble}"
 
     def accepted(self, queue: OutgoingQueue, batch: Batch, rows: Rows, source: Session | None, now: int) -> None:
-        """Messages were stored here for a queue."""
+        """Note messages that were stored here for a queue."""
         self._core.recorder.dropped(batch, rows, 0, Detour.HELD, now)
         if source is not None and self._core.queue_settings.when_home_is_down == "refuse":
             _drop_closed(queue.asked)
@@ -265,7 +265,7 @@ class OutgoingQueues:
     # --- putting -----------------------------------------------------------------------------------------------------
 
     def pump(self, queue: OutgoingQueue, now: int) -> None:
-        """Put as much to the home of a queue as may be on its way."""
+        """Put as much to the home of a queue as may be under way."""
         if self._stored.is_discarding(queue.cursor):
             self._stored.block(queue.holder)
             return
@@ -280,7 +280,7 @@ class OutgoingQueues:
         way = self._way(queue.home)
         while way.rows < MAX_UNCONFIRMED and self._peers.backlog(queue.home) < MAX_BACKLOG_BYTES:
             if now < queue.retry_at or (queue.trouble and queue.unconfirmed):
-                # After a refusal one put is tried alone: what comes behind it must not overtake it.
+                # After a refusal, try one put alone: later ones must not overtake it.
                 break
             most = min(PUT_ROWS, MAX_UNCONFIRMED - way.rows, queue.doubtful or PUT_ROWS)
             taken = self._log.pull(queue.cursor, most)
@@ -311,7 +311,7 @@ class OutgoingQueues:
         )
 
     def _come_home(self, queue: OutgoingQueue, now: int) -> None:
-        """The queue has moved to this broker, by another plan: what waited for it goes to the queue itself."""
+        """Move waiting messages to the queue itself: by a new plan it is at this broker."""
         assert self._core.queues is not None
         taken = self._log.pull(queue.cursor, PUT_ROWS)
         while taken:
@@ -354,7 +354,7 @@ class OutgoingQueues:
     # --- what the home says ------------------------------------------------------------------------------------------
 
     def stored_there(self, home: int, item: Stored, now: int) -> None:
-        """A put is safe at its home."""
+        """Settle a put that is safe at its home."""
         way = self._way(home)
         put = way.puts.pop(item.number, None)
         if put is None:
@@ -373,7 +373,7 @@ class OutgoingQueues:
         self._pump_stalled(now)
 
     def refused_there(self, home: int, item: PutRefused, now: int) -> None:
-        """A home does not take a put now: it waits here."""
+        """Keep a put that its home does not take now."""
         way = self._way(home)
         put = way.puts.pop(item.number, None)
         if put is not None:
@@ -397,7 +397,7 @@ class OutgoingQueues:
         self._core.recorder.dropped(put.told, every, 0, Detour.HELD, now)
 
     def lost(self, home: int, now: int) -> None:
-        """The channel to a home is gone: what it has not confirmed is in doubt."""
+        """Handle the loss of the channel to a home: what it has not confirmed is in doubt."""
         way = self._ways.get(home)
         if way is None:
             return
@@ -406,20 +406,20 @@ class OutgoingQueues:
         for put in puts:
             self._take_back(way, put._replace(again=True), home, now)
         for queue in self._of(home):
-            # Nobody else has what the home has refused before.
+            # Nobody else has what the home refused before.
             queue.attempt, queue.retry_at, queue.trouble = 0, 0, ""
             if self._log.unread(queue.cursor):
                 self._peers.want(home, now)
 
     def opened(self, home: int, now: int) -> None:
-        """The channel to a home is there."""
+        """Handle the opening of the channel to a home."""
         self._way(home).owes = True
         for queue in self._of(home):
             self.pump(queue, now)
         self._end_doubts(home)
 
     def proceed(self, now: int) -> None:
-        """The store has written something."""
+        """Continue: the store has written something."""
         safe = 2**62 if self._log.position <= self._log.safe else self._log.safe
         over: dict[int, int] = {}
         while self._settling and self._settling[0][0] <= safe:
@@ -435,7 +435,7 @@ class OutgoingQueues:
             self._end_doubts(home)
 
     def _end_doubts(self, home: int) -> None:
-        """Tell the home, once, that nothing is in doubt of what it had before this session."""
+        """Tell the home, once, that nothing from before this session is in doubt."""
         way = self._way(home)
         if way.purged and self._log.position <= self._log.safe:
             way.purged = any(self._stored.is_discarding(each.cursor) for each in self._of(home))
@@ -443,14 +443,14 @@ class OutgoingQueues:
             return
         for queue in self._of(home):
             if not queue.unconfirmed and not self._log.unread(queue.cursor):
-                # Rows that turned out to be damaged are put by nobody.
+                # Damaged rows are never put.
                 queue.doubtful = 0
         if not any(each.doubtful for each in self._of(home)):
             way.owes = False
             self._peers.send(home, Forget(0))
 
     def tick(self, now: int) -> None:
-        """Time passes: what was refused is tried again."""
+        """Try again what was refused."""
         if self._stalled:
             self._pump_stalled(now)
 
@@ -464,7 +464,7 @@ class OutgoingQueues:
 
 
 def _pieces(taken: Taken) -> Iterator[tuple[Rows, Batch]]:
-    """The rows of a record in pieces of their own, none much larger than a put may be."""
+    """Return the rows of a record in separate pieces, none much larger than a put may be."""
     spans = taken.batch.spans[taken.rows].astype(np.int64)
     sizes = (spans[:, 1::2] - spans[:, ::2]).sum(axis=1)
     which = np.cumsum(sizes) // PUT_BYTES
@@ -479,7 +479,7 @@ def _drop_closed(asked: deque[_AskedRows]) -> None:
 
 
 def is_outgoing(terms: bytes) -> bool:
-    """Whether the terms of a cursor are those of an outgoing queue."""
+    """Return whether the terms of a cursor are those of an outgoing queue."""
     try:
         msgspec.msgpack.decode(terms, type=OutgoingTerms)
     except msgspec.DecodeError:

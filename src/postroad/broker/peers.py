@@ -1,7 +1,7 @@
-"""The queues of other brokers, as this one uses them, and its own, as others do: all that goes over channels.
+"""Queues across brokers: how this broker uses queues of others, and how others use its own, over channels.
 
-A channel is one datagram after the other, each for one broker; brokers between the two pass it on by the ways that they
-have (`server.links`). Whatever is on its way when a broker dies or a way ends is said again; what must not be lost
+A channel is a sequence of datagrams, each for one broker. Brokers between the two relay it by their routes
+(`server.links`). Whatever is under way when a broker dies or a route ends is sent again; what must not be lost
 meanwhile is in a store at one of the two ends.
 """
 
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
 
 __all__ = ["HEAD_BYTES", "PacketHead", "Peers", "packet", "passed_on", "read_packet"]
 
-# Longer than any way through a network of a thousand brokers; what goes on beyond is in a circle.
+# Longer than any route through a network of a thousand brokers; a packet that travels further is in a loop.
 MAX_HOPS = 64
-# Before a datagram: the broker that sends it, the one that it is for, how far it may go.
+# The head of a packet: the broker that sends it, its destination, and how many hops are left.
 _HEAD = struct.Struct("<QQB")
 HEAD_BYTES = _HEAD.size
-# Numbers of sessions are the time when this process began, and a count below it.
+# Session numbers: the time when this process began, with a count in the low bits.
 _SESSION_BITS = 20
 
 _DATAGRAMS = msgspec.msgpack.Decoder(Datagram)
 
 
 class PacketHead(NamedTuple):
-    """Where a packet comes from, where it goes, and how many brokers may still pass it on."""
+    """Where a packet comes from, where it goes, and how many brokers may still relay it."""
 
     source: int
     target: int
@@ -63,15 +63,15 @@ class PacketHead(NamedTuple):
 
 
 def packet(source: int, target: int, datagram: Datagram) -> bytes:
-    """A datagram as it travels."""
+    """Return a datagram as it travels."""
     return _HEAD.pack(source, target, MAX_HOPS) + msgspec.msgpack.encode(datagram)
 
 
 def read_packet(data: bytes) -> PacketHead:
-    """Where a packet comes from and goes.
+    """Return where a packet comes from and where it goes.
 
     Raises:
-        ChannelError: it is too short to be one.
+        ChannelError: it is too short for a packet.
     """
     if len(data) < HEAD_BYTES:
         raise ChannelError(f"a packet of {len(data)} bytes is none: it begins with {HEAD_BYTES} of its own")
@@ -79,7 +79,7 @@ def read_packet(data: bytes) -> PacketHead:
 
 
 def passed_on(data: bytes) -> bytes:
-    """A packet for another broker, one hop on."""
+    """Return a packet for another broker, with one hop less."""
     source, target, hops = _HEAD.unpack_from(data)
     return _HEAD.pack(source, target, hops - 1) + data[HEAD_BYTES:]
 
@@ -89,7 +89,7 @@ class Peers:
 
     Args:
         core: the broker.
-        deliveries: hands messages to clients.
+        deliveries: delivers messages to clients.
         epoch: when this process began, in ms.
 
     Attributes:
@@ -114,7 +114,7 @@ class Peers:
         self.guests = GuestConsumers(core, self)
 
     def restore(self, now: int) -> None:
-        """Take up what an earlier process has left."""
+        """Restore what an earlier process left."""
         self.outgoing.restore()
         self.receptions.restore()
         for queue in self.outgoing.listed():
@@ -140,35 +140,35 @@ class Peers:
         return channel
 
     def want(self, peer: int, now: int) -> None:
-        """This broker needs a channel to another one."""
+        """Ask for a channel to another broker."""
         channel = self._channel(peer)
         channel.is_wanted = self.has_packets = True
         channel.tick(now)
 
     def is_open(self, peer: int) -> bool:
-        """Whether something can be sent to a broker."""
+        """Return whether something can be sent to a broker."""
         channel = self._channels.get(peer)
         return channel is not None and channel.is_open
 
     def is_down(self, peer: int, now: int) -> bool:
-        """Whether a broker has not answered for so long that nobody should wait for it."""
+        """Return whether a broker has been silent for so long that nobody should wait for it."""
         channel = self._channels.get(peer)
         since = None if channel is None else channel.closed_since
         return since is not None and now - since >= CONFIRM_MS
 
     def backlog(self, peer: int) -> int:
-        """How many bytes wait to be sent to a broker, or to be confirmed by it."""
+        """Return how many bytes wait to be sent to a broker, or to be confirmed by it."""
         return self._channel(peer).backlog_bytes
 
     def send(self, peer: int, item: Item) -> None:
-        """Say something to a broker; nothing if there is no channel, since whoever is lost is told everything anew."""
+        """Send an item to a broker; dropped if there is no channel, since a new channel starts from the beginning."""
         channel = self._channels.get(peer)
         if channel is not None and channel.is_open:
             channel.send(encode_item(item))
             self.has_packets = True
 
     def confirmations(self, session: Session) -> Confirmations:
-        """What a session waits for at other brokers."""
+        """Return what a session waits for at other brokers."""
         if session.confirmations is None:
             session.confirmations = Confirmations()
         self._sessions.add(session)
@@ -177,7 +177,7 @@ class Peers:
     # --- what comes, and what goes -----------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: int) -> tuple[Outbox, str]:
-        """A packet for this broker came; returns what is to be done, and what was wrong with it, if something was."""
+        """Take a packet for this broker; return what to do, and what was wrong with it, if anything."""
         outbox, source = Outbox(), read_packet(data).source
         try:
             datagram = _DATAGRAMS.decode(memoryview(data)[HEAD_BYTES:])
@@ -223,7 +223,7 @@ class Peers:
                 self.consumers.dismissed(item, outbox)
 
     def _tell(self, outbox: Outbox, now: int) -> None:
-        """Channels have opened, or were lost."""
+        """Tell the parts about channels that have opened or were lost."""
         events, self._events = self._events, []
         for peer, opened in events:
             if opened:
@@ -236,13 +236,13 @@ class Peers:
                 self.guests.lost(peer, outbox, now)
 
     def stored(self, now: int) -> None:
-        """The store has written something, or read it."""
+        """Continue: the store has written something, or read it."""
         self.receptions.proceed()
         self.outgoing.proceed(now)
         self.guests.proceed()
 
     def tick(self, now: int) -> Outbox:
-        """Time passes; to be called some times a second."""
+        """Handle time-outs; to be called a few times a second."""
         outbox = Outbox()
         for channel in self._channels.values():
             channel.tick(now)
@@ -260,7 +260,7 @@ class Peers:
         return outbox
 
     def take_packets(self, now: int) -> list[tuple[int, bytes]]:
-        """What is to be sent: the broker that it is for, and the packet."""
+        """Return what is to be sent: the destination broker, and the packet."""
         self.has_packets, number = False, self._core.number
         return [
             (peer, packet(number, peer, datagram))

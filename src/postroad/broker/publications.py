@@ -1,4 +1,4 @@
-"""What local publishers send: who gives the ids, what is let in, and where it goes from there."""
+"""What local publishers send: who gives the ids, what is accepted, and where it goes from there."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class LocalPublications:
 
     Attributes:
         numbers: of publishers.
-        accepted: how many messages were let in.
+        accepted: how many messages were accepted.
         ids_skewed: how many had an id whose time is off.
-        resent: how many came again, and were left out.
+        resent: how many were sent again, and left out.
     """
 
     def __init__(self, core: Broker, numbers: PublisherNumbers, policy: Policy) -> None:
@@ -51,27 +51,27 @@ class LocalPublications:
 
     @property
     def away(self) -> int:
-        """How many publishers with ids of their own may come back."""
+        """Return how many publishers with ids of their own may return."""
         return self._assigning.away
 
     def left(self, publisher: AssigningPublisher, for_good: bool) -> None:
-        """The connection of a publisher with ids of its own is gone."""
+        """Note that the connection of a publisher with ids of its own is gone."""
         self._assigning.left(publisher, for_good)
 
     def assigns_ids(
         self, session: Session, token: str, now: int, was: tuple[int, str] | None = None
     ) -> tuple[AssigningPublisher, Outbox]:
-        """A client gives its messages their ids itself, from now on.
+        """Let a client give its messages their ids from now on.
 
         Args:
             session: the client.
-            token: what it has to show, should it lose its connection, to go on under the same publisher number.
+            token: what it has to show after a lost connection to continue under the same publisher number.
             now: the time in ms.
-            was: the number and the token of the publisher that it was before, if it was one. It gets a new number if
-                they are not known here (any more).
+            was: number and token of the publisher that it was before, if any. It gets a new number if they are not
+                known here (any more).
 
         Returns:
-            the publisher it is, and what to do: an earlier connection of that publisher is closed, if there is one.
+            the publisher it is, and what to do: close an earlier connection of that publisher, if there is one.
         """
         outbox = Outbox()
         publisher = None if was is None else self._assigning.find(*was, session.principal)
@@ -86,14 +86,14 @@ class LocalPublications:
         return publisher, outbox
 
     def know_publishers_again(self, secret: Callable[[], bytes]) -> None:
-        """Publishers that give their own ids are to be known again after a restart, by a secret that survives it."""
+        """Recognise publishers that give their own ids after a restart, by a secret that survives it."""
         self._assigning.secret = secret
 
     def receive(self, batch: Batch, source: Session, now: int, queued: bool = False) -> Outbox:
         """Take a batch from a local publisher: stamp ids, match, and deliver or enqueue.
 
-        The ids of the rows that the policy lets in are set when this returns; the others stay as they were. With
-        `queued`, some rows may be for queues.
+        When this returns, the rows that the policy accepts have their ids; the others stay as they were. With `queued`,
+        some rows may be for queues.
 
         Raises:
             BrokerError: a queue cannot be made.
@@ -132,10 +132,10 @@ class LocalPublications:
     def receive_identified(
         self, batch: Batch, source: Session, now: int, together: bool = False, queued: bool = False
     ) -> tuple[Outbox, IdAdmission]:
-        """Take a batch whose ids its publisher has given; `assigns_ids` came before.
+        """Take a batch whose publisher has given the ids, after `assigns_ids`.
 
-        What it sends again is left out. A row that it may not send is refused with all that follow it; with `together`
-        all rows are. With `queued`, some rows may be for queues.
+        Rows that it sends again are left out. A row that it may not send is refused with all that follow it; with
+        `together` all rows are refused. With `queued`, some rows may be for queues.
         """
         publisher = source.assigning
         if publisher is None:
@@ -176,7 +176,7 @@ class LocalPublications:
             batch.run = source.publisher.give(batch.ids, now)
 
     def note_aliases(self, batch: Batch, aliases: Iterable[tuple[int, str]], now: int) -> None:
-        """Rows of a batch that was received have names in other systems; a row that was refused has no id."""
+        """Record names that rows of a received batch have in other systems; a refused row has no id."""
         for row, alias in aliases:
             head, tail = batch.ids[row].tolist()
             if tail:

@@ -1,12 +1,12 @@
 """Questions about messages that brokers ask each other over their links.
 
-A question names the broker it is for and spreads over all links, each broker passing it on once; the one it is for
-answers, and the answer goes back the way the question came, or straight to an asker that is a neighbour. That works
-with every strategy and while routes change. A question is small and rare, so that spreading costs nothing that counts.
+A question names the broker it is for and spreads over all links; each broker passes it on once. The target answers, and
+the answer goes back the way the question came, or directly to an asker that is a neighbour. That works with every
+strategy and while routes change. A question is small and rare, so the cost of spreading it does not matter.
 
-Where brokers have keys, the asker signs its question and the target its answer, and every broker checks both before it
-remembers or relays them: no broker can ask or answer in the name of another. Without keys, only an answer of a
-neighbour is bound to its source: to the link with that neighbour.
+If brokers have keys, the asker signs its question and the target its answer, and every broker checks both before it
+remembers or relays them: no broker can ask or answer in the name of another. Without keys, only the answer of a
+neighbour is bound to its source, by the link to that neighbour.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_ANSWER_BYTES", "QuestionError", "Questions", "Said"]
 
-# One broker's word on one message: some 50 bytes for each subscriber that got it, ten thousand of them.
+# One broker's answer about one message: some 50 bytes for each subscription that got it, ten thousand of them.
 MAX_ANSWER_BYTES = 1024 * 1024
-# How long the way back is remembered: an answer that takes longer comes too late for the asker.
+# How long the way back is remembered: an answer that takes longer is too late for the asker.
 REMEMBERED_MS = 10_000
 # Ways back remembered at once; the oldest go first.
 MAX_REMEMBERED = 20_000
-# Of one asker; what it asks beyond is not passed on. A trace asks each broker that a message went to once, and each
-# question costs every broker a signature to check: 200 in a second are 3 % of a processor.
+# Questions of one asker per second; further ones are not passed on. A trace asks each broker that a message went to
+# once, and each question costs every broker a signature to check: 200 in a second are 3 % of a processor.
 MAX_OF_ASKER = 2_000
-# Longer than any way through a network of a thousand brokers; what goes on beyond is in a circle.
+# Longer than any route through a network of a thousand brokers; a question that travels further is in a loop.
 MAX_HOPS = 64
-# What a signature begins with, so that nothing else a broker signs can pass for a question or an answer.
+# The prefix of what is signed, so that nothing else a broker signs can pass for a question or an answer.
 _ASKED_SIGNED, _ANSWERED_SIGNED = b"question\0", b"answer\0"
 # An Ed25519 signature, or none.
 _SIGNATURE_BYTES = 64
@@ -50,7 +50,7 @@ _Signature = Annotated[bytes, msgspec.Meta(max_length=_SIGNATURE_BYTES)]
 
 
 class QuestionError(PostroadError):
-    """Bytes from a neighbour that are neither a question nor an answer, or not of the broker that they claim."""
+    """Bytes from a neighbour that are neither a question nor an answer, or not from the broker that they claim."""
 
 
 class _Asked(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -63,7 +63,7 @@ class _Asked(msgspec.Struct, frozen=True, array_like=True, tag=1):
     signature: _Signature = b""
 
     def signed(self) -> bytes:
-        """What the asker signs: all but the hops, which change on the way."""
+        """Return what the asker signs: all but the hops, which change on the way."""
         fields = (self.asker, self.epoch, self.number, self.target, self.message)
         return _ASKED_SIGNED + msgspec.msgpack.encode(fields)
 
@@ -76,7 +76,7 @@ class _Answered(msgspec.Struct, frozen=True, array_like=True, tag=2):
     signature: _Signature = b""
 
     def signed(self, target: int, message: bytes) -> bytes:
-        """What the target signs: the question, and the answer by its SHA-256."""
+        """Return what the target signs: the question, and the answer by its SHA-256."""
         fields = (self.asker, self.epoch, self.number, target, message, sha256(self.payload).digest())
         return _ANSWERED_SIGNED + msgspec.msgpack.encode(fields)
 
@@ -87,7 +87,7 @@ _Key = tuple[int, int, int]
 
 @dataclass(slots=True)
 class _Way:
-    """A question that was seen: the link back to its asker, and whom and what it asks."""
+    """A question that was seen: the link back to its asker, whom it asks, and what."""
 
     link: int  # 0 for a question of this broker
     until: int
@@ -103,7 +103,7 @@ class Said(NamedTuple):
         sends: (link, bytes) to send.
         asked: (key, message) to answer here, with `answer`.
         answered: (number, payload): an answer to a question asked here.
-        refused: why nothing was done with what came, though an honest neighbour may have sent it.
+        refused: why nothing was done with what arrived, though an honest neighbour may have sent it.
     """
 
     sends: list[tuple[int, bytes]]
@@ -118,7 +118,7 @@ class Questions:
     Args:
         broker: this broker.
         epoch: when it was started: numbers begin again then.
-        seals: signs what this broker says, and checks what others do; None where brokers have no keys.
+        seals: signs what this broker sends, and checks what others sign; None if brokers have no keys.
     """
 
     def __init__(self, broker: int, epoch: int, seals: Seals | None = None) -> None:
@@ -131,7 +131,7 @@ class Questions:
         self._of_asker: Counter[int] = Counter()
 
     def ask(self, target: int, message: MessageId, links: Collection[int], now: int) -> tuple[int, Said]:
-        """Ask another broker; returns the number by which its answer will be known."""
+        """Ask another broker; return the number that identifies its answer."""
         number, self._next = self._next, self._next + 1
         asked = _Asked(self._broker, self._epoch, number, target, MAX_HOPS, bytes(message))
         if self._seals is not None:
@@ -141,10 +141,10 @@ class Questions:
         return number, Said([(link, data) for link in links])
 
     def receive(self, data: bytes, link: int, links: Collection[int], now: int) -> Said:
-        """A question or an answer came over a link.
+        """Take a question or an answer that arrived over a link.
 
         Raises:
-            QuestionError: it is neither, or was not signed by the broker that it claims to be of.
+            QuestionError: it is neither, or was not signed by the broker that it claims.
         """
         try:
             said = _DECODER.decode(data)
@@ -175,7 +175,7 @@ class Questions:
     def _answered(self, answered: _Answered, link: int, links: Collection[int], now: int) -> Said:
         way = self._ways.get((answered.asker, answered.epoch, answered.number))
         if way is None or way.until < now or way.answered or way.link == link:
-            # The last: the asker itself is not asked.
+            # The last condition: an answer does not come from the side of its asker.
             return Said([])
         if not self._is_listed(way.target):
             return Said([], refused=f"an answer of broker {way.target}, which this network does not list")
@@ -205,7 +205,7 @@ class Questions:
         if self._seals is not None:
             signature = self._seals.sign(answered.signed(self._broker, way.message))
             answered = msgspec.structs.replace(answered, signature=signature)
-        # An asker that is a neighbour believes this link rather than any way round.
+        # An asker that is a neighbour trusts this link more than any detour.
         link = key[0] if key[0] in links else way.link
         return Said([(link, msgspec.msgpack.encode(answered))])
 

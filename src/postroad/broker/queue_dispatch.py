@@ -1,4 +1,4 @@
-"""Hands rows of a queue to its consumers: in order, as far as selectors, room, groups and the turn let them."""
+"""Delivers rows of a queue to its consumers: in order, as far as selectors, room, groups and the turn allow."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["QueueDispatch"]
 
-# Rows that are looked at, at once, for consumers with selectors; and how often in one turn. A queue whose consumers
-# want few of its rows is searched a piece per turn.
+# Rows to examine at once for consumers with selectors, and how often in one turn. A queue whose consumers want few of
+# its rows is searched a piece per turn.
 ROWS_PER_LOOK = 1_000
 # Beyond all places.
 NO_PLACE = 2**62
@@ -38,11 +38,11 @@ LOOKS_PER_TURN = 16
 
 
 class QueueDispatch:
-    """Hands out what is in the queues of a broker.
+    """Delivers what is in the queues of a broker.
 
     Args:
         core: the broker.
-        deliveries: hands rows to subscribers.
+        deliveries: delivers rows to subscriptions.
         index: the selectors of consumers.
     """
 
@@ -55,7 +55,7 @@ class QueueDispatch:
         self._index = index
 
     def owe(self, subscription: Subscription) -> None:
-        """Something has happened to a consumer: in a later turn, hand out what can be, also to others."""
+        """Note that something has happened to a consumer: a later turn delivers what it can, also to others."""
         queue, session = subscription.queue, subscription.session
         assert queue is not None
         takers = [each.subscription.session for each in queue.consumers.open()] if session.congested else [session]
@@ -63,7 +63,7 @@ class QueueDispatch:
             self._deliveries.owe(each)
 
     def offer(self, queue: NamedQueue, outbox: Outbox, now: int) -> int:
-        """Hand out what can be, as far as this turn goes; how many messages that were."""
+        """Deliver what can be delivered, as far as this turn goes; return how many messages."""
         handed = 0
         queue.idle = waits = False
         most = self._core.limits.drain_messages
@@ -73,7 +73,7 @@ class QueueDispatch:
                 queue.idle = not consumers
                 break
             if self._stored.is_discarding(queue.cursor):
-                # What is given up comes first, or rows that came later would be taken for it.
+                # Rows being given up come first, or later rows would be given up in their place.
                 queue.idle = waits = True
                 break
             found = self._look(queue, consumers, outbox, now)
@@ -81,7 +81,7 @@ class QueueDispatch:
                 queue.idle = waits = True
                 break
             if found < 0:
-                # What comes to the queue is offered anyway, and nothing else that is written or read.
+                # New rows of the queue are offered anyway; nothing else that is written or read matters.
                 queue.idle = True
                 break
             handed += found
@@ -95,9 +95,9 @@ class QueueDispatch:
         return handed
 
     def _look(self, queue: NamedQueue, consumers: Sequence[Consumer], outbox: Outbox, now: int) -> int | None:
-        """Hand out rows of one look; how many they were.
+        """Deliver rows of one look; return how many.
 
-        None if there was nothing to look at yet, and -1 if nothing that waits is wanted.
+        None if there was nothing to look at yet, and -1 if no consumer wants anything that waits.
         """
         groups = queue.groups
         handed = 0 if groups is None else self._serve_groups(queue, groups, consumers, outbox, now)
@@ -112,7 +112,7 @@ class QueueDispatch:
         if any(each.selector for each in queue.consumers.profiles.values()):
             most = ROWS_PER_LOOK
         if not len(among.starts) and (groups is None or not groups.waiting()):
-            # Rows that came since the last record was closed are not among those that wait yet.
+            # Rows that came after the last record was closed do not count as waiting yet.
             return -1 if self._log.unread(queue.cursor) == queue.cursor.waiting.count else None
         shown = self._log.peek(queue.cursor, among, most)
         if not shown:
@@ -124,7 +124,7 @@ class QueueDispatch:
         return handed
 
     def _divide(self, queue: NamedQueue, taken: Taken, consumers: Sequence[Consumer], outbox: Outbox, now: int) -> int:
-        """Hand rows of one record to those who want them, as far as this turn goes; how many they were."""
+        """Deliver rows of one record to those who want them, as far as this turn goes; return how many."""
         if not consumers:
             return 0
         taken, matched = self._matched(queue, taken, outbox)
@@ -145,7 +145,7 @@ class QueueDispatch:
         return handed
 
     def _matched(self, queue: NamedQueue, taken: Taken, outbox: Outbox) -> tuple[Taken, dict[str, NDArray[np.bool_]]]:
-        """The rows that this turn has time for, at least one, and which of them each profile with a selector wants."""
+        """Return the rows that this turn has time for, at least one, and which of them each selector wants."""
         selective = [each for each in queue.consumers.profiles.values() if each.selector]
         if not selective:
             return taken, {}
@@ -153,7 +153,7 @@ class QueueDispatch:
         offsets, slots = self._index.match(taken.batch.take(taken.rows), budget)
         outbox.searched += self._index.charged
         if len(offsets) - 1 < len(taken.rows):
-            # All that follows has to wait for another turn.
+            # All that follows waits for another turn.
             outbox.searched = max(outbox.searched, self._core.turn_budget + 1)
             taken = _part(taken, np.arange(len(offsets) - 1))
         rows = np.repeat(np.arange(len(taken.rows)), np.diff(offsets))
@@ -165,7 +165,7 @@ class QueueDispatch:
         return taken, found
 
     def _give(self, queue: NamedQueue, share: Share, taken: Taken, outbox: Outbox, now: int) -> Rows:
-        """Hand a consumer its share; returns the places of the messages that it got, without expired ones."""
+        """Deliver a consumer's share; return the places of the messages that it got, without expired ones."""
         part = _part(taken, share.at)
         self._log.take(queue.cursor, part.places)
         return self._deliveries.hand_queued(share.consumer.subscription, part, outbox, now)
@@ -181,9 +181,9 @@ class QueueDispatch:
         now: int,
         blocked: bool = False,
     ) -> int:
-        """Hand rows of each bucket to one consumer, up to the first that it does not want; the rest is set apart.
+        """Deliver rows of each bucket to one consumer, up to the first that it does not want; set the rest apart.
 
-        How many rows were handed out. With `blocked` they were set apart before.
+        Returns how many rows were delivered. With `blocked` they were set apart before.
         """
         groups = queue.groups
         assert groups is not None
@@ -219,7 +219,7 @@ class QueueDispatch:
     def _serve_groups(
         self, queue: NamedQueue, groups: MessageGroups, consumers: Sequence[Consumer], outbox: Outbox, now: int
     ) -> int:
-        """Hand out rows that were set apart because of their group; how many they were."""
+        """Deliver rows that were set apart because of their group; return how many."""
         handed = 0
         for bucket in groups.waiting():
             consumers = [each for each in consumers if each.room]
@@ -236,7 +236,7 @@ class QueueDispatch:
                 groups.given_up(bucket, places[~there])
             able = groups.able(bucket, rows, consumers)
             if not able:
-                # Nothing is read for nobody.
+                # Read nothing that nobody takes.
                 continue
             for taken in self._log.peek(queue.cursor, rows, max(each.room for each in able)):
                 taken, matched = self._matched(queue, taken, outbox)
@@ -251,7 +251,7 @@ class QueueDispatch:
 
 
 def _part(taken: Taken, at: Rows) -> Taken:
-    """Some of the rows that were taken, by their indices."""
+    """Return some of the rows that were taken, by their indices."""
     part = taken._replace(places=taken.places[at], rows=taken.rows[at])
     if taken.tried is not None:
         part = part._replace(tried=taken.tried[at])

@@ -20,9 +20,9 @@ class QueueHomes:
         number: this broker.
 
     Attributes:
-        home: the number of the broker that has a queue; None where there is only this one.
-        can_reach: whether queues of another broker can be used from here, as the network is made.
-        dead_letter: what the names of dead-letter queues begin with.
+        home: returns the number of the broker that has a queue; None if this is the only broker.
+        can_reach: whether queues of another broker can be used from here in this network.
+        dead_letter: the prefix of the names of dead-letter queues.
     """
 
     def __init__(self, number: int) -> None:
@@ -32,27 +32,27 @@ class QueueHomes:
         self.dead_letter = ""
 
     def of(self, queue: str) -> int:
-        """The number of the broker that has a queue; dead letters are where their queue is.
+        """Return the number of the broker that has a queue; dead letters are where their queue is.
 
         Raises:
-            BrokerError: nobody has said which brokers there are.
+            BrokerError: the brokers of the network are not known.
         """
         return self._number if self.home is None else self.home(queue.removeprefix(self.dead_letter))
 
     def elsewhere(self, queue: str) -> int:
-        """The number of another broker that has a queue and can be reached from here; 0 if there is none such.
+        """Return the number of another broker that has a queue and can be reached from here; 0 if there is none.
 
         Raises:
-            BrokerError: nobody has said which brokers there are.
+            BrokerError: the brokers of the network are not known.
         """
         home = self.of(queue)
         return home if home != self._number and self.can_reach(home) else 0
 
     def check(self, queue: str) -> None:
-        """Refuse a queue that lives at another broker.
+        """Refuse a queue that is at another broker.
 
         Raises:
-            BrokerError: it does; the error names that broker.
+            BrokerError: it is; the error names that broker.
         """
         home = self.of(queue)
         if home != self._number:
@@ -63,12 +63,12 @@ class QueueHomes:
 
 
 def queue_home(queue: str, brokers: Sequence[int], homes: Mapping[str, int] | None = None) -> int:
-    """The broker that has a queue: the one that is named for it, or the one whose number has the largest hash with it.
+    """Return the broker that has a queue: the one that is named for it, or the one whose number gives the largest hash.
 
-    All brokers agree on it without asking each other. A broker more, or one less, moves only its own share of queues.
+    All brokers agree on it without asking each other. One broker more or less moves only its own share of queues.
 
     Raises:
-        BrokerError: nobody has said which brokers there are.
+        BrokerError: the brokers of the network are not known.
     """
     if homes and (home := homes.get(queue)) is not None:
         return home

@@ -25,7 +25,7 @@ MAX_NAME_BYTES = 255
 
 
 def check_name(name: str) -> None:
-    """Refuse what is no name of a queue.
+    """Refuse a text that is not a name of a queue.
 
     Raises:
         BrokerError: it is too long.
@@ -35,14 +35,14 @@ def check_name(name: str) -> None:
 
 
 def rows_by_name(batch: Batch, rows: Rows) -> list[tuple[str, Rows]]:
-    """The rows of each name among the given rows of a batch, each in order; one pass, however many names there are."""
+    """Return the rows of each name among the given rows of a batch, in order; one pass for any number of names."""
     spans = batch.spans[rows, TOPIC : TOPIC + 2]
     keys = spans[:, 0].astype(np.int64) << 32 | spans[:, 1]
     if not len(keys):
         return []
     if (keys == keys[0]).all():
         return [(_text(batch, int(keys[0])), rows)]
-    # Rows that share a destination share its span, or have one each: a text is looked at once for each span.
+    # Rows that share a destination share its span, or have one each: a text is examined once for each span.
     distinct, which = np.unique(keys, return_inverse=True)
     codes = np.empty(len(distinct), np.int64)
     names: list[str] = []
@@ -56,7 +56,7 @@ def rows_by_name(batch: Batch, rows: Rows) -> list[tuple[str, Rows]]:
 
 
 def _equal_texts(batch: Batch, keys: Rows) -> Iterator[Rows]:
-    """Which of some spans have the same text."""
+    """Yield groups of spans with the same text."""
     starts, lengths = keys >> 32, (keys & 0xFFFFFFFF) - (keys >> 32)
     by_length = np.argsort(lengths, kind="stable")
     bounds = np.flatnonzero(np.diff(lengths[by_length])) + 1

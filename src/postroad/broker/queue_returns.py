@@ -1,7 +1,7 @@
-"""What comes back to a queue: it is counted, handed out again, and in the end given up, to a dead-letter queue.
+"""Messages that return to a queue: counted, delivered again, and in the end given up to a dead-letter queue.
 
-A message comes back when its consumer refuses it or is gone; when it does so for the last time it goes to the
-dead-letter queue by one record of the store, so that a crash leaves it in one of the two.
+A message returns when its consumer refuses it or is gone. The last time, one record of the store moves it to the
+dead-letter queue, so that a crash leaves it in one of the two.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ __all__ = ["QueueReturns", "given_up_because"]
 
 
 class QueueReturns:
-    """What comes back to the queues of a broker.
+    """Messages that return to the queues of a broker.
 
     Args:
         core: the broker.
-        deliveries: hands rows to subscribers.
-        redeliveries: counts, and waits.
-        make: gives the dead-letter queue of a name, which begins if there is none.
+        deliveries: delivers rows to subscriptions.
+        redeliveries: counts them, and lets them wait.
+        make: returns the dead-letter queue of a name, and makes it if there is none.
 
     Attributes:
-        dead_lettered: how many messages went to a dead-letter queue, or nowhere for want of one.
+        dead_lettered: how many messages went to a dead-letter queue, or were dropped for lack of one.
         undeliverable: why the last dead-letter queue that was needed could not be made; empty if all could.
     """
 
@@ -60,12 +60,12 @@ class QueueReturns:
         self.undeliverable = ""
 
     def is_dead_letter(self, name: str) -> bool:
-        """Whether a name is that of a dead-letter queue."""
+        """Return whether a name is that of a dead-letter queue."""
         prefix = self._settings.dead_letter
         return bool(prefix) and name.startswith(prefix)
 
     def settled(self, queue: NamedQueue, places: Sequence[int]) -> None:
-        """Rows were acknowledged."""
+        """Note that rows were acknowledged."""
         self._log.settle(queue.cursor, np.array(places))
         if queue.groups is not None:
             queue.groups.settled(places)
@@ -73,13 +73,13 @@ class QueueReturns:
     def came_back(
         self, queue: NamedQueue, rows: Mapping[int, int], now: int, refused: bool, for_good: bool = False
     ) -> None:
-        """Messages were refused, or their consumer is gone.
+        """Take messages that were refused, or whose consumer is gone.
 
         Args:
             queue: their queue.
             rows: their ids, as 128-bit integers, with their places.
             now: the time in ms.
-            refused: their consumer has refused them, and is there.
+            refused: their consumer has refused them, and is connected.
             for_good: nobody is to get them again.
         """
         places = np.array(list(rows.values()), np.int64)
@@ -96,19 +96,19 @@ class QueueReturns:
         queue.idle = False
 
     def note_return(self, rows: Mapping[int, int], now: int) -> None:
-        """Put on record that messages are handed out again: their ids, as 128-bit integers, with their places."""
+        """Record that messages are delivered again: their ids, as 128-bit integers, with their places."""
         if rows:
             self._core.recorder.dropped(ids_alone(words_of(rows)), np.arange(len(rows)), 0, Detour.COMES_AGAIN, now)
 
     def note_way_back(self, rows: Mapping[int, int], broker: int, now: int) -> None:
-        """Put on record that messages which went to another broker may never have come there, and are here again."""
+        """Record that messages sent to another broker may never have arrived there, and are here again."""
         self._core.recorder.dropped(ids_alone(words_of(rows)), np.arange(len(rows)), broker, Detour.RETURNED, now)
 
     def _give_up(self, queue: NamedQueue, rows: Mapping[int, int], reason: str, now: int) -> None:
-        """Messages came back too often: they go to the dead-letter queue, or nowhere."""
+        """Move messages that returned too often to the dead-letter queue, or drop them."""
         places = np.array(list(rows.values()), np.int64)
         if self.is_dead_letter(queue.name):
-            # There is no place behind this one: they stay.
+            # There is no queue after this one: they stay.
             self._redeliveries.again(queue.cursor, places, now)
             return
         note = f"dead-letter-queue:{escape(queue.name)}\ndead-letter-reason:{reason}\n".encode()
@@ -116,14 +116,14 @@ class QueueReturns:
         queue.dead_lettered += len(rows)
 
     def give_up(self, cursor: Cursor, name: str, rows: Mapping[int, int], reason: str, note: bytes, now: int) -> None:
-        """Messages of a cursor came back too often: they go to the dead-letter queue of a name, or nowhere.
+        """Move messages of a cursor that returned too often to the dead-letter queue of a name, or drop them.
 
         Args:
             cursor: whose they are; they are in flight.
             name: of the queue.
             rows: their ids, as 128-bit integers, with their places.
             reason: why, for the record.
-            note: header lines that say so to whoever gets them from there.
+            note: header lines that give the reason to those who get them from there.
             now: the time in ms.
         """
         places = np.array(list(rows.values()), np.int64)
@@ -151,13 +151,13 @@ class QueueReturns:
         target.idle = False
         self._stored.block(target.holder)
         if self._stored.is_over(target.holder):
-            # Nobody can be pushed back for dead letters: the latest are kept.
+            # No publisher can be paused for dead letters: keep the latest.
             self._deliveries.overflowed.add(target.holder)
             self._stored.shed_oldest(target.holder)
 
 
 def given_up_because(deliveries: int, refused: bool, for_good: bool) -> str:
-    """Why a message is not handed out again, in words."""
+    """Return why a message is not delivered again, in words."""
     if for_good:
         return "refused for good (requeue:false)"
     return f"{'refused' if refused else 'not acknowledged by a consumer that is gone'}, delivery {deliveries}"

@@ -1,7 +1,7 @@
 """The queue of one subscription: messages that wait because their subscriber does not read fast enough.
 
-A queue holds segments: a batch and some of its rows. A waiting segment is copied out of the read it came in, so that
-one wanted row does not keep a whole socket read alive.
+A queue holds segments: a batch and some of its rows. A waiting segment is copied out of its read, so that one row
+does not keep a whole socket read alive.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Load:
         self.part_of = part_of
 
     def add(self, messages: int, bytes_: int) -> None:
-        """So much more waits, or less."""
+        """Add what waits more, or less."""
         self.messages += messages
         self.bytes += bytes_
         if self.part_of is not None:
@@ -51,7 +51,7 @@ class Load:
 
 
 def copied_out(batch: Batch, rows: NDArray[np.integer[Any]]) -> Batch:
-    """A batch of its own with the given rows, over a buffer that holds nothing else."""
+    """Return a batch with only the given rows, over a buffer that holds nothing else."""
     chosen = batch.take(rows)
     encoded, lengths = encode_batch(chosen)
     return decode_batch(encoded, lengths, ids=chosen.ids, envelopes=chosen.envelopes)
@@ -80,7 +80,7 @@ class WaitingQueue:
         return self.messages
 
     def push(self, batch: Batch, rows: NDArray[np.int64], consignment: Consignment | None = None, now: int = 0) -> None:
-        """Append copies of some rows; the consignment they came in hears when the last of them leaves."""
+        """Append copies of some rows; their consignment is told when the last of them leaves."""
         waiting = copied_out(batch, rows)
         self._segments.append((waiting, consignment))
         if consignment is not None:
@@ -112,10 +112,10 @@ class WaitingQueue:
         self._together.add(messages, bytes_)
 
     def shed(self, messages: int, bytes_: int) -> list[Segment]:
-        """Take from the front until the limits of messages and bytes are met; returns what was shed."""
+        """Take from the front until the limits of messages and bytes are met; return what was shed."""
         shed = []
         while self.messages and (self.messages > messages or self.bytes > bytes_):
             excess = self.messages - messages
-            # By bytes alone it is not known how many messages to shed: go by whole segments then.
+            # The bytes alone do not say how many messages to shed, so go by whole segments.
             shed += self.pull(excess if excess > 0 else len(self._segments[0][0]))
         return shed

@@ -1,9 +1,9 @@
 """What other brokers put into the queues of this one, each message once.
 
-Rule 1: a message is stored for its queue and for the *reception* of the broker that put it, by one record: after a
-    crash it is known in both, or in neither.
+Rule 1: one record stores a message for its queue and for the *reception* of the broker that put it: after a crash it is
+    known in both, or in neither.
 Rule 2: a reception keeps the id of a message until its broker says that it will not put it again.
-Rule 3: what is put again, and is known, is left out; it is confirmed as the others are.
+Rule 3: a message that is put again and is known is left out; it is confirmed like the others.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Receptions", "is_reception"]
 
-# Queues of one broker that refuse what it puts, remembered to keep its messages in order; beyond, all are tried anew.
+# Queues that refuse one broker's puts, remembered to keep its messages in order; beyond this, all are tried again.
 MAX_REFUSING = 10_000
 
 
 class ReceptionTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a reception: the number of the broker."""
+    """What is stored of a reception: the number of the broker."""
 
     reception: int
 
@@ -65,7 +65,7 @@ class _Known:
 
 
 class _Pending(NamedTuple):
-    """A put that is to be confirmed when the store has reached a position."""
+    """A put to confirm when the store has reached a position."""
 
     position: int
     source: int
@@ -81,7 +81,7 @@ class _Reception:
         cursor: its rows in the store.
         puts: of this session of the channel, by number.
         earlier: of earlier sessions.
-        refusing: the last attempt that was refused, by the name of the queue, with the reason.
+        refusing: the last refused attempt, by the name of the queue, with the reason.
         loading: ids of earlier processes are being read.
         session: counts sessions of the channel.
     """
@@ -116,7 +116,7 @@ class Receptions:
         self.repeated = 0
 
     def restore(self) -> None:
-        """Take up what an earlier process knew; it is read by and by."""
+        """Restore what an earlier process knew; it is read little by little."""
         for cursor in list(self._log.cursors.values()):
             if is_reception(cursor.terms):
                 terms = msgspec.msgpack.decode(cursor.terms, type=ReceptionTerms)
@@ -125,7 +125,7 @@ class Receptions:
         self._load()
 
     def is_ready(self, source: int) -> bool:
-        """Whether all is known that a broker has put before; until then it has to wait."""
+        """Return whether everything that a broker has put before is known; until then it has to wait."""
         reception = self._of.get(source)
         return reception is None or not reception.loading
 
@@ -144,10 +144,10 @@ class Receptions:
     # --- what others put ---------------------------------------------------------------------------------------------
 
     def put(self, source: int, item: Put, now: int) -> None:
-        """A broker puts messages.
+        """Take messages that a broker puts.
 
         Raises:
-            ChannelError: it puts what did not enter there, or what are no messages.
+            ChannelError: the bytes are not messages, or the messages did not enter at that broker.
         """
         try:
             batch = rows_of_payload(item.rows)
@@ -175,7 +175,7 @@ class Receptions:
         return reception
 
     def _store(self, source: int, reception: _Reception, item: Put, batch: Batch, now: int) -> str:
-        """Store what is new; returns why that cannot be."""
+        """Store what is new; return why that is impossible, if it is."""
         queues = self._core.queues
         assert queues is not None
         known = _contains(reception.earlier, batch.ids) if item.again and reception.earlier else None
@@ -228,7 +228,7 @@ class Receptions:
     # --- later -------------------------------------------------------------------------------------------------------
 
     def proceed(self) -> None:
-        """The store has written or read something: confirm what is safe by now."""
+        """Confirm what is safe by now: the store has written or read something."""
         self._load()
         safe = 2**62 if self._log.position <= self._log.safe else self._log.safe
         while self._pending and self._pending[0].position <= safe:
@@ -245,7 +245,7 @@ class Receptions:
                 self._peers.send(source, Stored(number))
 
     def forget(self, source: int, number: int) -> None:
-        """A broker will not put again what it has put up to a number; 0 for all of earlier sessions."""
+        """Forget the puts of a broker up to a number, which it will not repeat; 0 for all of earlier sessions."""
         reception = self._reception(source)
         if not number:
             over, reception.earlier = reception.earlier, []
@@ -257,7 +257,7 @@ class Receptions:
                 self._log.settle(reception.cursor, known.places)
 
     def lost(self, source: int) -> None:
-        """The channel to a broker is gone: it may put again all that it does not say is over."""
+        """Handle the loss of the channel to a broker: it may put again all that it does not say is finished."""
         reception = self._of.get(source)
         if reception is not None:
             reception.session += 1
@@ -266,12 +266,12 @@ class Receptions:
 
 
 def _contains(known: list[_Known], ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Which ids are among those that are known."""
+    """Return which ids are among those that are known."""
     return np.isin(id_texts(ids), id_texts(np.concatenate([each.ids for each in known])))
 
 
 def is_reception(terms: bytes) -> bool:
-    """Whether the terms of a cursor are those of a reception."""
+    """Return whether the terms of a cursor are those of a reception."""
     try:
         msgspec.msgpack.decode(terms, type=ReceptionTerms)
     except msgspec.DecodeError:

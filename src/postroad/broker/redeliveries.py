@@ -1,7 +1,7 @@
-"""Rows of the store that came back: they are counted, wait a while, and are given up after a number of tries.
+"""Rows of the store that return: they are counted, wait a while, and are given up after a number of tries.
 
-A row comes back when its consumer refuses it (NACK) or is gone before it has acknowledged it. How often that happened
-is kept in the store (`Log.retry`). While such a row waits for its time it is in flight for the store, so that nobody is
+A row returns when its consumer refuses it (NACK) or is gone before it has acknowledged it. The store keeps how often
+that happened (`Log.retry`). While such a row waits for its time it is in flight for the store, so that nobody is
 offered it.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QueueSettings", "Redeliveries"]
 
-# Times are rounded up to this, so that rows that come back one by one wait together.
+# Times are rounded up to this, so that rows that return one by one wait together.
 QUANTUM_MS = 100
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -51,14 +51,14 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class Redeliveries:
-    """Rows that came back and wait for their time, of all cursors.
+    """Rows that returned and wait for their time, of all cursors.
 
     Args:
-        settings: how long they wait, and how often they may come back.
+        settings: how long they wait, and how often they may return.
         log: the store.
 
     Attributes:
-        count: how many rows came back so far.
+        count: how many rows returned so far.
     """
 
     def __init__(self, settings: QueueSettings, log: Log) -> None:
@@ -71,10 +71,10 @@ class Redeliveries:
     def came_back(
         self, cursor: Cursor, places: NDArray[np.int64], now: int, refused: bool, for_good: bool = False
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows came back; returns those that wait for their time, and those that came back too often.
+        """Take rows that return; return those that wait for their time, and those that returned too often.
 
-        The latter stay in flight: their owner settles or transfers them. All others wait again for whoever wants them.
-        With `for_good` one try was too much.
+        The latter stay in flight: their owner settles or transfers them. All others wait again for any consumer. With
+        `for_good` one try was too much.
         """
         self.count += len(places)
         self._log.retry(cursor, places)
@@ -92,11 +92,11 @@ class Redeliveries:
         return (np.concatenate(late) if late else places[:0]), places[exhausted]
 
     def again(self, cursor: Cursor, places: NDArray[np.int64], now: int) -> None:
-        """Rows that came back too often have nowhere to go: they wait as long as any."""
+        """Let rows that returned too often and have nowhere to go wait for the longest time."""
         self._delay_until(cursor, places, now + max(QUANTUM_MS, self.settings.max_redelivery_ms))
 
     def _delay(self, times: int) -> int:
-        """How long a row waits that came back so often."""
+        """Return how long a row waits that returned so often."""
         if times < 1:
             return 0
         return min(self.settings.redelivery_ms << (times - 1), self.settings.max_redelivery_ms)
@@ -106,11 +106,11 @@ class Redeliveries:
         self._waiting.setdefault(due, {}).setdefault(cursor.number, RowSet()).add(runs_of(np.sort(places)))
 
     def due(self) -> int | None:
-        """When the next rows are due, in ms; None without any."""
+        """Return when the next rows are due, in ms; None without any."""
         return min(self._waiting, default=None)
 
     def take_due(self, now: int) -> dict[int, NDArray[np.int64]]:
-        """Rows whose time has come, by the number of their cursor: they wait again for whoever wants them."""
+        """Return rows whose time has come, by the number of their cursor: they wait again for any consumer."""
         taken: dict[int, list[NDArray[np.int64]]] = {}
         for due in [each for each in self._waiting if each <= now]:
             for number, rows in self._waiting.pop(due).items():
@@ -118,7 +118,7 @@ class Redeliveries:
         return {number: self._give_back(number, np.concatenate(parts)) for number, parts in taken.items()}
 
     def recall(self, cursor: Cursor) -> NDArray[np.int64]:
-        """All rows of a cursor wait again at once; returns which these are."""
+        """Let all rows of a cursor wait again at once; return which these are."""
         found = [np.empty(0, np.int64)]
         for due, cursors in list(self._waiting.items()):
             rows = cursors.pop(cursor.number, None)
@@ -137,5 +137,5 @@ class Redeliveries:
         return places
 
     def waiting(self, cursor: Cursor) -> int:
-        """How many rows of a cursor wait for their time."""
+        """Return how many rows of a cursor wait for their time."""
         return sum(rows[cursor.number].count for rows in self._waiting.values() if cursor.number in rows)

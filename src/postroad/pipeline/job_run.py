@@ -195,14 +195,14 @@ def run_job(
     """Run a job.
 
     Args:
-            name: of the job.
-            job: the function to run.
-            options: its options.
-            tell: called with a line about the current step.
-            spark: a session to use; by default one is started on first use, and stopped afterwards.
-            alert: called with what somebody should look at.
-            start: returns a session that other jobs use too; it is not stopped here.
-            show: called now and then with how many messages are handled, and how many there are; from another thread.
+        name: of the job.
+        job: the function to run.
+        options: its options.
+        tell: called with a line about the current step.
+        spark: a session to use; by default one is started on first use, and stopped afterwards.
+        alert: called with what somebody should look at.
+        start: returns a session that other jobs use too; it is not stopped here.
+        show: called now and then with how many messages are handled, and how many there are; from another thread.
 
     Raises:
         PipelineError: the job cannot run; the text says why.
