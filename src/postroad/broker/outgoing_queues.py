@@ -200,7 +200,7 @@ class OutgoingQueues:
                 self._stored.block(queue.holder)
 
     def _home(self, name: str) -> int:
-        """Return the home of a queue by the current plan; an unused number if the plan lists no brokers."""
+        """Return the home of a queue by the current plan; 0 if the plan lists no brokers."""
         try:
             return self._core.homes.of(name)
         except BrokerError:

@@ -50,22 +50,24 @@ __all__ = ["HELD_MS", "MAX_HELD", "MAX_HELD_BYTES", "Relay", "RelayStatistics"]
 
 # How long messages wait for a route to a broker that cannot be reached: a few heart-beats and new routes.
 HELD_MS = 10_000
-# Messages that wait for a route at once; beyond it the oldest are given up and counted. As many bytes as one link may
-# hold, because all that waited for a dead neighbour may have to wait for a new route; a tenth of it in messages, which
-# take some 150 bytes each besides their own.
+# Messages that wait for a route at once; beyond this the oldest are given up and counted. As many bytes as one link may
+# hold, because all that waited for a dead neighbour may have to wait for a new route. The number is a tenth of that,
+# because each message takes some 150 bytes besides its own.
 MAX_HELD = 100_000
 MAX_HELD_BYTES = 64 * 1024 * 1024
-# No broker has this number: what is kept in order waits in one line, whatever link it arrived over.
+# No broker has this number: rows that are kept in order wait in one line, whatever link they arrived over.
 _IN_ORDER = LARGEST_BROKER + 1
 # What an honest neighbour may relay.
 NOT_BELIEVED = "a record counts far ahead of the clock here, or is of a broker that this network does not list"
 
 
 class RelayStatistics(NamedTuple):
-    """Counts of messages since the start. `held_now` is what waits for a way; `open_frames_now`, under custody, are the
-    frames of neighbours that are not settled yet; `maybe_duplicates` were delivered, and may have been before. With
-    `order = "publisher"`: `late` were delivered after later ones, `unordered` left before their time for want of room,
-    `order_held_now` wait for earlier ones."""
+    """Counts of messages since the start.
+
+    `held_now` wait for a route. `open_frames_now`, under custody, are frames of neighbours that are not settled yet.
+    `maybe_duplicates` were delivered, and may have been delivered before. With `order = "publisher"`: `late` were
+    delivered after later ones, `unordered` left early for lack of room, `order_held_now` wait for earlier ones.
+    """
 
     sent: int
     relayed: int
@@ -98,7 +100,7 @@ class _Origin(NamedTuple):
 
 
 class Relay:
-    """Joins a core with a strategy.
+    """Connects a core with a strategy.
 
     Args:
         core: the broker; from now on it passes what it accepts to this relay.
@@ -159,7 +161,7 @@ class Relay:
         now: int,
         consignment: Consignment | None = None,
     ) -> Outbox:
-        """Messages arrived over a link; under custody with what `consignments.take` gave for their frame.
+        """Take messages that arrived over a link; under custody, with what `consignments.take` gave for their frame.
 
         Raises:
             RoutingError: the destinations make no sense; the link should be closed.
@@ -186,7 +188,7 @@ class Relay:
         self._core.recorder.arrived(batch, link, now)
         local, doubtful = routed.local, routed.doubtful
         if len(local) and has_flag(routed.batch.envelopes, QUEUED):
-            # Clients reach queues at their own broker alone: an honest neighbour sends nothing for them.
+            # Clients reach queues only at their own broker: an honest neighbour sends nothing for them.
             queued = local[routed.batch.envelopes[local, FLAGS] & QUEUED != 0]
             self._core.recorder.dropped(routed.batch, queued, link, "queue not here", now)
             local = np.setdiff1d(local, queued)
@@ -283,7 +285,7 @@ class Relay:
         return outbox
 
     def sent(self, sending: Sending, taken: int, frames: int, now: int) -> None:
-        """A link has taken the first `taken` rows, in a number of frames. The rest does not fit, and is shed."""
+        """Note that a link has taken the first `taken` rows, in some frames. The rest does not fit, and is shed."""
         recorder, rows = self._core.recorder, sending.rows
         if taken:
             recorder.relayed(sending.batch, rows[:taken], sending.link, now)
@@ -295,18 +297,18 @@ class Relay:
             sending.consignment.release()
 
     def settled(self, consignments: Iterable[Consignment]) -> None:
-        """Links have settled one frame of each of these consignments; one that is named twice had two."""
+        """Note that links have settled one frame of each of these consignments; one that occurs twice had two."""
         for consignment in consignments:
             consignment.release()
 
     def link_full(self, link: int, publisher: int) -> Outbox:
-        """A link has no room for a local publisher: pause it until `link_free`."""
+        """Pause a local publisher until `link_free`: a link has no room for it."""
         outbox = Outbox()
         pause_for_link(self._core, publisher, link, outbox)
         return outbox
 
     def link_free(self, link: int) -> Outbox:
-        """A link has room again."""
+        """Resume publishers: a link has room again."""
         outbox = Outbox()
         resume_for_link(self._core, link, outbox)
         return outbox
@@ -334,7 +336,7 @@ class Relay:
         return sent
 
     def _hold(self, batch: Batch, parcel: Parcel, until: int, consignment: Consignment | None) -> None:
-        # A copy: a waiting row must not keep the whole read alive that it came in.
+        # A copy: a waiting row must not keep the whole read alive that it arrived in.
         kept = copied_out(batch, parcel.rows)
         self._held.append(_Held(kept, parcel.destinations, until, consignment))
         self._held_messages += len(kept)
@@ -355,7 +357,7 @@ class Relay:
     # --- what brokers tell each other ------------------------------------------------------------------------------
 
     def control(self, frame: Frame, link: int, now: int) -> Outbox:
-        """A control frame arrived over a link.
+        """Take a control frame that arrived over a link.
 
         Raises:
             PostroadError: the frame is false or makes no sense; the link should be closed.
@@ -369,13 +371,13 @@ class Relay:
 
     @property
     def is_informed(self) -> bool:
-        """Whether what the neighbours know is known here: a message published now misses nobody that they know of."""
+        """Return whether this broker knows all that its neighbours know, so that messages miss nobody they know."""
         state = self.strategy.link_state
         return not self.working and (state is None or state.is_synchronised)
 
     @property
     def working(self) -> bool:
-        """Whether `work` has something to do."""
+        """Return whether `work` has something to do."""
         return self._advertisements is not None and self._advertisements.working
 
     def work(self, now: int) -> Outbox:
@@ -390,13 +392,13 @@ class Relay:
         self._apply(learned.reaction, outbox, now, link)
 
     def link_up(self, link: int, cost: int, now: int) -> Outbox:
-        """A link to another broker works."""
+        """Add a link to another broker."""
         self._core.recorder.linked(link, cost, now)
         self._ways_changed(now)
         return self._react(self.strategy.link_up(link, cost, now), now)
 
     def link_down(self, link: int, now: int) -> Outbox:
-        """A link is gone."""
+        """Remove a link."""
         self._core.recorder.unlinked(link, now)
         self._ways_changed(now)
         return self._react(self.strategy.link_down(link, now), now)
@@ -420,7 +422,7 @@ class Relay:
         return outbox
 
     def leave(self, now: int, returns: bool = False) -> Outbox:
-        """The broker stops, and `returns` or not: tell the others, and deliver what waits for its turn."""
+        """Tell the others that this broker stops, and whether it `returns`; deliver what waits for its turn."""
         outbox = self._react(self.strategy.leave(now, returns), now)
         if self._order is not None:
             self._release(self._order, outbox, now, everything=True)
@@ -449,7 +451,7 @@ class Relay:
             self._retry(outbox, now)
 
     def _ways_changed(self, now: int) -> None:
-        """Routes changed: what is sent from now on may overtake what was sent before."""
+        """Note that routes changed: messages sent from now on may overtake earlier ones."""
         if self._order is not None:
             self._unsteady_until = now + self._order_wait
 
@@ -468,21 +470,21 @@ class Relay:
     # --- what subscribers here want --------------------------------------------------------------------------------
 
     def subscribed(self, number: int, topic: str, selector: Selector | None) -> None:
-        """A local subscription begins; the next tick advertises it."""
+        """Add a local subscription; the next tick advertises it."""
         self._subscribed[number] = (topic, selector)
         self._wants.add(topic, selector)
         self._added.append(topic)
         self._changed = True
 
     def unsubscribed(self, number: int) -> None:
-        """A local subscription ends."""
+        """Remove a local subscription."""
         topic, selector = self._subscribed.pop(number)
         self._wants.remove(topic, selector)
         self._removed.append(topic)
         self._changed = True
 
     def statistics(self) -> RelayStatistics:
-        """Counts for people and for metrics."""
+        """Return counts for people and for metrics."""
         order = OrderStatistics(0, 0, 0, 0) if self._order is None else self._order.statistics()
         return RelayStatistics(
             self._sent,
@@ -502,5 +504,5 @@ class Relay:
 
 
 def _is_advertisement(frame: Frame, number: int) -> TypeGuard[Interest | InterestDelta]:
-    """Whether a frame is an advertisement of another broker; one of this broker's own goes to link state."""
+    """Return whether a frame is an advertisement of another broker; this broker's own go to link state."""
     return isinstance(frame, Interest | InterestDelta) and frame.broker != number

@@ -1,9 +1,9 @@
 """Clients of this broker that consume queues of others.
 
-Their messages come over the channel from the home of the queue, at most as many as they have room for, and are handed
-out as those of a subscription. What they answer goes back there, and counts when the home has stored it. When the
-channel is lost, the home takes them for gone: whoever has messages that it has not answered for is closed, because its
-answers would count for nothing; the others consume again as soon as the home is there.
+Their messages come over the channel from the home of the queue, at most as many as they have room for, and are
+delivered like those of a subscription. Their acknowledgements go back, and count when the home has stored them. If the
+channel is lost, the home considers the clients gone. A client with unsettled messages is closed, because its
+acknowledgements would count for nothing; the others consume again as soon as the home is reachable.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RemoteConsumer(NamedTuple):
 
     Attributes:
         home: the broker that has the queue.
-        asks: what it is told.
+        asks: the item sent to it.
     """
 
     home: int
@@ -55,7 +55,7 @@ class RemoteConsumers:
 
     Args:
         core: the broker.
-        deliveries: hands messages to clients.
+        deliveries: delivers messages to clients.
         peers: the channels to other brokers.
     """
 
@@ -74,7 +74,7 @@ class RemoteConsumers:
     def subscribe(
         self, session: Session, key: str, name: str, home: int, asked: ConsumerTerms, now: int
     ) -> Subscription:
-        """A session consumes a queue of another broker, from now on.
+        """Let a session consume a queue of another broker.
 
         Raises:
             BrokerError: the key is taken, or a limit is reached; the policy refuses.
@@ -105,7 +105,7 @@ class RemoteConsumers:
         return subscription
 
     def left(self, subscription: Subscription, outbox: Outbox, now: int) -> None:
-        """A client consumes no more: what it has not answered for comes back at the home."""
+        """Remove a client: messages it did not settle return to the queue at the home."""
         remote = subscription.remote
         assert remote is not None
         del subscription.session.subscriptions[subscription.key]
@@ -118,7 +118,7 @@ class RemoteConsumers:
             self._peers.send(remote.home, Leave(subscription.number))
 
     def _drop_waiting(self, subscription: Subscription, home: int, now: int) -> None:
-        """What waits for a client here comes again, or to somebody else, from the home."""
+        """Drop what waits here for a client; the home delivers it again, to anyone."""
         for segment in subscription.waiting.shed(0, 0):
             self._core.recorder.dropped(segment.batch, segment.rows, home, Detour.RETURNED, now)
 
@@ -127,11 +127,11 @@ class RemoteConsumers:
     def answer(
         self, subscription: Subscription, messages: Sequence[int], positive: bool, requeues: bool, now: int
     ) -> None:
-        """A client answers for messages, or they were handed to its socket and need no answer."""
+        """Pass on what a client acknowledged or refused, or what needs no acknowledgement once written."""
         remote = subscription.remote
         assert remote is not None
         if not self._peers.is_open(remote.home):
-            # The home hands them out again.
+            # The home delivers them again.
             return
         number, self._next = self._next, self._next + 1
         ids = words_of(messages).astype(">u8").tobytes()
@@ -141,7 +141,7 @@ class RemoteConsumers:
             self._answers.setdefault(remote.home, deque()).append((number, waits, waits.ask(now)))
 
     def answered(self, home: int, item: Answered) -> None:
-        """Answers are stored at the home."""
+        """Note which answers are stored at the home."""
         waiting = self._answers.get(home)
         while waiting and waiting[0][0] <= item.number:
             _, waits, number = waiting.popleft()
@@ -150,10 +150,10 @@ class RemoteConsumers:
     # --- what the home says ------------------------------------------------------------------------------------------
 
     def handed(self, home: int, item: Hand, outbox: Outbox, now: int) -> None:
-        """Messages came for a client.
+        """Take messages for a client.
 
         Raises:
-            ChannelError: they are none.
+            ChannelError: the bytes are not messages.
         """
         try:
             batch = rows_of_payload(item.rows)
@@ -163,7 +163,7 @@ class RemoteConsumers:
         self._core.recorder.arrived(batch, home, now)
         subscription = self._subscriptions.get(item.consumer)
         if subscription is None or subscription.remote is None or subscription.remote.home != home:
-            # It has left, and the home hands them out again.
+            # It has left, and the home delivers them again.
             self._core.recorder.dropped(batch, rows, home, Detour.RETURNED, now)
             return
         self._deliveries.hand_over(subscription, batch, rows, None, outbox, now, None)
@@ -172,19 +172,19 @@ class RemoteConsumers:
             self._deliveries.flush_stored(batch, None, outbox, now, None)
 
     def dismissed(self, item: Dismiss, outbox: Outbox) -> None:
-        """The home does not let a client consume, or not any more."""
+        """Close a client that the home does not let consume, or not any more."""
         subscription = self._subscriptions.get(item.consumer)
         if subscription is not None:
             outbox.closes.append((subscription.session.number, item.reason))
 
     def opened(self, home: int) -> None:
-        """The home is there: all clients consume."""
+        """Let all clients consume: the home is reachable."""
         for subscription in self._of(home):
             assert subscription.remote is not None
             self._peers.send(home, subscription.remote.asks)
 
     def lost(self, home: int, outbox: Outbox, now: int) -> None:
-        """The home takes all clients for gone."""
+        """Handle the loss of the channel: the home considers all clients gone."""
         reason = f"broker {home}, which has the queue, is gone or out of reach; what was not acknowledged comes again"
         for _, waits, _ in self._answers.pop(home, ()):
             waits.fail(reason)
@@ -199,10 +199,10 @@ class RemoteConsumers:
 
 
 def ids_of(data: bytes) -> list[int]:
-    """The ids of an answer, as 128-bit integers.
+    """Return the ids of an answer, as 128-bit integers.
 
     Raises:
-        ChannelError: they are none.
+        ChannelError: the bytes are not ids.
     """
     if len(data) % 16:
         raise ChannelError(f"{len(data)} bytes are no ids of messages, which have 16 each")

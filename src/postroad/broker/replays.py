@@ -1,14 +1,14 @@
-"""Replays: subscriptions that begin in the past, and go on with what comes without a gap and without repeats.
+"""Replays: subscriptions that begin in the past, and continue with live messages without a gap or a repetition.
 
-When a replay begins, the log is cut at a *boundary*. What was stored before it is history: read from the log record by
-record, matched as it would have been then, and adopted by the cursor of the subscription. What comes after it matches
-the subscription as usual, and waits in the same cursor after the boundary. The cursor hands out rows in order, and
-only up to where history has been read, so that the two parts meet without a seam.
+When a replay begins, the log is cut at a *boundary*. What was stored before it is history: it is read from the log
+record by record, matched as it would have been then, and adopted by the cursor of the subscription. Messages after the
+boundary match the subscription as usual, and wait in the same cursor. The cursor returns rows in order, and only up to
+where history has been read, so the two parts join without a seam.
 
 Rule 1: one turn reads one record of each of a few replays, or as much of it as the budget of a turn can match. A replay
-    reads no further than its client follows, and few of them wait for the disk at a time. Those that wait, for it or
-    for their clients, are not looked at before something happens to them.
-Rule 2: a durable subscription keeps how far its replay has come, after what it has adopted and before anything of it
+    does not read ahead of its client, and few of them wait for the disk at a time. Those that wait, for the disk or for
+    their clients, are not examined before something happens to them.
+Rule 2: a durable subscription stores the progress of its replay, after the rows it has adopted and before any of them
     can be settled: a crash repeats no row and loses none.
 """
 
@@ -40,29 +40,28 @@ __all__ = ["MAX_AHEAD", "ReplayStart", "ReplayTerms", "Replays"]
 
 # How many rows of history may wait for a client before more is read: some windows of acknowledgements.
 MAX_AHEAD = 10_000
-# Replays that read a record in one turn; others have theirs in the next ones. A record is a megabyte.
+# Replays that read a record in one turn; others have their turn next. A record is a megabyte.
 REPLAYS_PER_TURN = 4
-# Replays that wait for a record from the disk at a time: as many megabytes are asked for at once.
+# Replays that wait for a record from the disk at a time; each requests a megabyte.
 MAX_READING = 4
-# A replay whose selector picks single rows has 16 bytes for each of those that wait: 160 KB, as long as its client does
-# not follow. So one session has 16 MB of them, or one principal whose durable subscriptions have no client at the
-# moment.
+# A replay whose selector picks single rows has 16 bytes for each waiting row: 160 KB, as long as its client does not
+# follow. So one session has 16 MB of them, or one principal whose durable subscriptions have no client at the moment.
 MAX_REPLAYS_PER_SESSION = 100
 # The same for all sessions together: 160 MB.
 MAX_REPLAYS = 1_000
-# Indexes that are kept from one turn to the next, for replays that want the same or come again: some 300 KB each.
+# Indexes that are kept from one turn to the next, for replays that want the same or continue: some 300 KB each.
 MAX_INDEXES = 16
-# About what it takes to make an index, in nanoseconds; and more for each character of a selector.
+# About how many nanoseconds it takes to make an index, and how many more for each character of a selector.
 _INDEX_NANOSECONDS = 300_000
 _CHARACTER_NANOSECONDS = 1_000
 
 
 class ReplayStart(msgspec.Struct, frozen=True):
-    """Where a replay begins: at the first message that is kept if nothing is set.
+    """Where a replay begins: at the first message that is kept, if nothing is set.
 
     Attributes:
-        since: messages whose id bears this time (ms) or a later one; 0 for all.
-        id: the message it begins with. Where that is not kept any more, what bears its time or a later one.
+        since: messages whose id has this time (ms) or a later one; 0 for all.
+        id: the message to begin with. If it is not kept any more, messages with its time or a later one.
         after: begin after that message instead.
     """
 
@@ -72,16 +71,16 @@ class ReplayStart(msgspec.Struct, frozen=True):
 
 
 class ReplayTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a replay has come.
+    """How much of a replay is done.
 
     Attributes:
         retained: the pattern whose retention it reads.
-        topic: what of it the subscription wanted when it began; what it wants later concerns what comes.
+        topic: what the subscription wanted when it began; later changes only concern live messages.
         selector: the same, as the policy let it pass; empty for none.
-        position: the place from which on history is still to be read.
+        position: history is still to be read from this place on.
         end: the boundary.
-        since: only messages whose id bears this time (ms) or a later one.
-        id: the message that is looked for, in its two words; none is when they are 0.
+        since: only messages whose id has this time (ms) or a later one.
+        id: the message to look for, in its two words; both are 0 for none.
         restart: where reading begins again if that message is not found.
         after: begin after it.
     """
@@ -111,12 +110,12 @@ class _Replay:
         self.wants = (terms.topic, terms.selector)
 
     def following(self) -> HistoryRows | None:
-        """The next rows that it has to look at; None when there are no more."""
+        """Return the next rows to examine; None if there are no more."""
         return next_rows(self.source, self.terms.position, self.terms.end)
 
     @property
     def ahead(self) -> int:
-        """How many rows of history wait for the client."""
+        """Return how many rows of history wait for the client."""
         starts, ends = self.cursor.waiting.runs
         below = int(np.searchsorted(starts, self.cursor.ceiling))
         return int((ends - starts)[:below].sum())
@@ -134,7 +133,7 @@ class Replays:
         index_secret: of its indexes.
 
     Attributes:
-        line: those that may have something to read, by the number of their subscription; whose turn is next is first.
+        line: those that may have something to read, by the number of their subscription; the next turn is first.
     """
 
     def __init__(
@@ -157,7 +156,7 @@ class Replays:
         self.line: dict[int, _Replay] = {}
         self._reading: dict[int, _Replay] = {}
         self._stalled: dict[int, _Replay] = {}
-        # Those that were used last are last.
+        # The most recently used ones are last.
         self._indexes: dict[tuple[str, str], SubscriptionIndex] = {}
         stored.on_follow = self._followed
 
@@ -165,7 +164,7 @@ class Replays:
         return len(self._replays)
 
     def terms(self, session: Session, topic: str, selector: Selector | None, start: ReplayStart) -> ReplayTerms:
-        """What a replay of a pattern reads, cut off from what comes now.
+        """Return what a replay of a pattern reads, cut off from live messages.
 
         Raises:
             BrokerError: not all of it is retained, or a limit is reached.
@@ -195,7 +194,7 @@ class Replays:
                 "come to its end, or subscribe without from and after"
             )
         owners = [each.subscription.session for each in self._replays.values()]
-        # Subscriptions without a session count for their principal, who could make more and more of them.
+        # Subscriptions without a session count for their principal, who could otherwise make any number of them.
         mine = sum(each is session or (not each.number and each.principal == session.principal) for each in owners)
         if mine >= MAX_REPLAYS_PER_SESSION:
             raise BrokerError(
@@ -204,11 +203,11 @@ class Replays:
             )
 
     def begin(self, subscription: Subscription, terms: ReplayTerms) -> None:
-        """History comes first for a subscription; what matches it from now on waits after the boundary."""
+        """Deliver history first to a subscription; what matches from now on waits after the boundary."""
         log = self._stored.log
         source = self._retentions.cursor_of(terms.retained)
         if source is None:
-            # Nothing is retained any more, and what was adopted stays.
+            # Nothing is retained any more; rows that were adopted stay.
             return
         if subscription.cursor is None:
             subscription.cursor = log.open_cursor(subscription.number, durable=False)
@@ -218,7 +217,7 @@ class Replays:
         self.line[subscription.number] = replay
 
     def ended(self, subscription: Subscription) -> None:
-        """A subscription is over, or wants no more of its history."""
+        """End the replay of a subscription that is over, or wants no more of its history."""
         replay = self._replays.pop(subscription.number, None)
         if replay is not None:
             for each in (self.line, self._reading, self._stalled):
@@ -227,25 +226,25 @@ class Replays:
 
     @property
     def is_ready(self) -> bool:
-        """Whether `proceed` has something to do."""
+        """Return whether `proceed` has something to do."""
         return bool(self.line) and len(self._reading) < MAX_READING
 
     def read(self) -> None:
-        """The store has read something, or written it: those that wait for a record look for it."""
+        """Check the replays that wait for a record: the store has read or written something."""
         for number, replay in list(self._reading.items()):
             following = replay.following()
             if following is None or self._stored.log.record(following.number) is not None:
-                # To the front: when the others have had their turns, memory may not hold the record any more.
+                # To the front: when the others have had their turns, the record may have left memory.
                 self.line = {number: self._reading.pop(number), **self.line}
 
     def _followed(self, subscription: Subscription) -> None:
-        """Rows that waited for a subscription have gone."""
+        """Continue a subscription whose waiting rows have been delivered."""
         replay = self._stalled.get(subscription.number)
         if replay is not None and replay.ahead <= MAX_AHEAD:
             self.line[subscription.number] = self._stalled.pop(subscription.number)
 
     def proceed(self, now: int) -> list[Subscription]:
-        """Read on, a record for each of a few; returns the subscriptions for which there is more now."""
+        """Read on, a record for each of a few; return the subscriptions that have more to deliver now."""
         moved: list[Subscription] = []
         budget = self.budget
         for _ in range(REPLAYS_PER_TURN):
@@ -266,7 +265,7 @@ class Replays:
         return moved
 
     def _has_to_wait(self, replay: _Replay) -> bool:
-        """Whether a replay cannot read now; then it waits for its client, or for a record."""
+        """Return whether a replay cannot read now; then it waits for its client, or for a record."""
         number = replay.subscription.number
         if replay.ahead > MAX_AHEAD:
             self._stalled[number] = replay
@@ -278,7 +277,7 @@ class Replays:
         return False
 
     def _read(self, replay: _Replay, now: int, budget: int) -> int:
-        """Look at the next record, or its first rows; returns what it took of the budget."""
+        """Examine the next record, or its first rows; return what it took of the budget."""
         log, terms, following = self._stored.log, replay.terms, replay.following()
         stored = None if following is None else log.record(following.number)
         if following is None or stored is None:
@@ -301,7 +300,7 @@ class Replays:
         return cost + index.charged
 
     def _index_of(self, replay: _Replay) -> tuple[SubscriptionIndex, int]:
-        """An index that holds what a replay wants alone, and about how long it took to make it."""
+        """Return an index with only what a replay wants, and about how long it took to make it."""
         index, cost = self._indexes.pop(replay.wants, None), 0
         if index is None:
             topic, selector = replay.wants
@@ -314,11 +313,11 @@ class Replays:
         return index, cost
 
     def _begins_again(self, replay: _Replay) -> bool:
-        """A replay has come to the end; returns whether it has to begin again, without the message it looked for."""
+        """Handle the end of the log; return whether the replay begins again, without the message it looked for."""
         terms = replay.terms
         if terms.id == (0, 0):
             return False
-        # It is not kept (any more): rather some messages twice than one not at all.
+        # The message is not kept (any more): rather some messages twice than one not at all.
         since = terms.id[1] >> int(TIME_SHIFT)
         replay.terms = msgspec.structs.replace(terms, position=terms.restart, since=since, id=(0, 0))
         return replay.following() is not None
@@ -327,12 +326,12 @@ class Replays:
         replay.subscription.replays = False
         if not self._replays:
             self._indexes.clear()
-        # It stores on until nothing waits there: what comes now must not overtake the last of its history.
+        # It keeps storing until nothing waits there: live messages must not overtake the last of its history.
         replay.cursor.ceiling = NO_CEILING
         self._keep(replay, None, now)
 
     def _advance(self, replay: _Replay, now: int) -> None:
-        # Nothing is adopted while a message is looked for, and what is found then may lie before.
+        # Nothing is adopted while a message is looked for, and rows found then may lie before it.
         replay.cursor.ceiling = replay.terms.restart if replay.terms.id != (0, 0) else replay.terms.position
         self._keep(replay, replay.terms, now)
 

@@ -27,7 +27,7 @@ class Residents:
 
     Args:
         core: the broker.
-        deliveries: hands rows to them.
+        deliveries: delivers rows to them.
     """
 
     def __init__(self, core: Broker, deliveries: Deliveries) -> None:
@@ -37,7 +37,7 @@ class Residents:
         self._by_slot: list[Subscription | None] = []
 
     def enter(self, subscription: Subscription, selector: Selector | None, pattern: TopicPattern, now: int) -> None:
-        """From now on messages match a subscription.
+        """Let messages match a subscription from now on.
 
         Raises:
             BrokerError, LimitError: that would be too much for its session, or for the broker.
@@ -57,7 +57,7 @@ class Residents:
             self._core.recorder.subscribed(subscription.number, principal, topic, text, now)
 
     def leave(self, subscription: Subscription, now: int) -> None:
-        """From now on no message matches a subscription."""
+        """Let no message match a subscription from now on."""
         self._core.index.remove(subscription.number)
         self._core.budgets.remove(subscription)
         self._by_slot[subscription.slot] = None
@@ -66,7 +66,7 @@ class Residents:
         self._core.recorder.unsubscribed(subscription.number, now)
 
     def move(self, subscription: Subscription, session: Session) -> None:
-        """A subscription changes its session; what it costs counts for the new one."""
+        """Move a subscription to another session; its cost counts for the new one."""
         size, work = subscription.bytes, subscription.work
         self._core.budgets.remove(subscription)
         subscription.session = session
@@ -82,9 +82,9 @@ class Residents:
         now: int,
         consignment: Consignment | None = None,
     ) -> None:
-        """Give each local subscription the rows that matched it; `source` is None for what came over a link.
+        """Deliver to each local subscription the rows that matched it; `source` is None for rows from a link.
 
-        The consignment that the rows came in, if any, hears when rows that have to wait leave their queues.
+        The consignment of the rows, if any, is told when rows that have to wait leave their queues.
         """
         expires, deliveries = any_expires(batch.envelopes), self._deliveries
         stored = deliveries.stored

@@ -1,7 +1,7 @@
-"""Retained topics: what is published to them is kept for a while after all subscribers have it, for replays.
+"""Retained topics: messages to them are kept for a while after all subscribers have them, for replays.
 
-A retained topic is a durable cursor without a consumer. It is in the index as a subscription is, so that what
-it keeps is what a subscription to its pattern would have got, and the rows stand in the log once for all.
+A retained topic is a durable cursor without a consumer. It is in the index like a subscription, so it keeps what a
+subscription to its pattern would have got, and the rows are in the log once for all.
 
 Rule 1: the record does not contain retention: a message that only retention wants matched no subscription.
 Rule 2: retention gives way. When the store is nearly full, the oldest retained rows go before any publisher is refused.
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_RETAINED_RUNS", "Retentions", "is_retention", "retained_topic"]
 
-# What the terms of a retention begin with; those of other cursors are MessagePack, which never begins like this.
+# The prefix of the terms of a retention; those of other cursors are MessagePack, which never begins like this.
 _MARK = b"retain\0"
 # Rows of one commit are a run. Each takes 16 bytes here, some 60 in the catalogue, and as much again in checkpoints.
 # Beyond it the oldest go, an eighth at once.
 MAX_RETAINED_RUNS = 1_000_000
-# What goes at once when there is too much.
+# How much is deleted at once when there is too much.
 _SHARE = 8
 
 
 def is_retention(terms: bytes) -> bool:
-    """Whether these are the terms of a retained topic."""
+    """Return whether these are the terms of a retained topic."""
     return terms.startswith(_MARK)
 
 
 def retained_topic(terms: bytes) -> str:
-    """The pattern of a retained topic."""
+    """Return the pattern of a retained topic."""
     return terms.removeprefix(_MARK).decode("utf-8", "replace")
 
 
@@ -80,7 +80,7 @@ class Retentions:
         return len(self._topics)
 
     def restore(self, now: int) -> list[str]:
-        """Take up what the settings retain, and end what they do not retain any more; returns problems in words."""
+        """Restore what the settings retain, and end what they do not retain any more; return problems in words."""
         log, problems = self._stored.log, []
         found = {retained_topic(each.terms): each for each in log.cursors.values() if is_retention(each.terms)}
         for rule in log.settings.retain:
@@ -106,10 +106,10 @@ class Retentions:
         self._topics.append(_Retained(rule, cursor, subscription))
 
     def covering(self, topic: str) -> str:
-        """The retained pattern that has all that a pattern wants.
+        """Return the retained pattern that has all that a pattern wants.
 
         Raises:
-            BrokerError: some of it is not retained, so that a replay would miss messages without a word.
+            BrokerError: some of it is not retained, so a replay would silently miss messages.
         """
         for each in self._topics:
             if pattern_covers(each.rule.topic, topic):
@@ -121,15 +121,15 @@ class Retentions:
         )
 
     def cursor_of(self, topic: str) -> Cursor | None:
-        """What is kept of a retained pattern; None when it is not retained any more."""
+        """Return what is kept of a retained pattern; None if it is not retained any more."""
         return next((each.cursor for each in self._topics if each.rule.topic == topic), None)
 
     def slots(self) -> set[int]:
-        """Where they are in the index."""
+        """Return their slots in the index."""
         return {each.subscription.slot for each in self._topics}
 
     def left_out(self, offsets: NDArray[np.int64], slots: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The offsets of a match if it had not answered any of their slots."""
+        """Return the offsets of a match without their slots."""
         if not self._topics:
             return offsets
         others = ~np.isin(slots, list(self.slots()))
@@ -137,11 +137,11 @@ class Retentions:
 
     @property
     def rows(self) -> int:
-        """How many messages are retained; one that two patterns retain counts twice."""
+        """Return how many messages are retained; one that two patterns retain counts twice."""
         return sum(each.cursor.waiting.count for each in self._topics)
 
     def trim(self, now: int) -> None:
-        """Let go what is older than it has to be, and what is more than there may be."""
+        """Delete rows that are older than they have to be, or more than there may be."""
         log = self._stored.log
         for each in self._topics:
             cursor, rule = each.cursor, each.rule

@@ -26,9 +26,9 @@ __all__ = ["AckMode", "OverflowPolicy", "Session", "Subscription"]
 
 
 class AckMode(Enum):
-    """When a delivery counts as done."""
+    """When a delivery counts as finished."""
 
-    AUTO = "auto"  # when it is handed to the socket
+    AUTO = "auto"  # when it is written to the socket
     CLIENT = "client"  # when the client acknowledges it or a later one
     INDIVIDUAL = "client-individual"  # when the client acknowledges it
 
@@ -46,26 +46,26 @@ class Subscription:
     """One subscription of a session.
 
     Attributes:
-        number: never another's at this broker, also after a restart; what records name.
+        number: unique at this broker, even after a restart; records use it.
         session: the session it belongs to.
         key: the client's own name for it, unique in its session.
         selector: the text of its selector, as the policy let it pass.
         waiting: messages that matched and are not sent yet.
-        bytes: what it is estimated to take; counts for the limits of its session and of the broker.
+        bytes: its estimated memory; counts for the limits of its session and of the broker.
         work: what it added to the work that a message can cost.
         unacknowledged: ids (as 128-bit integers) that were sent and wait for an acknowledgement, oldest first, with
             their place in the store, or -1 if they are not stored.
-        cursor: what of it is in the store; None while nothing is.
-        durable: under which name it outlives its session; None if it does not.
+        cursor: its rows in the store; None if it has none.
+        durable: the name under which it outlives its session; None if it does not.
         queue: the queue that it consumes, or stands for; None for a subscription to topics.
-        outgoing: the messages for a queue of another broker that it stands for; None for none.
+        outgoing: the outgoing queue that it stands for; None for none.
         remote: the queue of another broker that it consumes; None for one of this broker, or topics.
-        guest: the client of another broker that consumes by it; None for one of this broker.
-        recorded: the number that the record knows it by: its own, or that of its queue.
-        blocked: what comes next is not in memory, or not safe yet.
-        stores: what matches waits in the store in any case: always, or until none of its history waits there.
+        guest: the client of another broker that uses it to consume; None for a client of this broker.
+        recorded: the number in the record: its own, or that of its queue.
+        blocked: the next rows are not in memory, or not safe yet.
+        stores: matching messages always wait in the store: permanently, or until none of its history waits there.
         retains: it stands for a retained topic; what it stores is not delivered.
-        replays: its history is being read, and comes before what it has in the store already.
+        replays: its history is being read, and comes before what it already has in the store.
         pushes_back: numbers of the sessions that it keeps from publishing.
         shed_reported: how much of `shed` was logged.
     """
@@ -140,22 +140,22 @@ class Session:
     """One client of the broker.
 
     Args:
-        number: never another's while the broker runs.
+        number: unique while the broker runs.
         principal: who it is.
         together: what waits for all sessions of the broker.
 
     Attributes:
-        congested: the driver cannot write any more at the moment; what matches has to wait.
+        congested: the driver cannot write any more at the moment; matching messages have to wait.
         publisher: stamps the ids of what the session publishes; made when it first publishes.
         assigning: the publisher it is, if it gives its messages their ids itself.
         pushed_back_by: numbers of the full subscriptions that keep this session from publishing.
-        full_links: numbers of the neighbours whose links are full and keep it from publishing.
+        full_links: numbers of the neighbours whose full links keep it from publishing.
         waiting: what waits for all its subscriptions together.
-        must_acknowledge: how many of its subscriptions push back and go on only when it acknowledges.
+        must_acknowledge: how many of its subscriptions push back and continue only when it acknowledges.
         unfinished: some of what it published waits for its turn to be matched.
-        unstored: why something that it published, and that had to be stored, was not; empty if all was.
+        unstored: why something that it published could not be stored as needed; empty if all was.
         confirmations: what it waits for at other brokers; None if it has never asked one for something.
-        subscription_bytes: what its subscriptions are estimated to take.
+        subscription_bytes: the estimated memory of its subscriptions.
         matching_work: what its subscriptions added to the work that a message can cost (`SubscriptionIndex.work`).
     """
 
@@ -197,12 +197,12 @@ class Session:
         self.confirmations: Confirmations | None = None
 
     def lost(self, batch: Batch, reason: str) -> None:
-        """Something of a batch that it published had to be stored, and was not: it may send all of the batch again."""
+        """Note that rows of a batch could not be stored as needed: the client may send the whole batch again."""
         self.unstored = reason
         if self.assigning is not None:
             self.assigning.lost(int(batch.ids[0, 1]))
 
     @property
     def paused(self) -> bool:
-        """Whether anything keeps it from publishing."""
+        """Return whether anything keeps it from publishing."""
         return bool(self.unfinished or self.pushed_back_by or self.full_links)

@@ -16,7 +16,7 @@ __all__ = ["Acknowledgement", "Settlement", "settlements", "waiting_subscription
 
 
 class Acknowledgement(NamedTuple):
-    """A client's answer for a message.
+    """A client acknowledges or refuses a message.
 
     Attributes:
         key: the client's name for the subscription.
@@ -32,7 +32,7 @@ class Acknowledgement(NamedTuple):
 
 
 class Settlement(NamedTuple):
-    """Messages of one subscription that get the same answer, in the order in which they were sent."""
+    """Messages of one subscription that are settled alike, in the order in which they were sent."""
 
     subscription: Subscription
     messages: list[int]
@@ -41,10 +41,10 @@ class Settlement(NamedTuple):
 
 
 def waiting_subscription(session: Session, key: str, message: int) -> Subscription:
-    """The subscription for which a message waits for its acknowledgement.
+    """Return the subscription for which a message waits for its acknowledgement.
 
     Raises:
-        BrokerError: no such subscription, or the message does not wait for an acknowledgement.
+        BrokerError: the subscription does not exist, or the message does not wait for an acknowledgement.
     """
     subscription = session.subscriptions.get(key)
     if subscription is None:
@@ -55,10 +55,10 @@ def waiting_subscription(session: Session, key: str, message: int) -> Subscripti
 
 
 def settlements(session: Session, acknowledgements: Iterable[Acknowledgement]) -> list[Settlement]:
-    """What acknowledgements cover, one after the other; nothing is changed.
+    """Return what acknowledgements cover, one after the other; nothing is changed.
 
     Raises:
-        BrokerError: one is for no such subscription, or for a message that does not wait for one (any more).
+        BrokerError: a subscription does not exist, or a message does not wait for an acknowledgement (any more).
     """
     found: dict[tuple[str, bool, bool], Settlement] = {}
     # What is covered so far: messages, or in mode `client` how many of the oldest. Then their order in that mode.

@@ -14,7 +14,7 @@ __all__ = ["BrokerStatistics", "statistics_of"]
 
 
 class BrokerStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts since the start, except where a field says "now"."""
+    """Counts since the start, except if a field says "now"."""
 
     sessions_now: int
     subscriptions_now: int
@@ -55,11 +55,11 @@ class BrokerStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def statistics_of(core: Broker, deliveries: Deliveries, unmatched: int, unfinished: int) -> BrokerStatistics:
-    """What a broker has counted.
+    """Return what a broker has counted.
 
     Args:
         core: the broker.
-        deliveries: what went out.
+        deliveries: what was delivered.
         unmatched: how many messages nobody wanted.
         unfinished: how many wait to be matched.
     """

@@ -1,8 +1,8 @@
 """Rows of subscriptions in the store: those of durable ones, and what slow ones cannot take now.
 
-The store writes off the loop: what is appended here can be handed out when it is safe, and what waits long is
-read back first. A subscription for which the next row is not there yet is *blocked*; the driver tells when rows were
-written or read (`Broker.stored`), and it continues.
+The store writes outside the loop. Rows that are appended here can be delivered once they are safe, and rows that have
+waited long are read back first. A subscription whose next row is not there yet is *blocked*; when rows were written or
+read, the driver says so (`Broker.stored`), and the subscription continues.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 __all__ = ["STORE_FULL", "Discard", "StoredQueues", "TakenRows"]
 
-# In the record: the store, or a subscription's share of it, was full.
+# A reason in the record: the store, or a subscription's share of it, was full.
 STORE_FULL = "store full"
 
-# What the store keeps free for acknowledgements and for publishers that are about to be paused.
+# Space that the store keeps free for acknowledgements and for publishers that are about to be paused.
 RESERVE_BYTES = 32 * 1024 * 1024
 # Rows that are discarded are read first, for the record; this many in one turn.
 DISCARDED_PER_TURN = 20_000
@@ -47,14 +47,14 @@ NO_IDS: NDArray[np.bytes_] = np.empty(0, "S16")
 
 
 def id_texts(ids: NDArray[np.uint64]) -> NDArray[np.bytes_]:
-    """Ids as one column that can be sorted: the 16 bytes of each."""
-    # A last byte of zero would be cut off, but both sides of a comparison alike, and no two ids become the same: all
+    """Return ids as one column that can be sorted: the 16 bytes of each."""
+    # numpy cuts off a zero byte at the end, but on both sides of a comparison, and no two ids become equal, because all
     # have 16 bytes.
     return np.ascontiguousarray(ids.astype(">u8")).view("S16").reshape(-1)
 
 
 class TakenRows(NamedTuple):
-    """Rows to be delivered.
+    """Rows to deliver.
 
     Attributes:
         batch: where they are.
@@ -70,11 +70,11 @@ class TakenRows(NamedTuple):
 
 
 class Discard:
-    """Rows of a cursor that no subscriber will get; each goes on record.
+    """Rows of a cursor that no subscriber will get; each is recorded.
 
     Args:
         cursor: whose.
-        subscription: the number that the record knows.
+        subscription: the number in the record.
         left: how many, from the oldest on.
         reason: why, for the record.
         ends: the cursor ends when they are gone.
@@ -116,10 +116,10 @@ class StoredQueues:
     Attributes:
         blocked: subscriptions that wait for the store, by number.
         full: subscriptions that keep publishers waiting because of the store, by number.
-        shed: rows that were given up, for whatever reason.
-        record: the number of the record that the last rows are in.
+        shed: rows that were given up, for any reason.
+        record: the number of the record that holds the last rows.
         recent: ids that an earlier process has stored, sorted: neighbours may send them again.
-        repeated: how many such rows came again, and were left out.
+        repeated: how many such rows were sent again, and left out.
         unretained: rows of retained topics that the store had no room for.
         lack: why rows of the last batch were not stored that a crash must not lose; empty if they were.
         backlog: what came over links and waits until the store has room.
@@ -135,7 +135,7 @@ class StoredQueues:
         self._storing: list[tuple[Subscription, NDArray[np.int64]]] = []
         self._consigned: deque[tuple[int, Consignment]] = deque()
         self._discards: list[Discard] = []
-        # How many of them there are of a cursor, by its number: asked for every row that goes out.
+        # How many of them a cursor has, by its number: needed for every row that is delivered.
         self._discarding: Counter[int] = Counter()
         self.shed = self.record = 0
         self.recent = NO_IDS
@@ -144,17 +144,17 @@ class StoredQueues:
         self.on_follow: Callable[[Subscription], None] | None = None
 
     def remember(self, ids: NDArray[np.uint64]) -> None:
-        """An earlier process has stored these."""
+        """Remember ids that an earlier process has stored."""
         self.recent = np.unique(id_texts(ids))
 
     def forget(self) -> None:
-        """Nobody sends again what an earlier process has stored."""
+        """Forget these ids: nobody sends them again."""
         self.recent = NO_IDS
 
     def repeats(self, batch: Batch) -> NDArray[np.bool_] | None:
-        """Which rows that came over a link an earlier process has stored; None for none.
+        """Return which rows from a link an earlier process has stored; None for none.
 
-        Only rows that a neighbour has marked as perhaps sent before are looked at.
+        Only rows that a neighbour has marked as possibly sent before are looked up.
         """
         again = np.flatnonzero(batch.envelopes[:, FLAGS] & MAYBE_DUPLICATE)
         if not len(again):
@@ -164,7 +164,7 @@ class StoredQueues:
         return mask if mask.any() else None
 
     def stored_before(self, ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Which ids an earlier process has stored lately."""
+        """Return which ids an earlier process has stored lately."""
         if not len(self.recent):
             return np.zeros(len(ids), np.bool_)
         wanted = id_texts(ids)
@@ -175,7 +175,7 @@ class StoredQueues:
 
     @property
     def is_storing(self) -> bool:
-        """Whether rows of the current batch are to be stored."""
+        """Return whether rows of the current batch are to be stored."""
         return bool(self._storing)
 
     def store(self, subscription: Subscription, rows: NDArray[np.int64]) -> None:
@@ -185,7 +185,7 @@ class StoredQueues:
         self._storing.append((subscription, rows))
 
     def flush(self, batch: Batch, now: int, consignment: Consignment | None) -> list[Subscription]:
-        """Store the batch once for all who want rows of it; returns those for whom there is too much now.
+        """Store the batch once for all who want rows of it; return the subscriptions that have too much now.
 
         If there is no room for it, what came in a consignment waits until there is; otherwise its rows are shed, and
         `lack` says so if that matters to whoever sent them.
@@ -209,7 +209,7 @@ class StoredQueues:
             subscription.waiting.stored += len(rows)
             self.block(subscription)
         if consignment is not None:
-            # Its neighbour may forget it when a crash here would not lose it.
+            # The neighbour may forget it once a crash here would not lose it.
             consignment.hold()
             self._consigned.append((position, consignment))
         return [subscription for subscription, _ in queued if self.is_full(subscription)]
@@ -259,33 +259,33 @@ class StoredQueues:
         return any(each.ends and each.cursor is cursor for each in self._discards)
 
     def is_full(self, subscription: Subscription) -> bool:
-        """Whether a subscription has as much in the store as it may, or the store is full."""
+        """Return whether a subscription has as much in the store as it may, or the store is full."""
         return subscription.cursor is not None and (self.is_over(subscription) or self.log.room < RESERVE_BYTES)
 
     def is_over(self, subscription: Subscription) -> bool:
-        """Whether a subscription has as much in the store as it may."""
+        """Return whether a subscription has as much in the store as it may."""
         cursor = subscription.cursor
         return cursor is not None and cursor.bytes > self.log.settings.subscription_bytes
 
     @property
     def refusal(self) -> str:
-        """Why nothing more should be stored; empty while all is well."""
+        """Return why nothing more should be stored; empty while all is well."""
         if self.log.trouble:
             return self.log.trouble
         return self.log.lack(RESERVE_BYTES // 2)
 
     def refusal_of(self, batch: Batch, rows: NDArray[np.int64] | None = None) -> str:
-        """Why rows of a batch, all by default, cannot be stored now; empty if they can."""
+        """Return why rows of a batch, all by default, cannot be stored now; empty if they can."""
         return self.refusal or self.log.lack(stored_bytes(batch, rows))
 
     # --- handing out -------------------------------------------------------------------------------------------------
 
     def pull(self, subscription: Subscription, most: int) -> list[TakenRows]:
-        """The next rows of a subscription; it is blocked if there are fewer than wanted and more to come."""
+        """Return the next rows of a subscription; it is blocked if there are fewer than wanted and more to come."""
         cursor = subscription.cursor
         assert cursor is not None
         if self.is_discarding(cursor):
-            # What is given up comes first, or rows that came later would be taken for it.
+            # Rows being given up come first, or later rows would be given up in their place.
             self.block(subscription)
             return []
         pulled = self.log.pull(cursor, most)
@@ -295,7 +295,7 @@ class StoredQueues:
         if subscription.replays and self.on_follow is not None:
             self.on_follow(subscription)
         if count < most:
-            # Rows that turned out to be damaged wait no longer.
+            # Damaged rows wait no longer.
             subscription.waiting.stored = self.log.unread(cursor)
             if subscription.waiting.stored:
                 self.block(subscription)
@@ -304,7 +304,7 @@ class StoredQueues:
         return taken
 
     def settle(self, subscription: Subscription, places: NDArray[np.int64]) -> None:
-        """Rows of a subscription are settled."""
+        """Settle rows of a subscription."""
         if subscription.cursor is not None:
             self.log.settle(subscription.cursor, places)
             self._close_if_empty(subscription)
@@ -319,12 +319,12 @@ class StoredQueues:
             self.blocked.pop(subscription.number, None)
 
     def block(self, subscription: Subscription) -> None:
-        """A subscription waits until something is written or read."""
+        """Let a subscription wait until something is written or read."""
         subscription.blocked = True
         self.blocked[subscription.number] = subscription
 
     def unblock(self, subscription: Subscription) -> None:
-        """There may be rows for a subscription that were not there before."""
+        """Let a subscription continue: there may be new rows for it."""
         subscription.blocked = False
         self.blocked.pop(subscription.number, None)
         if subscription.cursor is not None:
@@ -332,7 +332,7 @@ class StoredQueues:
             self._close_if_empty(subscription)
 
     def take_unblocked(self) -> list[Subscription]:
-        """Those that were blocked: something was written or read, so they may go on."""
+        """Return those that were blocked and may continue: something was written or read."""
         unblocked, self.blocked = list(self.blocked.values()), {}
         for subscription in unblocked:
             subscription.blocked = False
@@ -341,7 +341,7 @@ class StoredQueues:
     # --- giving up ---------------------------------------------------------------------------------------------------
 
     def ended(self, subscription: Subscription, reason: str) -> None:
-        """A subscription that is not durable is over: what it has in the store is discarded."""
+        """Discard what a subscription that is over, and not durable, has in the store."""
         cursor = subscription.cursor
         self.blocked.pop(subscription.number, None)
         self.full.pop(subscription.number, None)
@@ -350,7 +350,7 @@ class StoredQueues:
             self.discard(Discard(cursor, subscription.number, left, reason, ends=True))
 
     def discard(self, discard: Discard) -> None:
-        """Give up rows; it takes as long as it takes to read them."""
+        """Give up rows; this takes as long as reading them."""
         self._discards.append(discard)
         self._discarding[discard.cursor.number] += 1
         self.log.wake()
@@ -371,16 +371,16 @@ class StoredQueues:
         return Runs(*(each.copy() for each in cursor.waiting.runs))
 
     def shed_oldest(self, subscription: Subscription) -> None:
-        """A subscription is over its limit, and may lose its oldest."""
+        """Shed the oldest rows of a subscription that is over its limit."""
         cursor = subscription.cursor
         if cursor is not None and not self.is_discarding(cursor):
             unread, over = self.log.unread(cursor), cursor.bytes - self.log.settings.subscription_bytes
-            # And no less than it has too much: more may come between two looks than a share of what waits.
+            # At least the excess: more may come between two looks than a share of what waits.
             left = 1 + max(unread // _SHED_SHARE, unread * max(0, over) // max(1, cursor.bytes))
             self.discard(Discard(cursor, subscription.number, left, STORE_FULL, ends=False, owner=subscription))
 
     def proceed(self, now: int) -> None:
-        """Something was written or read: release what came over links, and discard what is to be discarded."""
+        """Release what came over links, and discard rows: something was written or read."""
         if self.backlog:
             self._store_backlog(now)
         safe = self.log.safe
@@ -392,15 +392,15 @@ class StoredQueues:
 
     @property
     def discards(self) -> int:
-        """How many cursors have rows that are being given up."""
+        """Return how many cursors have rows that are being given up."""
         return len(self._discards)
 
     def is_discarding(self, cursor: Cursor) -> bool:
-        """Whether rows of a cursor are being given up."""
+        """Return whether rows of a cursor are being given up."""
         return cursor.number in self._discarding
 
     def _discarded(self, discard: Discard, now: int) -> bool:
-        """Give up what is in memory of it; returns whether it is done."""
+        """Give up its rows that are in memory; return whether all are."""
         room = DISCARDED_PER_TURN
         while discard.left > 0 and room > 0:
             taken = self._take_discarded(discard, min(discard.left, room))

@@ -1,4 +1,4 @@
-"""The strategy that a plan names, for one broker."""
+"""Makes the routing strategy that a plan names, for one broker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make_strategy(
     seals: Seals | None = None,
     secret: int = FIXED_SECRET,
 ) -> Strategy:
-    """One broker's way of routing.
+    """Make one broker's routing strategy.
 
     Args:
         kind: the strategy's name in plans.
@@ -41,16 +41,16 @@ def make_strategy(
         now: when it starts, in ms.
         station: its place (`tree`, `cluster`).
         settings: what the network agreed on.
-        custody: nothing that was accepted may be lost with a broker in between.
-        seals: signs and checks the records of brokers (`drp`); None where they are not signed.
-        secret: 64 random bits for the hash of the window of ids, where ids are not trusted.
+        custody: nothing that was accepted may be lost with a broker on the way.
+        seals: signs and checks the records of brokers (`drp`); None if they are not signed.
+        secret: 64 random bits for the hash of the window of ids, if ids are not trusted.
     """
     settings = settings or Settings()
     if custody:
         settings = msgspec.structs.replace(
             settings,
             # A copy of a broadcast ends where another one came first, and is then settled although that one is still
-            # on its way. A set stays open until all its brokers have it.
+            # under way. A set stays open until all its brokers have it.
             broadcast_threshold=1.0,
         )
     return _MAKERS[kind](_Wish(number, now, station or Station(), settings, seals, secret))
@@ -88,7 +88,7 @@ def _flood(wish: _Wish) -> Strategy:
 def _hierarchical(made: type[Tree | Cluster], wish: _Wish) -> Strategy:
     settings = wish.settings
     silence = settings.heartbeat_ms * settings.missed_heartbeats
-    # Both ends of a lost link must have noticed, and as much again to attach; a parent is tried for two heart-beats.
+    # Both ends of a lost link must have noticed, plus the same time to attach; a parent is tried for two heart-beats.
     return made(
         wish.number,
         wish.now,
@@ -111,16 +111,16 @@ _MAKERS: dict[StrategyName, Callable[[_Wish], Strategy]] = {
 
 
 def order_wait(settings: Settings) -> int:
-    """How long rows wait for earlier ones after ways have changed, in ms; 0 when order is not asked for.
+    """Return how long rows wait for earlier ones after routes have changed, in ms; 0 if order is not asked for.
 
-    As long as a fail-over takes: a neighbour counts as dead after some missed heart-beats, what it has not confirmed
-    goes another way after one more, and one is for the way.
+    As long as a fail-over takes: a neighbour counts as dead after some missed heart-beats; what it has not confirmed
+    goes another way after one more; and one is for the journey.
     """
     return (settings.missed_heartbeats + 2) * settings.heartbeat_ms if settings.order == "publisher" else 0
 
 
 def planned_strategy(plan: Plan) -> Callable[[int, int], Strategy]:
-    """Makes the strategy of any broker of a plan: from its number and the time."""
+    """Return a function that makes the strategy of any broker of a plan from its number and the time."""
     stations = plan.hierarchy().stations
 
     def make(number: int, now: int) -> Strategy:

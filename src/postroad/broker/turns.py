@@ -1,8 +1,8 @@
 """What is left of batches that were too much work for one turn of the loop.
 
-A match stops when it has used up its budget (`SubscriptionIndex.match`). The rows that are left wait here, copied out
-of the read they came in, until the driver calls the broker again, after all other connections had a turn. Later batches
-of the same source wait after them, so the order of a publisher's messages is kept; sources take turns.
+A match stops when it has used up its budget (`SubscriptionIndex.match`). The remaining rows wait here, copied out of
+their read, until the driver calls the broker again, after all other connections had a turn. Later batches of the same
+source wait after them, so the order of a publisher's messages is kept; sources take turns.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_UNFINISHED_BYTES", "MAX_WRITTEN_BYTES", "Turns", "Work"]
 
-# What came over links and waits for its turn. Sessions are paused when something of theirs waits, so they leave one
-# read each; links are always read. Beyond this, the work is done at once, and all others wait as long as it takes.
+# What arrived over links and waits for its turn. Sessions are paused when something of theirs waits, so they leave one
+# read each; links are always read. Beyond this limit the work is done at once, and all others wait as long as it takes.
 MAX_UNFINISHED_BYTES = 64 * 1024 * 1024
 
-# What one turn writes to one session at most, give or take one delivery; what is more goes through its queues. A
-# session with thousands of subscriptions that all want one large message would otherwise be written gigabytes at
-# once. A few times what a connection's own buffer takes before it says that it is full.
+# What one turn writes to one session at most, up to one delivery more; the rest goes through its queues. Otherwise a
+# session with thousands of subscriptions that all want one large message would be written gigabytes at once. A few
+# times what a connection's own buffer takes before it is full.
 MAX_WRITTEN_BYTES = 4 * 1024 * 1024
 
 
 class Work(NamedTuple):
-    """Rows to match and to hand on.
+    """Rows to match and to pass on.
 
     Attributes:
         batch: the rows.
-        source: the session that published them; None for what came over a link.
+        source: the session that published them; None for rows from a link.
         link: the neighbour they came from; 0 for what a session published.
-        consignment: what they came in, under custody; it is held once for this while it waits.
-        doubtful: which rows may have been delivered before; none without.
-        late: which rows come after later ones of their publisher; none without.
+        consignment: the one they arrived in, under custody; it is held once for this while it waits.
+        doubtful: which rows may have been delivered before; None for none.
+        late: which rows come after later ones of their publisher; None for none.
     """
 
     batch: Batch
@@ -64,7 +64,7 @@ class Work(NamedTuple):
 
     @property
     def origin(self) -> int:
-        """Tells sources apart: sessions by their numbers, links by theirs below zero."""
+        """Return what identifies the source: the number of a session, or that of a link below zero."""
         return -self.link if self.source is None else self.source.number
 
 
@@ -81,11 +81,11 @@ class Turns:
         return bool(self._sources or self._owed)
 
     def has(self, origin: int) -> bool:
-        """Whether work of this source waits, so that its next batch has to wait too."""
+        """Return whether work of this source waits, so that its next batch has to wait too."""
         return origin in self._sources
 
     def push(self, work: Work, done: int, *, first: bool = False) -> None:
-        """Rows from `done` on wait; with `first`, before all others of their source."""
+        """Let rows from `done` on wait; with `first`, before all others of their source."""
         left = work.part(done, len(work.batch))
         batch = copied_out(left.batch, np.arange(len(left.batch)))
         if work.consignment is not None and not first:
@@ -96,11 +96,11 @@ class Turns:
         self.messages += len(batch)
 
     def pull(self) -> Work | None:
-        """The next work, of the source whose turn it is; None when there is none."""
+        """Return the next work, of the source whose turn it is; None if there is none."""
         if not self._sources:
             return None
         origin = next(iter(self._sources))
-        # To the end of the line: a dictionary keeps the order in which its keys came.
+        # To the end of the line: a dictionary keeps insertion order.
         waiting = self._sources.pop(origin)
         work = waiting.popleft()
         if waiting:
@@ -110,14 +110,14 @@ class Turns:
         return work
 
     def owe(self, session: Session) -> None:
-        """More matched for a session than one turn may write: it gets the rest from its queues in later turns."""
+        """Note that more matched for a session than one turn may write: later turns deliver the rest."""
         self._owed[session.number] = session
 
     def owe_first(self, sessions: Iterable[Session]) -> None:
-        """These sessions are owed something, and come before the others."""
+        """Note that these sessions are owed something, and come before the others."""
         self._owed = {each.number: each for each in sessions} | self._owed
 
     def take_owed(self) -> list[Session]:
-        """The sessions that are owed something."""
+        """Return the sessions that are owed something."""
         owed, self._owed = self._owed, {}
         return list(owed.values())

@@ -27,7 +27,7 @@ _ALL: list[Row] = [(">", ())]
 
 
 def scheme_of(settings: Settings) -> Scheme | None:
-    """How the brokers of a network encode what they want; None when they say it exactly."""
+    """Return how the brokers of a network encode what they want; None if they advertise it exactly."""
     if settings.interest == "exact":
         return None
     made = Scheme.paper if settings.categories == "paper" else Scheme.sharp
@@ -64,7 +64,7 @@ class Wants:
             self._rows.remove((topic, conjunction))
 
     def take(self) -> Delta | None:
-        """The change since the last call; None if there is none."""
+        """Return the change since the last call; None if there is none."""
         added, removed = self._rows.take()
         if not added and not removed:
             return None
@@ -73,7 +73,7 @@ class Wants:
         return self._encoded(self._scheme, added, removed)
 
     def _encoded(self, scheme: Scheme, added: list[Row], removed: list[Row]) -> Delta | None:
-        """The same for vectors: several predicates may share one, which is advertised once."""
+        """Return the same for vectors: several predicates may share one, which is advertised once."""
         change = Counter(_vectors(scheme, added))
         change.subtract(_vectors(scheme, removed))
         came: list[tuple[int, ...]] = []
@@ -91,8 +91,8 @@ class Wants:
         return Delta(*parts)
 
     def whole(self) -> bytes:
-        """The full interest, or match-all if it is too large to state. Changes of match-all do no harm."""
-        # Half of it before the long way is tried again: it takes seconds to find out that it is still too much.
+        """Return the full interest, or match-all if it is too large to state. Changes of match-all do no harm."""
+        # Half of that before trying again: it takes seconds to find out that it is still too much.
         if self._too_many is not None and 2 * len(self) > self._too_many:
             return self._said(_ALL)
         try:
