@@ -1,4 +1,4 @@
-"""What was refused to whom, or is doubtful: logged as far as it stays readable. Never a passcode or a token."""
+"""Refused and doubtful actions, logged as far as the log stays readable. Never logs a passcode or a token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Action", "Audit"]
 
 log = logging.getLogger("postroad.server")
 
-# Lines until the next look of the watch; what is beyond them is counted in one more line. A flood of refusals fills
+# Lines until the next look of the watch; further ones are counted in one more line. So a flood of refusals fills
 # neither a disk nor anybody's day.
 MOST_LINES = 20
 
@@ -23,7 +23,7 @@ Action = Literal[
     "admin request refused",
 ]
 
-# What is done as it was asked for, with a line of the log.
+# Carried out as requested, with a line in the log.
 Doubt = Literal["subscription doubtful"]
 
 
@@ -36,12 +36,12 @@ class Audit:
         self._left_out: Counter[Action | Doubt] = Counter()
 
     def refused(self, action: Action, **fields: object) -> None:
-        """Something was refused."""
+        """Count and log something that was refused."""
         self.counts[action] += 1
         self._tell(action, fields)
 
     def doubted(self, action: Doubt, **fields: object) -> None:
-        """Something was done that its author may not have meant."""
+        """Log something that was done and that its author may not have meant."""
         self._tell(action, fields)
 
     def _tell(self, action: Action | Doubt, fields: dict[str, object]) -> None:
@@ -52,7 +52,7 @@ class Audit:
             self._left_out[action] += 1
 
     def look(self) -> None:
-        """Some time has passed: tell what had no line, and let lines through again."""
+        """Report what was not logged since the last call, and allow lines again."""
         self._lines = 0
         if self._left_out:
             counts = {action.replace(" ", "_"): count for action, count in self._left_out.items()}

@@ -44,7 +44,7 @@ class Renderer(Protocol):
     """
 
     def prepare(self, batch: Batch, rows: NDArray[np.int64]) -> object:
-        """Encode what all sessions with this renderer get of these rows; passed back to `ClientSession.render`."""
+        """Encode what sessions with this renderer share of these rows; passed back to `ClientSession.render`."""
 
 
 class ClientSession(Protocol):
@@ -53,45 +53,45 @@ class ClientSession(Protocol):
     # --- called by the driver
 
     def received(self, data: bytes | bytearray | memoryview) -> None:
-        """The socket gave bytes; none of `data` may be kept after the call."""
+        """Take bytes from the socket; none of `data` may be kept after the call."""
 
     def writable(self, yes: bool) -> None:
-        """The socket takes no more for now, or takes more again."""
+        """Note whether the socket takes more now."""
 
     def tick(self, now: int) -> None:
-        """The time that the session asked for by `Transport.wake_at` has come."""
+        """Handle the time that the session asked for by `Transport.wake_at`."""
 
     def lost(self, reason: str) -> None:
-        """The connection is gone."""
+        """Handle the loss of the connection."""
 
     @property
     def protocol(self) -> str:
-        """The protocol and its version, for people."""
+        """Return the protocol and its version, for people."""
 
     @property
     def login(self) -> str:
-        """The login that the client has proved; empty without."""
+        """Return the login that the client has proved; empty without."""
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes kept of what was received: unfinished frames, open transactions."""
+        """Return how many bytes are kept of what was received: unfinished frames, open transactions."""
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that wait for the session's subscriptions."""
+        """Return how many bytes wait for the session's subscriptions."""
 
     @property
     def has_waiting(self) -> bool:
-        """Whether messages wait that the socket could take now."""
+        """Return whether messages wait that the socket could take now."""
 
     # --- called by the dispatcher
 
     @property
     def renderer(self) -> Renderer:
-        """The renderer of its protocol version: the same object for all sessions that can share a rendering."""
+        """Return the renderer of its protocol version: the same object for all sessions that can share a rendering."""
 
     def render(self, delivery: Delivery, prepared: object | None) -> Bytes:
-        """The bytes of a delivery.
+        """Return the bytes of a delivery.
 
         Args:
             delivery: rows of a batch for one subscription of this session.
@@ -99,7 +99,7 @@ class ClientSession(Protocol):
         """
 
     def write(self, data: Bytes) -> None:
-        """Hand rendered bytes to the transport."""
+        """Pass rendered bytes to the transport."""
 
     def pause_reading(self) -> None:
         """Read no more for now."""
@@ -110,10 +110,10 @@ class ClientSession(Protocol):
     # --- called by both
 
     def refuse(self, reason: str, again: bool = False) -> None:
-        """Tell the client why, and close; with `again`, that the same will do over a later connection."""
+        """Tell the client why, and close; with `again`, also that a later connection may work."""
 
     def broke(self, error: Exception) -> None:
-        """A defect of the broker ends this session, and no other: tell the client, and close."""
+        """End this session, and no other, because of a defect of the broker: tell the client, and close."""
 
 
 class Transport(Protocol):
@@ -121,17 +121,17 @@ class Transport(Protocol):
 
     @property
     def peer(self) -> str:
-        """The other end, for logs."""
+        """Return the other end, for logs."""
 
     @property
     def address(self) -> str:
-        """The address that limits count by."""
+        """Return the address that limits count by."""
 
     def connected(self) -> str:
-        """Admit the client; returns why it is refused, or an empty text."""
+        """Admit the client; return why it is refused, or an empty text."""
 
     def write(self, data: bytes | memoryview) -> None:
-        """Hand bytes to the socket; they may be sent later, in order."""
+        """Pass bytes to the socket; they may be sent later, in order."""
 
     def pause_reading(self) -> None:
         """Deliver no more data for now."""
@@ -140,10 +140,10 @@ class Transport(Protocol):
         """Deliver data again."""
 
     def wake_at(self, when: int) -> None:
-        """Call `tick` at this time of the dispatcher's timer, and not at the time asked for before."""
+        """Call `tick` at this time of the dispatcher's timer; this replaces an earlier request."""
 
     def close(self) -> None:
-        """Send what is written, then close; in any case soon."""
+        """Send what is written, then close; soon in any case."""
 
 
 class WebSocketProfile(NamedTuple):
@@ -164,9 +164,9 @@ class LoginVerdict(NamedTuple):
     """The result of a login.
 
     Attributes:
-        refusal: the reason that the client gets; empty when it is let in.
-        principal: of a client that is let in.
-        login: the login that was proved; empty where logins are not checked.
+        refusal: the reason for the client; empty if it is admitted.
+        principal: of a client that is admitted.
+        login: the login that was proved; empty if logins are not checked.
     """
 
     refusal: str
@@ -206,7 +206,7 @@ class OutboxSender(Protocol):
         """Send the control frames and parcels of an outbox, and dial or hang up as it says."""
 
     def send_packets(self, packets: Iterable[tuple[int, bytes]]) -> None:
-        """Send packets about queues, each to the broker that it is for, as far as there are ways."""
+        """Send packets about queues, each to its destination broker, as far as there are routes."""
 
 
 class RecordSafety(Protocol):
@@ -214,11 +214,11 @@ class RecordSafety(Protocol):
 
     @property
     def trouble(self) -> str:
-        """What keeps the record from being written; empty while all is well."""
+        """Return what keeps the record from being written; empty while all is well."""
 
     @property
     def waits(self) -> bool:
-        """Whether receipts have to wait until the record is safe."""
+        """Return whether receipts have to wait until the record is safe."""
 
     def when_safe(self, action: Callable[[bool], None]) -> None:
         """Call `action` with True once all that was recorded so far survives a crash, with False if it would not."""
@@ -229,7 +229,7 @@ class StoreSafety(Protocol):
 
     @property
     def mark(self) -> int:
-        """Changes whenever something was stored that a receipt has to wait for."""
+        """Return a number that changes whenever something was stored that a receipt has to wait for."""
 
     def when_safe(self, action: Callable[[str], None]) -> None:
         """Call `action` with an empty text once all that was stored so far is safe, or with the reason if it is not."""

@@ -37,7 +37,7 @@ def wall_clock() -> int:
 
 
 def steady_clock() -> int:
-    """Milliseconds since an arbitrary moment; never set back or forward, so fit for heart-beats."""
+    """Milliseconds since an arbitrary moment; never set, so fit for heart-beats."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -55,7 +55,7 @@ class Dispatcher:
         timing: counts messages and times some reads; None for none.
         record: what receipts wait for; None if nothing is recorded.
         store: what receipts wait for before that; None without a store.
-        soon: schedules a call after all other connections had a turn; needed where the core works in turns.
+        soon: schedules a call after all other connections had a turn; needed if the core works in turns.
     """
 
     def __init__(
@@ -78,15 +78,15 @@ class Dispatcher:
         self._carrying = False
 
     def join(self, number: int, session: ClientSession) -> None:
-        """A client's session takes part from now on, under its number in the core."""
+        """Add a client's session under its number in the core."""
         self._sessions[number] = session
 
     def session(self, number: int) -> ClientSession | None:
-        """The client's session of this number in the core."""
+        """Return the client's session of this number in the core."""
         return self._sessions.get(number)
 
     def leave(self, number: int) -> None:
-        """A session is over."""
+        """Remove a session."""
         self._sessions.pop(number, None)
 
     def carry_out(self, outbox: Outbox) -> None:
@@ -164,7 +164,7 @@ class Dispatcher:
         try:
             outbox = self.core.proceed(self.clock())
         except Exception as error:
-            # A defect of ours, in work that no connection waits for: this piece of it is lost, the rest continues.
+            # A defect of ours, in work that no connection waits for: this piece is lost, the rest continues.
             log.error("internal error", exc_info=error)
             outbox = Outbox()
         self.carry_out(outbox)
@@ -230,7 +230,7 @@ class _SharedRenderings:
         self._prepared: dict[tuple[int, int], object] = {}
 
     def of(self, batch: Batch, renderer: Renderer) -> object:
-        """What the renderer makes of the rows that any of its sessions needs."""
+        """Return what the renderer makes of the rows that any of its sessions needs."""
         key = (id(batch), id(renderer))
         found = self._prepared.get(key)
         if found is None:

@@ -1,9 +1,9 @@
 """Who may connect: how many from one address, and how many strangers at once. No sockets here.
 
-A connection is a *stranger* until its CONNECT is answered, and again when it was refused before that. Strangers have
-places of their own, so that they never take those of clients (`limits.sessions`). When all places are taken, a newcomer
-takes the place of the stranger that has held its own longest: of its own address, if that holds more than a quarter of
-the places, else of any. So an address that opens silent connections only ever cuts off itself.
+A connection is a *stranger* until its CONNECT is answered, and also after a refusal before that. Strangers have places
+of their own, so they never take those of clients (`limits.sessions`). When all places are taken, a newcomer takes the
+place of the oldest stranger: of its own address, if that holds more than a quarter of the places, else of any address.
+So an address that opens silent connections only ever cuts off itself.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ __all__ = ["Arrival", "Entrance", "address_of"]
 
 Key = TypeVar("Key")
 
-# Of all places for strangers, the part that one address may hold before it gives up its own instead of others'.
+# The share of all places for strangers that one address may hold before it displaces its own instead of others.
 FAIR_PART = 4
-# A household or a server is given this many bits of IPv6 addresses, all of which it can use.
+# A household or a server gets this many bits of IPv6 addresses, and can use all of them.
 _IPV6_PREFIX = 64
 
 
 def address_of(peer: object) -> str:
-    """The address that limits count by: an IPv4 address, or the network of 64 bits that an IPv6 address belongs to."""
+    """Return the address that limits count by: an IPv4 address, or the 64-bit network of an IPv6 address."""
     host = str(peer[0]) if isinstance(peer, tuple) and peer else ""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
@@ -40,10 +40,10 @@ def address_of(peer: object) -> str:
 
 
 class Arrival(NamedTuple, Generic[Key]):
-    """What is to be done about a new connection.
+    """What to do about a new connection.
 
     Attributes:
-        refusal: why it cannot be let in; empty when it can.
+        refusal: why it is not admitted; empty if it is.
         evicted: strangers whose place it takes.
     """
 
@@ -64,7 +64,7 @@ class Entrance(Generic[Key]):
         self.refused = self.evicted = 0
 
     def take_limits(self, limits: Limits) -> None:
-        """Other limits count for who comes from now on."""
+        """Use new limits for connections from now on."""
         self._limits = limits
 
     def __len__(self) -> int:
@@ -75,16 +75,16 @@ class Entrance(Generic[Key]):
 
     @property
     def strangers(self) -> list[Key]:
-        """Those without a session, oldest first."""
+        """Return those without a session, oldest first."""
         return list(self._strangers)
 
     @property
     def stranger_count(self) -> int:
-        """How many have no session."""
+        """Return how many have no session."""
         return len(self._strangers)
 
     def arrive(self, key: Key, address: str) -> Arrival[Key]:
-        """A connection was accepted; unless it is refused, it is a stranger now."""
+        """Take a connection that was accepted; unless it is refused, it is a stranger now."""
         most = self._limits.connections_per_address
         if self._per_address[address] >= most:
             self.refused += 1
@@ -108,11 +108,11 @@ class Entrance(Generic[Key]):
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room for another client."""
+        """Return whether there is no room for another client."""
         return len(self._addresses) - len(self._strangers) >= self._limits.sessions
 
     def connect(self, key: Key) -> str:
-        """A stranger's CONNECT is to be answered; why it cannot be, or an empty text."""
+        """Give a stranger a place as a client; return why not, or an empty text."""
         if self.is_full:
             self.refused += 1
             return f"this broker has {self._limits.sessions:,} connections, its limit (sessions); try another one"
@@ -120,7 +120,7 @@ class Entrance(Generic[Key]):
         return ""
 
     def leave(self, key: Key) -> None:
-        """A connection is gone, or is cut off; twice does no harm."""
+        """Remove a connection that is gone or cut off; a second call does no harm."""
         self._forget_stranger(key)
         address = self._addresses.pop(key, None)
         if address is not None:

@@ -1,9 +1,9 @@
-"""What clients make the broker hold in memory, and who goes when it is too much. No sockets here.
+"""How much memory clients make the broker use, and which connections to close when it is too much. No sockets here.
 
-What counts: frames that are not finished, open transactions, messages that wait for subscribers, and bytes that sockets
-have not taken. The sum is kept as reads and writes happen, without looking at sockets that drain in between, so it may
-be too high, never too low by more than what one turn of the loop brings. When it passes the budget everything is
-counted anew; only if the new sum is above the budget too, a connection has to go.
+What counts: unfinished frames, open transactions, messages that wait for subscribers, and bytes that sockets have not
+taken. Reads and writes update the sum, without looking at sockets that drain in between. So it may be too high, but is
+never too low by more than one turn of the loop brings. When it exceeds the budget, everything is counted again; only if
+the new sum also exceeds the budget, a connection has to go.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["Holding", "Holdings", "who_goes"]
 
 Key = TypeVar("Key")
 
-# Relief goes on until this part of the budget is free: with less, the next message would call for it again.
+# Relief continues until this share of the budget is free: with less, the next message would need it again.
 FREED_PART = 8
-# After a count that found the budget kept, the sum may grow by this part of it until the next: each looks at every
+# After a count within the budget, the sum may grow by this share until the next count: each count looks at every
 # connection, and the budget is exceeded by no more than that.
 RECOUNT_PART = 64
 
@@ -35,9 +35,9 @@ class Holding(NamedTuple, Generic[Key]):
 
 
 def who_goes(holdings: Iterable[Holding[Key]], budget: int) -> list[Holding[Key]]:
-    """Which connections to cut off so that the rest keeps the budget with some room; none while it is kept.
+    """Return which connections to close so that the rest stays within the budget, with some room; none while it does.
 
-    Strangers go first, the oldest of them first, which is the order they come in; then those for whom most is held.
+    Strangers go first, in the given order, oldest first; then those with the most memory.
     """
     listed = list(holdings)
     total = sum(holding.bytes for holding in listed)
@@ -58,8 +58,8 @@ class Holdings:
     """The running sum.
 
     Args:
-        budget: the most that is to be held (`limits.memory_bytes`).
-        queued: what waits for subscribers, as the broker counts it.
+        budget: the most that may be held (`limits.memory_bytes`).
+        queued: returns what waits for subscribers, as the broker counts it.
     """
 
     def __init__(self, budget: int, queued: Load) -> None:
@@ -70,27 +70,27 @@ class Holdings:
 
     @property
     def budget(self) -> int:
-        """The most that is to be held."""
+        """Return the most that may be held."""
         return self._budget
 
     def take_budget(self, budget: int) -> None:
-        """Hold at most this from now on."""
+        """Use another budget from now on."""
         self._budget = self._recount_at = budget
 
     @property
     def total(self) -> int:
-        """What is held, or more."""
+        """Return an upper bound of what is held."""
         return self._others + self._queued.bytes
 
     @property
     def is_too_much(self) -> bool:
-        """Whether it is time to count."""
+        """Return whether it is time to count."""
         return self._others + self._queued.bytes > self._recount_at
 
     def add(self, change: int) -> None:
-        """What is held besides queues has grown, or shrunk."""
+        """Note that what is held besides queues has grown or shrunk."""
         self._others += change
 
     def counted(self) -> None:
-        """Everything was counted, told with `add`, and whoever had to go is gone."""
+        """Note that everything was counted with `add`, and that connections were closed as needed."""
         self._recount_at = max(self._budget, self.total + self._budget // RECOUNT_PART)

@@ -1,4 +1,4 @@
-"""Records in memory: those that may not be on disk yet (pinned), and those that were used last."""
+"""Records in memory: those that may not be on disk yet (pinned), and the most recently used ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RecordCache:
         self._pinned[number] = payload
 
     def unpin(self, numbers: Iterable[int]) -> None:
-        """Records are on disk now: they count against the budget."""
+        """Count records against the budget: they are on disk now."""
         for number in numbers:
             payload = self._pinned.pop(number, None)
             if payload is not None:
@@ -49,7 +49,7 @@ class RecordCache:
             self.forget(next(iter(self._kept)))
 
     def get(self, number: int) -> StoredRows | None:
-        """A record, or None if it is not in memory."""
+        """Return a record, or None if it is not in memory."""
         found = self._kept.pop(number, None)
         if found is not None:
             self._kept[number] = found
@@ -62,11 +62,11 @@ class RecordCache:
         return stored
 
     def has(self, number: int) -> bool:
-        """Whether a record is in memory."""
+        """Return whether a record is in memory."""
         return number in self._kept or number in self._pinned
 
     def is_pinned(self, number: int) -> bool:
-        """Whether a record may not be on disk yet."""
+        """Return whether a record may not be on disk yet."""
         return number in self._pinned
 
     def forget(self, number: int) -> None:

@@ -89,7 +89,7 @@ class Catalog:
         self._table, self._count = table, kept.shape[1]
 
     def find(self, number: int) -> CatalogEntry | None:
-        """Where a record is; None if no cursor needs it."""
+        """Return where a record is; None if no cursor needs it."""
         at = self._at(number)
         return None if at is None or not self._table[_REFS, at] else CatalogEntry(*self._table[:_REFS, at].tolist())
 
@@ -98,7 +98,7 @@ class Catalog:
         return at if at < self._count and self._table[_NUMBER, at] == number else None
 
     def place(self, number: int, header: int, segment: int, start: int, length: int) -> None:
-        """A record was written here, for the first time or because it was moved."""
+        """Note where a record was written, for the first time or because it was moved."""
         at = self._at(number)
         if at is None:
             return
@@ -109,7 +109,7 @@ class Catalog:
             self._count_live(segment, 1)
 
     def count(self, runs: Runs, sign: int) -> int:
-        """Rows are wanted by one more cursor (1) or one less (-1); returns about how many bytes they take."""
+        """Count one more cursor (1) or one less (-1) for rows; return about how many bytes they take."""
         if not len(runs.starts):
             return 0
         table, used = self._table, self._count
@@ -145,30 +145,30 @@ class Catalog:
         return table[:_REFS, chosen]
 
     def live_bytes(self, segment: int) -> int:
-        """About how many bytes of a segment are wanted: a row counts once per cursor, a record once at most."""
+        """Return about how many bytes of a segment are wanted: a row counts once per cursor, a record once at most."""
         table = self._table[:, : self._count]
         table = table[:, (table[_SEGMENT] == segment) & (table[_REFS] > 0)]
         share = np.minimum(table[_REFS], table[_ROWS]) / np.maximum(table[_ROWS], 1)
         return int((table[_LENGTH] * share).sum())
 
     def stored_at(self, place: int) -> int | None:
-        """When a row was stored, in ms; None if no cursor needs its record."""
+        """Return when a row was stored, in ms; None if no cursor needs its record."""
         entry = self.find(place >> ROW_BITS)
         return None if entry is None else entry.stored
 
     def rows_before(self, runs: Runs, time: int) -> int:
-        """How many of some rows were stored before a time."""
+        """Return how many of some rows were stored before a time."""
         number = self.first_stored_from(time)
         return int((runs.ends - runs.starts)[: int(np.searchsorted(runs.starts, number << ROW_BITS))].sum())
 
     def first_stored_from(self, time: int) -> int:
-        """The number of the first record that was stored at a time or later; beyond all numbers if there is none."""
+        """Return the first record that was stored at a time or later; a number beyond all others if there is none."""
         stored = np.maximum.accumulate(self._table[_STORED, : self._count])
         at = int(np.searchsorted(stored, time, "left"))
         return int(self._table[_NUMBER, at]) if at < self._count else 2**62 >> ROW_BITS
 
     def last_stored_before(self, time: int) -> int:
-        """The number of the last record that was stored before a time; 0 if there is none."""
+        """Return the last record that was stored before a time; 0 if there is none."""
         stored = np.maximum.accumulate(self._table[_STORED, : self._count])
         at = int(np.searchsorted(stored, time, "left"))
         return int(self._table[_NUMBER, at - 1]) if at else 0

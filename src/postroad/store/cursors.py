@@ -21,23 +21,23 @@ __all__ = ["MAX_TRIES", "NO_CEILING", "Cursor", "Taken"]
 
 # Beyond all places.
 NO_CEILING = 2**63 - 1
-# Further tries of a row are not counted: each number is a set of its own. Whoever gives rows up does so before.
+# Further tries of a row are not counted, because each number is a separate set. Rows are given up before that.
 MAX_TRIES = 100
-# Which rows were tried is written whenever a client comes or goes, which one client can do many times a second: 16 KiB.
+# The tried rows are written whenever a client comes or goes, which one client can do many times a second: 16 KiB.
 MAX_NOTED_RUNS = 1024
 
 
 class Taken(NamedTuple):
-    """Rows that a cursor hands out, of one record and in order.
+    """Rows of one record that a cursor hands out, in order.
 
     Attributes:
-        places: name the rows; whoever takes them settles them or gives them back.
+        places: name the rows; the taker settles them or gives them back.
         batch: where they are; several cursors share it.
         rows: which rows of the batch.
         tried: which of them were, or may have been, handed out before; None for none.
         stored: when they were stored, in ms.
-        tries: how often each of them came back for sure (`Log.retry`); None for never.
-        notes: what is noted of them (`Log.transfer`), with the rows of `places` it is noted of; None for nothing.
+        tries: how often each of them surely returned (`Log.retry`); None for never.
+        notes: their notes (`Log.transfer`), each with the indices into `places` it belongs to; None for nothing.
     """
 
     places: NDArray[np.int64]
@@ -55,17 +55,17 @@ class Cursor:
     A row is *waiting*, then *in flight*, then settled and forgotten; or it is given back, and waits again in its place.
 
     Attributes:
-        number: never another cursor's, also after a restart.
+        number: unique, even after a restart.
         terms: what its owner keeps about it.
-        durable: it survives a restart; one that does not costs no record but the rows themselves.
+        durable: it survives a restart; otherwise it costs no record but the rows themselves.
         attached: somebody takes rows from it.
-        attached_at: the number of the record that says so, or that gave it rows of another cursor; rows go out when
-            that is safe.
-        waiting: rows that are to be handed out.
+        attached_at: the number of the record that says so, or that gave it rows of another cursor; rows are handed out
+            once that record is safe.
+        waiting: rows to hand out.
         in_flight: rows that were handed out and are neither settled nor given back.
-        tried: rows that were, or may have been, handed out before; a superset, cleaned when rows go out again.
-        tries: at k, the rows that came back more than k times for sure; each is a part of the one before.
-        notes: texts, each with the rows that it is noted of.
+        tried: rows that were, or may have been, handed out before; a superset, cleaned when rows are handed out again.
+        tries: at k, the rows that surely returned more than k times; each set contains the next one.
+        notes: texts, each with the rows that it belongs to.
         bytes: about how much it waits for or has in flight: rows count with the mean size of their record.
         ceiling: only rows below this place are handed out: rows that were stored before may still join it below.
     """
@@ -110,35 +110,35 @@ class Cursor:
 
     @property
     def rows(self) -> int:
-        """How many rows it waits for or has in flight."""
+        """Return how many rows it waits for or has in flight."""
         return self.waiting.count + self.in_flight.count
 
     def in_flight_at(self, places: NDArray[np.int64]) -> Runs:
-        """Those of some rows, in any order, that are in flight."""
+        """Return which of some rows, in any order, are in flight."""
         return intersect(runs_of(np.sort(places)), self.in_flight.runs)
 
     def unknown(self, runs: Runs) -> Runs:
-        """Those of some rows that it neither waits for nor has in flight."""
+        """Return which of some rows it neither waits for nor has in flight."""
         return subtract(runs, unite(self.waiting.runs, self.in_flight.runs))
 
     def take(self, runs: Runs) -> None:
-        """Waiting rows are handed out."""
+        """Hand out waiting rows."""
         self.waiting.remove(runs)
         self.in_flight.add(runs)
 
     def give_back(self, runs: Runs) -> None:
-        """Rows in flight wait again, and count as tried."""
+        """Let rows in flight wait again; they count as tried."""
         self.in_flight.remove(runs)
         self.waiting.add(runs)
         self.tried.add(runs)
 
     def settle(self, runs: Runs) -> int:
-        """Rows in flight are done with; returns how many there were."""
+        """Settle rows in flight; return how many there were."""
         self.forget(runs)
         return self.in_flight.remove(runs)
 
     def taken(self, number: int, stored: StoredRows, runs: Runs) -> Taken:
-        """Rows of a record, with what is known of their earlier tries."""
+        """Return rows of a record, with what is known of their earlier tries."""
         places = runs.places()
         tried = None
         if self.tried.count:
@@ -150,14 +150,14 @@ class Cursor:
         return Taken(places, stored.batch, rows, tried, stored.stored, tries, notes)
 
     def packed_tried(self) -> tuple[bytes, bytes]:
-        """The rows that were tried, as they are stored: more than `MAX_NOTED_RUNS` runs become one that spans all."""
+        """Return the tried rows as they are stored: more than `MAX_NOTED_RUNS` runs become one that spans all."""
         runs = self.tried.runs
         if len(runs.starts) > MAX_NOTED_RUNS:
             runs = Runs(runs.starts[:1], runs.ends[-1:])
         return packed(runs)
 
     def state(self) -> CursorState:
-        """What a checkpoint keeps of it."""
+        """Return what a checkpoint keeps of it."""
         return CursorState(
             self.number,
             self.terms,
@@ -169,7 +169,7 @@ class Cursor:
         )
 
     def count_try(self, runs: Runs) -> list[Runs]:
-        """Rows came back once more; returns, for each number of tries, which of them came back more often than that."""
+        """Count one more return of rows; return, for each number of tries, which of them returned more often."""
         raised = [runs]
         for rows in self.tries[: MAX_TRIES - 1]:
             again = intersect(runs, rows.runs)
@@ -183,7 +183,7 @@ class Cursor:
         return raised
 
     def tries_of(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How often each of the rows came back for sure."""
+        """Return how often each of the rows surely returned."""
         count = np.zeros(len(places), np.int64)
         for rows in self.tries:
             came = rows.runs.contains(places)
@@ -193,12 +193,12 @@ class Cursor:
         return count
 
     def notes_of(self, places: NDArray[np.int64]) -> list[tuple[bytes, NDArray[np.int64]]]:
-        """What is noted of the rows, each with the indices of those it is noted of."""
+        """Return the notes of the rows, each with the indices of the rows it belongs to."""
         found = ((text, np.flatnonzero(rows.runs.contains(places))) for text, rows in self.notes.items())
         return [(text, at) for text, at in found if len(at)]
 
     def forget(self, runs: Runs) -> None:
-        """Rows are no longer its business: neither is what became of them."""
+        """Forget rows, and all that is known of them."""
         if self.tried.count:
             self.tried.remove(runs)
         if self.tries:

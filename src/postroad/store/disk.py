@@ -1,4 +1,4 @@
-"""What the log wants done on a disk, and the contract of whoever does it."""
+"""The operations that the log needs on a disk, and the contract of a disk."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ class Disk(Protocol):
     """Segments by number. All calls may block, and raise OSError."""
 
     def segments(self) -> dict[int, int]:
-        """The segments that there are, in order, with their sizes."""
+        """Return the existing segments, in order, with their sizes."""
 
     def create(self, segment: int) -> None:
-        """Make an empty segment; when this returns, its name survives a crash. One of the same number goes."""
+        """Make an empty segment, in place of one of the same number; when this returns, its name survives a crash."""
 
     def append(self, segment: int, pieces: Sequence[Piece]) -> None:
         """Write at the end of a segment."""
 
     def sync(self, segment: int) -> None:
-        """When this returns, all that was written to the segment survives a crash of the machine."""
+        """Force a segment to disk; when this returns, all that was written to it survives a crash of the machine."""
 
     def remove(self, segment: int) -> None:
-        """Delete a segment; after a crash it may be there again. One that is not there is no error."""
+        """Delete a segment; after a crash it may be there again. A missing segment is not an error."""
 
     def preserve(self, segment: int) -> None:
-        """Keep the bytes of a segment for people, whatever happens to it; one that is not there is no error."""
+        """Keep the bytes of a segment for people, whatever happens to it; a missing segment is not an error."""
 
     def read(self, segment: int, start: int = 0, length: int = -1) -> bytes:
-        """Bytes of a segment, to its end with a negative length; fewer than asked for where it ends."""
+        """Return bytes of a segment, to its end with a negative length; fewer than requested at its end."""
 
 
 class Create(NamedTuple):
@@ -66,7 +66,7 @@ class Remove(NamedTuple):
 
 
 class Preserve(NamedTuple):
-    """Keep a segment that is damaged for people, before it may be deleted."""
+    """Keep a damaged segment for people, before it may be deleted."""
 
     segment: int
 
@@ -78,9 +78,9 @@ class DiskCommit(NamedTuple):
     """One group commit: many batches and acknowledgements, written together.
 
     Attributes:
-        steps: to be done in this order; when one fails, no more.
+        steps: in this order; after a failure, none of the others.
         through: the number of the last record in it, or before it.
-        syncs: it ends with all of it on disk.
+        syncs: all of it is on disk at its end.
         size: bytes that are written.
     """
 
@@ -116,7 +116,7 @@ def carry_out(commit: DiskCommit, disk: Disk) -> None:
             elif isinstance(step, Preserve):
                 disk.preserve(step.segment)
             else:
-                # All is written and safe by now. What cannot be deleted is found, and goes, at the next start.
+                # All is written and safe by now. What cannot be deleted is found and deleted at the next start.
                 with suppress(OSError):
                     disk.remove(step.segment)
         except OSError as error:

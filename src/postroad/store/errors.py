@@ -1,4 +1,4 @@
-"""What the store refuses, and why."""
+"""Errors of the store."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class StoreFullError(StoreError):
 
 
 class StoreReadError(StoreError):
-    """The disk does not give what was written. Nothing was changed on it."""
+    """The disk does not return what was written. Nothing was changed on it."""
 
 
 class StoreWriteError(StoreError):
-    """The disk does not take what is written; what is stored stays readable."""
+    """The disk refuses a write; what is stored stays readable."""
 
 
 class DamageError(StoreError):
-    """Bytes on disk are not what was written."""
+    """Bytes on disk differ from what was written."""

@@ -1,4 +1,4 @@
-"""A store's disk for real: one file for each segment, in one folder."""
+"""A real disk for a store: one file for each segment, in one folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["FileDisk"]
 
 ENDING = ".segment"
-# Of the names of segments that are kept for people because they are damaged.
+# The suffix of segments that are kept for people because they are damaged.
 DAMAGED = ".damaged"
 # One call of writev takes at most so many pieces (IOV_MAX is 1,024 on Linux and macOS).
 _MAX_PIECES = 512
@@ -28,10 +28,10 @@ _MODE = 0o600
 
 
 class FileDisk:
-    """Segments as files. For one thread at a time, but `read`, which any thread may call.
+    """Segments as files. For one thread at a time, except `read`, which any thread may call.
 
     Args:
-        folder: where they are; made when the first one is.
+        folder: where they are; made together with the first one.
         mode: of the files.
     """
 
@@ -44,7 +44,7 @@ class FileDisk:
         return self._folder / segment_name(segment)
 
     def segments(self) -> dict[int, int]:
-        """The segments that there are, in order, with their sizes."""
+        """Return the existing segments, in order, with their sizes."""
         try:
             found = [path for path in self._folder.iterdir() if path.name.endswith(ENDING)]
         except FileNotFoundError:
@@ -57,7 +57,7 @@ class FileDisk:
         _make_folder(self._folder)
         self._close(segment)
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        # Earlier ones are closed: each was synced before this one is begun, or is given up.
+        # Close earlier ones: each was synced before this one begins, or is given up.
         for earlier in list(self._files):
             self._close(earlier)
         self._files[segment] = os.open(self._path(segment), flags, self._mode)
@@ -96,7 +96,7 @@ class FileDisk:
             except FileNotFoundError:
                 raise
             except OSError:
-                # Not every file system has links.
+                # Some file systems have no links.
                 _copy(path, other, self._mode)
             _sync_folder(self._folder)
 

@@ -1,4 +1,4 @@
-"""The rows that a cursor keeps, read in order without taking them: what was retained of a topic."""
+"""Reads the rows that a cursor keeps in order, without taking them: the retained messages of a topic."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class HistoryRows(NamedTuple):
 
 
 def next_rows(cursor: Cursor, start: int, end: int) -> HistoryRows | None:
-    """The rows of a cursor in the next record that has some from `start` on and below `end`; None without any."""
+    """Return the rows of a cursor in the next record with some from `start` on and below `end`; None without any."""
     starts, ends = cursor.waiting.runs
     first = int(np.searchsorted(ends, start, "right"))
     if first == len(starts) or starts[first] >= end:

@@ -1,14 +1,14 @@
 """The log of one broker: what waits to be written, what is stored, and which cursors need it. No I/O here.
 
 Rows and acknowledgements (`append`, `settle`) collect in memory. The driver takes a `DiskCommit`, carries it out on a
-disk, off the loop, and reports the result (`committed`, `failed`); in the meantime the next one collects. Records that
-cursors wait for and that are not in memory are listed by `take_reads` and come back by `loaded`.
+disk, outside the loop, and reports the result (`committed`, `failed`); meanwhile the next commit collects. `take_reads`
+lists records that cursors wait for and that are not in memory; `loaded` brings them back.
 
 Rule 1: a row is stored once, in the record of the commit it came with, however many cursors wait for it.
 Rule 2: a row's place contains the number of its record, and numbers rise in the order of writing, so every cursor hands
     out rows in the order in which they were appended. A record that moves to another segment keeps the number that
     places use.
-Rule 3: a durable cursor hands out only rows that are safe: no crash that `fsync` protects from takes them back.
+Rule 3: a durable cursor hands out only rows that are safe: no crash that `fsync` protects from can lose them.
 
 `open_record` gathers rows, `writer` turns records into commits, `record_reads` says what to read, and `sparse_segments`
 empties segments of which little is needed.
@@ -123,18 +123,18 @@ class Log:
         self._note(CursorChange(cursor.number, terms, cursor.attached, cursor.packed_tried()), cursor)
 
     def attach(self, cursor: Cursor) -> None:
-        """A consumer takes rows from a cursor from now on. After a crash, all its waiting rows count as tried."""
+        """Let a consumer take rows from a cursor. After a crash, all its waiting rows count as tried."""
         cursor.attached = True
         self._note(CursorChange(cursor.number, cursor.terms, True, cursor.packed_tried()), cursor)
         # Rows go out only once this record is safe: recovery then knows that they may have been tried.
         cursor.attached_at = self._writer.number - 1
 
     def detach(self, cursor: Cursor, returns: bool = True) -> None:
-        """The consumer is gone: rows in flight wait again, and count as tried.
+        """Remove the consumer of a cursor: rows in flight wait again, and count as tried.
 
         Without `returns` they stay in flight, and the owner gives them back later.
         """
-        # First, or rows that are already settled would wait again.
+        # Do this first, or rows that are already settled would wait again.
         self._seal_settled()
         cursor.attached = False
         if returns:
@@ -206,7 +206,7 @@ class Log:
             self.on_work()
 
     def lack(self, size: int) -> str:
-        """Why the store has no room for so many bytes more; empty if it has."""
+        """Return why the store has no room for this many more bytes; empty if it has."""
         if self.size + size > self.settings.max_bytes:
             return (
                 f"the store is full ({self.size:,} bytes, limit store.max_bytes): let subscribers catch up, delete "
@@ -250,7 +250,7 @@ class Log:
         return self._reads.pull(cursor, most, self._below(cursor))
 
     def _below(self, cursor: Cursor) -> int:
-        """The place up to which a cursor may hand out rows."""
+        """Return the place up to which a cursor may hand out rows."""
         reached = self.safe if cursor.durable else self._writer.number - 1
         if cursor.durable and cursor.attached_at > reached:
             return 0
@@ -268,14 +268,14 @@ class Log:
         cursor.take(runs_of(places))
 
     def settle(self, cursor: Cursor, places: NDArray[np.int64]) -> None:
-        """Rows that a cursor handed out are settled."""
+        """Settle rows that a cursor handed out."""
         self._settled.setdefault(cursor.number, []).append(places)
         self._settled_durable |= cursor.durable
         self.touches += cursor.durable
         self.wake()
 
     def give_back(self, cursor: Cursor, places: NDArray[np.int64]) -> None:
-        """Rows that were handed out wait again, in their old order, and count as tried."""
+        """Let rows that were handed out wait again, in their old order; they count as tried."""
         # Without rows whose record was found damaged in the meantime.
         cursor.give_back(cursor.in_flight_at(places))
 
@@ -317,16 +317,16 @@ class Log:
     # --- history -----------------------------------------------------------------------------------------------------
 
     def boundary(self) -> int:
-        """The place between all rows that were appended so far and later ones."""
+        """Return the place between all rows that were appended so far and later ones."""
         self._seal()
         return self._writer.number << ROW_BITS
 
     def record(self, number: int) -> StoredRows | None:
-        """A record; None if it is not in memory, which then is asked for, or no cursor needs it any more."""
+        """Return a record; None if it is not in memory, and is requested, or if no cursor needs it any more."""
         return self._reads.record(number)
 
     def first_since(self, time: int) -> int:
-        """A place below which no row was stored at a time (ms) or later."""
+        """Return a place below which no row was stored at a time (ms) or later."""
         # A record has the time of its first row; later rows may have joined it while it was open.
         return self._catalog.last_stored_before(time) << ROW_BITS
 
@@ -371,28 +371,28 @@ class Log:
             self._enqueue(Kind.SETTLED, settled_payload(told), True)
 
     def unread(self, cursor: Cursor) -> int:
-        """How many rows a cursor has not handed out, including rows of the open record."""
+        """Return how many rows a cursor has not handed out, including rows of the open record."""
         return cursor.waiting.count + self._open.count_of(cursor.number)
 
     def oldest(self, cursor: Cursor) -> int | None:
-        """When the oldest row that waits for a cursor or is in flight was stored, in ms; None without rows."""
+        """Return when the oldest row that waits for a cursor or is in flight was stored, in ms; None without rows."""
         places = [rows.first for rows in (cursor.waiting, cursor.in_flight) if rows.count]
         return self._catalog.stored_at(min(places)) if places else None
 
     def older_than(self, cursor: Cursor, time: int) -> int:
-        """How many waiting rows of a cursor were stored before a time."""
+        """Return how many waiting rows of a cursor were stored before a time."""
         return self._catalog.rows_before(cursor.waiting.runs, time)
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
     @property
     def trouble(self) -> str:
-        """Why the disk accepts nothing at the moment; empty while all is well."""
+        """Return why the disk accepts nothing at the moment; empty while all is well."""
         return self._writer.trouble
 
     @property
     def position(self) -> int:
-        """All that was stored so far for durable cursors is safe once `safe` reaches this number."""
+        """Return the number that `safe` reaches once all that was stored so far for durable cursors is safe."""
         if self._open.durable:
             return self._writer.number
         if self._settled_durable:
@@ -401,20 +401,20 @@ class Log:
 
     @property
     def safe(self) -> int:
-        """All records up to this number survive what the setting `fsync` protects from."""
+        """Return the number up to which all records survive what the setting `fsync` protects from."""
         return self._writer.safe
 
     @property
     def has_work(self) -> bool:
-        """Whether `take_commit` would have something to write."""
+        """Return whether `take_commit` would have something to write."""
         return not self._writer.is_committing and bool(self._open or self._settled or self._writer.has_queued)
 
     def sync_due(self) -> int | None:
-        """When the next sync is due by `interval_ms`, in ms; None if none is."""
+        """Return when the next sync is due by `interval_ms`, in ms; None if none is."""
         return self._writer.sync_due()
 
     def take_commit(self, now: int) -> DiskCommit | None:
-        """Everything that waits, as one commit; None if there is nothing, or the last one is not done."""
+        """Return everything that waits as one commit; None if there is nothing, or the last one is not finished."""
         if self._writer.is_committing:
             return None
         self._seal()
@@ -422,23 +422,23 @@ class Log:
         return self._writer.take_commit(now)
 
     def committed(self, commit: DiskCommit) -> None:
-        """A commit was carried out."""
+        """Note that a commit was carried out."""
         self._writer.committed(commit)
 
     def failed(self, commit: DiskCommit, reason: str) -> None:
-        """A commit failed, perhaps half-way: all of it is written again, to a new segment."""
+        """Note that a commit failed, perhaps half-way: all of it is written again, to a new segment."""
         self._writer.failed(reason)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def take_reads(self) -> list[Read]:
-        """The records to read; call `loaded` for each of them."""
+        """Return the records to read; call `loaded` for each of them."""
         reads = self._reads.take()
         self._sparse.move_cached()
         return reads
 
     def loaded(self, read: Read, data: bytes | None) -> None:
-        """A record was read. If it is not what was written, it counts as damaged and its rows are lost.
+        """Take a record that was read. If it is not what was written, it counts as damaged and its rows are lost.
 
         None for `data` means that it could not be read now; the next `pull` asks for it again.
         """

@@ -68,7 +68,7 @@ class OpenRecord:
         return bool(self._parts)
 
     def has_room(self, encoded: EncodedRows) -> bool:
-        """Whether rows may join it. An empty record takes any number."""
+        """Return whether rows may join it. An empty record takes any number."""
         return not self._parts or (
             self.rows + encoded.count <= MAX_RECORD_ROWS and self.bytes + encoded.size <= RECORD_BYTES
         )
@@ -85,11 +85,11 @@ class OpenRecord:
         self.bytes += rows.encoded.size
 
     def has_rows_of(self, cursor: int) -> bool:
-        """Whether a cursor matched any of its rows."""
+        """Return whether a cursor matched any of its rows."""
         return cursor in self._matches
 
     def count_of(self, cursor: int) -> int:
-        """How many of its rows a cursor matched."""
+        """Return how many of its rows a cursor matched."""
         return sum(map(len, self._matches.get(cursor, ())))
 
     def last_of(self, cursor: int) -> Rows:
@@ -97,18 +97,18 @@ class OpenRecord:
         return self._matches[cursor][-1]
 
     def matches(self) -> list[Match]:
-        """The cursors and the rows that each of them matched."""
+        """Return the cursors and the rows that each of them matched."""
         return [
             Match(number, rows[0] if len(rows) == 1 else np.concatenate(rows)) for number, rows in self._matches.items()
         ]
 
     def payload(self, matches: Sequence[Match], durable: Container[int]) -> bytes:
-        """The bytes of the record. Of its matches only those of durable cursors are stored."""
+        """Return the bytes of the record, with only the matches of durable cursors."""
         return batch_payload(self._parts, [match for match in matches if match.cursor in durable], self.stored)
 
 
 def _union(matches: Sequence[tuple[Cursor, Rows]], count: int) -> Rows | None:
-    """The rows that any cursor matched, in order; None if these are all."""
+    """Return the rows that any cursor matched, in order; None if these are all."""
     if any(len(rows) == count for _, rows in matches):
         return None
     if len(matches) == 1:

@@ -84,9 +84,9 @@ class EncodedRows:
 
 
 def stored_bytes(batch: Batch, rows: Rows | None = None) -> int:
-    """How many bytes rows of a batch take (`EncodedRows.size`), without encoding them; all rows by default."""
+    """Return how many bytes rows of a batch take (`EncodedRows.size`), without encoding them; all rows by default."""
     spans = batch.spans if rows is None else batch.spans[rows]
-    # A buffer has less than 2**31 bytes, but rows may share parts of it: so the sum is one of 64 bits.
+    # A buffer has less than 2**31 bytes, but rows may share parts of it, so the sum needs 64 bits.
     parts = int((spans[:, 1::2] - spans[:, ::2]).sum(dtype=np.int64))
     return parts + len(spans) * (PREFIX_BYTES + _ENVELOPE + 4)
 
@@ -98,7 +98,7 @@ def batch_payload(
     origin: int = 0,
     numbers: Rows | None = None,
 ) -> bytes:
-    """Rows that were appended one after the other, as one payload."""
+    """Return rows that were appended one after the other as one payload."""
     count = sum(part.count for part in parts)
     metadata = [part.metadata for part in parts]
     head = _BATCH.pack(count, len(matches), sum(map(len, metadata)), origin, stored)
@@ -147,7 +147,7 @@ def _decoded_rows(form: int, data: memoryview, count: int) -> Rows:
 
 
 class StoredRows:
-    """A record with rows, as it is read.
+    """A record with rows, as read from disk.
 
     Attributes:
         count: how many rows it has.
@@ -195,7 +195,7 @@ class StoredRows:
 
     @property
     def batch(self) -> Batch:
-        """The rows; the same batch at every call, so that its rendering can be shared.
+        """Return the rows; the same batch at every call, so that its rendering can be shared.
 
         Raises:
             DamageError: the bytes are not messages.
@@ -214,17 +214,17 @@ class StoredRows:
         return self._batch
 
     def rows_at(self, rows: Rows) -> Rows:
-        """Where rows of the record it stands for are in the batch."""
+        """Return where rows of the record it stands for are in the batch."""
         return rows if self.numbers is None else np.searchsorted(self.numbers, rows)
 
     @property
     def nbytes(self) -> int:
-        """What it takes in memory: the payload, and the columns of the batch once it is made."""
+        """Return what it takes in memory: the payload, and the columns of the batch once it is made."""
         return len(self._payload) + _COLUMN_BYTES * int(self.count)
 
 
 def stored_ids(payload: memoryview) -> NDArray[np.uint64]:
-    """uint64[n, 2]: the ids in a payload of rows, as batches have them; nothing else of it is looked at.
+    """Return uint64[n, 2]: the ids in a payload of rows, as batches have them; nothing else of it is examined.
 
     Raises:
         DamageError: it is too short for its rows.
@@ -239,7 +239,7 @@ def stored_ids(payload: memoryview) -> NDArray[np.uint64]:
 
 
 def settled_payload(settled: Sequence[tuple[int, Runs]]) -> bytes:
-    """Rows that cursors are done with."""
+    """Return a payload of rows that cursors have settled."""
     pieces = []
     for cursor, runs in settled:
         pieces.append(_SETTLED.pack(cursor, len(runs.starts)))
@@ -249,7 +249,7 @@ def settled_payload(settled: Sequence[tuple[int, Runs]]) -> bytes:
 
 
 def settled_in(payload: memoryview) -> Iterator[tuple[int, Runs]]:
-    """The cursors and rows of a payload.
+    """Yield the cursors and rows of a payload.
 
     Raises:
         DamageError: the bytes are not what `settled_payload` writes.
@@ -271,12 +271,12 @@ def settled_in(payload: memoryview) -> Iterator[tuple[int, Runs]]:
 
 
 def tried_payload(cursor: int, raised: Sequence[Runs]) -> bytes:
-    """Rows of a cursor that came back: at n, those that did more than n times."""
+    """Return a payload of rows of a cursor that returned: at n, those that did more than n times."""
     return _CURSOR.pack(cursor) + settled_payload(list(enumerate(raised)))
 
 
 def tried_in(payload: memoryview) -> tuple[int, list[tuple[int, Runs]]]:
-    """The cursor of a payload, and the rows that came back more than n times, for some n.
+    """Return the cursor of a payload, and the rows that returned more than n times, for some n.
 
     Raises:
         DamageError: the bytes are not what `tried_payload` writes.
@@ -290,10 +290,10 @@ class Transfer(msgspec.Struct, frozen=True, array_like=True):
     """Rows that wait for another cursor from now on.
 
     Attributes:
-        cursor: for which they waited so far.
+        cursor: for which they waited before.
         to: for which they wait now.
         rows: starts and ends of their runs.
-        note: a text that is kept beside them there.
+        note: a text that is kept with them there.
     """
 
     cursor: int
@@ -307,10 +307,10 @@ class CursorChange(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         cursor: its number.
-        terms: what its owner wants to know of it later; None when it ends.
-        attached: whether somebody takes rows from it, from now on.
-        tried: starts and ends of the runs of rows that were handed out and came back.
-        opens: it begins. A change of a cursor that recovery does not know is of one that had ended already when the
+        terms: what its owner wants to know of it later; None if it ends.
+        attached: whether somebody takes rows from it from now on.
+        tried: starts and ends of the runs of rows that were handed out and returned.
+        opens: it begins. A change of a cursor that recovery does not know is about one that had already ended when the
             checkpoint before it was made.
     """
 
@@ -353,12 +353,12 @@ class CheckpointState(msgspec.Struct, frozen=True, array_like=True):
 
 
 def packed(runs: Runs) -> tuple[bytes, bytes]:
-    """Runs as two texts of bytes."""
+    """Return runs as two strings of bytes."""
     return runs.starts.astype("<i8").tobytes(), runs.ends.astype("<i8").tobytes()
 
 
 def unpacked(data: tuple[bytes, bytes]) -> Runs:
-    """The runs that `packed` was given.
+    """Return the runs that `packed` was given.
 
     Raises:
         DamageError: the two do not belong together.
@@ -373,20 +373,20 @@ def unpacked(data: tuple[bytes, bytes]) -> Runs:
 
 
 def place_of(number: int, rows: Rows) -> Rows:
-    """The places of rows of a record."""
+    """Return the places of rows of a record."""
     return rows + (number << ROW_BITS)
 
 
 def rows_payload(batch: Batch) -> bytes:
-    """Rows as they travel to another broker: a record of its own that no cursor has matched."""
+    """Return rows as they travel to another broker: a separate record that no cursor has matched."""
     return batch_payload([EncodedRows(batch)], [], 0)
 
 
 def rows_of_payload(payload: bytes) -> Batch:
-    """The rows of such bytes.
+    """Return the rows in such bytes.
 
     Raises:
-        DamageError: they are none.
+        DamageError: the bytes are not rows.
     """
     found = StoredRows(payload)
     if found.matches or found.origin:

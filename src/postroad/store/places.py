@@ -53,17 +53,17 @@ class Runs(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many places there are."""
+        """Return how many places there are."""
         return int((self.ends - self.starts).sum())
 
     def places(self) -> Places:
-        """All places, in order."""
+        """Return all places, in order."""
         sizes = self.ends - self.starts
         offsets = np.cumsum(sizes) - sizes
         return np.repeat(self.starts - offsets, sizes) + np.arange(int(sizes.sum()), dtype=np.int64)
 
     def contains(self, places: Places) -> NDArray[np.bool_]:
-        """Which of the places are in the set."""
+        """Return which of the places are in the set."""
         if not len(self.starts):
             return np.zeros(len(places), np.bool_)
         before = np.searchsorted(self.starts, places, "right") - 1
@@ -71,7 +71,7 @@ class Runs(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether they are sorted, apart, not empty and not negative: what every function here relies on."""
+        """Return whether they are sorted, apart, not empty and not negative: every function here relies on that."""
         return bool(
             len(self.starts) == len(self.ends)
             and (not len(self.starts) or self.starts[0] >= 0)
@@ -84,7 +84,7 @@ NO_RUNS = Runs(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def runs_of(places: ArrayLike) -> Runs:
-    """The runs of places, which rise."""
+    """Return the runs of ascending places."""
     wanted = np.ascontiguousarray(places, np.int64)
     if not len(wanted):
         return NO_RUNS
@@ -98,10 +98,10 @@ def runs_of(places: ArrayLike) -> Runs:
 def _unite(
     starts: Places, ends: Places, more_starts: Places, more_ends: Places, out_starts: Places, out_ends: Places
 ) -> int:
-    """Merge two lists of runs; returns how many runs come out.
+    """Merge two lists of runs; return how many runs come out.
 
-    Each step takes one run of either list and writes at most one, so the output, as long as both lists together, is
-    never left: `count` rises only when `a` or `b` does.
+    Each step takes one run of either list and writes at most one. The output is as long as both lists together, so
+    `count`, which rises only when `a` or `b` does, stays in range.
     """
     a, b, count = 0, 0, 0
     while a < len(starts) or b < len(more_starts):
@@ -123,10 +123,10 @@ def _unite(
 def _subtract(
     starts: Places, ends: Places, less_starts: Places, less_ends: Places, out_starts: Places, out_ends: Places
 ) -> int:
-    """Take one list of runs off another; returns how many runs are left.
+    """Subtract one list of runs from another; return how many runs are left.
 
-    Every run of the first list ends at most one output run, and every run of the second list begins at most one more,
-    so the output, as long as both lists together, is never left.
+    Every run of the first list ends at most one output run, and every run of the second list begins at most one more.
+    The output is as long as both lists together, so its index stays in range.
     """
     b, count = 0, 0
     for a in range(len(starts)):
@@ -149,7 +149,7 @@ def _subtract(
 
 
 def unite(one: Runs, other: Runs) -> Runs:
-    """All places of both."""
+    """Return all places of both."""
     if not len(other.starts):
         return one
     if not len(one.starts):
@@ -161,7 +161,7 @@ def unite(one: Runs, other: Runs) -> Runs:
 
 
 def subtract(one: Runs, other: Runs) -> Runs:
-    """The places of one that the other does not have."""
+    """Return the places of one that the other does not have."""
     if not len(one.starts) or not len(other.starts):
         return one
     starts = np.empty(len(one.starts) + len(other.starts), np.int64)
@@ -171,7 +171,7 @@ def subtract(one: Runs, other: Runs) -> Runs:
 
 
 def intersect(one: Runs, other: Runs) -> Runs:
-    """The places that both have."""
+    """Return the places that both have."""
     return subtract(one, subtract(one, other))
 
 
@@ -180,7 +180,7 @@ def _contiguous(runs: Runs) -> Runs:
 
 
 def first_places(runs: Runs, most: int, below: int) -> Runs:
-    """The first places of runs, up to so many, that are below a place."""
+    """Return the first places of runs, at most so many, that are below a place."""
     starts, ends = runs
     count = int(np.searchsorted(starts, below, "left"))
     if not count or most <= 0:
@@ -193,7 +193,7 @@ def first_places(runs: Runs, most: int, below: int) -> Runs:
 
 
 def by_record(runs: Runs) -> Iterator[tuple[int, Runs]]:
-    """The runs of each record, with its number."""
+    """Yield the runs of each record, with its number."""
     if len(runs.starts):
         numbers = runs.starts >> ROW_BITS
         bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
@@ -202,7 +202,7 @@ def by_record(runs: Runs) -> Iterator[tuple[int, Runs]]:
 
 
 class RowSet:
-    """A set of places that grows at its end and shrinks from its beginning, for little; elsewhere for its length.
+    """A set of places. Adding at its end and removing from its start is cheap; other changes cost its length.
 
     Attributes:
         count: how many places there are.
@@ -225,12 +225,12 @@ class RowSet:
 
     @property
     def runs(self) -> Runs:
-        """The set as it is now. The arrays are the set's own: copy them to keep them."""
+        """Return the set as it is now. The arrays are the set's own: copy them to keep them."""
         return Runs(self._starts[self._first : self._last], self._ends[self._first : self._last])
 
     @property
     def first(self) -> int:
-        """The first place; -1 for none."""
+        """Return the first place; -1 for none."""
         return int(self._starts[self._first]) if self.count else -1
 
     def append(self, runs: Runs) -> None:
@@ -253,11 +253,11 @@ class RowSet:
         self._starts, self._ends, self._first, self._last = starts, ends, 0, len(kept.starts)
 
     def front(self, most: int, below: int) -> Runs:
-        """The first places, up to so many, that are below a place; they stay."""
+        """Return the first places, at most so many, that are below a place; they stay."""
         return first_places(self.runs, most, below)
 
     def drop_front(self, runs: Runs) -> None:
-        """Remove what `front` has answered."""
+        """Remove what `front` has returned."""
         if not len(runs.starts):
             return
         whole = len(runs.starts) - 1
@@ -278,7 +278,7 @@ class RowSet:
             self._set(unite(self.runs, runs))
 
     def remove(self, runs: Runs) -> int:
-        """Remove places; returns how many of them were there."""
+        """Remove places; return how many of them were there."""
         before = self.count
         if before and len(runs.starts):
             if len(runs.starts) == 1 and runs.starts[0] <= self.first and runs.ends[0] <= self._ends[self._first]:

@@ -1,4 +1,4 @@
-"""Which records have to be read from disk, and what has become of those that were."""
+"""Which records have to be read from disk, and what happens to them afterwards."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RecordReads:
         self._reading: set[int] = set()
 
     def record(self, number: int) -> StoredRows | None:
-        """A record; None if it is not in memory, which then is asked for, or no cursor needs it any more."""
+        """Return a record; None if it is not in memory, and is requested, or if no cursor needs it any more."""
         stored = self._cache.get(number)
         if stored is None and (entry := self._catalog.find(number)) is not None:
             self.want(entry)
@@ -83,7 +83,7 @@ class RecordReads:
         return shown
 
     def _in_memory(self, runs: Runs) -> Iterator[tuple[int, StoredRows, Runs]]:
-        """Runs by the record they are in, up to the first record that is not in memory."""
+        """Yield runs by the record they are in, up to the first record that is not in memory."""
         for number, part in by_record(runs):
             stored = self._cache.get(number)
             if stored is None:
@@ -91,7 +91,7 @@ class RecordReads:
             yield number, stored, part
 
     def _read_ahead(self, starts: NDArray[np.int64]) -> None:
-        """Ask for what comes next: one record in any case, more as long as they leave room in memory for others."""
+        """Request what comes next: one record in any case, more as long as they leave room in memory for others."""
         room = self._memory // _READ_AHEAD_SHARE
         for at, number in enumerate(dict.fromkeys((starts[:READ_AHEAD] >> ROW_BITS).tolist())):
             entry = self._catalog.find(number)
@@ -101,7 +101,7 @@ class RecordReads:
             self.want(entry)
 
     def want(self, entry: CatalogEntry) -> None:
-        """Ask for a record unless it is in memory or was asked for."""
+        """Request a record unless it is in memory or already requested."""
         number = entry.number
         known = number in self._wanted or number in self._reading or self._cache.has(number)
         if not known and entry.segment != UNPLACED:
@@ -109,18 +109,18 @@ class RecordReads:
             self._wake()
 
     def take(self) -> list[Read]:
-        """The records to read now; `loaded` is to be called for each of them."""
+        """Return the records to read now; `loaded` is to be called for each of them."""
         entries = [self._catalog.find(number) for number in self._wanted]
         self._wanted = set()
-        # The others came into memory since, or the cursor that waited for them has ended.
+        # The others have come into memory since, or the cursor that waited for them has ended.
         needed = [entry for entry in entries if entry is not None and not self._cache.has(entry.number)]
         self._reading.update(entry.number for entry in needed)
         return [Read(entry.number, entry.segment, entry.start, entry.length) for entry in needed]
 
     def loaded(self, read: Read, data: bytes | None) -> CatalogEntry | None:
-        """Take what was read; returns the record if it is damaged.
+        """Take what was read; return the record if it is damaged.
 
-        None for `data` means that it could not be read now: whoever waits for it asks again.
+        None for `data` means that it could not be read now; those who wait for it ask again.
         """
         self._reading.discard(read.number)
         entry = self._catalog.find(read.number)

@@ -7,9 +7,9 @@ record:  marker u32, length of the payload u32, CRC-32 u32, kind u8, flags u8, r
 ```
 
 All integers are little-endian. The CRC-32 covers the number of the segment, the header (with 0 in its place) and the
-payload, so a record that a file system puts into another segment is not taken for one of it. `number` rises by one
-from record to record. `synced` is the number of the last record that was known to be on disk when this one was
-written: a record up to the largest `synced` that cannot be read is *damaged*; one beyond it was perhaps never written.
+payload, so a record that a file system puts into another segment is not accepted there. `number` rises by one from
+record to record. `synced` is the number of the last record that was known to be on disk when this one was written: a
+record up to the largest `synced` that cannot be read is *damaged*; one beyond it was perhaps never written.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Kind(IntEnum):
     """What a record holds."""
 
     BATCH = 1  # rows, and which cursors they matched
-    SETTLED = 2  # rows that cursors are done with
+    SETTLED = 2  # rows that cursors have settled
     CURSOR = 3  # a cursor begins, changes or ends
     CHECKPOINT = 4  # all cursors, and where the rows they wait for are
-    MOVED = 5  # what is left of an earlier batch, copied out of a segment that is to go
-    TRIED = 6  # rows that came back to their cursors, and how often
+    MOVED = 5  # what is left of an earlier batch, copied out of a segment that will be removed
+    TRIED = 6  # rows that returned to their cursors, and how often
     TRANSFERRED = 7  # rows that wait for another cursor from now on
     ADOPTED = 8  # rows that were stored before wait for a cursor too, from now on
 
@@ -79,17 +79,17 @@ class Record(NamedTuple):
     length: int
 
     def payload(self, data: memoryview) -> memoryview:
-        """Its payload in the bytes of the segment."""
+        """Return its payload in the bytes of the segment."""
         return data[self.start + HEADER_BYTES : self.start + self.length]
 
 
 def segment_name(segment: int) -> str:
-    """The name of the file of a segment."""
+    """Return the name of the file of a segment."""
     return f"{segment:012d}.segment"
 
 
 def segment_header(segment: int) -> bytes:
-    """The bytes that a segment begins with."""
+    """Return the bytes that a segment begins with."""
     return MAGIC + segment.to_bytes(8, "little")
 
 
@@ -98,7 +98,7 @@ def _seed(segment: int) -> int:
 
 
 def frame(segment: int, kind: Kind, number: int, synced: int, payload: Sequence[Piece]) -> bytes:
-    """The header for a payload, which may come in pieces."""
+    """Return the header for a payload, which may come in pieces."""
     length = sum(map(len, payload))
     blank = _HEADER.pack(MARKER, length, 0, kind, 0, 0, number, synced)
     crc = zlib.crc32(blank, _seed(segment))
@@ -108,7 +108,7 @@ def frame(segment: int, kind: Kind, number: int, synced: int, payload: Sequence[
 
 
 def _record_at(data: memoryview, segment: int, start: int) -> Record | None:
-    """The record whose header begins here; None if it is not whole, or not what was written."""
+    """Return the record whose header begins here; None if it is not whole, or not what was written."""
     if start + HEADER_BYTES > len(data):
         return None
     marker, length, crc, kind, flags, reserved, number, synced = _HEADER.unpack_from(data, start)
@@ -127,7 +127,7 @@ _KINDS = frozenset(Kind)
 
 
 def payload_of(data: bytes | memoryview, segment: int, number: int) -> memoryview | None:
-    """The payload of one record, read by itself; None if these are not the bytes that were written for it."""
+    """Return the payload of one record, read by itself; None if these are not the bytes that were written for it."""
     view = memoryview(data)
     record = _record_at(view, segment, 0)
     if record is None or record.number != number or record.length != len(view):
@@ -136,19 +136,19 @@ def payload_of(data: bytes | memoryview, segment: int, number: int) -> memoryvie
 
 
 class LogHole(NamedTuple):
-    """Bytes of a segment that are no record: torn, damaged or never written."""
+    """Bytes of a segment that are not a record: torn, damaged or never written."""
 
     start: int
     end: int
 
 
 def frames_in(data: memoryview, segment: int) -> Iterator[Record | LogHole]:
-    """The records of a segment in order, with the holes between and behind them.
+    """Yield the records of a segment in order, with the holes between and after them.
 
-    A damaged header of the segment is a hole too: each record proves by its checksum that it is one of this segment.
-    Behind a hole the next record is searched for by its marker; its checksum says whether it is one. The search is
+    A damaged header of the segment is a hole too: each record proves by its checksum that it belongs to this segment.
+    After a hole, the next record is searched for by its marker; its checksum says whether it is one. The search is
     linear in the bytes: a marker in a body that is followed by a plausible length costs one checksum of that length,
-    and bodies cannot make this happen more often than there are holes times markers, each of which is looked at once.
+    and bodies cannot make this happen more often than there are holes times markers, each of which is examined once.
     """
     size, start = len(data), SEGMENT_HEADER_BYTES
     if bytes(data[:SEGMENT_HEADER_BYTES]) != segment_header(segment):
@@ -179,7 +179,7 @@ def _next_record(data: memoryview, segment: int, start: int) -> Record | None:
 
 
 def is_unfinished(data: memoryview, start: int) -> bool:
-    """Whether what begins here looks like a write that a crash has cut short, with nothing behind it.
+    """Return whether what begins here looks like a write that a crash cut short, with nothing after it.
 
     That is the beginning of a record that is longer than the segment, or bytes that were never written.
     """

@@ -1,15 +1,15 @@
-"""What a process finds that begins on a store: the last checkpoint, and what was written after it.
+"""What a process finds when it starts on a store: the last checkpoint, and what was written after it.
 
-The tail that was being written when the machine failed may be torn, and in parts missing: unsynced writes reach a disk
-in any order. Records carry the number up to which everything was known to be on disk (`synced`), so that the two kinds
-of holes can be told apart:
+The tail that was being written when the machine failed may be torn, with parts missing: unsynced writes reach a disk in
+any order. Records carry the number up to which everything was known to be on disk (`synced`). It separates two kinds of
+holes:
 
 - a hole up to the largest `synced` is *damage*: what was there is lost, named and counted; all other records hold.
-- a hole beyond it is the *torn tail*: nothing from there on was ever confirmed. All of it is cut, also records behind
-  the hole that are whole, so that what is left is exactly what had been written up to a moment.
+- a hole beyond it is the *torn tail*: nothing from there on was ever confirmed. All of it is cut, even whole records
+  after the hole, so that what is left is exactly what had been written up to a moment.
 
-A segment that cannot be read is neither: nothing is known of it, so recovery is refused and changes nothing. A segment
-with damage, and one that is cut where it does not look like an unfinished write, is preserved before it may be removed.
+A segment that cannot be read is neither: nothing is known of it, so recovery refuses and changes nothing. A damaged
+segment, and one that is cut where it does not look like an unfinished write, is preserved before it may be removed.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Recovered", "RecoveredCursor", "recover"]
 
-# What neighbours had not heard to be settled when the broker died, they send again. That is a second of traffic at
-# most; this is a few at the speed of a disk.
+# Neighbours send again what they did not know to be settled when the broker died. That is a second of traffic at most;
+# this is a few at the speed of a disk.
 RECENT_BYTES = 32 * 1024 * 1024
 
-# A read that fails once may succeed when it is tried again: EIO of a network disk, ESTALE, ENOMEM.
+# A read that fails once may succeed later: EIO of a network disk, ESTALE, ENOMEM.
 READ_TRIES = 3
 
-# Number, number in the header, segment, start, length, rows, time stored: as the catalogue has them.
+# Number, number in the header, segment, start, length, rows, time stored, as in the catalogue.
 _COLUMNS = 7
 
 
@@ -72,8 +72,8 @@ class RecoveredCursor(NamedTuple):
     Attributes:
         live: rows that it waits for.
         tried: those of them that were, or may have been, handed out.
-        tries: at k, those that came back more than k times.
-        notes: texts, each with the rows that it is noted of.
+        tries: at k, those that returned more than k times.
+        notes: texts, each with the rows that it belongs to.
     """
 
     number: int
@@ -88,7 +88,7 @@ class Recovered(NamedTuple):
     """What was found.
 
     Attributes:
-        segments: all that there are, with their sizes.
+        segments: all existing ones, with their sizes.
         tail: the segment that was written last; 0 for none.
         next_number: for the next record.
         records: int64[7, n]: the records with live rows.
@@ -97,9 +97,9 @@ class Recovered(NamedTuple):
         damaged: holes in what was confirmed.
         lost_rows: rows that cursors waited for and that are gone.
         told: what was cut or damaged, in words.
-        recent: uint64[n, 2]: ids of rows that were stored last, as batches have them. Others may send them again.
+        recent: uint64[n, 2]: ids of the rows stored last, as batches have them. Others may send them again.
         preserved: segments that are damaged, or cut where no write was unfinished: their bytes are kept for people.
-        is_forced: all of it is on disk; otherwise an earlier process may have died before it had forced it there.
+        is_forced: all of it is on disk; otherwise an earlier process may have died before it forced it there.
     """
 
     segments: dict[int, int]
@@ -117,7 +117,7 @@ class Recovered(NamedTuple):
 
 
 class _Cursor:
-    """A cursor while records are read. Rows that were settled once never come back, whatever the order of reading."""
+    """A cursor while records are read. Rows that were settled once never return, whatever the order of reading."""
 
     def __init__(self, terms: bytes, live: Runs = NO_RUNS, attached: bool = False, tried: Runs = NO_RUNS) -> None:
         self.terms = terms
@@ -143,7 +143,7 @@ class _Cursor:
             self.notes.setdefault(text, []).append(runs)
 
     def recovered(self, number: int, kept: Runs) -> RecoveredCursor:
-        """The cursor with the rows that are there."""
+        """Return the cursor with the rows that exist."""
         tried = kept if self.attached else intersect(kept, self.tried)
         tries = [intersect(kept, _together(parts)) for parts in self.tries]
         while tries and not len(tries[-1].starts):
@@ -154,7 +154,7 @@ class _Cursor:
 
 
 def _together(parts: list[Runs]) -> Runs:
-    """All places of all parts."""
+    """Return all places of all parts."""
     if not parts:
         return NO_RUNS
     starts = np.concatenate([each.starts for each in parts])
@@ -162,7 +162,7 @@ def _together(parts: list[Runs]) -> Runs:
     starts, ends = starts[order], np.concatenate([each.ends for each in parts])[order]
     if not len(starts):
         return NO_RUNS
-    # A run begins where the last place of all before it is left behind.
+    # A run begins where a start lies beyond all ends before it.
     reached = np.maximum.accumulate(ends)
     first = np.concatenate(([True], starts[1:] > reached[:-1]))
     last = np.concatenate((first[1:], [True]))
@@ -170,10 +170,10 @@ def _together(parts: list[Runs]) -> Runs:
 
 
 def _columns(data: bytes) -> NDArray[np.int64]:
-    """The records of a checkpoint.
+    """Return the records of a checkpoint.
 
     Raises:
-        DamageError: they are not what one holds.
+        DamageError: they are not what a checkpoint holds.
     """
     if len(data) % (8 * _COLUMNS):
         raise DamageError("a checkpoint whose columns differ in length")
@@ -194,7 +194,7 @@ class _Replay:
         self.records: dict[int, tuple[int, ...]] = {}
         self.base = np.empty((_COLUMNS, 0), np.int64)
         self.last = 0
-        # Rows up to this number that are not in `records` are missing; those beyond were never confirmed.
+        # Rows up to this number that are not in `records` are missing; those beyond it were never confirmed.
         self.through = 0
 
     def take(self, record: Record, segment: int, data: memoryview) -> None:
@@ -202,7 +202,7 @@ class _Replay:
         if record.kind is Kind.CHECKPOINT:
             self._restore(msgspec.msgpack.decode(payload, type=CheckpointState))
         elif record.kind is Kind.CURSOR and record.number <= self.through:
-            # Written again after a failure: the checkpoint knows what has become of it since.
+            # Written again after a failure: the checkpoint knows its later state.
             pass
         elif record.kind is Kind.CURSOR:
             self._change(msgspec.msgpack.decode(payload, type=CursorChange))
@@ -252,7 +252,7 @@ class _Replay:
         cursor.tried = unpacked(change.tried)
 
     def _transfer(self, transfer: Transfer) -> None:
-        """One record for both cursors: a crash leaves the rows with the one or with the other."""
+        """Apply one record to both cursors: a crash leaves the rows with the one or with the other."""
         runs = unpacked(transfer.rows)
         if transfer.cursor in self.cursors:
             self.cursors[transfer.cursor].settled.append(runs)
@@ -261,7 +261,7 @@ class _Replay:
             self.cursors[transfer.to].note(transfer.note, runs)
 
     def _restore(self, state: CheckpointState) -> None:
-        """A checkpoint has all that came before it."""
+        """Restore from a checkpoint, which has all that came before it."""
         base = _columns(state.records)
         cursors = {}
         for each in state.cursors:
@@ -284,8 +284,8 @@ def recover(
 
     Args:
         found: its segments with their sizes, in order.
-        read: gives the bytes of a segment.
-        sync: forces a segment to disk; without, or if it fails, the first commit of the log does so.
+        read: returns the bytes of a segment.
+        sync: forces a segment to disk; without it, or if it fails, the first commit of the log does so.
 
     Raises:
         StoreReadError: a segment cannot be read. Nothing was changed.
@@ -300,7 +300,7 @@ def recover(
         else:
             scan.segment(segment, memoryview(data), frames, replay)
     # Earlier segments are not read now: their records are checked when somebody wants them. Numbers that were cut off
-    # are not used again, so that nobody can take what is left of them for something else.
+    # are not used again, so that their remains cannot be confused with anything else.
     highest = max((each.number for each in whole), default=0)
     recent = _recent_ids([each for each in found if each < contents[0][0]] if contents else [], read, contents, replay)
     recovered = _recovered(found, replay, scan, max(highest, replay.last) + 1, recent)
@@ -308,7 +308,7 @@ def recover(
 
 
 def _forced(tail: int, sync: Callable[[int], None] | None) -> bool:
-    """Force the segment that was written last to disk; the others were before it was begun."""
+    """Force the segment that was written last to disk; the others were forced before it began."""
     if sync is None or not tail:
         return not tail
     try:
@@ -324,7 +324,7 @@ def _recent_ids(
     contents: list[tuple[int, bytes, list[Record | LogHole]]],
     replay: _Replay,
 ) -> NDArray[np.uint64]:
-    """The ids of what was stored last: all that was read, and earlier segments while that is little."""
+    """Return the ids of what was stored last: all that was read, and earlier segments while that is little."""
     size = sum(len(data) for _, data, _ in contents)
     segments = list(contents)
     while earlier and size < RECENT_BYTES:
@@ -358,13 +358,13 @@ def _bytes_of(segment: int, read: Callable[[int], bytes]) -> bytes:
 def _from_last_checkpoint(
     found: Sequence[int], read: Callable[[int], bytes]
 ) -> list[tuple[int, bytes, list[Record | LogHole]]]:
-    """The segments from the last one on that begins with a checkpoint that can be read."""
+    """Return the segments from the last one on that begins with a readable checkpoint."""
     contents: list[tuple[int, bytes, list[Record | LogHole]]] = []
     for segment in reversed(found):
         data = _bytes_of(segment, read)
         frames = list(frames_in(memoryview(data), segment))
         contents.insert(0, (segment, data, frames))
-        # The first record is a checkpoint, also where the header of the segment is damaged.
+        # The first record is a checkpoint, even if the header of the segment is damaged.
         head = next((each for each in frames if isinstance(each, Record)), None)
         if head is not None and head.start == SEGMENT_HEADER_BYTES and head.kind is Kind.CHECKPOINT:
             break
@@ -388,7 +388,7 @@ class _Scan:
         for each in frames:
             if not isinstance(each, Record):
                 if each.end == SEGMENT_HEADER_BYTES and len(frames) > 1:
-                    # The record right behind it was written with it, in one sector: so this is no unfinished write.
+                    # The record right after it was written with it, in one sector: so this is not an unfinished write.
                     self._damage(segment, 0, "the header of the segment is damaged; its records are whole")
                     continue
                 self._hole(segment, each, replay)
@@ -469,6 +469,6 @@ def _recovered(
 
 
 def _known(records: NDArray[np.int64]) -> Runs:
-    """The places of all rows of records that are there."""
+    """Return the places of all rows of existing records."""
     starts = records[0] << ROW_BITS
     return Runs(starts, starts + records[5])

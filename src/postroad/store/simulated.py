@@ -1,7 +1,7 @@
 """A disk in memory that fails as disks do: it loses, tears and reorders what was not synced, fills up, and rots.
 
 What was written since the last sync of a segment is kept as separate writes of sectors. A crash keeps some of the
-sectors, in any combination, and cuts the file behind the last one kept; sectors that are lost before it read as zeros.
+sectors, in any combination, and cuts the file after the last one kept; lost sectors before it read as zeros.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECTOR = 64
 
 
 class PowerFailure(BaseException):
-    """The machine has failed in the middle of a step. No OSError: nobody is there to handle it."""
+    """The machine has failed in the middle of a step. Not an OSError: nobody is there to handle it."""
 
 
 class SimulatedDisk:
@@ -53,7 +53,7 @@ class SimulatedDisk:
         self.boundary(self.boundaries)
 
     def segments(self) -> dict[int, int]:
-        """The segments that there are, in order, with their sizes."""
+        """Return the existing segments, in order, with their sizes."""
         return {segment: len(self._written[segment]) for segment in sorted(self._written)}
 
     def create(self, segment: int) -> None:
@@ -64,7 +64,7 @@ class SimulatedDisk:
         self._pass()
 
     def append(self, segment: int, pieces: Sequence[Piece]) -> None:
-        """Write at the end of a segment; what does not fit is written as far as it does."""
+        """Write at the end of a segment; what does not fit is written in part."""
         self._pass()
         data = b"".join(bytes(piece) for piece in pieces)
         room = self.capacity - sum(map(len, self._written.values()))
@@ -116,11 +116,11 @@ class SimulatedDisk:
         return bytes(data[start:] if length < 0 else data[start : start + length])
 
     def crash(self, random: random.Random, *, power: bool = True) -> SimulatedDisk:
-        """The disk as the next process finds it.
+        """Return the disk as the next process finds it.
 
         Args:
             random: chooses which unsynced sectors survive, and which removed segments come back.
-            power: the machine has failed; without, only the process, and all that was written is there.
+            power: the machine has failed; otherwise only the process has, and all that was written is there.
         """
         after = SimulatedDisk(self.capacity)
         after.preserved = dict(self.preserved)
@@ -144,7 +144,7 @@ class SimulatedDisk:
         return bytes(kept)
 
     def rot(self, segment: int, at: int, flip: int = 1) -> None:
-        """A bit on the disk changes by itself."""
+        """Flip a bit on the disk."""
         for held in (self._written,):
             held[segment][at] ^= flip
         self._synced[segment] = bytes(self._written[segment][: len(self._synced[segment])])

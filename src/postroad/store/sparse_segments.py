@@ -1,4 +1,4 @@
-"""Empties segments of which little is needed: what is left is copied forward, so that the segment can be removed.
+"""Empties segments of which little is needed: copies what is left forward, so that the segment can be removed.
 
 One segment at a time. Its records are read like any others; each is appended again as soon as it is in memory, under
 the number that places use, with only the rows that some cursor still needs.
@@ -92,7 +92,7 @@ class SparseSegments:
                 self._move(entry, stored)
 
     def forget(self, number: int) -> None:
-        """A record is not to be moved: it is damaged."""
+        """Do not move a record, because it is damaged."""
         self._moving.discard(number)
 
     def _move(self, entry: CatalogEntry, stored: StoredRows) -> None:

@@ -8,7 +8,7 @@ __all__ = ["StoreStatistics"]
 
 
 class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts since the start, except where a field says "now"; rows count once for each cursor, but when appended."""
+    """Counts since the start, except where a field says "now"; rows count once per cursor, except when appended."""
 
     cursors_now: int
     spools_now: int

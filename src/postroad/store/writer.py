@@ -1,12 +1,12 @@
-"""Turns records into commits: which segment takes them, when it is forced to disk, what is written again.
+"""Turns records into commits: which segment takes them, when to force it to disk, what to write again.
 
 Rule 1: numbers of records rise in the order of writing.
-Rule 2: each segment begins with a checkpoint, and is forced to disk before the next one is begun. Recovery reads the
-    last checkpoint and what follows it.
-Rule 3: a segment is removed when no row in it is wanted, after a sync of all that says so. One that is damaged is
-    preserved first: what is left of it may be all that there is of something.
-Rule 4: what a failed commit has written does not count: all of it, and what was written since the last sync,
-    is written again to a new segment. Nothing is appended to a segment that failed once.
+Rule 2: each segment begins with a checkpoint, and is forced to disk before the next one begins. Recovery reads the last
+    checkpoint and what follows it.
+Rule 3: a segment is removed when no row in it is wanted, after a sync of all that says so. A damaged one is preserved
+    first: its remains may be the only copy of something.
+Rule 4: what a failed commit has written does not count: all of it, and what was written since the last sync, is written
+    again to a new segment. Nothing is appended to a segment that failed once.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ class LogWriter:
         self.segment: int | None = None
         self._next_segment = 1
         self._capacity = settings.segment_bytes
-        # The last segment of an earlier process, which may not be on disk: forced before anything is written.
+        # The last segment of an earlier process, which may not be on disk: force it before anything is written.
         self._inherited: int | None = None
-        # Segments that are damaged and not preserved yet.
+        # Damaged segments that are not preserved yet.
         self._damaged: set[int] = set()
         self._synced = 0
         self._queue: list[_Pending] = []
@@ -105,7 +105,7 @@ class LogWriter:
         self._unsynced_since: int | None = None
         self._queued_bytes = self._taken_bytes = self._unsynced_bytes = 0
         self._commit: DiskCommit | None = None
-        # Of the commit that is being made.
+        # State of the commit that is being made.
         self._steps: list[Step] = []
         self._pieces: list[bytes] = []
         self._last = 0
@@ -120,33 +120,33 @@ class LogWriter:
         self.written = number - 1
 
     def preserve(self, segment: int) -> None:
-        """A segment is damaged: keep its bytes for people before it is removed."""
+        """Keep the bytes of a damaged segment for people before it is removed."""
         if segment in self.segments:
             self._damaged.add(segment)
 
     @property
     def size(self) -> int:
-        """Bytes of all segments, with what waits to be written."""
+        """Return the bytes of all segments, with what waits to be written."""
         return sum(self.segments.values()) + self._queued_bytes
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that wait to be written or are being written."""
+        """Return the bytes that wait to be written or are being written."""
         return self._queued_bytes + self._taken_bytes
 
     @property
     def is_committing(self) -> bool:
-        """Whether a commit is under way."""
+        """Return whether a commit is under way."""
         return self._commit is not None
 
     @property
     def has_queued(self) -> bool:
-        """Whether records wait to be written, those of an earlier process to be forced, or damage to be preserved."""
+        """Return whether there are records to write, a tail to force to disk, or damage to preserve."""
         return bool(self._queue or self._damaged) or self._inherited is not None
 
     @property
     def safe(self) -> int:
-        """All records up to this number survive what the setting `fsync` protects from."""
+        """Return the number up to which all records survive what the setting `fsync` protects from."""
         if self._settings.fsync != "always":
             return self.written
         if self._inherited is not None:
@@ -156,13 +156,13 @@ class LogWriter:
         return self.written if unsynced is None else unsynced - 1
 
     def sync_due(self) -> int | None:
-        """When the next sync is due by `interval_ms`, in ms; None if none is."""
+        """Return when the next sync is due by `interval_ms`, in ms; None if none is."""
         if self._settings.fsync != "interval" or self._unsynced_since is None:
             return None
         return self._unsynced_since + self._settings.interval_ms
 
     def add(self, kind: Kind, payload: bytes, durable: bool, catalogued: int = 0) -> int:
-        """Take a record; returns its number."""
+        """Take a record; return its number."""
         pending = _Pending(kind, self.number, payload, durable, catalogued)
         self._queue.append(pending)
         self._queued_bytes += pending.size
@@ -172,13 +172,13 @@ class LogWriter:
         return pending.number
 
     def dead(self) -> list[int]:
-        """Segments without a live record."""
+        """Return the segments without a live record."""
         return [each for each in self.segments if each != self.segment and each not in self._catalog.live]
 
     # --- commits -----------------------------------------------------------------------------------------------------
 
     def take_commit(self, now: int) -> DiskCommit | None:
-        """Everything that waits, as one commit; None if there is nothing, or the last one is not done."""
+        """Return everything that waits as one commit; None if there is nothing, or the last one is not finished."""
         if self._commit is not None:
             return None
         due = self.sync_due()
@@ -252,7 +252,7 @@ class LogWriter:
             self._pieces = []
 
     def committed(self, commit: DiskCommit) -> None:
-        """A commit is carried out."""
+        """Note that a commit is carried out."""
         self._commit = None
         taken, self._taken, self._taken_bytes = self._taken, [], 0
         self.trouble = ""
@@ -279,7 +279,7 @@ class LogWriter:
         self._cache.unpin(each.catalogued for each in done if each.catalogued)
 
     def failed(self, reason: str) -> None:
-        """A commit was not carried out, or only in part: it is written again, to a new segment."""
+        """Note that a commit was not carried out, or only in part: it is written again, to a new segment."""
         self._commit = None
         self.trouble = reason
         self.failures += 1
@@ -289,5 +289,5 @@ class LogWriter:
         self._queue = self._unsynced + self._taken + self._queue
         self._unsynced, self._unsynced_bytes, self._taken, self._taken_bytes = [], 0, [], 0
         self._queued_bytes = sum(each.size for each in self._queue)
-        # Segments that were begun in vain have no live record once this is written again, and go then.
+        # Segments that were begun in vain have no live record once this is written again, and are removed then.
         self.segment = None

@@ -13,7 +13,7 @@ __all__ = ["answers_together"]
 
 
 def answers_together(events: Sequence[stomp.Event], place: int, most: int) -> int:
-    """How many frames from a place on are ACK and NACK without a transaction, and without a message between them."""
+    """Count the frames from a place on that are ACK or NACK outside transactions, without a message between."""
     row, end = events[place].row, min(len(events), place + most)
     for at in range(place, end):
         event = events[at]

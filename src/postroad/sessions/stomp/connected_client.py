@@ -1,4 +1,4 @@
-"""What the parts of a conversation need of it once its client is let in."""
+"""What the parts of a conversation need once its client is admitted."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["ConnectedClient"]
 
 
 class ConnectedClient(NamedTuple):
-    """A client that has the answer to its CONNECT.
+    """A client whose CONNECT was answered.
 
     Attributes:
         dispatcher: the broker's core and its other sessions.
         session: of this client.
         version: of the protocol, as agreed.
         terms: what holds for every session.
-        send: hands bytes to the client.
+        send: sends bytes to the client.
         fail: tells the client what was wrong, and closes.
         who: names the client in logs.
     """

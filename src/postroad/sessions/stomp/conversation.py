@@ -1,6 +1,6 @@
 """One client's conversation in STOMP: bytes in, calls of the core, bytes out. No sockets here.
 
-The messages of a read go to the core as one batch, cut only where a control frame stands between them.
+The messages of a read go to the core as one batch, divided only at control frames between them.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ __all__ = ["StompConversation"]
 
 log = logging.getLogger("postroad.server")
 
-# Frames other than SEND that are carried out in one turn of the loop, and the time they may take: a read of 256 KiB
-# holds thousands of SUBSCRIBEs, which take some 100 microseconds each, and single ones take many milliseconds. The rest
-# is carried out after all other connections had a turn.
+# Frames other than SEND to carry out in one turn of the loop, and the time they may take. A read of 256 KiB holds
+# thousands of SUBSCRIBEs, which take some 100 microseconds each, and single ones take many milliseconds. The rest is
+# carried out after all other connections had a turn.
 CONTROLS_PER_TURN = 256
 CONTROLS_MS = 20
-# Frames that a client may send before it has the answer to its CONNECT, while its login is checked.
+# Frames that a client may send before its CONNECT is answered, while its login is checked.
 MAX_EARLY_BYTES = 64 * 1024
 # Input that arrived during other connections' turns is read in parts of this size, as if a socket had given it.
 EARLY_PART_BYTES = 256 * 1024
@@ -70,7 +70,7 @@ class StompConversation:
         self._terms = terms
         self._decoder = stomp.StompDecoder(limits)
         self._session: Session | None = None
-        # Made when the client is let in.
+        # Made when the client is admitted.
         self._publications: StompPublications | None = None
         self._subscriptions: StompSubscriptions | None = None
         self._transactions = Transactions()
@@ -83,7 +83,7 @@ class StompConversation:
         self._early = bytearray()
         # Other connections have their turn; the rest of the last read waits in the same places.
         self._resting = False
-        # A DISCONNECT has come: all input after it is ignored.
+        # A DISCONNECT has arrived: all input after it is ignored.
         self._parting = False
         self._timer = dispatcher.timer
         now = self._timer()
@@ -201,7 +201,7 @@ class StompConversation:
             self.broke(error)
 
     def writable(self, yes: bool) -> None:
-        """The socket takes no more for now, or takes more again."""
+        """Note whether the socket takes more now."""
         if self._session is None:
             return
         core = self._dispatcher.core
@@ -214,32 +214,32 @@ class StompConversation:
 
     @property
     def login(self) -> str:
-        """The login that the client has proved; empty without."""
+        """Return the login that the client has proved; empty without."""
         return self._login
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes kept of unfinished frames and open transactions."""
+        """Return the bytes kept of unfinished frames and open transactions."""
         return self._decoder.pending + self._transactions.held_bytes + len(self._early)
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that wait for its subscriptions."""
+        """Return the bytes that wait for its subscriptions."""
         return 0 if self._session is None else self._session.waiting.bytes
 
     @property
     def has_waiting(self) -> bool:
-        """Whether messages wait that the socket could take now."""
+        """Return whether messages wait that the socket could take now."""
         session = self._session
         return session is not None and not session.congested and self._dispatcher.core.has_waiting(session)
 
     def lost(self, reason: str) -> None:
-        """The connection is gone."""
+        """Handle the loss of the connection."""
         if not self._closed:
             self._leave(reason)
 
     def broke(self, error: Exception) -> None:
-        """A defect of the broker ends this conversation, and no other: tell the client."""
+        """End this conversation, and no other, because of a defect of the broker: tell the client."""
         log.error("internal error", extra=self._who(), exc_info=error)
         self._fail("internal error: the broker failed at what this client asked; its log says where")
 
@@ -290,7 +290,7 @@ class StompConversation:
             self._part()
 
     def _part(self) -> None:
-        """The client disconnects; receipts that still wait are sent first."""
+        """Disconnect the client, after the receipts that still wait."""
         self._parting = True
         self._receipts.after_all(self._close_for_good, self._session)
 
@@ -300,13 +300,13 @@ class StompConversation:
             self._transport.close()
 
     def _act(self, event: stomp.Event) -> dict[str, str]:
-        """Do what a frame says; returns the headers for its receipt."""
+        """Do what a frame says; return the headers for its receipt."""
         if isinstance(event, stomp.Connect):
             self._connect(event)
         elif isinstance(event, stomp.ProtocolError):
             self._fail_protocol(event)
         elif self._subscriptions is not None:
-            # Always: the decoder lets nothing else through before CONNECT.
+            # Always true: the decoder lets nothing else through before CONNECT.
             return self._act_connected(event, self._subscriptions)
         return {}
 
@@ -333,7 +333,7 @@ class StompConversation:
         return {}
 
     def _connect(self, event: stomp.Connect) -> None:
-        """Let a client in, now or when its login is checked; until then the broker stops reading from it."""
+        """Admit a client, now or when its login is checked; until then the broker stops reading from it."""
         gate, login = self._terms.gate, event.login or ""
         if gate is None:
             self._let_in(event, LoginVerdict("", principal_of(login, verified=False)))
@@ -348,7 +348,7 @@ class StompConversation:
             self.pause_reading()
 
     def _answered(self, event: stomp.Connect, answers: list[LoginVerdict], verdict: LoginVerdict) -> None:
-        """The login was checked: at once, while `_connect` still runs and looks at `answers`, or later."""
+        """Take the verdict on a login: at once, while `_connect` still runs and looks at `answers`, or later."""
         if not self._checking:
             answers.append(verdict)
             return
@@ -410,9 +410,9 @@ class StompConversation:
         self._subscriptions = StompSubscriptions(client, client_id)
 
     def _acknowledge_together(self, events: Sequence[stomp.Event]) -> bool:
-        """Carry out several acknowledgements at once; False if one of them is wrong, and then nothing is done.
+        """Carry out several acknowledgements at once; return False, and do nothing, if one of them is wrong.
 
-        A wrong one ends the session, and those before it count: so they have to be taken one by one then.
+        A wrong one ends the session, but those before it count. So they are taken one by one in that case.
         """
         answers = [each for each in events if isinstance(each, stomp.Ack | stomp.Nack)]
         if self._subscriptions is None or not self._subscriptions.acknowledge_together(answers):
@@ -439,7 +439,7 @@ class StompConversation:
         if self._session is not None and settled:
             settle = functools.partial(self._settle, self._session, settled)
             if self._session.unfinished and self._dispatcher.store is not None:
-                # The messages that are not matched yet may have to be stored, and the store may have no room then.
+                # Messages that are not matched yet may have to be stored, and the store may have no room by then.
                 self._dispatcher.after_turns(self._session, settle)
             else:
                 settle()

@@ -1,4 +1,4 @@
-"""What a good SUBSCRIBE says that its author may not have meant."""
+"""Doubts about a valid SUBSCRIBE: what its author may not have meant."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ __all__ = ["doubts_of"]
 
 
 def doubts_of(event: Subscribe) -> list[str]:
-    """Wildcards of other brokers in the topic, and names with hyphens in the selector that are read as differences."""
-    # A queue is named, and its name has no wildcards anywhere.
+    """Return wildcards of other brokers in the topic, and hyphenated names in the selector, which mean differences."""
+    # The name of a queue has no wildcards anywhere.
     return [*([] if event.queue else topic_doubts(event.topic)), *doubts(event.selector or "")]

@@ -6,7 +6,7 @@
 | Artemis | `durable-subscription-name: NAME`, formerly `durable-subscriber-name` | `client-id` of CONNECT |
 | RabbitMQ | `durable:true` with `auto-delete:false`, or `persistent:true`; `id: NAME` | `client-id` if there is one |
 
-UNSUBSCRIBE with any of these headers deletes the subscription; without, it stays, and only its client leaves.
+UNSUBSCRIBE with any of these headers deletes the subscription; without them, only its client leaves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AUTO_DELETE = "auto-delete"
 
 
 def durable_name(headers: Mapping[str, str], client: str, key: str | None) -> tuple[str, str] | None:
-    """The client and the name of the durable subscription that a frame asks for; None if it asks for none.
+    """Return the client and the name of the durable subscription that a frame asks for; None if it asks for none.
 
     Args:
         headers: of SUBSCRIBE or UNSUBSCRIBE.
@@ -38,7 +38,7 @@ def durable_name(headers: Mapping[str, str], client: str, key: str | None) -> tu
         key: the id of the subscription.
 
     Raises:
-        BrokerError: the frame asks for one, and does not say whose or under which name.
+        BrokerError: the frame asks for one, but does not say whose or under which name.
     """
     client = client or headers.get(CLIENT_ID_HEADER, "")
     for header in NAMING:
@@ -52,10 +52,10 @@ def durable_name(headers: Mapping[str, str], client: str, key: str | None) -> tu
         raise BrokerError("durable:true and auto-delete:true contradict each other: leave one of them out")
     if key is None:
         raise BrokerError("a durable subscription is named by its id: give it one that stays the same")
-    # RabbitMQ knows no client-id: there the id alone is the name, for all connections of a user.
+    # RabbitMQ has no client-id: there the id alone is the name, for all connections of a user.
     return client or "-", key
 
 
 def deletes_durable(headers: Mapping[str, str]) -> bool:
-    """Whether an UNSUBSCRIBE is to delete a durable subscription, and not only to leave it."""
+    """Return whether an UNSUBSCRIBE deletes a durable subscription instead of only leaving it."""
     return any(header in headers for header in NAMING) or any(headers.get(header) == "true" for header in ASKING)

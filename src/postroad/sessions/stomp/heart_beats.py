@@ -1,12 +1,12 @@
-"""Heart-beats of one connection, both ways. No clock here: each call gets the time, in ms that only go forward."""
+"""Heart-beats of one connection, both ways. No clock here: each call gets a monotonic time in ms."""
 
 from __future__ import annotations
 
 __all__ = ["GRACE", "HeartBeats"]
 
-# A client is given up after this many of its intervals in silence: one beat may be late, or lost in a slow network.
+# A client is closed after this many of its intervals in silence: one beat may be late, or lost in a slow network.
 GRACE = 2
-# Beats go out after this part of an interval, so that they arrive within it.
+# Beats are sent after this part of an interval, so that they arrive within it.
 EARLY = 0.75
 
 
@@ -28,20 +28,20 @@ class HeartBeats:
         self.expects_every = 0
 
     def agree(self, promised: int, wanted: int, least: int) -> None:
-        """The client promises a beat every `promised` ms and wants one every `wanted` ms; 0 is none."""
+        """Agree on intervals: the client sends a beat every `promised` ms and wants one every `wanted` ms; 0 is none."""
         self.sends_every = max(wanted, least) if wanted else 0
         self.expects_every = max(promised, least) if promised else 0
 
     def must_beat(self, now: int) -> bool:
-        """Whether it is time to send something."""
+        """Return whether it is time to send something."""
         return bool(self.sends_every) and now >= self._beat_at()
 
     def is_silent(self, now: int) -> bool:
-        """Whether the client has been silent for too long."""
+        """Return whether the client has been silent for too long."""
         return bool(self.expects_every) and not self.deaf and now > self._silent_at()
 
     def due(self) -> int | None:
-        """When to ask again; None for never."""
+        """Return when to check again; None for never."""
         times = []
         if self.sends_every:
             times.append(self._beat_at())

@@ -1,4 +1,4 @@
-"""What the broker says to clients that give their own ids (`protocols.stomp.identifying`), and reads from them."""
+"""Headers for clients that give their own ids (`protocols.stomp.identifying`)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = ["CORRECTION_MS", "assigned_ids", "no_id"]
 
 # 128 random bits cannot be guessed.
 TOKEN_BYTES = 16
-# A clock that is off is off for every message: one correction a second is enough.
+# A wrong clock is wrong for every message: one correction a second is enough.
 CORRECTION_MS = 1_000
 
 _NUMBER = re.compile(r"[0-9]{1,10}")
 
 
 def asks_for_ids(headers: Mapping[str, str]) -> bool:
-    """Whether a CONNECT says that the client gives its own ids.
+    """Return whether a CONNECT says that the client gives its own ids.
 
     Raises:
         BrokerError: the header has an unknown value.
@@ -48,7 +48,7 @@ def asks_for_ids(headers: Mapping[str, str]) -> bool:
 
 
 def claimed_publisher(headers: Mapping[str, str]) -> tuple[int, str] | None:
-    """The number and the token of the publisher that a CONNECT says the client was."""
+    """Return the number and the token of the publisher that the client was, as its CONNECT says."""
     number, token = headers.get(PUBLISHER_HEADER, ""), headers.get(TOKEN_HEADER)
     if token is None or _NUMBER.fullmatch(number) is None:
         return None
@@ -56,7 +56,7 @@ def claimed_publisher(headers: Mapping[str, str]) -> tuple[int, str] | None:
 
 
 def assigned_ids(headers: Mapping[str, str], dispatcher: Dispatcher, session: Session) -> tuple[dict[str, str], Outbox]:
-    """Let a client give its own ids if its CONNECT asks to; returns the headers that tell it how, and an outbox.
+    """Let a client give its own ids if its CONNECT asks to; return the headers that tell it how, and an outbox.
 
     Raises:
         BrokerError: the CONNECT is wrong.
@@ -69,7 +69,7 @@ def assigned_ids(headers: Mapping[str, str], dispatcher: Dispatcher, session: Se
 
 
 def id_terms(publisher: AssigningPublisher, broker: int, tolerance_ms: int, now: int) -> dict[str, str]:
-    """The headers of CONNECTED for a client that gives its own ids."""
+    """Return the headers of CONNECTED for a client that gives its own ids."""
     terms = {
         PUBLISHER_HEADER: str(publisher.number),
         BROKER_HEADER: str(broker),
@@ -83,7 +83,7 @@ def id_terms(publisher: AssigningPublisher, broker: int, tolerance_ms: int, now:
 
 
 def no_id(given: str | None) -> str:
-    """Why a message without an id is refused, from what it had instead."""
+    """Return why a message without an id is refused, from what it had instead."""
     if given is None:
         return f"this connection gives its own ids ({IDS_HEADER}:{IDS_BY_CLIENT}), so each message needs a message-id"
     return (

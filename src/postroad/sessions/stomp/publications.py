@@ -1,4 +1,4 @@
-"""The messages of one client on their way to the core: with ids of the broker, or with ids that the client gave."""
+"""The messages of one client on their way to the core: with ids from the broker or from the client."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StompPublications:
     """What one client publishes.
 
     Args:
-        client: it was let in.
+        client: the client, admitted.
         receipts: confirm what was accepted.
     """
 
@@ -52,7 +52,7 @@ class StompPublications:
             if self._accept(part, named, queued) and found.asks_receipts:
                 self._receipts.messages(part, found.receipts[first:last], self._session)
         except (BrokerError, NumbersError) as error:
-            # No defect: without a number of its own on disk, a publisher's ids could be another one's.
+            # Not a defect: without a number reserved on disk, two publishers could use the same ids.
             log.error("publisher refused", extra={**self._client.who, "reason": str(error)})
             self._client.fail(f"SEND: {error}")
 
@@ -76,7 +76,7 @@ class StompPublications:
         return admission is not None
 
     def _publish_identified(self, batch: Batch, receipts: Columns, message_ids: Columns, queued: bool) -> None:
-        """Publish what has its ids already, up to the first message whose id is not one or may not be used."""
+        """Publish messages that have their ids, up to the first whose id is invalid or may not be used."""
         count = stomp.read_ids(batch, message_ids)
         refusal = None if count == len(batch) else no_id(stomp.given_id_text(batch, message_ids, count))
         if refusal is not None:
@@ -92,7 +92,7 @@ class StompPublications:
             self._client.fail(f"SEND: {refusal}")
 
     def _accept_identified(self, batch: Batch, together: bool = False, queued: bool = False) -> IdAdmission | None:
-        """The admission of a batch with given ids; None if the client may not publish, and got an ERROR."""
+        """Return the admission of a batch with given ids; None if the client may not publish, and got an ERROR."""
         outbox, admission = self._dispatcher.publish_identified(batch, self._session, together, queued)
         if admission.first_skewed is not None:
             self._correct(admission.first_skewed, self._dispatcher.clock())
@@ -107,7 +107,7 @@ class StompPublications:
             self._client.send(stomp.receipt_frame(CLOCK_RECEIPT.encode(), self._client.version, headers))
 
     def _accept(self, batch: Batch, message_ids: Columns | None, queued: bool = False) -> bool:
-        # The broker gives the ids: what the sender calls its messages are other names of them.
+        # The broker gives the ids; the sender's names for its messages are aliases.
         aliases = [] if message_ids is None else stomp.foreign_ids(batch, message_ids, self._client.version)
         return self._may_publish(self._dispatcher.publish(batch, self._session, aliases, queued))
 

@@ -1,10 +1,10 @@
-"""How clients of other brokers spell what a consumer of a queue asks for in SUBSCRIBE.
+"""How clients of other brokers spell the options of a queue consumer in SUBSCRIBE.
 
 | header | of | meaning |
 | --- | --- | --- |
-| `prefetch-count: N` | RabbitMQ | at most N messages that it has not acknowledged; 0 for as many as it may |
+| `prefetch-count: N` | RabbitMQ | at most N unacknowledged messages; 0 for as many as allowed |
 | `activemq.prefetchSize: N` | ActiveMQ | the same |
-| `exclusive: true`, `activemq.exclusive: true` | ActiveMQ | no other consumer gets anything while it is there |
+| `exclusive: true`, `activemq.exclusive: true` | ActiveMQ | no other consumer gets anything meanwhile |
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 
 
 def consumer_terms(headers: Mapping[str, str], selector: str | None, ack: str) -> ConsumerTerms:
-    """What a SUBSCRIBE to a queue asks for.
+    """Return what a SUBSCRIBE to a queue asks for.
 
     Raises:
         BrokerError: a prefetch is not a number.

@@ -1,4 +1,4 @@
-"""Receipts of one client: sent at once, or once what they confirm is safe; they say so if the record fails."""
+"""Receipts of one client: sent at once, or once what they confirm is safe; a header says if the record failed."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Receipts"]
 
-# On a RECEIPT: "false" when the message was accepted while its record could not be written.
+# On a RECEIPT: "false" if the message was accepted while its record could not be written.
 UNTRACKED = {"tracked": "false"}
 _UNTRACKED_LINE = b"tracked:false"
-# What ends the header lines of a RECEIPT, and the frame.
+# The end of the header lines of a RECEIPT, and of the frame.
 _END = b"\n\n\0"
 
 
 class Receipts:
-    """What a conversation confirms. Receipts are sent in the order in which they were asked for.
+    """The receipts of a conversation, sent in the order in which they were asked for.
 
     Args:
         dispatcher: knows the record and the store.
@@ -89,7 +89,7 @@ class Receipts:
             action()
 
     def _waits(self, source: Session | None) -> bool:
-        """Whether something was stored, or may have to be, since `begin`; or others wait already."""
+        """Return whether something was stored, or may have to be, since `begin`; or other receipts wait already."""
         store = self._dispatcher.store
         if store is None:
             return False
@@ -115,16 +115,16 @@ class Receipts:
                 action()
 
         if source is not None and source.confirmations:
-            # Another broker stores it; what this one has to store is asked after that, so that receipts stay in order.
+            # Another broker stores it. Only then ask for what this one has to store, so that receipts stay in order.
             source.confirmations.when_done(lambda why: stored(why) if why else store.when_safe(stored))
         elif source is not None and source.unfinished:
-            # The rest of what was sent is not matched yet, so it may still have to be stored.
+            # Some of what was sent is not matched yet, so it may still have to be stored.
             self._dispatcher.after_turns(source, lambda: store.when_safe(stored))
         else:
             store.when_safe(stored)
 
     def _when_recorded(self, safe: bytes, unsafe: Callable[[], bytes]) -> None:
-        """Send `safe` once what it confirms is on record, or `unsafe()` if it will not be."""
+        """Send `safe` once what it confirms is recorded, or `unsafe()` if it will not be."""
         record = self._dispatcher.record
         if record is None or not record.waits:
             self._send(safe)
@@ -133,8 +133,8 @@ class Receipts:
 
 
 def _untracked(receipts: bytes) -> bytes:
-    """The same receipts with a header that says that the record of what they confirm could not be written.
+    """Add a header to receipts which says that the record of what they confirm could not be written.
 
-    No header line holds a line end, so an empty line followed by a NUL ends a frame, and nothing else does.
+    No header line holds a line end, so only the end of a frame is an empty line followed by a NUL.
     """
     return receipts.replace(_END, b"\n" + _UNTRACKED_LINE + _END)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RENDERERS", "WEBSOCKET", "StompRenderer"]
 
-# What one WebSocket message to a client holds, unless a single STOMP frame is larger. Clients limit the size of a
+# Limit of one WebSocket message to a client, unless a single STOMP frame is larger. Clients limit the size of a
 # message, some to 1 MiB by default.
 MESSAGE_BYTES = 64 * 1024
 _FRAME_END = b"\0\n"
@@ -33,13 +33,13 @@ class StompRenderer:
         self._version = version
 
     def prepare(self, batch: Batch, rows: NDArray[np.int64]) -> Rendered:
-        """The part of the frames that all subscriptions share."""
+        """Return the part of the frames that all subscriptions share."""
         return render_rows(batch, rows, self._version)
 
     def render(
         self, batch: Batch, rows: NDArray[np.int64], prefix: bytes, number: int | None, prepared: object | None
     ) -> Bytes:
-        """The frames for one subscription.
+        """Return the frames for one subscription.
 
         Args:
             batch: where the rows are.
@@ -58,7 +58,7 @@ RENDERERS = {version: StompRenderer(version) for version in Version}
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:
-    """Cut between frames. Where a body looks like the end of a frame the cut is inside; clients read a stream."""
+    """Cut between frames. If a body looks like the end of a frame, the cut is inside it; clients read a stream."""
     at = 0
     while len(data) - at > MESSAGE_BYTES:
         end = data.rfind(_FRAME_END, at, at + MESSAGE_BYTES)
@@ -72,5 +72,5 @@ def _pieces(data: bytes) -> Iterator[bytes]:
         yield data[at:]
 
 
-# A message from a client may hold many frames, and each of them has the limits of the settings.
+# A message from a client may hold many frames, each with the limits of the settings.
 WEBSOCKET = WebSocketProfile(("v12.stomp", "v11.stomp", "v10.stomp"), MAX_FRAME_BYTES, _pieces)

@@ -24,10 +24,10 @@ _LARGEST_TIME = 2**48 - 1
 
 
 def replay_start(headers: Mapping[str, str]) -> ReplayStart | None:
-    """Where a subscription begins; None if it begins with new messages.
+    """Return where a subscription begins; None if it begins with new messages.
 
     Raises:
-        BrokerError: a header has no valid start.
+        BrokerError: a header does not name a valid start.
     """
     if FROM_HEADER in headers and AFTER_HEADER in headers:
         raise BrokerError("from and after contradict each other: leave one of them out")
@@ -59,7 +59,7 @@ def _moment(text: str) -> int:
         raise BrokerError(
             f"from: {text!r} is not {FIRST}, a time (2026-11-16T08:00:00Z, or milliseconds since 1970) or a message id"
         ) from None
-    # Without a zone it is UTC, as all times of brokers are.
+    # Without a zone it is UTC, like all times of brokers.
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return _checked(int(moment.timestamp() * 1_000), text)
 

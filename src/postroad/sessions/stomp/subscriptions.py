@@ -23,8 +23,8 @@ __all__ = ["OVERFLOW_HEADER", "StompSubscriptions"]
 # The header of SUBSCRIBE that chooses what happens when the subscription's queue is full.
 OVERFLOW_HEADER = "overflow"
 
-# Subscriptions in a client mode that a session of STOMP 1.0 may have: its acknowledgements do not name one, so that all
-# have to be searched for the message.
+# Subscriptions in a client mode that a session of STOMP 1.0 may have: its acknowledgements do not name one, so all of
+# them have to be searched for the message.
 MAX_SEARCHED_SUBSCRIPTIONS = 100
 
 
@@ -32,7 +32,7 @@ class StompSubscriptions:
     """What one client subscribes to and acknowledges.
 
     Args:
-        client: it was let in.
+        client: the client, admitted.
         client_id: the header `client-id` of its CONNECT; empty without.
     """
 
@@ -44,11 +44,11 @@ class StompSubscriptions:
         self._client_id = client_id
         self._prefixes: dict[int, tuple[bytes, int | None]] = {}
         self._keys: dict[int, str] = {}
-        # Subscriptions in a client mode: where an acknowledgement that names none is looked for.
+        # Subscriptions in a client mode: where to look for an acknowledgement that names none.
         self._searched: dict[str, Subscription] = {}
 
     def prefix(self, number: int) -> tuple[bytes, int | None]:
-        """How MESSAGE frames of a subscription begin, and its number if they have an `ack` header."""
+        """Return how MESSAGE frames of a subscription begin, and its number if they have an `ack` header."""
         return self._prefixes[number]
 
     # --- SUBSCRIBE and UNSUBSCRIBE -----------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ class StompSubscriptions:
         """Begin a subscription.
 
         Raises:
-            PostroadError: it may not be, or the frame is wrong.
+            PostroadError: it is not allowed, or the frame is wrong.
         """
         self._check_searched(event)
         key = event.id if event.id is not None else event.destination
@@ -143,7 +143,7 @@ class StompSubscriptions:
         """End a subscription, or delete a durable one that this session does not have.
 
         Raises:
-            PostroadError: there is none, or it may not be.
+            PostroadError: there is none, or it is not allowed.
         """
         key = event.id if event.id is not None else event.destination or ""
         subscription = self._session.subscriptions.get(key)
@@ -173,7 +173,7 @@ class StompSubscriptions:
         self._dispatcher.carry_out(core.acknowledge(self._session, key, head, tail, positive, now, requeues))
 
     def acknowledge_together(self, events: Sequence[stomp.Ack | stomp.Nack]) -> bool:
-        """Carry out several acknowledgements at once, which costs far less; False if one is wrong, without effect."""
+        """Carry out several acknowledgements at once, which is far cheaper; False, without effect, if one is wrong."""
         try:
             settled = settlements(self._session, [self.acknowledgement(each) for each in events])
         except BrokerError:
@@ -183,7 +183,7 @@ class StompSubscriptions:
         return True
 
     def acknowledgement(self, event: stomp.Ack | stomp.Nack) -> Acknowledgement:
-        """An acknowledgement of a transaction, as the core takes it.
+        """Return an acknowledgement of a transaction in the form of the core.
 
         Raises:
             BrokerError: no message waits for it.

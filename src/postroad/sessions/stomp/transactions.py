@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_TRANSACTIONS", "MAX_TRANSACTION_BYTES", "OpenTransaction", "Transactions"]
 
-# Open at once on one connection: a client works on one or two, and each may keep a lot.
+# Open at once on one connection: a client uses one or two, and each may keep a lot.
 MAX_TRANSACTIONS = 16
 # Frames kept for all open transactions of a connection: the memory that one client can occupy this way.
 MAX_TRANSACTION_BYTES = 16 * 1024 * 1024
@@ -21,7 +21,7 @@ ACKNOWLEDGEMENT_BYTES = 512
 
 
 class OpenTransaction:
-    """What waits for the end of a transaction."""
+    """What is kept until the end of a transaction."""
 
     __slots__ = ("acknowledgements", "frames")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 __all__ = ["MAX_UNREAD_REPLY_BYTES", "UNREAD_REPLY_MS", "UnreadReplies"]
 
-# Receipts that wait for a full socket because their client sends and does not read. With more than this the broker
-# stops reading from it: as much again as waits in the socket's own buffer.
+# Receipts that wait for a full socket because their client sends and does not read. Beyond this the broker stops
+# reading from it. As much again as the socket's own buffer.
 MAX_UNREAD_REPLY_BYTES = 1024 * 1024
 # How long it then has to read some. Without a limit, both sides could wait for each other for ever.
 UNREAD_REPLY_MS = 30_000
@@ -24,7 +24,7 @@ class UnreadReplies:
         self.give_up_at: int | None = None
 
     def add(self, size: int, now: int) -> bool:
-        """Count bytes; returns whether to stop reading from the client, which is said once."""
+        """Count bytes; return whether to stop reading from the client; True only once."""
         self.bytes += size
         if self.bytes <= MAX_UNREAD_REPLY_BYTES or self.give_up_at is not None:
             return False
@@ -32,7 +32,7 @@ class UnreadReplies:
         return True
 
     def clear(self) -> bool:
-        """The socket takes more again; returns whether to resume reading from the client."""
+        """Note that the socket takes more again; return whether to resume reading from the client."""
         stopped = self.give_up_at is not None
         self.bytes, self.give_up_at = 0, None
         return stopped
