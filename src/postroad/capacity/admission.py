@@ -40,8 +40,8 @@ def highest_rate(quantile: Callable[[float], float], promise: float, limit: floa
 def admitted_share(offered: float, measured: float, promise: float, highest: float) -> float:
     """The share of an offered rate that a broker should admit, from a live quantile and the model's highest rate.
 
-    While the measured quantile keeps the promise, all is admitted. Above it, the model's rate decides, and where the
-    model is too kind (the broker already receives less than that and still breaks the promise) the measurement does:
+    While the measured quantile keeps the promise, everything is admitted. Above it, the model's rate decides. If the
+    model is too optimistic (the broker already receives less and still breaks the promise), the measurement decides:
     the share shrinks in proportion to how far the promise is missed.
     """
     if measured <= promise or offered <= 0:

@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchServer"]
 
-# The chain is solved with a matrix of this many states at most: 2 MiB, some 10 ms. Larger batches are so many messages
-# that their sizes are normal: an autoregressive series with factor rate · marginal.
+# The chain is solved with a matrix of this many states at most: 2 MiB, some 10 ms. Larger batches have so many messages
+# that their sizes are nearly normal: an autoregressive series with factor rate · marginal.
 _MOST_STATES = 512
-# Sizes further than this many standard deviations from the mean do not count: 1e-15 and less.
+# Sizes further than this many standard deviations from the mean are ignored: probability 1e-15 and less.
 _DEVIATIONS = 9.0
 _NORMAL_POINTS = 2001
-# Newton's method converges in a handful; this bounds it.
+# Newton's method converges in a handful of steps; this bounds it.
 _NEWTON_STEPS = 60
 _STEEPEST = 0.999
 _RELATIVE_PRECISION = 1e-6
@@ -70,7 +70,7 @@ class BatchServer(NamedTuple):
 
     @property
     def utilisation(self) -> float:
-        """rho, the share of its capacity that is used: rate · marginal. A server may be busy for more of its time."""
+        """Return rho, the share of its capacity that is used: rate · marginal. It may be busy for more of its time."""
         return self.rate * self.marginal
 
     def seconds(self, size: Floats) -> Floats:
@@ -81,13 +81,13 @@ class BatchServer(NamedTuple):
         return np.asarray(self.fixed * taking_part + self.marginal * size)
 
     def _mean_size(self) -> float:
-        """Where a batch is as large as what arrives while it is served: n = rate · S(n), by Newton's method."""
+        """Return the size of a batch that equals what arrives meanwhile: n = rate · S(n), by Newton's method."""
         size = self.rate * self.fixed * self.sources / (1 - self.utilisation)
         if self.sources == 1:
             return size
         decay = math.log1p(-1 / self.sources)
         for _ in range(_NEWTON_STEPS):
-            # S is concave and the start is above the root, so that the steps come down to it and never pass it.
+            # S is concave and the start is above the root, so the steps descend to it and never pass it.
             slope = 1 - self.rate * (self.marginal - self.fixed * self.sources * decay * math.exp(size * decay))
             excess = size - self.rate * float(self.seconds(np.array(size)))
             if slope <= 0 or excess <= _RELATIVE_PRECISION * size:
@@ -96,22 +96,22 @@ class BatchServer(NamedTuple):
         return max(size, 0.0)
 
     def _slope(self, size: float) -> float:
-        """By how much the next batch grows with this one: the factor of the autoregressive series."""
+        """Return how much the next batch grows with this one: the factor of the autoregressive series."""
         if self.sources == 1:
             return self.utilisation
         decay = math.log1p(-1 / self.sources)
         return self.utilisation - self.rate * self.fixed * self.sources * decay * math.exp(size * decay)
 
     def sizes(self) -> tuple[Floats, Floats]:
-        """The sizes of batches, and the share of batches that have each."""
+        """Return the sizes of batches, and the share of batches that have each."""
         self._check()
         mean = self._mean_size()
-        # Close to a slope of 1 the series wanders far; what it would do at 1 itself is cut off by the curve of S.
+        # Close to a slope of 1 the series wanders far; the curve of S bounds it even at 1.
         slope = min(self._slope(mean), _STEEPEST)
         deviation = math.sqrt(max(mean, 1.0) / (1 - slope**2))
         most = math.ceil(mean + _DEVIATIONS * deviation + 20)
         if most <= _MOST_STATES:
-            # Small batches are far from normal: their tail falls by the slope's power, from one size to the next.
+            # Small batches are far from normal: their tail falls by a power of the slope, from one size to the next.
             most = min(_MOST_STATES, most + math.ceil(20 / (1 - slope)))
             sizes = np.arange(1, most + 1, dtype=np.float64)
             return sizes, _stationary(self._transitions(sizes))
@@ -120,7 +120,7 @@ class BatchServer(NamedTuple):
         return sizes, weights / weights.sum()
 
     def turn_seconds(self) -> float:
-        """How long the mean batch takes: the order of the longest waits. Costs next to nothing to compute."""
+        """Return how long the mean batch takes: the order of the longest waits. Very cheap to compute."""
         self._check()
         return float(self.seconds(np.array(max(1.0, self._mean_size()))))
 
@@ -191,7 +191,7 @@ class BatchServer(NamedTuple):
         expected = self.rate * seconds
         most = math.ceil(float(expected.max()) + _DEVIATIONS * math.sqrt(float(expected.max()) + 1) + 20)
         if most > _MOST_STATES:
-            # So many messages that their number is as good as certain.
+            # So many messages that their number is nearly certain.
             chance, others = weights[:, None], expected[:, None]
         else:
             counts = np.arange(most + 1, dtype=np.float64)

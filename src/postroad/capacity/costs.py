@@ -1,4 +1,4 @@
-"""What a batch costs a broker: two forms of the same question, and the costs that a fit finds for their terms.
+"""What a batch costs a broker: two cost models, and the costs that a fit finds for their terms.
 
 The paper's form charges every message for being received, for every resident filter, and for every copy sent. It has no
 cost of a batch, and its filter term grows with the number of subscriptions: right for a server that tests filter after
@@ -62,7 +62,7 @@ class CostForm(NamedTuple):
 
 
 def _regressor(term: str, samples: BatchSamples) -> Floats:
-    """The pipeline has the same in Spark's expressions; a test compares the two."""
+    """Return the values of a term; the pipeline has the same as Spark expressions, and a test compares the two."""
     if term == "batch":
         return np.ones(len(samples.messages))
     if term == "receive":
@@ -78,7 +78,7 @@ def _regressor(term: str, samples: BatchSamples) -> Floats:
     if term == "byte":
         return samples.bytes
     if term == "sent_byte":
-        # Apart from bytes that come in: those that go out are written anew for each copy, and pass the kernel twice.
+        # Separate from incoming bytes: outgoing ones are written anew for each copy, and pass the kernel twice.
         return np.asarray(samples.bytes * samples.copies / np.maximum(samples.messages, 1))
     raise CapacityError(f"there is no term {term!r} in a cost")
 
@@ -128,7 +128,7 @@ class BatchCosts(NamedTuple):
         return self.receive + matched + self.send * copies + size * (self.byte + self.sent_byte * copies)
 
     def fixed(self, destinations: float) -> float:
-        """Seconds of a batch for so many sockets, however few messages are in it."""
+        """Return the seconds of a batch for this many sockets, however few messages are in it."""
         return self.batch + self.write * destinations
 
     def capacity(self, subscriptions: float, copies: float, size: float, utilisation: float = 0.9) -> float:
@@ -139,11 +139,11 @@ class BatchCosts(NamedTuple):
         return utilisation / marginal
 
     def server(self, rate: float, subscriptions: float, copies: float, size: float) -> BatchServer:
-        """The queue in front of a broker with these costs; a batch goes to as many sockets as a message has copies."""
+        """Return the queue of a broker with these costs; a batch goes to as many sockets as a message has copies."""
         return BatchServer(rate, self.fixed(copies), self.marginal(subscriptions, copies, size))
 
     def seconds(self, samples: BatchSamples) -> Floats:
-        """What the model says that batches take."""
+        """Return what the model predicts for batches."""
         total = np.zeros(len(samples.messages))
         for term, cost in self._asdict().items():
             if cost:

@@ -1,4 +1,4 @@
-"""What the capacity model refuses."""
+"""Errors of the capacity model."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ __all__ = ["CapacityError"]
 
 
 class CapacityError(PostroadError):
-    """A model cannot be fitted to, or computed from, what was given."""
+    """A model cannot be fitted to, or computed from, the given data."""

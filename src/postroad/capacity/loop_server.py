@@ -1,13 +1,13 @@
 """How long messages wait at a loop that falls asleep when there is nothing to do.
 
-With many publishers, each of which sends now and then, a read has one message and no batch is shared. Yet what a
-message costs falls with the load, because a loop that sleeps must be woken: the kernel schedules it, its caches are
-cold, and a turn of the loop begins. A message that finds the loop awake costs `each`, one that wakes it `wake` more:
+With many publishers that each send now and then, a read has one message and batches share nothing. Still, the cost of a
+message falls with the load, because a sleeping loop must be woken: the kernel schedules it, its caches are cold, and a
+turn of the loop begins. A message that finds the loop awake costs `each`; one that wakes it costs `wake` more. This is
 the M/G/1 queue with an exceptional first service in each busy period (Welch, 1964).
 
 - The share of messages that wake the loop is (1 - rate · each) / (1 + rate · wake).
 - The mean wait is rate · each² / (2 (1 - rate · each)) + rate · ((each + wake)² - each²) / (2 (1 + rate · wake)).
-- Quantiles have no short form; they come from playing the queue with a fixed seed.
+- Quantiles have no short form; they come from a simulation of the queue with a fixed seed.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 __all__ = ["WakingServer", "fit_waking"]
 
-# Messages that a quantile is taken from: 2,000 are beyond the 99 % one, half a second of work.
+# Messages to take a quantile from: 2,000 are beyond the 99 % one, half a second of work.
 _PLAYED = 200_000
-# Utilisations beyond this are not tried by a fit.
+# A fit does not try utilisations beyond this.
 _HIGHEST = 0.995
 
 
 class WakingServer(NamedTuple):
-    """A loop.
+    """A loop that sleeps when it has nothing to do.
 
     Attributes:
         rate: arrivals per second, each with a read of its own.
-        wake: what a message that finds the loop asleep costs more than others, in seconds.
+        wake: the extra seconds of a message that finds the loop asleep.
         each: what a message costs a loop that is awake.
     """
 
@@ -48,7 +48,7 @@ class WakingServer(NamedTuple):
 
     @property
     def utilisation(self) -> float:
-        """The share used of what the loop carries when it never sleeps."""
+        """Return the used share of what the loop carries if it never sleeps."""
         return self.rate * self.each
 
     def waking_share(self) -> float:
@@ -72,14 +72,14 @@ class WakingServer(NamedTuple):
         return self.mean_wait() + self.cost()
 
     def responses(self, messages: int = _PLAYED, seed: int = 0) -> Floats:
-        """Response times of messages one after the other, played."""
+        """Simulate the response times of successive messages."""
         self._check()
         gaps = np.random.default_rng(seed).exponential(1 / self.rate, messages).tolist()
         found, left = [], 0.0
         each, first = self.each, self.each + self.wake
         for gap in gaps:
             left -= gap
-            # What is left of the work before this message; none: it wakes the loop.
+            # The work left before this message; if none, the message wakes the loop.
             left = left + each if left > 0 else first
             found.append(left)
         return np.array(found)
@@ -99,7 +99,7 @@ class WakingServer(NamedTuple):
 
 
 def fit_waking(rates: Floats, seconds: Floats) -> WakingServer:
-    """The loop that costs these processor seconds for a message at these rates; its own rate is the highest of them.
+    """Return the loop with these processor seconds per message at these rates; its own rate is the highest of them.
 
     Args:
         rates: messages per second of each load.

@@ -17,7 +17,7 @@ class Moments(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """Var[X]. Rounding may leave it a hair below zero, which counts as zero."""
+        """Return Var[X]. Rounding may leave it slightly below zero, which counts as zero."""
         return max(0.0, self.second - self.first**2)
 
     @property

@@ -1,10 +1,10 @@
-"""A live broker against the model: predicted and measured waits, and how much of its limit it uses.
+"""Compares a live broker with the model: predicted and measured waits, and how much of its limit it uses.
 
-The broker times some of its reads (a read of a socket, from the system call until the bytes of its messages are handed
-on) and reports them here. From the latest of them follow what a read costs and what a message adds; with the rate of
-messages and the number of sockets that they come from, `BatchServer` predicts the wait. The measured wait is how much
-later than planned the event loop runs probes that are due at random times: messages that arrive at random times see
-the same (Poisson arrivals see time averages).
+The broker times some of its reads (from the system call until the bytes of the messages are with other sockets) and
+reports them here. The latest reads give the cost of a read and of a further message. With the rate of messages and the
+number of their sockets, `BatchServer` predicts the wait. The measured wait is how much later than planned the event
+loop runs probes that are due at random times: messages that arrive at random times see the same (Poisson arrivals see
+time averages).
 
 Nothing here reads a clock or does I/O. What is kept is bounded: the latest reads, and counts in buckets.
 """
@@ -38,16 +38,16 @@ __all__ = [
     "limit_rate",
 ]
 
-# A broker is at its limit where it uses this share of what batches of any size could carry. The rest is for bursts, for
-# neighbours that fail, and for what samples do not see (timers, the record, writes that a socket did not take at once).
+# A broker is at its limit if it uses this share of what batches of any size could carry. The rest is for bursts, for
+# neighbours that fail, and for what samples miss (timers, the record, writes that a socket did not take at once).
 LIMIT_UTILISATION = 0.8
-# Or where a turn of its loop takes this long, because so many sockets have something in each.
+# Or if a turn of its loop takes this long, because many sockets have something in each.
 LIMIT_WAIT_SECONDS = 0.1
-# Event loops round timers up to whole milliseconds: shorter waits cannot be told from none.
+# Event loops round timers up to whole milliseconds: shorter waits look like none.
 PROBE_RESOLUTION_SECONDS = 1e-3
 # Reads that are remembered: enough for costs within some percent, few enough to follow a change of traffic.
 READS_KEPT = 512
-# With fewer, nothing is said.
+# With fewer reads, no assessment.
 FEWEST_READS = 32
 # Probes are counted for at least this long, and at most twice as long.
 PROBE_WINDOW_SECONDS = 150.0
@@ -55,7 +55,7 @@ PROBE_WINDOW_SECONDS = 150.0
 _BUCKETS = 161
 _BUCKETS_PER_DOUBLING = 8
 _FIRST_BUCKET_SECONDS = 1e-4
-# The squared sine of the angle between reads and messages below which their costs cannot be told apart.
+# Below this squared sine of the angle between reads and messages, their costs cannot be separated.
 _LEAST_ANGLE = 0.01
 QUANTILE = 0.99
 
@@ -66,8 +66,8 @@ class ReadCosts(NamedTuple):
     Attributes:
         fixed: seconds of a read, however few messages it has.
         marginal: further seconds of each message.
-        identified: whether reads differ enough to tell the two apart; if not, all is charged to messages, which errs
-            on the safe side.
+        identified: whether reads differ enough to separate the two; if not, all is charged to messages, which errs on
+            the safe side.
     """
 
     fixed: float
@@ -76,7 +76,7 @@ class ReadCosts(NamedTuple):
 
 
 def fit_reads(reads: Floats, messages: Floats, seconds: Floats) -> ReadCosts:
-    """Non-negative least squares of relative errors, over single reads or over sums of several.
+    """Fit by non-negative least squares of relative errors, over single reads or over sums of several.
 
     Args:
         reads: how many, in each row.
@@ -97,7 +97,7 @@ def fit_reads(reads: Floats, messages: Floats, seconds: Floats) -> ReadCosts:
 
 
 def limit_rate(costs: ReadCosts, sources: float) -> float:
-    """Messages per second that a broker should carry at most; see the constants above."""
+    """Return the most messages per second that a broker should carry; see the constants above."""
     most = 1 / costs.marginal
     by_wait = highest_rate(
         lambda rate: BatchServer(rate, costs.fixed, costs.marginal, sources).turn_seconds(), LIMIT_WAIT_SECONDS, most
@@ -112,8 +112,8 @@ class Observations(NamedTuple):
         rate: messages per second since the last look.
         messages: of each remembered read.
         seconds: that each took.
-        sources: sockets that messages come from, as if all had the same part of them; at least 1.
-        lateness: how often a probe was so late, by bucket.
+        sources: the effective number of sockets that messages come from, as if all sent equally; at least 1.
+        lateness: how often a probe was this late, by bucket.
     """
 
     rate: float
@@ -124,7 +124,7 @@ class Observations(NamedTuple):
 
 
 class Assessment(NamedTuple):
-    """How a broker does, by the model and by measurement. NaN: not known yet.
+    """The state of a broker, by the model and by measurement. NaN: not known yet.
 
     Attributes:
         rate: messages per second.
@@ -180,7 +180,7 @@ class CapacityMonitor:
         self._looked_at = math.nan
 
     def timed(self, messages: int, seconds: float, source: int) -> None:
-        """A read was timed; `source` is any number that stands for its socket."""
+        """Record a read that was timed; `source` is any number that stands for its socket."""
         if messages <= 0 or seconds <= 0:
             return
         place = self._timed % READS_KEPT
@@ -190,7 +190,7 @@ class CapacityMonitor:
         self._timed += 1
 
     def probed(self, late: float, now: float) -> None:
-        """A probe ran `late` seconds after it was due, at `now` seconds of a clock that only goes forward."""
+        """Record that a probe ran `late` seconds after it was due, at `now` seconds of a monotonic clock."""
         if now - self._window_began > PROBE_WINDOW_SECONDS:
             self._late, self._late_before = self._late_before, self._late
             self._late[:] = 0
@@ -198,7 +198,7 @@ class CapacityMonitor:
         self._late[_bucket(late)] += 1
 
     def look(self, total: int, now: float) -> Observations | None:
-        """What was seen since the last look; None at the first.
+        """Return what was seen since the last look; None at the first.
 
         Args:
             total: messages since the start.
@@ -220,7 +220,7 @@ class CapacityMonitor:
 
 
 def _effective(messages: Floats, sources: NDArray[np.int64]) -> float:
-    """How many sources of equal parts would vary as much: the inverse of the sum of squared shares."""
+    """Return how many equal sources would vary as much: the inverse of the sum of squared shares."""
     if not len(messages):
         return 1.0
     _, place = np.unique(sources, return_inverse=True)

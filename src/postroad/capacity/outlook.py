@@ -1,13 +1,13 @@
-"""When a broker will reach its limit, if it goes on growing as it did.
+"""When a broker will reach its limit if it keeps growing.
 
 The load is a share of the limit: 1 is as much as a broker may carry (`monitor.limit_rate`). It is averaged over ten
 minutes, the highest average of each hour is kept, and hours are kept for a fortnight. Load has a daily rhythm, so hours
 are compared with the same hour of other days: the growth is the median of all such slopes (the seasonal estimator of
 Hirsch, Slack and Smith, after Theil and Sen), which single odd days do not move.
 
-Its interval comes from the ranks of the slopes (Kendall's statistic). Hours of one day are alike, so that only days
-count as independent: with fewer than four of them there is no interval and no forecast. A limit is ahead only where the
-whole interval is above zero.
+Its interval comes from the ranks of the slopes (Kendall's statistic). Hours of one day are alike, so only days count as
+independent: with fewer than four of them there is no interval and no forecast. A limit is ahead only if the whole
+interval is above zero.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ import numpy as np
 
 __all__ = ["HORIZON_DAYS", "ROUND_MS", "Forecast", "LoadHistory"]
 
-# Averages over this time are what hours are judged by: shorter peaks are bursts, which queues take.
+# Hours are judged by averages over this time: shorter peaks are bursts, which queues absorb.
 ROUND_MS = 600_000
 HOUR_MS = 3_600_000
 DAY_HOURS = 24
 # A fortnight: two of each weekday, and at most 24 · 14 · 13 / 2 slopes.
 HISTORY_HOURS = 14 * DAY_HOURS
-# What is further ahead is not worth a warning: growth does not last that long.
+# Beyond this, a warning is not useful: growth does not last that long.
 HORIZON_DAYS = 30.0
 # The 0.975-quantile of the normal distribution: two-sided 95 %.
 _Z_95 = 1.959964
 
 
 class Forecast(NamedTuple):
-    """The load and where it goes, as shares of the limit.
+    """The load and its trend, as shares of the limit.
 
     Attributes:
         load: the highest hour of the last day.
-        growth: by the day; NaN while too few days are known.
+        growth: per day; NaN while too few days are known.
         low: the lower end of its 95 % interval; NaN while too few days are known.
         high: the upper end.
-        days: until the limit is reached at this growth; 0 where it is reached, infinite where it is not ahead.
+        days: until the limit is reached at this growth; 0 if it is reached, infinite if it is not ahead.
         latest_days: the same at the lower end of the interval.
     """
 
@@ -53,11 +53,11 @@ class Forecast(NamedTuple):
 
     @property
     def is_due(self) -> bool:
-        """Whether the limit is reached, or will be within the horizon even at the lower end of the growth."""
+        """Return whether the limit is reached, or will be within the horizon even at the lower end of the growth."""
         return self.latest_days <= HORIZON_DAYS
 
     def warning(self, now_ms: int) -> str:
-        """What to tell people; empty if nothing."""
+        """Return a warning for people; empty if there is none."""
         if not self.is_due:
             return ""
         if self.days <= 0:
@@ -70,7 +70,7 @@ class Forecast(NamedTuple):
 
 
 class LoadHistory:
-    """The busiest ten minutes of each hour of a fortnight. Times only go forward; a look from the past is left out."""
+    """The busiest ten minutes of each hour of a fortnight. Times only rise; an observation from the past is ignored."""
 
     def __init__(self) -> None:
         self._hours: dict[int, float] = {}
@@ -82,7 +82,7 @@ class LoadHistory:
         return len(self._hours)
 
     def add(self, at_ms: int, load: float) -> None:
-        """A look at the load; looks within ten minutes are averaged."""
+        """Add an observation of the load; those within ten minutes are averaged."""
         current = at_ms // ROUND_MS
         if current < self._round:
             return
@@ -93,7 +93,7 @@ class LoadHistory:
         self._looks += 1
 
     def _close(self) -> None:
-        """The ten minutes are over."""
+        """Close the current ten minutes."""
         if not self._looks:
             return
         hour = self._round * ROUND_MS // HOUR_MS
@@ -102,7 +102,7 @@ class LoadHistory:
             del self._hours[old]
 
     def forecast(self, now_ms: int) -> Forecast | None:
-        """Where the load goes; None while no ten minutes are over."""
+        """Return the trend of the load; None before the first ten minutes are over."""
         this_hour = now_ms // HOUR_MS
         if self._round < now_ms // ROUND_MS:
             self._close()
@@ -111,7 +111,7 @@ class LoadHistory:
         if not recent:
             return None
         load = max(recent)
-        # The hour that is under way may become busier yet.
+        # The current hour may still become busier.
         growth, low, high = _growth({hour: one for hour, one in self._hours.items() if hour < this_hour})
         if load >= 1:
             return Forecast(load, growth, low, high, 0.0, 0.0)
@@ -121,7 +121,7 @@ class LoadHistory:
 
 
 def _growth(hours: dict[int, float]) -> tuple[float, float, float]:
-    """The median slope by the day, and its interval; NaN for what too few days leave open."""
+    """Return the median slope per day, and its interval; NaN for what too few days leave open."""
     if not hours:
         return math.nan, math.nan, math.nan
     first = min(hours) // DAY_HOURS
@@ -129,11 +129,11 @@ def _growth(hours: dict[int, float]) -> tuple[float, float, float]:
     table = np.full((days, DAY_HOURS), np.nan)
     for hour, load in hours.items():
         table[hour // DAY_HOURS - first, hour % DAY_HOURS] = load
-    # A day that is known by a few hours only is not a day of its own in the count; its hours still give slopes.
+    # A day with only a few known hours does not count as a day; its hours still give slopes.
     known = ~np.isnan(table)
     whole = int(np.sum(known.sum(axis=1) >= DAY_HOURS / 2))
-    # Busy hours grow by more than quiet ones: each counts in units of its own mean, and the result in those of the
-    # busiest. An hour without any load tells nothing.
+    # Busy hours grow more than quiet ones: each counts in units of its own mean, and the result in those of the
+    # busiest. An hour without any load says nothing.
     means = np.where(known, table, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     table = np.divide(table, means, out=np.full_like(table, np.nan), where=means > 0)
     slopes = np.concatenate([(table[gap:] - table[:-gap]).ravel() / gap for gap in range(1, days)] or [np.empty(0)])
@@ -148,6 +148,6 @@ def _growth(hours: dict[int, float]) -> tuple[float, float, float]:
 
 
 def _day(now_ms: int, days: float) -> str:
-    """A weekday within a week, a date beyond."""
+    """Return a weekday within a week, a date beyond."""
     when = datetime.fromtimestamp(now_ms / 1_000, UTC) + timedelta(days=days)
     return f"{when:%A}" if days < 7 else f"{when.day} {when:%B %Y}"

@@ -1,7 +1,7 @@
-"""The figures of Menth and Henjes, computed again: the curves that their printed formulas give once corrected.
+"""The figures of Menth and Henjes, recomputed: the curves of their printed formulas after correction.
 
-Each figure is data, a few named curves over one axis; `report.figures_report` draws them. The paper prints no tables
-of its figures, so what a test can hold is what the text says of them: end points, order and crossings.
+Each figure is data, a few named curves over one axis; `report.figures_report` draws them. The paper prints no tables of
+its figures, so tests can only check what its text says of them: end points, order and crossings.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Figure(NamedTuple):
         up: what the vertical axis is.
         curves: the lines.
         logarithmic: which axes have a logarithmic scale: "", "x", "y" or "xy".
-        remark: where the paper differs from its own formulas; empty if it does not.
+        remark: where the paper contradicts its own formulas; empty if it does not.
     """
 
     number: int

@@ -1,15 +1,15 @@
-"""How many brokers a load needs, where they should stand, and what waiting, memory and disk that means.
+"""How many brokers a load needs, where to place them, and the resulting waiting times, memory and disk.
 
 Three ways to place k brokers are compared:
 
-- *spread*: clients are spread over k brokers of one network. A message enters at one of them and goes on to those that
-  want it. With `copies` subscribers spread at random, (k - 1)(1 - (1 - 1/k)^copies) other brokers do.
+- *spread*: clients are spread over k brokers of one network. A message enters at one of them and is relayed to those
+  that want it: with `copies` subscribers spread at random, (k - 1)(1 - (1 - 1/k)^copies) other brokers.
 - *publisher side*: every broker holds all subscriptions, and publishers are spread; a message enters one broker.
 - *subscriber side*: subscribers are spread, and publishers send everything to every broker.
 
 A broker is a `BatchServer` with the costs of a fit. Its utilisation counts the messages that enter and those that other
-brokers relay to it, the copies for subscribers, and the ones for links. A message that passes h brokers waits at each:
-where each exceeds its bound with probability (1 - p) / h, the sum exceeds the sum of the bounds with at most 1 - p.
+brokers relay to it, the copies for subscribers, and those for links. A message that passes h brokers waits at each: if
+each exceeds its bound with probability (1 - p) / h, the sum exceeds the sum of the bounds with at most 1 - p.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Demand", "Option", "Placement", "Storage", "options", "recommend"]
 
-# More brokers than this are not tried: a load that needs more is planned by halves.
+# More brokers than this are not tried: divide a larger load and plan the parts.
 MOST_BROKERS = 1_000
 DAY_SECONDS = 86_400
-# Where more than this share of the other brokers wants a message, to find out which ones costs more than it saves.
+# If more than this share of the other brokers wants a message, finding out which ones costs more than it saves.
 FLOODED = 0.99
 _APART = "brokers are not linked; {} of them"
-# Of an index entry with its selector, as `scripts/bench matching` finds it: 214 to 293 bytes, plus the session's part.
+# An index entry with its selector, as `scripts/bench matching` measures it: 214 to 293 bytes, plus the session's part.
 SUBSCRIPTION_BYTES = 1_000
-# A broker process with numpy, numba and pyarrow loaded, and nothing to do.
+# An idle broker process with numpy, numba and pyarrow loaded.
 BASE_BYTES = 250 << 20
 
 
@@ -45,7 +45,7 @@ class Demand(NamedTuple):
         subscriptions: over all subscribers.
         copies: subscribers of a message, on average.
         size: bytes of a message, on average.
-        p99: seconds within which 99 % of messages are to be with their subscribers' sockets.
+        p99: seconds within which 99 % of messages have to reach their subscribers' sockets.
         utilisation: the most that a broker may use of its capacity; the rest is for bursts and failures.
     """
 
@@ -57,10 +57,10 @@ class Demand(NamedTuple):
     utilisation: float = 0.7
 
     def check(self) -> None:
-        """Refuses what contradicts itself.
+        """Refuse contradictory values.
 
         Raises:
-            CapacityError: and says why.
+            CapacityError: the text says why.
         """
         for name, value in self._asdict().items():
             if not math.isfinite(value):
@@ -84,7 +84,7 @@ class Storage(NamedTuple):
 
     Attributes:
         record: of its record, at each broker that it passes: 14 for scattered ids, far less for runs of one publisher.
-        durable: of itself where it is stored, as a factor of its size; 0 without durable subscriptions.
+        durable: of the message itself where it is stored, as a factor of its size; 0 without durable subscriptions.
     """
 
     record: float = 14.0
@@ -92,7 +92,7 @@ class Storage(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Where brokers stand, as seen by one of them.
+    """Where brokers are placed, as seen by one of them.
 
     Attributes:
         name: "spread", "publisher side" or "subscriber side".
@@ -100,7 +100,7 @@ class Placement(NamedTuple):
         sends: copies over all brokers, to subscribers and on links.
         resident: the share of subscriptions that lives at one broker.
         hops: brokers that a message passes one after the other on its way to a subscriber.
-        strategy: how brokers should route; "none" where they are not linked.
+        strategy: how brokers should route; "none" if they are not linked.
         reason: why, and what clients have to do.
     """
 
@@ -120,7 +120,7 @@ class Option(NamedTuple):
         placement: where the brokers stand.
         brokers: how many.
         utilisation: of each.
-        p50: seconds from a message's arrival until it is handed to its subscribers' sockets; an upper bound, as p99.
+        p50: seconds from a message's arrival until it reaches its subscribers' sockets; an upper bound, like p99.
         p99: the same.
         capacity: messages per second that the brokers carry at the demanded utilisation.
         memory: bytes of each broker's process, queues not included.
@@ -142,7 +142,7 @@ class Option(NamedTuple):
 
 
 def placements(demand: Demand, brokers: int) -> list[Placement]:
-    """The ways to place so many brokers."""
+    """Return the ways to place this many brokers."""
     others = (brokers - 1) * (1 - (1 - 1 / brokers) ** demand.copies)
     if brokers == 1:
         return [
@@ -166,7 +166,7 @@ def placements(demand: Demand, brokers: int) -> list[Placement]:
 
 
 def evaluate(demand: Demand, costs: BatchCosts, placement: Placement, brokers: int, storage: Storage) -> Option:
-    """What a placement gives."""
+    """Return what a placement gives."""
     resident = placement.resident * demand.subscriptions
     arrivals = placement.arrivals / brokers
     each = _seconds_of_one_broker(demand, costs, placement, brokers)
@@ -196,7 +196,7 @@ def evaluate(demand: Demand, costs: BatchCosts, placement: Placement, brokers: i
 
 
 def _seconds_of_one_broker(demand: Demand, costs: BatchCosts, placement: Placement, brokers: int) -> float:
-    """What a message of the whole network costs each broker, beyond the cost of batches."""
+    """Return what a message of the whole network costs each broker, beyond the cost of batches."""
     resident = placement.resident * demand.subscriptions
     each = placement.arrivals / brokers * costs.marginal(resident, placement.sends / placement.arrivals, demand.size)
     if each <= 0:
@@ -205,10 +205,10 @@ def _seconds_of_one_broker(demand: Demand, costs: BatchCosts, placement: Placeme
 
 
 def options(demand: Demand, costs: BatchCosts, storage: Storage | None = None) -> list[Option]:
-    """For each placement the fewest brokers that keep the promise, or the best that could be found.
+    """Return for each placement the fewest brokers that keep the promise, or the best that was found.
 
     Raises:
-        CapacityError: the demand contradicts itself, or no number of brokers can keep its promise, and why.
+        CapacityError: the demand contradicts itself, or no number of brokers can keep its promise; the text says why.
     """
     demand.check()
     stored = storage or Storage()
@@ -223,7 +223,7 @@ def options(demand: Demand, costs: BatchCosts, storage: Storage | None = None) -
             known = found.get(placement.name)
             if known is not None and known.problem is None:
                 continue
-            # Waits take long to compute, and are of no use where too few brokers share the work.
+            # Waits take long to compute, and are useless if too few brokers share the work.
             used = demand.rate * _seconds_of_one_broker(demand, costs, placement, brokers)
             if known is None or used <= demand.utilisation or brokers == MOST_BROKERS:
                 found[placement.name] = evaluate(demand, costs, placement, brokers, stored)
@@ -235,7 +235,7 @@ def options(demand: Demand, costs: BatchCosts, storage: Storage | None = None) -
 
 
 def recommend(found: list[Option]) -> Option:
-    """The option with the fewest brokers that keeps the promise; of equals, the one that uses them least.
+    """Return the option with the fewest brokers that keeps the promise; among equals, the least used one.
 
     Raises:
         CapacityError: none does.
@@ -250,7 +250,7 @@ def recommend(found: list[Option]) -> Option:
 
 
 def _numbers() -> list[int]:
-    """How many brokers are tried: every number up to 32, then in steps of an eighth."""
+    """Return which numbers of brokers are tried: every number up to 32, then in steps of an eighth."""
     numbers = list(range(1, 33))
     while numbers[-1] < MOST_BROKERS:
         numbers.append(min(MOST_BROKERS, math.ceil(numbers[-1] * 1.125)))

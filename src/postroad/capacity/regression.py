@@ -1,13 +1,13 @@
-"""Costs fitted to sampled batches by weighted least squares, with intervals that hold for what they are.
+"""Fits costs to sampled batches by weighted least squares, with honest intervals.
 
-Errors of measurement grow with what is measured, so each batch counts by its relative error: its regressors are divided
-by its seconds, and the target is 1. Everything that a fit needs are sums over batches (`NormalEquations`), which add up
-over files and brokers in any order: Spark makes the same sums that numpy does. Costs are not negative; where
-unconstrained least squares would make one so, it is 0.
+Measurement errors grow with what is measured, so each batch counts by its relative error: its regressors are divided by
+its seconds, and the target is 1. A fit only needs sums over batches (`NormalEquations`), which add up over files and
+brokers in any order: Spark computes the same sums as numpy. Costs are not negative; a cost that unconstrained least
+squares would make negative is 0.
 
 Intervals come from a bootstrap over groups of batches. Batches that follow each other are alike (the same caches, the
 same neighbours on the machine), so whole groups are drawn, not batches: an interval from single batches would be too
-narrow. A cost whose interval is wider than half of it on either side is named as one that the data do not identify.
+narrow. A cost whose interval is wider than half of it on either side is reported as not identified by the data.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ __all__ = [
 GROUPS = 64
 _ROUNDS = 400
 _FOLDS = 5
-# An interval that reaches further than this part of its estimate does not identify the cost.
+# A cost is not identified if its interval reaches further than this part of its estimate.
 _IDENTIFIED = 0.5
-# A standard error this many times as large as it would be without the other terms: they are as good as proportional.
+# A standard error this many times as large as without the other terms: the terms are nearly proportional.
 _INFLATED = 1e4
-# Added to the diagonal of equations that are scaled to 1: terms that are exactly proportional (bytes and messages, if
-# all messages are of one size) get equal parts, whatever rounding says. Below `_INFLATED` to the power of -2.
+# Added to the diagonal of equations that are scaled to 1: exactly proportional terms (bytes and messages, if all
+# messages have one size) get equal parts, whatever the rounding. Below `_INFLATED` to the power of -2.
 _RIDGE = 1e-9
 
 
 class NormalEquations(NamedTuple):
-    """Sums over batches, each divided by its seconds; those of several sets of batches add up.
+    """Sums over batches, each divided by its seconds; the sums of several sets of batches can be added.
 
     Attributes:
         batches: how many.
@@ -80,7 +80,7 @@ class NormalEquations(NamedTuple):
         )
 
     def squared_error(self, estimates: Floats) -> float:
-        """The sum of squared relative errors that these costs leave."""
+        """Return the sum of squared relative errors of these costs."""
         left = self.batches - 2 * estimates @ self.products + estimates @ self.squares @ estimates
         return max(0.0, float(left))
 
@@ -97,7 +97,7 @@ class CostFit(NamedTuple):
         relative_error: the standard deviation of a batch around the model, as a part of its seconds.
         predicted_error: the same for batches that the fit had not seen, by cross-validation.
         batches: how many were fitted.
-        unidentified: terms that the data do not tell, each with the reason.
+        unidentified: terms that the data do not identify, each with the reason.
     """
 
     form: CostForm
@@ -136,7 +136,7 @@ def fit_costs(groups: Sequence[NormalEquations], form: CostForm, seed: int = 0) 
         seed: of the bootstrap.
 
     Raises:
-        CapacityError: there are too few batches for the terms, or none tells anything.
+        CapacityError: there are too few batches for the terms, or they carry no information.
     """
     filled = [group for group in groups if group.batches]
     whole = _sum(filled, len(form.terms))
@@ -163,9 +163,9 @@ def fit_costs(groups: Sequence[NormalEquations], form: CostForm, seed: int = 0) 
 
 
 def compare(fits: Sequence[CostFit]) -> CostFit:
-    """The form that the data support: the one that predicts unseen batches best.
+    """Return the form that the data support: the one that predicts unseen batches best.
 
-    A form with more terms must win by more than a percent of the error, or the simpler one is taken.
+    A form with more terms must win by more than a percent of the error; otherwise the simpler one is chosen.
     """
     simplest_first = sorted(fits, key=lambda fit: len(fit.form.terms))
     best = simplest_first[0]
@@ -192,7 +192,7 @@ def _sum(groups: Sequence[NormalEquations], terms: int) -> NormalEquations:
 
 
 def _solve(sums: NormalEquations) -> Floats:
-    """The costs, none negative, that leave the least squared error."""
+    """Return the non-negative costs with the least squared error."""
     from scipy.optimize import nnls
 
     scale = np.sqrt(np.diag(sums.squares))
@@ -212,7 +212,7 @@ def _standard_errors(sums: NormalEquations, variance: float) -> Floats:
     errors = np.full(len(scale), math.inf)
     seen = scale > 0
     scaled = sums.squares[np.ix_(seen, seen)] / np.outer(scale[seen], scale[seen])
-    # Columns that are nearly equal leave entries as large as 1 / ridge: errors that say that nothing is known.
+    # Columns that are nearly equal leave entries as large as 1 / ridge: errors which say that nothing is known.
     inverse = np.linalg.inv(scaled + _RIDGE * np.eye(len(scaled)))
     errors[seen] = np.sqrt(np.clip(variance * np.diag(inverse), 0, None)) / scale[seen]
     return errors

@@ -107,7 +107,7 @@ class Binomial(NamedTuple):
 
     @classmethod
     def of_mean(cls, filters: int, mean: float) -> Binomial:
-        """So many filters, of which `mean` match on average.
+        """Return so many filters, of which `mean` match on average.
 
         Raises:
             CapacityError: more would match than there are.
@@ -138,7 +138,7 @@ class Binomial(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What was counted: `counts[i]` messages were sent `copies[i]` times."""
+    """Measured counts: `counts[i]` messages were sent `copies[i]` times."""
 
     copies: Floats
     counts: Floats
@@ -152,7 +152,7 @@ class Measured(NamedTuple):
         """The shares of the counts.
 
         Raises:
-            CapacityError: nothing was counted, or less than nothing.
+            CapacityError: nothing was counted, or a count is negative.
         """
         counts = np.asarray(self.counts, np.float64)
         if not counts.size or np.any(counts < 0) or not counts.sum() > 0:

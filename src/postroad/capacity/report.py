@@ -1,4 +1,4 @@
-"""Reports of fits and plans: HTML pages that need nothing else, with plots drawn by matplotlib."""
+"""Reports of fits and plans: self-contained HTML pages, with plots drawn by matplotlib."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ svg { max-width: 100%; height: auto; background: white; }
 
 
 def fit_report(fits: Sequence[CostFit], supported: CostFit, samples: BatchSamples) -> str:
-    """What was fitted, and how far single batches are from it."""
+    """Return what was fitted, and how far single batches are from it."""
     rows = []
     for fit in fits:
         for term in fit.form.terms:
@@ -52,7 +52,7 @@ def fit_report(fits: Sequence[CostFit], supported: CostFit, samples: BatchSample
 
 
 def plan_report(demand: Demand, costs: BatchCosts, found: Sequence[Option], chosen: Option) -> str:
-    """The options beside each other, and how waits grow with the rate."""
+    """Return the options side by side, and how waits grow with the rate."""
     rows = [
         [
             option.placement.name,
@@ -80,7 +80,7 @@ def plan_report(demand: Demand, costs: BatchCosts, found: Sequence[Option], chos
 
 
 def figures_report(figures: Sequence[Figure]) -> str:
-    """Figures of the paper, drawn from the formulas, each with what the paper says differently."""
+    """Return figures of the paper, drawn from the formulas, each with what the paper says differently."""
     parts = []
     for figure in figures:
         drawn, axes = new_axes(figure.across, figure.up)
@@ -122,7 +122,7 @@ def _waits(demand: Demand, costs: BatchCosts, chosen: Option) -> str:
 
 def _residuals(fit: CostFit, samples: BatchSamples) -> str:
     predicted = fit.costs().seconds(samples)
-    # A picture of more points than this shows nothing more.
+    # More points than this would not be visible.
     step = max(1, len(predicted) // 5_000)
     figure, axes = new_axes("seconds by the model", "measured over modelled")
     axes.plot(predicted[::step], (samples.seconds / np.maximum(predicted, 1e-12))[::step], ".", markersize=2)
@@ -149,7 +149,7 @@ def svg_text(figure: Any) -> str:
     import matplotlib as mpl
 
     text = io.StringIO()
-    # Names inside the SVG are drawn at random otherwise.
+    # Without this, names inside the SVG are random.
     with mpl.rc_context({"svg.hashsalt": "postroad", "svg.fonttype": "none"}):
         figure.savefig(text, format="svg", metadata={"Date": None})
     drawn = text.getvalue()
@@ -157,7 +157,7 @@ def svg_text(figure: Any) -> str:
 
 
 def page(title: str, body: str) -> str:
-    """A whole HTML page that needs nothing else."""
+    """Return a whole, self-contained HTML page."""
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
         f"<h1>{title}</h1>{body}</html>\n"
@@ -165,7 +165,7 @@ def page(title: str, body: str) -> str:
 
 
 def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], chosen: int | None) -> str:
-    """A table; the chosen row stands out."""
+    """Return a table; the chosen row is highlighted."""
     lines = ["<table><tr>", *(f"<th>{html.escape(head)}</th>" for head in heads), "</tr>"]
     for place, row in enumerate(rows):
         cells = [f'<td class="{"number" if cell[:1].isdigit() else ""}">{html.escape(cell)}</td>' for cell in row]

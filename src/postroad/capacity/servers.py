@@ -1,7 +1,8 @@
 """Several equal servers with one queue: M/G/k.
 
-Brokers behind one directory each take a share of the clients. The best that spreading can reach is one queue for all of
-them, which this module describes; k separate queues, each with 1/k of the traffic, are the worst (`SingleServer`).
+Several brokers with one directory each take a share of the clients. The best that spreading can reach is one queue for
+all of them, which this module describes; k separate queues, each with 1/k of the traffic, are the worst
+(`SingleServer`).
 
 There is no closed form. The mean lies between that of exponential services (M/M/k, by Erlang's formula C) and that of
 constant ones (M/D/k, by the approximation of Cosmetatos), in proportion to c²; above c = 1 it is that of M/M/k times

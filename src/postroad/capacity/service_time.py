@@ -58,7 +58,7 @@ class ServiceTime(NamedTuple):
         return filters * self.match < (1 - match_probability) * self.send
 
     def paying_probability(self, filters: float) -> float:
-        """Below this probability of a match, so many filters of one consumer raise the capacity; 0 if they never do."""
+        """Return the match probability below which this many filters of one consumer raise the capacity; 0 if never."""
         return max(0.0, 1 - filters * self.match / self.send)
 
     def greatest_variation(self) -> float:

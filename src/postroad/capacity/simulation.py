@@ -1,9 +1,9 @@
-"""Waits at several servers with one queue, by simulation: exact for any service time, up to chance that is stated.
+"""Waits at several servers with one queue, by simulation: exact for any service time, up to a stated random error.
 
-There is no formula for M/G/k, and the wait depends on more of the service time than its moments. So many queues are
-simulated side by side, all with the same parameters: the free times of each queue's servers are a row of an array (the
-recursion of Kiefer and Wolfowitz). A hundred million messages take some seconds. The queues are independent, so that
-the spread of their means gives the error of the whole.
+There is no formula for M/G/k, and the wait depends on more of the service time than its moments. So many queues with
+the same parameters are simulated side by side: the free times of each queue's servers are a row of an array (the
+recursion of Kiefer and Wolfowitz). A hundred million messages take some seconds. The queues are independent, so the
+spread of their means gives the error of the whole.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ QUEUES = 4_000
 # Buckets of waits are 0.5 % wider than those before: quantiles are within a quarter of a percent of the sample's.
 _GROWTH = 1.005
 _BUCKETS = 6_000
-# The end of the first bucket, as a part of the mean service; everything below is not a wait.
+# The end of the first bucket, as a part of the mean service; shorter waits count as none.
 _FIRST = 1e-6
-# Queues begin empty. After this many messages in units of 1 / (1 - rho)² they have forgotten that: the slowest part of
-# what they remember falls by e in fewer than four units.
+# Queues begin empty. After this many messages in units of 1 / (1 - rho)² they have forgotten that: the slowest memory
+# falls by a factor e in fewer than four units.
 _FORGOTTEN = 40.0
-# Of the messages of a queue one in so many is put into a bucket: those next to each other wait about as long.
+# One in this many messages of a queue is put into a bucket: neighbouring messages wait about as long.
 _COUNTED_EVERY = 4
 # Random numbers are drawn for this many messages of all queues at once: some 30 MiB.
 _CHUNK = 500

@@ -22,7 +22,7 @@ __all__ = ["GammaWait", "SingleServer", "check_probability"]
 
 
 def check_probability(p: float) -> None:
-    """Refuses what is not the probability of a quantile.
+    """Refuse a value that is not the probability of a quantile.
 
     Raises:
         CapacityError: p is not at least 0 and below 1.

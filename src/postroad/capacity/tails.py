@@ -29,7 +29,7 @@ __all__ = ["invert", "waiting_quantile", "waiting_tail"]
 
 Transform: TypeAlias = "Callable[[Complex], Complex]"
 
-# exp(-18.4) = 1e-8: beyond that, rounding takes over what discretisation gives.
+# exp(-18.4) = 1e-8: beyond that, rounding dominates discretisation.
 _LINE = 18.4
 # Terms summed plainly, and terms whose partial sums are averaged. Kinks need more than the 15 and 11 of the paper.
 _PLAIN_TERMS = 400

@@ -1,4 +1,4 @@
-"""The traffic that sampled batches tell of: what a plan for more of the same starts from."""
+"""The traffic behind sampled batches: the starting point of a plan for more of the same."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def observed_traffic(samples: BatchSamples, at_ms: NDArray[np.int64], every: int
     hours = (at_ms - first) // HOUR_MS
     by_hour = np.bincount(hours, weights=samples.messages)
     span_s = max(1.0, (int(at_ms.max()) - first) / 1_000)
-    # A record of less than an hour has one hour, which is not full.
+    # A record of less than an hour counts as one hour, which is not full.
     seconds = min(3_600.0, span_s)
     return Traffic(
         rate=float(by_hour.max()) * every / seconds,

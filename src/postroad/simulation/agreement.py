@@ -1,4 +1,4 @@
-"""What brokers say of themselves where they spread link state, told to all others at once instead of link by link."""
+"""Link state told to all brokers at once, instead of link by link."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["learn", "said_of_itself"]
 
 
 def said_of_itself(host: Host, now: int) -> list[Frame]:
-    """A broker's own records of its links and its subscribers; none where its strategy spreads no link state."""
+    """Return a broker's own records of its links and its interest; none if its strategy spreads no link state."""
     state = host.relay.strategy.link_state
     if state is None or not state.neighbours:
         return []
-    # Asked by somebody who knows nothing, it tells all that it knows; what it says of itself is wanted here.
+    # Asked by a broker that knows nothing, it sends all that it knows; only its own records are wanted here.
     answer = host.relay.strategy.control(Digest(()), next(iter(state.neighbours)), now)
     own = [frame for _, frame in answer.frames if getattr(frame, "broker", 0) == host.core.number]
     wants_nothing = own[1:] == [Interest(host.core.number, state.epoch, 0, b"")]
@@ -30,7 +30,7 @@ def said_of_itself(host: Host, now: int) -> list[Frame]:
 
 
 def learn(host: Host, said: Mapping[int, list[Frame]], now: int, carry_out: Callable[[Host, Outbox], None]) -> None:
-    """A broker takes over what the others say, and finds its ways."""
+    """Let a broker take over what the others say, and compute its routes."""
     state = host.relay.strategy.link_state
     if state is None or not state.neighbours:
         return
@@ -40,9 +40,9 @@ def learn(host: Host, said: Mapping[int, list[Frame]], now: int, carry_out: Call
             if not isinstance(frame, LinkRecord):
                 carry_out(host, host.relay.control(frame, neighbour, now))
             elif state.judge(frame, neighbour, now) is RecordVerdict.NEWS:
-                # Nothing is held yet that new ways could help, so it need not pass the relay.
+                # Nothing waits yet that new routes could help, so it need not pass the relay.
                 state.take(frame, neighbour, now)
     while host.relay.working:
         carry_out(host, host.relay.work(now))
-    # Ways are found when somebody first asks for them; from now on they are there.
+    # Routes are computed on first use; do it now.
     assert state.routes.number == host.core.number

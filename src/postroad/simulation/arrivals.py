@@ -1,8 +1,8 @@
-"""Frames of messages that came over a simulated link, and those among them that a broker takes together.
+"""Frames of messages that arrived over a simulated link, and those that a broker takes together.
 
-A live broker takes small frames that wait in a socket as one batch (`protocols/link/joined_frames.py`): what it does
-for each frame costs far more than a message. A simulated one does the same with those that came while its processor
-was busy.
+A live broker takes small frames that wait in a socket as one batch (`protocols/link/joined_frames.py`), because the
+work per frame costs far more than a message. A simulated broker does the same with frames that arrived while its
+processor was busy.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 __all__ = ["JOINED_BYTES", "ArrivedFrame", "joined"]
 
-# As on live links: a larger frame is worth its costs, and this much is taken together at most.
+# As on live links: a larger frame is worth its cost, and this much is taken together at most.
 SMALL_FRAME_BYTES = 16 << 10
 JOINED_BYTES = 256 << 10
 
 
 class ArrivedFrame(NamedTuple):
-    """A frame of messages that came over a link.
+    """A frame of messages that arrived over a link.
 
     Attributes:
         link: the neighbour that sent it.
         life: of the link, when it was sent; see `Direction`.
-        number: that the sender holds it under.
+        number: under which the sender holds it.
         batch: its rows.
         destinations: of each row.
     """
@@ -42,7 +42,7 @@ class ArrivedFrame(NamedTuple):
     destinations: Destinations
 
     def goes_with(self, other: ArrivedFrame) -> bool:
-        """Whether two frames can be taken together."""
+        """Return whether two frames can be taken together."""
         if self.link != other.link or self.life != other.life:
             return False
         if max(self.batch.buffer.nbytes, other.batch.buffer.nbytes) > SMALL_FRAME_BYTES:
@@ -51,7 +51,7 @@ class ArrivedFrame(NamedTuple):
 
 
 def joined(arrivals: Sequence[ArrivedFrame]) -> tuple[Batch, Destinations]:
-    """The rows of all frames as one batch, in order, and their destinations; equal tables of sets become one."""
+    """Return the rows of all frames as one batch, in order, and their destinations; equal tables of sets become one."""
     if len(arrivals) == 1:
         return arrivals[0].batch, arrivals[0].destinations
     starts: dict[bytes, int] = {}

@@ -1,4 +1,4 @@
-"""Virtual time: a queue of things that will happen, and a clock that jumps from one to the next."""
+"""Virtual time: a queue of future actions, and a clock that jumps from one to the next."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MICROSECONDS", "Timeline"]
 
-# Microseconds in a millisecond: cores count milliseconds, while processors and links take microseconds.
+# Microseconds in a millisecond: cores count milliseconds, processors and links microseconds.
 MICROSECONDS = 1_000
 
 
 class Timeline:
-    """Runs actions in the order of their times; actions of one time in the order they were planned.
+    """Runs actions in the order of their times; actions of the same time run in the order they were planned.
 
     Attributes:
         now: the time in microseconds.
@@ -35,11 +35,11 @@ class Timeline:
         return self.now // MICROSECONDS
 
     def at(self, time: int, action: Callable[[], None]) -> None:
-        """Plan an action for a time in microseconds, for now at the earliest."""
+        """Plan an action for a time in microseconds, now at the earliest."""
         heapq.heappush(self._waiting, (time if time > self.now else self.now, next(self._serial), action))
 
     def run_until(self, time: int) -> None:
-        """Let everything happen that is due up to a time in microseconds, which is then now."""
+        """Run everything that is due up to a time in microseconds, which then is the present time."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= time:
             self.now, _, action = heapq.heappop(waiting)

@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
 __all__ = ["Host", "Observer", "Task"]
 
-# Tasks that are looked through for frames to be taken together: a bound on the search where thousands wait.
+# Tasks to search for frames that can be taken together: a bound for when thousands wait.
 _LOOKED_THROUGH = 256
 
 
 class Observer(Protocol):
-    """Sees what happens to messages, with times in microseconds. Batches and rows are not to be changed or kept."""
+    """Sees what happens to messages, with times in microseconds. It must not change or keep batches and rows."""
 
     def accepted(self, broker: int, client: int, batch: Batch, offered: int) -> None:
-        """A broker accepted what a client had offered at that time."""
+        """Called when a broker accepted what a client had offered at that time."""
 
     def delivered(self, broker: int, subscription: Subscription, batch: Batch, rows: Integers, now: int) -> None:
-        """Rows were delivered to a subscription."""
+        """Called when rows were delivered to a subscription."""
 
 
 class Task(NamedTuple):
     """Something that a broker has to do.
 
     Attributes:
-        run: does it; the answer says what follows.
-        cost: microseconds that it took, given what follows; None for no time at all.
+        run: does it, and returns what follows.
+        cost: returns the microseconds that it took, given what follows; None for no time at all.
         pausable: whether it waits while publishers are paused.
         link: the neighbour that it came from; 0 for a client.
         frame: the messages that the neighbour sent; None if it is something else.
-        arrival: of those messages, where they came alone; they may be taken together with others.
+        arrival: the frame, if it arrived alone; it may be taken together with others.
     """
 
     run: Callable[[], Outbox]
@@ -54,25 +54,25 @@ class Task(NamedTuple):
 
 
 class Host:
-    """A broker that runs.
+    """A running broker.
 
     Args:
         core: the broker.
-        relay: joins it with its strategy.
-        timeline: tells when the processor is done with something.
+        relay: connects it with its strategy.
+        timeline: says when the processor has finished something.
         transport: does what the core says, and reads frames.
 
     Attributes:
         core, relay: as above.
         running: whether it runs; a broker that crashed is never run again.
-        session: the client that publishes, and subscribes where no other session is named.
+        session: the client that publishes, and subscribes unless another session is named.
         tasks: what waits for the processor, oldest first.
         offered: what clients want to publish and may not yet, because publishers are paused.
         paused: whether publishers are.
         busy: whether the processor works on something.
         busy_us: for how long it has worked so far, in microseconds.
-        frozen: what has come since the broker froze; None while it runs.
-        given_up_by: neighbours that took it for dead while it was frozen.
+        frozen: what has arrived since the broker froze; None while it runs.
+        given_up_by: neighbours that considered it dead while it was frozen.
     """
 
     __slots__ = (
@@ -107,7 +107,7 @@ class Host:
         self.given_up_by: list[int] = []
 
     def give(self, task: Task) -> None:
-        """Something has come: the broker reads it, now or when it can."""
+        """Give the broker something to read, now or when it can."""
         if not self.running:
             return
         if self.frozen is not None:
@@ -117,7 +117,7 @@ class Host:
         self.serve()
 
     def serve(self) -> None:
-        """Take up the next task; what follows from it happens when it is done."""
+        """Take the next task; its consequences happen when it is finished."""
         while self.tasks and not self.busy:
             task = self.tasks.popleft()
             if task.arrival is not None and self.tasks:
@@ -130,7 +130,7 @@ class Host:
                 self._begin(task, task.cost)
 
     def _with_others(self, task: Task, arrival: ArrivedFrame) -> Task:
-        """The task, with frames of the same link that wait: what a link brought stays in order."""
+        """Return the task, joined with waiting frames of the same link: the order of a link is kept."""
         taken: list[ArrivedFrame] = [arrival]
         others: list[Task] = []
         size = arrival.batch.buffer.nbytes
@@ -164,7 +164,7 @@ class Host:
         self._timeline.at(self._timeline.now + taken, done)
 
     def resume(self) -> None:
-        """Publishers go on: what they offered meanwhile comes first."""
+        """Resume publishers: what they offered meanwhile comes first."""
         waiting, self.offered = self.offered, deque()
         self.tasks.extendleft(reversed(waiting))
         if self.frozen is None:

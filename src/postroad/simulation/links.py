@@ -1,9 +1,9 @@
 """A simulated link: both directions in order, with delay, bandwidth, loss, a bounded buffer, and cuts.
 
-A sender keeps what it sent until the other end has confirmed it: when it came, or under custody when it is done with.
-A cut loses what is under way in both directions, confirmations too; the sender then gets back everything unconfirmed,
-which may have arrived all the same. A lost frame is sent again by the transport below, so all it costs is time and
-bytes; those behind it wait.
+A sender keeps what it sent until the other end has confirmed it: on arrival, or under custody when it is settled. A cut
+loses what is under way in both directions, including confirmations; the sender then gets back everything unconfirmed,
+some of which may have arrived. The transport below sends a lost frame again, so a loss only costs time and bytes; later
+frames wait.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["Direction", "LinkQuality"]
 
 # When the transport sends a lost frame again, in round trips: about when TCP does.
 _RESEND_ROUND_TRIPS = 2
-# As on live links: publishers are paused when a buffer is fuller than this, and go on when it is emptier than that.
-# What another link gave back may use the buffer twice over.
+# As on live links: publishers are paused when a buffer is fuller than the first, and resume when it is emptier than the
+# second. What another link gave back may use the buffer twice over.
 _CROWDED, _RELAXED = 0.75, 0.5
 _OVERDRAFT = 2
 
@@ -35,9 +35,9 @@ class LinkQuality(NamedTuple):
 
     Attributes:
         delay_ms: the least and most delay; each link draws its own.
-        bytes_per_ms: bandwidth; 0 is without bound.
+        bytes_per_ms: bandwidth; 0 is unlimited.
         loss: the share of frames that are lost at first.
-        buffer_bytes: what a sender keeps for one link; 0 is without bound.
+        buffer_bytes: what a sender keeps for one link; 0 is unlimited.
     """
 
     delay_ms: tuple[int, int] = (1, 20)
@@ -51,14 +51,14 @@ class Direction:
 
     Attributes:
         up: whether the link works.
-        life: counts the times that the link was cut.
+        life: counts how often the link was cut.
         pauses: local publishers wait for room.
         messages: rows carried so far.
         bytes: bytes carried so far, control frames included, lost ones too.
         control_bytes: those of control frames.
         control_frames: how many those were.
         lost: frames that were lost and sent again.
-        busy: microseconds for which the link was sending, so far; 0 where bandwidth has no bound.
+        busy: microseconds for which the link was sending, so far; 0 if bandwidth is unlimited.
     """
 
     def __init__(self, timeline: Timeline, delay_ms: int, quality: LinkQuality, random: Random) -> None:
@@ -82,32 +82,32 @@ class Direction:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that were sent and are not confirmed yet."""
+        """Return the bytes that were sent and are not confirmed yet."""
         return self._held_bytes
 
     @property
     def unconfirmed(self) -> list[Sending]:
-        """What was sent and is not confirmed yet, oldest first."""
+        """Return what was sent and is not confirmed yet, oldest first."""
         return [sending for sending, _ in self._held.values()]
 
     @property
     def crowded(self) -> bool:
-        """Whether publishers should wait."""
+        """Return whether publishers should wait."""
         limit = self._quality.buffer_bytes
         return bool(limit) and self._held_bytes > _CROWDED * limit
 
     @property
     def relaxed(self) -> bool:
-        """Whether they may go on."""
+        """Return whether they may resume."""
         return self._held_bytes <= _RELAXED * self._quality.buffer_bytes
 
     def raise_(self) -> None:
-        """The link works from now on."""
+        """Bring the link up."""
         self.up = True
         self._free_at = self._timeline.now
 
     def cut(self) -> list[Sending]:
-        """The link is gone, with all that is under way; returns what is not confirmed."""
+        """Cut the link, with all that is under way; return what is not confirmed."""
         self.up = False
         self.life += 1
         lost = self.unconfirmed
@@ -116,7 +116,7 @@ class Direction:
         return lost
 
     def hold(self, sending: Sending, size: int) -> int | None:
-        """Keep what is about to be carried, under a number; None when there is no room."""
+        """Keep what is about to be carried, under a number; None if there is no room."""
         limit = self._quality.buffer_bytes * (_OVERDRAFT if sending.returned else 1)
         if limit and self._held_bytes + size > limit:
             return None
@@ -126,12 +126,12 @@ class Direction:
         return number
 
     def carry(self, size: int, arrive: Callable[[int], None]) -> None:
-        """Carry so many bytes, behind those before them.
+        """Carry some bytes, after those before them.
 
         Args:
             size: the bytes.
-            arrive: is called when they would be there, with the life of the link that they were sent in: if it has
-                another one by then, they are lost.
+            arrive: called when they would arrive, with the life of the link that they were sent in: if it has another
+                one by then, they are lost.
         """
         rate, loss = self._quality.bytes_per_ms, self._quality.loss
         self._free_at = max(self._timeline.now, self._free_at)
@@ -147,7 +147,7 @@ class Direction:
         self._timeline.at(self._free_at + self._delay, partial(arrive, self.life))
 
     def confirm(self, numbers: Sequence[int], let_go: Callable[[Sending], None]) -> None:
-        """The other end has confirmed what was sent under these numbers; the word takes its time on the way back."""
+        """Confirm what was sent under these numbers; the confirmation takes its time on the way back."""
         life = self.life
 
         def drop() -> None:

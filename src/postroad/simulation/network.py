@@ -1,7 +1,7 @@
 """Many brokers in one process, in virtual time: the same cores and strategies that run live.
 
-A broker's processor does one thing after the other and takes the time that `ServiceTimes` gives: what comes meanwhile
-waits in its sockets. Without service times everything takes no time at all. Links take their own time (`links.py`).
+A broker's processor does one thing after the other and takes the time that `ServiceTimes` gives; what arrives meanwhile
+waits in its sockets. Without service times everything is instantaneous. Links take their own time (`links.py`).
 Everything that happens follows from the arguments and the seed: two runs are equal to the byte.
 """
 
@@ -38,31 +38,31 @@ if TYPE_CHECKING:
 
 __all__ = ["ROW_BYTES", "SimulatedNetwork"]
 
-# How often brokers look after what changed, in virtual ms.
+# How often brokers check what changed, in virtual ms.
 TICK_MS = 50
 
 
 class SimulatedNetwork:
-    """Brokers joined as a graph says; publishers and subscribers at any of them.
+    """Brokers connected as a graph says; publishers and subscribers at any of them.
 
     Args:
         graph: who is linked with whom.
         strategy: makes the strategy of each broker.
         random: draws delays; the same seed gives the same run.
         quality: how good the links are.
-        custody: brokers keep what they send until it is settled, not only until it has come.
-        limits: those of each broker.
+        custody: brokers keep what they send until it is settled, not only until it has arrived.
+        limits: of each broker.
         recorder: makes the recorder of each broker that starts, given its number.
-        scheme: how brokers encode what they want; None when they say it exactly.
-        order_wait_ms: how long messages wait for earlier ones of their publisher after ways have changed; 0 for not at
-            all.
-        service: how long brokers work on what comes; None for no time at all.
+        scheme: how brokers encode what they want; None if they advertise it exactly.
+        order_wait_ms: how long messages wait for earlier ones of their publisher after routes have changed; 0 for no
+            wait.
+        service: how long brokers work on what arrives; None for no time at all.
         observer: is told of messages accepted and delivered, instead of `delivered` and `headers`.
-        silent: the brokers begin without a word to each other, until `agree` tells all of them everything at once. For
-            large networks under `drp`, whose first agreement costs more than most experiments.
+        silent: the brokers say nothing to each other until `agree` tells all of them everything at once. For large
+            networks under `drp`, whose first agreement costs more than most experiments.
 
     Attributes:
-        delivered: subscription name -> the ids it was handed, in order.
+        delivered: subscription name -> the ids it got, in order.
         headers: subscription name -> (id, header lines) of those among them that have header lines.
         paused: brokers whose publisher has to wait.
     """
@@ -108,67 +108,66 @@ class SimulatedNetwork:
 
     @property
     def now(self) -> int:
-        """The virtual time in ms."""
+        """Return the virtual time in ms."""
         return self.timeline.now_ms
 
     @property
     def events(self) -> int:
-        """What brokers have handled so far: messages accepted, arrived, relayed and delivered, each at one broker, and
-        control frames that arrived."""
+        """Count what brokers have handled: messages accepted, arrived, relayed and delivered; and control frames."""
         return self._transport.events
 
     @property
     def last_learned(self) -> int:
-        """When a broker was done with the last control frame so far, in microseconds."""
+        """Return when a broker finished the last control frame so far, in microseconds."""
         return self._transport.last_learned
 
     @property
     def running(self) -> list[int]:
-        """The brokers that run, in the order in which they started."""
+        """Return the running brokers, in the order in which they started."""
         return list(self._hosts)
 
     def core(self, broker: int) -> Broker:
-        """The core of a broker that runs."""
+        """Return the core of a running broker."""
         return self._hosts[broker].core
 
     def relay(self, broker: int) -> Relay:
-        """The relay of a broker that runs."""
+        """Return the relay of a running broker."""
         return self._hosts[broker].relay
 
     def host(self, broker: int) -> Host:
-        """A broker that runs, with its processor."""
+        """Return a running broker, with its processor."""
         return self._hosts[broker]
 
     def link(self, one: int, other: int) -> Direction:
-        """What one broker sends another."""
+        """Return what one broker sends another."""
         return self._directions[one, other]
 
     def links(self) -> dict[tuple[int, int], Direction]:
-        """(from, to) -> what one broker sends the other, of all links there ever were."""
+        """Return (from, to) -> what one broker sends the other, of all links that ever existed."""
         return dict(self._directions)
 
     # --- clients ---------------------------------------------------------------------------------------------------
 
     def attach(self, broker: int) -> Session:
-        """A further client of a broker."""
+        """Add a further client of a broker."""
         return self._hosts[broker].core.attached("")
 
     def subscribe(
         self, broker: int, name: str, topic: str, selector: str = "", session: Session | None = None
     ) -> Subscription:
-        """A subscriber at a broker; what it gets stands in `delivered[name]`."""
+        """Add a subscriber at a broker; `delivered[name]` holds what it gets."""
         host = self._hosts[broker]
         return host.core.subscribe(
             session or host.session, name, topic, selector, AckMode.AUTO, OverflowPolicy.DROP_OLDEST, self.now
         )
 
     def unsubscribe(self, broker: int, name: str, session: Session | None = None) -> None:
-        """A subscriber leaves."""
+        """Remove a subscriber."""
         host = self._hosts[broker]
         self._carry_out(host, host.core.unsubscribe(session or host.session, name, self.now))
 
     def publish(self, broker: int, drafts: Iterable[Draft | tuple[object, ...]]) -> list[MessageId]:
-        """Publish at a broker, now; returns the ids. A publisher that is `paused` should wait."""
+        """Publish at a broker, now; return the ids. A publisher that is `paused` should wait."""
         return self.publish_as(self._hosts[broker].session, broker, drafts)
 
     def publish_as(
@@ -182,9 +181,9 @@ class SimulatedNetwork:
         return [message.id for message in batch]
 
     def offer(self, broker: int, batch: Batch, client: int = 0) -> None:
-        """A client writes messages to its socket, now. The broker reads them when its processor and its links let it.
+        """Let a client write messages to its socket, now. The broker reads them when its processor and its links allow.
 
-        What is offered to a broker that does not run is lost, as is what it had not read when it crashed.
+        What is offered to a broker that does not run is lost, and so is what it had not read when it crashed.
         """
         host = self._hosts.get(broker)
         if host is None:
@@ -203,7 +202,7 @@ class SimulatedNetwork:
     def offer_subscription(
         self, broker: int, name: str, topic: str, selector: str, answered: Callable[[int], None]
     ) -> None:
-        """A client sends SUBSCRIBE, now; `answered` is told when, in microseconds, the broker has done its part."""
+        """Let a client send SUBSCRIBE, now; `answered` gets the time, in microseconds, when the broker has done it."""
         host = self._hosts[broker]
 
         def subscribe() -> Outbox:
@@ -214,7 +213,7 @@ class SimulatedNetwork:
         host.give(Task(subscribe, self._transport.subscribe_cost()))
 
     def drained(self, broker: int) -> None:
-        """The subscribers at a broker, told `congested`, read again: all that waits is handed out."""
+        """Let congested subscribers at a broker read again: all that waits is delivered."""
         host = self._hosts[broker]
         self._carry_out(host, host.core.drained(host.session, self.now))
         while host.core.has_waiting(host.session):
@@ -227,7 +226,7 @@ class SimulatedNetwork:
         self.timeline.run_until(self.timeline.now + milliseconds * MICROSECONDS)
 
     def start(self, broker: int) -> None:
-        """A broker starts, with no memory of what was before, and its links to running neighbours come up."""
+        """Start a broker without memory of its past, and bring up its links to running neighbours."""
         if broker in self._hosts:
             raise PostroadError(f"broker {broker} is running")
         run, self._starts[broker] = self._starts[broker], self._starts[broker] + 1
@@ -243,9 +242,9 @@ class SimulatedNetwork:
                 self.join(broker, neighbour)
 
     def agree(self) -> None:
-        """Every broker learns at once what all others say of their links and subscribers; links carry nothing for it.
+        """Let every broker learn at once what all others say of their links and subscribers, without using links.
 
-        Only where strategies spread link state; the others have nothing to agree on.
+        Only for strategies that spread link state; the others have nothing to agree on.
         """
         self._transport.silent = True
         for host in self._hosts.values():
@@ -257,7 +256,7 @@ class SimulatedNetwork:
         self._transport.silent = False
 
     def crash(self, broker: int) -> None:
-        """A broker is gone at once, with its clients and all it held."""
+        """Remove a broker at once, with its clients and all it held."""
         self._hosts.pop(broker).running = False
         self.paused.discard(broker)
         for neighbour in self._neighbours(broker):
@@ -266,9 +265,9 @@ class SimulatedNetwork:
                 self._lose(neighbour, broker)
 
     def freeze(self, broker: int, silence_ms: int) -> None:
-        """A broker does nothing from now on; its neighbours take it for dead after so long a silence.
+        """Stop a broker without ending it; its neighbours consider it dead after this much silence.
 
-        What arrives before that waits in its sockets, and it will read that when it goes on.
+        What arrives before that waits in its sockets, and it reads that when it continues.
         """
         host = self._hosts[broker]
         frozen = host.frozen = []
@@ -284,7 +283,7 @@ class SimulatedNetwork:
         self.timeline.at(self.timeline.now + silence_ms * MICROSECONDS, notice)
 
     def thaw(self, broker: int) -> None:
-        """A broker that was frozen goes on: its lost links are made again, and it reads what waited for it."""
+        """Continue a frozen broker: its lost links are made again, and it reads what waited for it."""
         host = self._hosts[broker]
         waited, host.frozen = host.frozen or [], None
         lost, host.given_up_by = host.given_up_by, []
@@ -297,7 +296,7 @@ class SimulatedNetwork:
             host.give(task)
 
     def join(self, one: int, other: int) -> None:
-        """The link between two running brokers comes up."""
+        """Bring up the link between two running brokers."""
         for here, there in ((one, other), (other, one)):
             self._directions[here, there].raise_()
         for here, there in ((one, other), (other, one)):
@@ -306,7 +305,7 @@ class SimulatedNetwork:
             self._carry_out(host, host.relay.link_up(there, cost, self.now))
 
     def cut(self, one: int, other: int) -> None:
-        """The link between two brokers is gone; both notice."""
+        """Cut the link between two brokers; both notice."""
         for here, there in ((one, other), (other, one)):
             self._lose(here, there)
 
@@ -319,7 +318,7 @@ class SimulatedNetwork:
         return sorted({*self.graph.neighbours(broker), *self._wanted[broker]})
 
     def _connect(self, here: int, there: int) -> None:
-        """A broker wants a link beyond those of the graph; it comes up as soon as both ends run."""
+        """Add a link beyond those of the graph; it comes up as soon as both ends run."""
         if there in self._neighbours(here):
             return
         self._wanted[here].add(there)
@@ -351,7 +350,7 @@ class SimulatedNetwork:
         self._transport.look_for_room(here, there)
 
     def _keep_ticking(self, host: Host) -> None:
-        """A broker looks after what changed, now and from now on."""
+        """Let a broker check what changed, now and regularly."""
 
         def tick() -> None:
             if not host.running:

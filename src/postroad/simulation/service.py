@@ -1,4 +1,4 @@
-"""How long a simulated processor works on what comes to a broker: the capacity model, read off an outbox."""
+"""How long a simulated processor works on what a broker receives: the capacity model, applied to an outbox."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MICROSECONDS_PER_SECOND = 1_000_000
 
 
 class ServiceTimes(NamedTuple):
-    """What a broker's processor takes for each kind of work.
+    """Processor time for each kind of work.
 
     Attributes:
-        costs: of batches of messages, as `postroad capacity calibrate` and `fit` find them.
+        costs: of batches of messages, from `postroad capacity calibrate` and `fit`.
         control_us: microseconds for a control frame of a neighbour.
         subscribe_us: microseconds for a SUBSCRIBE of a client.
     """

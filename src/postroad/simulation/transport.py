@@ -23,29 +23,29 @@ if TYPE_CHECKING:
     from postroad.simulation.links import Direction
     from postroad.simulation.service import ServiceTimes
 
-    # A broker wants a link to another one, or wants it no more.
+    # A broker wants a link to another one, or no longer wants it.
     ChangeLink = Callable[[int, int], None]
 
 __all__ = ["ROW_BYTES", "SimulatedTransport"]
 
-# What a data frame costs beside its messages: the envelope of each, and a little for the frame.
+# What a data frame costs besides its messages: the envelope of each, and a little for the frame.
 ROW_BYTES = 48
 _FRAME_BYTES = 48
 
 
 class SimulatedTransport:
-    """What brokers hand to the network.
+    """Carries out the outboxes of brokers.
 
     Args:
         timeline: the clock.
-        service: how long brokers work on what comes; None for no time at all.
-        custody: brokers keep what they send until it is settled, not only until it has come.
+        service: how long brokers work on what arrives; None for no time at all.
+        custody: brokers keep what they send until it is settled, not only until it has arrived.
         observer: is told of messages delivered, instead of `delivered` and `headers`.
-        connect, disconnect: do what brokers say of links beyond those of the plan.
+        connect, disconnect: called for links beyond those of the plan.
 
     Attributes:
         hosts: the brokers that run, by number.
-        directions: (from, to) -> what one broker sends the other, of all links there ever were.
+        directions: (from, to) -> what one broker sends the other, of all links that ever existed.
         silent: links carry no control frames.
         events, last_learned, delivered, headers, paused: see `SimulatedNetwork`.
     """
@@ -79,7 +79,7 @@ class SimulatedTransport:
     # --- what work costs -------------------------------------------------------------------------------------------
 
     def batch_cost(self, host: Host, batch: Batch) -> Callable[[Outbox], int] | None:
-        """How long a broker works on a batch, given what follows from it; None for no time at all."""
+        """Return how long a broker works on a batch, given what follows from it; None for no time at all."""
         service = self._service
         if service is None:
             return None
@@ -87,22 +87,22 @@ class SimulatedTransport:
         return lambda outbox: service.batch_us(messages, size, len(index), outbox)
 
     def control_cost(self) -> Callable[[Outbox], int] | None:
-        """How long a broker works on a control frame."""
+        """Return how long a broker works on a control frame."""
         return None if self._service is None else lambda _, cost=self._service.control_us: cost  # type: ignore[misc]
 
     def subscribe_cost(self) -> Callable[[Outbox], int] | None:
-        """How long a broker works on a SUBSCRIBE."""
+        """Return how long a broker works on a SUBSCRIBE."""
         return None if self._service is None else lambda _, cost=self._service.subscribe_us: cost  # type: ignore[misc]
 
     # --- carrying out ----------------------------------------------------------------------------------------------
 
     def carry_out(self, host: Host, outbox: Outbox, frame: Batch | None = None) -> None:
-        """Do what a core says; what follows from that, such as a full link, is done after it, as a live broker does.
+        """Do what a core says; consequences, such as a full link, are handled afterwards, as in a live broker.
 
         Args:
             host: the broker.
             outbox: what it says.
-            frame: what a link brought, if it says so because of that.
+            frame: the frame from a link that caused this, if any.
         """
         if self._carrying:
             self._outboxes.append((host, outbox, frame))
@@ -139,7 +139,7 @@ class SimulatedTransport:
             self._settle(host)
 
     def work(self, host: Host) -> None:
-        """Let a broker finish what long advertisements of others call for."""
+        """Let a broker finish the work that long advertisements of others cause."""
         while host.relay.working:
             self.carry_out(host, host.relay.work(self._timeline.now_ms))
 
@@ -212,7 +212,7 @@ class SimulatedTransport:
         direction.carry(size, arrive)
 
     def reading(self, host: Host, arrivals: Sequence[ArrivedFrame]) -> Task:
-        """A broker reads frames that came over one link: one, or several together."""
+        """Return the task of reading frames that arrived over one link: one, or several together."""
         batch, destinations = joined(arrivals)
         link, life = arrivals[0].link, arrivals[0].life
         direction = self.directions[link, host.core.number]
@@ -236,13 +236,13 @@ class SimulatedTransport:
         return Task(receive, self.batch_cost(host, batch), link=link, frame=batch, arrival=alone)
 
     def give_back(self, host: Host, sending: Sending) -> None:
-        """A link did not bring rows to the other end, or nobody knows whether it did."""
+        """Return rows to a broker that a link did not carry to the other end, or perhaps did not."""
         consignment, link = sending.consignment, sending.link
         now = self._timeline.now_ms
         self.carry_out(host, host.relay.returned(sending.batch, sending.destinations, now, consignment, link))
 
     def _settle(self, host: Host) -> None:
-        """Tell neighbours that what they entrusted to a broker is done with."""
+        """Tell neighbours that what they entrusted to a broker is settled."""
         if not host.running:
             return
         broker = host.core.number
@@ -253,7 +253,7 @@ class SimulatedTransport:
                 direction.confirm([consignment.number], lambda sent, sender=sender: self._let_go(sender, sent))  # type: ignore[misc]
 
     def _let_go(self, here: int, sending: Sending) -> None:
-        """The other end has confirmed a parcel."""
+        """Release a parcel that the other end has confirmed."""
         if sending.consignment is not None:
             host = self.hosts[here]
             host.relay.settled([sending.consignment])
@@ -261,7 +261,7 @@ class SimulatedTransport:
         self.look_for_room(here, sending.link)
 
     def look_for_room(self, here: int, there: int) -> None:
-        """If publishers wait for a link that has room again, they go on."""
+        """Resume publishers that wait for a link if it has room again."""
         direction = self.directions[here, there]
         if direction.pauses and direction.relaxed:
             direction.pauses = False
@@ -270,9 +270,9 @@ class SimulatedTransport:
 
 
 def _written(sending: Sending, frame: Batch | None) -> Sending:
-    """What the other end reads: over a real link only bytes travel, so nothing that may change is shared.
+    """Return what the other end reads: a real link only carries bytes, so nothing that may change is shared.
 
-    A frame that goes on with all of its rows keeps its bytes, and its columns, which nobody changes either: a hop
+    A frame that is relayed with all of its rows keeps its bytes, and its columns, which nobody changes either: a hop
     writes to a copy of the envelopes.
     """
     batch, rows = sending.batch, sending.rows
