@@ -1,14 +1,14 @@
-"""The measurement programme of the capacity model: a broker of its own, driven over a grid of loads.
+"""The measurement programme of the capacity model: a separate broker, driven over a grid of loads.
 
 Each cell of the grid is a number of resident subscriptions that do not match, a number of copies, a size of bodies, and
 a number of messages that the publisher writes at once and waits for: a batch. One broker is started for each number of
-subscriptions. What a batch costs is the processor time that the broker's process used in the cell, over the batches:
-reading, decoding, writing and recording included. Processor time does not count the time for which other programs held
-the processor, so that a busy machine gives nearly the same costs as a quiet one.
+subscriptions. The cost of a batch is the processor time that the broker's process used in the cell, divided by the
+number of batches: reading, decoding, writing and recording included. Processor time does not count the time that other
+programs held the processor, so a busy machine gives nearly the same costs as a quiet one.
 
-In the last cells of each broker the publisher keeps it saturated: what a message costs in large batches comes from
-these. A saturated cell in which the broker's loop was idle for more than the rest of `SATURATED` is left out: there the
-load generator was the bottleneck, and the cell says nothing of the broker.
+In the last cells of each broker the publisher keeps it saturated; they give the cost of a message in large batches. A
+saturated cell in which the broker's loop was idle for more than the rest of `SATURATED` is left out: there the load
+generator was the bottleneck, and the cell says nothing about the broker.
 """
 
 from __future__ import annotations
@@ -47,19 +47,20 @@ __all__ = [
     "message_bytes",
 ]
 
-# The share of the time below which a broker's loop is not saturated.
+# A broker's loop that runs for less than this share of the time is not saturated.
 SATURATED = 0.9
 # A cell is warmed up for this part of its time before it counts.
 _WARM_UP = 0.25
-# A cell is measured in so many slices, of which the middle one counts: a machine that is shared changes its speed.
+# A cell is measured in this many slices, of which the middle one counts: a shared machine changes its speed.
 _SLICES = 5
 # The bytes of a frame that are not its body.
 _FRAME_BYTES = 60
 # Bursts under way at once in a saturated cell.
 WINDOW = 4
-# What the broker takes in one read at most (`server.tcp.READ_BYTES`, which this room does not import; a test compares).
+# The most that the broker takes in one read (`server.tcp.READ_BYTES`, which this room does not import; a test
+# compares).
 READ_BYTES = 256 * 1024
-# What a consumer throws away in one call.
+# What a consumer discards in one call.
 _DISCARDED_BYTES = 8 << 20
 # Receipts, and what comes before them.
 _SMALL_READ = 4_096
@@ -68,7 +69,7 @@ _READY = re.compile(r'"stomp": "stomp://([^:"]+):(\d+)"')
 
 
 class CalibrationError(PostroadError):
-    """The measurement cannot be made."""
+    """The measurement is impossible."""
 
 
 class Cell(NamedTuple):
@@ -82,13 +83,13 @@ class Cell(NamedTuple):
 
 
 class MeasuredCell(NamedTuple):
-    """What a cell gave.
+    """The result of a cell.
 
     Attributes:
         cell: the load.
         bursts: how many were confirmed.
         seconds: how long it took.
-        processor_seconds: what the broker's process used of them, all threads together.
+        processor_seconds: of the broker's process, all threads together.
         loop_seconds: for how much of them its loop ran, or was ready to run and waited for a processor.
     """
 
@@ -100,22 +101,22 @@ class MeasuredCell(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Messages per second that got through."""
+        """Return the messages per second that got through."""
         return self.bursts * self.cell.burst / self.seconds
 
     @property
     def busy(self) -> float:
-        """Processors that the broker used."""
+        """Return how many processors the broker used."""
         return self.processor_seconds / self.seconds
 
     @property
     def conclusive(self) -> bool:
-        """Whether the rate is the broker's, not the load generator's."""
+        """Return whether the rate is the broker's, not the load generator's."""
         return self.cell.saturated and self.loop_seconds >= SATURATED * self.seconds
 
 
 class Programme(NamedTuple):
-    """The grid, and how long each cell runs; subscriptions that do not match differ by topic, or by their selector."""
+    """The grid, and how long each cell runs; subscriptions that do not match differ by topic or by selector."""
 
     subscriptions: Sequence[int] = (0, 100, 10_000)
     copies: Sequence[int] = (0, 1, 4, 16)
@@ -125,7 +126,7 @@ class Programme(NamedTuple):
     by_selector: bool = False
 
     def cells(self, subscriptions: int) -> list[Cell]:
-        """The loads of one broker, the saturated ones last."""
+        """Return the loads of one broker, the saturated ones last."""
         grid = itertools.product(self.copies, self.sizes, self.bursts)
         slow = [Cell(subscriptions, copies, size, burst, False) for copies, size, burst in grid]
         fast = itertools.product(self.copies, self.sizes)
@@ -141,7 +142,7 @@ async def measure(programme: Programme, folder: Path, tell: Callable[[str], None
     Args:
         programme: what to run.
         folder: an empty directory for the brokers' data.
-        tell: is told what happens, a line at a time.
+        tell: called with a line about each step.
     """
     found: list[MeasuredCell] = []
     for number, subscriptions in enumerate(programme.subscriptions, start=1):
@@ -158,14 +159,14 @@ async def measure(programme: Programme, folder: Path, tell: Callable[[str], None
 
 
 def batch_messages(cell: Cell) -> float:
-    """How many messages the broker takes in one read: a burst, or what a read holds of bursts without a pause."""
+    """Return how many messages the broker takes in one read: a burst, or what a read holds of continuous bursts."""
     if not cell.saturated:
         return float(cell.burst)
     return min(READ_BYTES / message_bytes(cell), float(WINDOW * cell.burst))
 
 
 def cell_samples(measured: Sequence[MeasuredCell]) -> BatchSamples:
-    """The mean batch of each cell; saturated cells in which the load generator was the bottleneck are left out."""
+    """Return the mean batch of each cell, without saturated cells that the load generator limited."""
     rows = []
     for one in measured:
         cell = one.cell
@@ -188,15 +189,15 @@ def cell_samples(measured: Sequence[MeasuredCell]) -> BatchSamples:
 
 
 def message_bytes(cell: Cell) -> int:
-    """The bytes of a frame in a cell."""
+    """Return the bytes of a frame in a cell."""
     return cell.size + _FRAME_BYTES
 
 
 @contextlib.asynccontextmanager
 async def _broker(folder: Path, number: int) -> AsyncIterator[tuple[int, tuple[str, int]]]:
-    """A broker in a process of its own, stopped at the end; its number and where it listens."""
+    """Run a broker in a separate process, and stop it at the end; yield its number and its address."""
     config = folder / f"broker-{number}.toml"
-    # JSON's strings are TOML's, too.
+    # JSON strings are valid TOML strings.
     config.write_text(
         f'number = {number}\nport = 0\ndata = {json.dumps(str(folder / f"data-{number}"))}\nlog_level = "warning"\n'
         f"[tracking]\ntrail = {json.dumps(str(folder / 'trail'))}\npersist_seconds = 1\n"
@@ -226,7 +227,7 @@ async def _broker(folder: Path, number: int) -> AsyncIterator[tuple[int, tuple[s
 
 
 def _other(number: int, by_selector: bool) -> tuple[str, str]:
-    """Topic and selector of a subscription that matches nothing."""
+    """Return topic and selector of a subscription that matches nothing."""
     return ("/topic/load", f"correlation = '#{number}'") if by_selector else (f"/topic/other.{number}", "")
 
 
@@ -251,13 +252,13 @@ async def _slice(publisher: _Publisher, cell: Cell, pid: int, seconds: float) ->
 
 
 def _middle(slices: Sequence[MeasuredCell]) -> MeasuredCell:
-    """The slice whose bursts cost neither much nor little; of slices in which none was confirmed the last."""
+    """Return the slice with the median cost of a burst; if none was confirmed, the last slice."""
     confirmed = sorted((one for one in slices if one.bursts), key=lambda one: one.processor_seconds / one.bursts)
     return confirmed[len(confirmed) // 2] if confirmed else slices[-1]
 
 
 class _Connection:
-    """A STOMP connection made of bytes: nothing of it may cost more than the broker that it measures."""
+    """A STOMP connection on raw bytes: it must not cost more than the broker that it measures."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
@@ -289,7 +290,7 @@ async def _heard(line: socket.socket, words: bytes) -> None:
 
 
 class _Consumer(_Connection):
-    """Subscribes, and throws away what comes without copying it: it takes all copies of what the publisher sends."""
+    """Subscribes to all copies of what the publisher sends, and discards them without copying."""
 
     @classmethod
     async def connect(cls, address: tuple[str, int], wanted: Sequence[tuple[str, str]]) -> _Consumer:
@@ -339,7 +340,7 @@ class _Publisher(_Connection):
         return cls(await cls.open(address), cell, by_selector)
 
     async def run(self, seconds: float) -> int:
-        """Send for so long; how many bursts were confirmed."""
+        """Send for this long; return how many bursts were confirmed."""
         end = time.perf_counter() + seconds
         window = WINDOW if self._cell.saturated else 1
         under_way = confirmed = 0
@@ -349,14 +350,14 @@ class _Publisher(_Connection):
                 under_way += 1
             if not under_way:
                 return confirmed
-            # "RECEIPT" may be cut by the end of a read, the NUL after it cannot.
+            # The end of a read may cut "RECEIPT", but not the NUL after it.
             receipts = (await self._loop.sock_recv(self._line, _SMALL_READ)).count(b"\0")
             under_way -= receipts
             confirmed += receipts
 
 
 def processor_seconds(pid: int) -> float:
-    """The processor time of all threads of a process so far; to the nanosecond where the kernel tells."""
+    """Return the processor time of all threads of a process so far; in nanoseconds if the kernel provides them."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
@@ -366,7 +367,7 @@ def processor_seconds(pid: int) -> float:
 
 
 def _loop_seconds(pid: int) -> float:
-    """For how long the first thread of a process, the broker's loop, ran or waited for a processor so far."""
+    """Return for how long the first thread of a process, the broker's loop, ran or waited for a processor so far."""
     try:
         ran, waited = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[:2]
         return (int(ran) + int(waited)) / 1e9

@@ -8,4 +8,4 @@ __all__ = ["LabError"]
 
 
 class LabError(PostroadError):
-    """An experiment or a workload cannot be run as it was asked for; the text says why, and what to do."""
+    """An experiment or a workload cannot be run as requested; the text says why, and what to do."""

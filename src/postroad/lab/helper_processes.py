@@ -1,4 +1,4 @@
-"""Processes that do what they are told: a line of JSON in, a line of JSON out. One serves a whole series of runs."""
+"""Helper processes: a line of JSON in, a line of JSON out. One process serves a whole series of runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STOP_SECONDS = 10.0
 
 
 class Helper:
-    """A process that answers questions."""
+    """A process that answers requests."""
 
     def __init__(self, process: subprocess.Popen[str], name: str) -> None:
         self._process = process
@@ -28,10 +28,10 @@ class Helper:
         return self._process.pid
 
     def ask(self, do: str, **details: object) -> dict[str, Any]:
-        """Tell it to do something, and wait for what came of it.
+        """Send a request, and wait for the result.
 
         Raises:
-            RuntimeError: it failed; its own words are on stderr.
+            RuntimeError: it failed; stderr has its own message.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -39,7 +39,7 @@ class Helper:
             self._process.stdin.write(json.dumps({"do": do, **details}) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # the empty answer says it
+            pass  # the empty answer shows it
         answer = self._process.stdout.readline()
         if not answer:
             raise RuntimeError(f"{self._name} ended while it should {do}; its own words are above")
@@ -49,10 +49,10 @@ class Helper:
 
 @contextmanager
 def helping(program: str, name: str) -> Iterator[Helper]:
-    """A helper for as long as the context lasts.
+    """Run a helper for as long as the context lasts.
 
     Args:
-        program: what Python shall run.
+        program: what Python runs.
         name: for errors.
     """
     process = subprocess.Popen(
@@ -60,7 +60,7 @@ def helping(program: str, name: str) -> Iterator[Helper]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        # An interrupt from the terminal reaches this process alone, which then ends all.
+        # An interrupt from the terminal reaches only this process, which then ends all.
         start_new_session=True,
     )
     try:
@@ -79,7 +79,7 @@ def helping(program: str, name: str) -> Iterator[Helper]:
 
 
 def serve_lines(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """The side of the helper: answer line by line until there are no more."""
+    """Serve requests line by line until there are no more; runs in the helper."""
     for line in sys.stdin:
         sys.stdout.write(json.dumps(answer(json.loads(line))) + "\n")
         sys.stdout.flush()

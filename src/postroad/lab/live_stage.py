@@ -1,4 +1,4 @@
-"""Plays a scenario on brokers of this process, over sockets of the loopback address, in real time."""
+"""Plays a scenario on brokers of this process, over loopback sockets, in real time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["play_live"]
 
-# Batches that wait for one broker's publisher: beyond it the generator waits, and publications are late.
+# Batches that wait for one broker's publisher: beyond this the generator waits, and publications are late.
 _WAITING = 64
 
 
@@ -31,8 +31,8 @@ def play_live(performance: Performance, events: RawEvents, tell: Tell = lambda _
 
     Args:
         performance: what is played, and where.
-        events: gets what happens.
-        tell: is told which share of the messages has been offered.
+        events: records what happens.
+        tell: called with the share of the messages that has been offered.
     """
     asyncio.run(_play(performance, events, tell))
 

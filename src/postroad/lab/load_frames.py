@@ -1,6 +1,6 @@
 """What clients of a load test write: STOMP frames of one size, each with a marker that is easy to count.
 
-Every field has a fixed width, so all frames of a run are equally long, and bytes sent tell how many messages were.
+Every field has a fixed width, so all frames of a run are equally long, and the bytes sent give the number of messages.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 __all__ = ["HEADER_BLOCKS", "MARKER", "Stomp", "body", "header_lines", "wait_for"]
 
-# One byte, once in every message and nowhere else in what a broker sends: counting it counts messages, wherever the
-# reads happen to end. The record separator stands in no header and in no length that the protocols here write.
+# One byte that occurs once in every message and nowhere else in what a broker sends: counting it counts messages,
+# wherever reads end. The record separator occurs in no header and no length that the protocols here write.
 MARKER = b"\x1e"
 
-# A broker that remembers header blocks it has seen would look fast on a few; real traffic repeats none.
+# A broker that caches header blocks would look fast with only a few of them; real traffic repeats none.
 HEADER_BLOCKS = 2_048
 
 
 def header_lines(number: int) -> bytes:
-    """The header block of a message; they repeat after HEADER_BLOCKS."""
+    """Return the header block of a message; blocks repeat after HEADER_BLOCKS."""
     place = number % HEADER_BLOCKS
     price, volume = 100 + place * 37 % 900, 10_000 + place * 7_919 % 90_000
     return b"market:XLON\nstock:S%d\nprice:%d\nvolume:%d\norder:o-%08d\n" % (1_000 + place, price, volume, place)
 
 
 def body(number: int, size: int) -> bytes:
-    """The marker, the message's number in eight digits, and filling."""
+    """Return the marker, the message's number in eight digits, and padding."""
     return (MARKER + b"%08d" % number).ljust(size, b"x")
 
 
@@ -37,7 +37,7 @@ def wait_for(line: socket.socket, end: bytes, trouble: bytes) -> bytes:
     """Read up to an expected end; line ends may follow it.
 
     Raises:
-        ConnectionError: the broker hung up, or answered with what this protocol shows trouble by.
+        ConnectionError: the broker closed the connection, or answered with this protocol's sign of trouble.
     """
     answer = b""
     while not answer.rstrip(b" \r\n").endswith(end):
@@ -49,7 +49,7 @@ def wait_for(line: socket.socket, end: bytes, trouble: bytes) -> bytes:
 
 
 class Stomp:
-    """STOMP 1.2. Frames end in NUL and a line end, which some relays insist on."""
+    """STOMP 1.2. Frames end in NUL and a line end, which some relays require."""
 
     def greet(self, line: socket.socket) -> None:
         line.sendall(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0\n")
@@ -57,7 +57,7 @@ class Stomp:
 
     def subscribe(self, line: socket.socket, topic: str, selectors: Sequence[str]) -> None:
         frames = [self._subscription(topic, place, selector) for place, selector in enumerate(selectors)]
-        # One client's frames are handled in order: the last receipt speaks for all.
+        # The broker handles one client's frames in order: the last receipt stands for all.
         frames[-1] = frames[-1].replace(b"\n\n\0", b"\nreceipt:ready\n\n\0")
         line.sendall(b"".join(frames))
         self._answer(line)

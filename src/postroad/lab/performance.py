@@ -1,4 +1,4 @@
-"""What is played where: a scenario on a network, and its messages cut into reads."""
+"""A scenario on a network, and its messages divided into reads."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Performance:
         plan: the network.
         scenario: the load.
         quality: simulated: how good the links are.
-        service: simulated: how long brokers work on what comes; None for no time.
-        agreed: simulated: the network begins with everything known to everybody.
+        service: simulated: how long brokers work on what arrives; None for no time.
+        agreed: simulated: at the beginning, every broker knows everything.
         seed: simulated: of the delays of links.
         drain_seconds: how long to wait, after the last publication, for what is still under way.
         gather_us: messages that enter at one broker within this time are offered to it as one read.
-        sample_ms: how often links and brokers are looked at.
+        sample_ms: how often to sample links and brokers.
         happenings: simulated: (virtual ms from the beginning, what to do then), in order of time.
     """
 
@@ -83,7 +83,7 @@ class _Block:
         self.counts = truth.counts(self.batch)
 
     def offers(self, gather_us: int) -> Iterator[Offer]:
-        """What goes to each broker in each slice of time."""
+        """Yield what goes to each broker in each slice of time."""
         slices = self.at // gather_us
         order = np.lexsort((np.arange(len(self.at)), self.brokers, slices))
         keys = zip(slices[order].tolist(), self.brokers[order].tolist(), order.tolist(), strict=True)
@@ -92,7 +92,7 @@ class _Block:
 
 
 def offers(performance: Performance, tell: Tell) -> Iterator[Offer]:
-    """All messages, in order of time; `tell` is told which share of them has been made."""
+    """Yield all messages, in order of time; call `tell` with the share of them that has been made."""
     scenario = performance.scenario
     publications, truth = scenario.publications(), Truth(scenario.subscribers())
     for first in range(0, len(publications), _BLOCK):

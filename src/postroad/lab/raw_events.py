@@ -1,4 +1,4 @@
-"""What an experiment saw, event by event, as Parquet: the raw tables that Spark summarises.
+"""What an experiment observed, event by event, as Parquet: the raw tables that Spark summarises.
 
 | table | one row is |
 | --- | --- |
@@ -97,19 +97,19 @@ class RawEvents:
         wanted: NDArray[np.int32],
         wanted_brokers: NDArray[np.int32],
     ) -> None:
-        """Messages that a broker accepted; all arrays have a line for each."""
+        """Add messages that a broker accepted; all arrays have a line for each."""
         whole = np.int64
         columns = (at, np.full(len(at), broker), clients, wanted, wanted_brokers)
         self._accepted.append(tuple(column.astype(whole) for column in columns))
         self._accepted_ids.append(ids.copy())
 
     def delivered(self, at: int, broker: int, subscriber: int, ids: NDArray[np.uint64]) -> None:
-        """Copies that a subscriber got at one time."""
+        """Add copies that a subscriber got at one time."""
         self._delivered.append((len(ids), at, broker, subscriber))
         self._delivered_ids.append(ids)
 
     def link(self, at: int, ends: tuple[int, int], so_far: LinkSample, held_bytes: int) -> None:
-        """A sample of one direction of a link; what is written is what came since the one before."""
+        """Add a sample of one direction of a link; only what came since the previous one is written."""
         before = self._last.get(ends, LinkSample())
         self._last[ends] = so_far
         since = tuple(now - then for now, then in zip(so_far, before, strict=True))
@@ -117,27 +117,27 @@ class RawEvents:
             self._samples["links"].append((at, *ends, *since, held_bytes))
 
     def skip_links(self, ends: tuple[int, int], so_far: LinkSample) -> None:
-        """What a link carried until now does not count: it belongs to the start."""
+        """Ignore what a link carried until now: it belongs to the start."""
         self._last[ends] = so_far
 
     def broker(self, at: int, broker: int, busy_us: int, waiting: int) -> None:
-        """A sample of a broker's processor."""
+        """Add a sample of a broker's processor."""
         since = busy_us - self._last_busy.get(broker, 0)
         self._last_busy[broker] = busy_us
         if since or waiting:
             self._samples["brokers"].append((at, broker, since, waiting))
 
     def measure(self, name: str, value: float, unit: str = "") -> None:
-        """A figure of the experiment's own."""
+        """Add a figure that the experiment measured itself."""
         self._measures.append((name, float(value), unit))
 
     @property
     def last_delivery(self) -> int:
-        """When the last copy came so far, in microseconds."""
+        """Return when the last copy arrived so far, in microseconds."""
         return max((at for _, at, _, _ in self._delivered), default=0)
 
     def tables(self) -> dict[str, pa.Table]:
-        """All tables."""
+        """Return all tables."""
         found = {
             "accepted": self._accepted_columns(),
             "delivered": self._delivered_columns(),
@@ -152,7 +152,7 @@ class RawEvents:
         }
 
     def write(self, folder: Path) -> None:
-        """Write all tables to a directory that is there.
+        """Write all tables to an existing directory.
 
         Raises:
             OSError: the disk is full, or cannot be written.
@@ -176,7 +176,7 @@ _NOTHING = np.zeros(0, np.int64)
 
 
 def _id_columns(parts: list[NDArray[np.uint64]]) -> dict[str, Any]:
-    """The halves of ids as the columns that the trail has."""
+    """Return the halves of ids as the columns of the trail."""
     ids = np.concatenate(parts) if parts else np.zeros((0, 2), np.uint64)
     head, tail = ids[:, 0], ids[:, 1]
     return {

@@ -1,4 +1,4 @@
-"""What if: recorded traffic, played through another network in virtual time, beside the network it came from."""
+"""What if: recorded traffic, replayed through another network in virtual time, beside its own network."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _LINKS = LinkQuality(delay_ms=(1, 10))
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """How a record is played.
+    """How to play a record.
 
     Attributes:
         plan: the network to try.
-        recorded: the plan of the network on record; without, its links as recorded, routed by `drp`.
-        message_bytes: of each message; from the record without.
+        recorded: the plan of the recorded network; by default its links as recorded, routed by `drp`.
+        message_bytes: of each message; by default from the record.
         speed: how many times as fast as it was.
         quality: how good the links of both networks are.
-        service: how long brokers work on what comes.
+        service: how long brokers work on what arrives.
         seed: of the delays of links.
     """
 
@@ -60,8 +60,8 @@ class PlayedTraffic(NamedTuple):
         name: of the network.
         messages: (from, to) -> messages over that link.
         bytes: (from, to) -> bytes over it.
-        deliveries: a message at a broker that delivers it, each.
-        missing: deliveries that did not come.
+        deliveries: pairs of a message and a broker that delivers it.
+        missing: deliveries that did not happen.
         p50_ms, p99_ms: from publication to the broker that delivers.
         busiest_processor: the share of the time for which the busiest broker worked.
     """
@@ -77,28 +77,28 @@ class PlayedTraffic(NamedTuple):
 
     @property
     def total_bytes(self) -> int:
-        """Over all links."""
+        """Return the bytes over all links."""
         return sum(self.bytes.values())
 
     @property
     def copies(self) -> int:
-        """A message on a link, each."""
+        """Return the number of pairs of a message and a link."""
         return sum(self.messages.values())
 
     @property
     def busiest(self) -> tuple[tuple[int, int], int]:
-        """The link with the most bytes, and how many."""
+        """Return the link with the most bytes, and how many."""
         return max(self.bytes.items(), key=lambda one: (one[1], one[0]), default=((0, 0), 0))
 
 
 class ReplayComparison(NamedTuple):
-    """The record, the network it came from as simulated, and the other network.
+    """The record, its own network as simulated, and the other network.
 
     Attributes:
         record: what was played.
-        before: the network on record, simulated.
+        before: the recorded network, simulated.
         after: the network of the plan.
-        moved: brokers on record that the plan does not have -> the broker that stood in for them.
+        moved: recorded brokers that the plan does not have -> the broker that replaced them.
     """
 
     record: RecordedTraffic
@@ -110,15 +110,15 @@ class ReplayComparison(NamedTuple):
 def replay(
     record: RecordedTraffic, request: ReplayRequest, tell: Callable[[str, float], None] = lambda *_: None
 ) -> ReplayComparison:
-    """Play a record through the network it came from, and through another one.
+    """Play a record through its own network, and through another one.
 
     Args:
         record: from `read_record`.
         request: the other network, and how to play.
-        tell: is told which of the two plays, and which share is done.
+        tell: called with which of the two plays, and which share is done.
 
     Raises:
-        LabError: the record names no links, though its messages crossed some.
+        LabError: the record names no links, although its messages crossed some.
     """
     brokers = record.brokers
     if len(brokers) > 1 and not record.links and request.recorded is None:
@@ -140,7 +140,7 @@ def replay(
 
 
 def _moved(brokers: list[int], plan: Plan) -> dict[int, int]:
-    """Brokers on record that a plan does not have -> those that stand in for them, in turn."""
+    """Return recorded brokers that a plan does not have -> those that replace them, in turn."""
     planned = [broker.number for broker in plan.brokers]
     return {broker: planned[place % len(planned)] for place, broker in enumerate(brokers) if broker not in planned}
 
@@ -179,7 +179,7 @@ def _play(
 
 
 def _waits(accepted: pa.Table, delivered: pa.Table) -> NDArray[np.int64]:
-    """Microseconds from publication to each delivery."""
+    """Return the microseconds from publication to each delivery."""
     names = ["origin", "time", "publisher", "counter"]
     began = accepted.select([*names, "at"]).rename_columns([*names, "began"])
     joined = delivered.select([*names, "at"]).join(began, names, join_type="inner")

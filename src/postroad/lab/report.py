@@ -1,4 +1,4 @@
-"""The report of experiments: findings beside the papers', figures and tables, as HTML or Markdown."""
+"""The report of experiments: our findings beside the papers', figures and tables, as HTML or Markdown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VERDICTS = {True: "agree", False: "differ", None: "open"}
 
 
 def html_report(runs: Sequence[tuple[Experiment, RunFolder]]) -> str:
-    """One page with all experiments that were run."""
+    """Return one page with all experiments that were run."""
     parts = [
         "<p>Each experiment states what the paper found, what this run found, and why they differ where they do. "
         "Figures of the papers are not in our text: what is compared are facts that their text states.</p>",
@@ -95,7 +95,7 @@ def _settings_line(experiment: Experiment, folder: RunFolder) -> str:
 
 
 def draw(plot: Plot) -> str:
-    """A plot as an SVG element."""
+    """Return a plot as an SVG element."""
     figure, axes = new_axes(plot.across, plot.up)
     for line in plot.lines:
         style = "--" if line.dashed else "-"

@@ -1,13 +1,13 @@
-"""The directory of one run: settings, raw events cell by cell, and how far the run got.
+"""The directory of one run: settings, raw events cell by cell, and the progress of the run.
 
-    RUN/run.json                        what was asked for, and the state: running, partial or complete
-    RUN/raw/cell=<key>/<table>.parquet  raw events of a cell that was played to its end
-    RUN/unfinished/cell=<key>/          what a cell had seen when it was broken off; no summary uses it
-    RUN/summary/<table>                 what Spark made of the raw events
-    RUN/summary/cells.txt               the cells that the summaries are of
+        RUN/run.json                        the request, and the state: running, partial or complete
+        RUN/raw/cell=<key>/<table>.parquet  raw events of a cell that was played to its end
+        RUN/unfinished/cell=<key>/          events of a cell that was interrupted; no summary uses them
+        RUN/summary/<table>                 what Spark made of the raw events
+        RUN/summary/cells.txt               the cells that the summaries cover
 
-A cell is put in place in one step. A run that was killed, or that a full disk ended, goes on with the cells that are
-missing when it is started again with the same settings.
+A cell is put in place in one step. A run that was killed, or that a full disk ended, continues with the missing cells
+when it is started again with the same settings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["RunFolder"]
 
 RUN_FORMAT = 1
 RUNNING, PARTIAL, COMPLETE = "running", "partial", "complete"
-# Beside the summaries: the cells that they are of.
+# Beside the summaries: the cells that they cover.
 SUMMARISED = "cells.txt"
 
 
@@ -47,21 +47,21 @@ class RunFolder:
 
     @property
     def raw(self) -> Path:
-        """Where the cells are."""
+        """Return where the cells are."""
         return self.root / "raw"
 
     @property
     def summary(self) -> Path:
-        """Where the summaries are."""
+        """Return where the summaries are."""
         return self.root / "summary"
 
     @property
     def exists(self) -> bool:
-        """Whether a run was ever begun here."""
+        """Return whether a run was ever begun here."""
         return (self.root / "run.json").exists()
 
     def read(self) -> dict[str, Any]:
-        """What `run.json` says.
+        """Return the content of `run.json`.
 
         Raises:
             LabError: there is no run here, or it cannot be read.
@@ -78,12 +78,12 @@ class RunFolder:
         return found
 
     def begin(self, asked: Mapping[str, Any], cells: list[str], *, fresh: bool = False) -> list[str]:
-        """Begin a run, or go on with one; returns the cells that are still to be played.
+        """Begin a run, or continue one; return the cells that are still to be played.
 
         Args:
             asked: experiment, mode, scale, seed and so on.
             cells: the keys of all cells, in order.
-            fresh: throw away what an earlier run left.
+            fresh: delete what an earlier run left.
 
         Raises:
             LabError: a run with other settings is here, or the directory cannot be written.
@@ -109,17 +109,17 @@ class RunFolder:
         return [key for key in cells if not self.has(key)]
 
     def has(self, key: str) -> bool:
-        """Whether a cell was played to its end."""
+        """Return whether a cell was played to its end."""
         return (self.raw / f"cell={key}").is_dir()
 
     def progress(self) -> tuple[int, int]:
-        """How many cells were played to their end, and how many there are."""
+        """Return how many cells were played to their end, and how many there are."""
         cells = self.read()["cells"]
         return sum(self.has(key) for key in cells), len(cells)
 
     @property
     def is_summarised(self) -> bool:
-        """Whether there are summaries of all cells that were played."""
+        """Return whether there are summaries of all cells that were played."""
         try:
             summarised = (self.summary / SUMMARISED).read_text("utf-8").split()
         except OSError:
@@ -127,13 +127,13 @@ class RunFolder:
         return set(summarised) == {key for key in self.read()["cells"] if self.has(key)}
 
     def put_summarised(self) -> None:
-        """Put down that all cells that were played are summarised; after the last summary."""
+        """Record that all cells that were played are summarised; after the last summary."""
         cells = [key for key in self.read()["cells"] if self.has(key)]
         with self._told():
             (self.summary / SUMMARISED).write_text("".join(f"{key}\n" for key in cells), "utf-8")
 
     def finish(self) -> str:
-        """Put down how far the run got: complete if all cells are there."""
+        """Record the state of the run: complete if all cells are there."""
         said = self.read()
         state = COMPLETE if all(self.has(key) for key in said["cells"]) else PARTIAL
         with self._told():
@@ -142,15 +142,15 @@ class RunFolder:
 
     @property
     def state(self) -> str:
-        """The state of the run: what is called running while nobody runs it was killed, and is partial."""
+        """Return the state of the run: one marked as running that nobody runs was killed, and is partial."""
         said = self.read()
         return COMPLETE if all(self.has(key) for key in said["cells"]) else PARTIAL
 
     @contextmanager
     def cell(self, key: str) -> Iterator[RawEvents]:
-        """Collect the events of one cell; they are put in place when the block ends well.
+        """Collect the events of one cell; they are put in place if the block ends without an error.
 
-        If it does not, what was seen so far is kept apart, as far as the disk lets it.
+        After an error, the events so far are kept apart, as far as the disk allows.
 
         Raises:
             LabError: the disk is full, or cannot be written.

@@ -31,12 +31,12 @@ __all__ = [
     "summarise_played",
 ]
 
-# A run has a few million events at most: fewer, larger tasks than a trail takes.
+# A run has a few million events at most: fewer, larger tasks than for a trail.
 _SPARK = {"spark.sql.shuffle.partitions": "8"}
 
 
 class RunOutcome(NamedTuple):
-    """What a run came to.
+    """The outcome of a run.
 
     Attributes:
         folder: where it is.
@@ -52,7 +52,7 @@ class RunOutcome(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Who is told what happens.
+    """Callbacks for progress.
 
     Attributes:
         trial: a trial begins: its key, its number, and how many there are.
@@ -66,7 +66,7 @@ class Watch(NamedTuple):
 
 
 def run_folder(out: Path, experiment: Experiment, mode: str) -> RunFolder:
-    """Where the runs of an experiment are, below a directory for all."""
+    """Return where the runs of an experiment are, below a directory for all."""
     return RunFolder(out / f"{experiment.name}-{mode}")
 
 
@@ -79,14 +79,14 @@ def run_experiment(
     fresh: bool = False,
     spark: SparkSession | None = None,
 ) -> RunOutcome:
-    """Run an experiment, or go on with a run that was broken off, and summarise it.
+    """Run an experiment, or continue an interrupted run, and summarise it.
 
     Args:
         experiment: which.
         request: how.
         out: the directory for runs.
         watch: is told what happens.
-        fresh: throw an earlier run away.
+        fresh: delete an earlier run.
         spark: a session to use; by default one is started, and stopped afterwards.
 
     Raises:
@@ -125,12 +125,12 @@ def _progress(folder: RunFolder) -> str:
 
 
 def request_of(folder: RunFolder) -> RunRequest:
-    """How a run was asked for, to go on with it."""
+    """Return the request of a run, to continue it."""
     return RunRequest.of(folder.read()["asked"])
 
 
 def summarise_played(folder: RunFolder, watch: Watch | None = None, spark: SparkSession | None = None) -> None:
-    """Summarise the cells of a run that were played, unless that was done; a run with none of them is left alone."""
+    """Summarise the cells of a run that were played, unless that is done; a run without such cells is left alone."""
     from postroad.pipeline import session
 
     watch = watch or Watch()
@@ -150,7 +150,7 @@ def summarise_played(folder: RunFolder, watch: Watch | None = None, spark: Spark
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Ends in order when it is told to: what was seen so far is kept, as after Ctrl-C."""
+    """End in order on SIGTERM: events so far are kept, as after Ctrl-C."""
     if current_thread() is not main_thread():
         yield
         return
@@ -166,7 +166,7 @@ def _terminable() -> Iterator[None]:
 
 
 def read_results(folder: RunFolder) -> Results:
-    """The summaries of a run.
+    """Return the summaries of a run.
 
     Raises:
         LabError: there is no run, or it has not been summarised.
@@ -176,5 +176,5 @@ def read_results(folder: RunFolder) -> Results:
 
 
 def is_complete(folder: RunFolder) -> bool:
-    """Whether a run is there, complete and summarised."""
+    """Return whether a run exists, complete and summarised."""
     return folder.exists and folder.state == COMPLETE and folder.is_summarised

@@ -1,4 +1,4 @@
-"""How long simulated brokers work: costs that were measured once, or those of a file."""
+"""How long simulated brokers work: default costs, measured once, or those of a file."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MEASURED_TIMES", "read_service_times"]
 
-# One run of `postroad capacity calibrate --seconds 0.1` on two virtual processors that others used as well; receiving a
-# message is not told apart from the batch there. What a control frame and a SUBSCRIBE take is assumed: as long as a
-# small batch. Another machine has other costs: give its own file to compare with live runs on it.
+# One run of `postroad capacity calibrate --seconds 0.1` on two shared virtual processors; it did not separate the cost
+# of receiving a message from that of the batch. The costs of a control frame and a SUBSCRIBE are assumed to be those of
+# a small batch. Another machine has other costs: use its own file to compare with live runs on it.
 MEASURED_TIMES = ServiceTimes(
     BatchCosts(batch=96e-6, write=20e-6, lookup=12e-9, send=36e-9, byte=0.18e-9, sent_byte=0.39e-9),
     control_us=100,
@@ -25,10 +25,10 @@ MEASURED_TIMES = ServiceTimes(
 
 
 def read_service_times(path: Path) -> ServiceTimes:
-    """The costs that `postroad capacity calibrate --out` or `fit --out` wrote.
+    """Return the costs that `postroad capacity calibrate --out` or `fit --out` wrote.
 
     Raises:
-        LabError: the file cannot be read, or holds no costs.
+        LabError: the file cannot be read, or has no costs.
     """
     try:
         document = json.loads(path.read_text("utf-8"))

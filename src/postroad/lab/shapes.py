@@ -32,7 +32,7 @@ _SEED = 4
 
 
 def plan_for(strategy: StrategyName, brokers: int, settings: Settings | None = None) -> Plan:
-    """A network of so many brokers that suits a strategy.
+    """Return a network of this many brokers that suits a strategy.
 
     Raises:
         LabError: there is no cluster of that size.
@@ -49,7 +49,7 @@ def plan_for(strategy: StrategyName, brokers: int, settings: Settings | None = N
 
 
 def _cluster(brokers: int) -> Hierarchy:
-    """A cluster of exactly so many brokers with equal units; with several tops, where that is possible."""
+    """Return a cluster of exactly this many brokers with equal units; with several tops, if possible."""
     for tops in (*range(2, 9), 1):
         for supers in range(1, 12):
             for controllers in range(1, 12):

@@ -1,4 +1,4 @@
-"""Plays a scenario in virtual time, and writes down what happens."""
+"""Plays a scenario in virtual time, and records what happens."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["play_simulated", "simulated_network"]
 
-# Virtual time until subscriptions are known everywhere, where brokers have to tell each other.
+# Virtual time until subscriptions are known everywhere, if brokers have to tell each other.
 SETTLING_MS = 5_000
-# Experiments have more clients at a broker than one client may have subscriptions; the limits are not what is studied.
+# Experiments have more clients at a broker than one client may have subscriptions; they do not study the limits.
 LAB_LIMITS = Limits(sessions=1_000_000, matching_ms=1_000_000)
 
 
 class _Watcher:
-    """Puts down what a simulated network tells."""
+    """Records what a simulated network reports."""
 
     def __init__(self, events: RawEvents) -> None:
         self._events = events
@@ -51,9 +51,9 @@ class _Watcher:
 def simulated_network(
     performance: Performance, observer: Observer | None = None, *, subscribed: bool = True
 ) -> SimulatedNetwork:
-    """The network with its subscribers, settled."""
+    """Return the network with its subscribers, settled."""
     plan = performance.plan
-    # Where brokers spread no link state there is nothing to agree on, and what they do spread has to be told.
+    # Strategies without link state have nothing to agree on at once; what they spread has to travel.
     agreed = performance.agreed and plan.strategy not in HIERARCHICAL
     net = SimulatedNetwork(
         plan.graph(),
@@ -84,8 +84,8 @@ def play_simulated(performance: Performance, events: RawEvents, tell: Tell = lam
 
     Args:
         performance: what is played, and where.
-        events: gets what happens.
-        tell: is told which share of the messages has been offered.
+        events: records what happens.
+        tell: called with the share of the messages that has been offered.
     """
     watcher = _Watcher(events)
     net = simulated_network(performance, watcher)
@@ -117,7 +117,7 @@ def play_simulated(performance: Performance, events: RawEvents, tell: Tell = lam
 
 
 class _Sampler:
-    """Lets virtual time pass, and looks at links and processors at regular times."""
+    """Lets virtual time pass, and samples links and processors at regular times."""
 
     def __init__(self, net: SimulatedNetwork, events: RawEvents, every_us: int, begun: int) -> None:
         self._net = net

@@ -39,7 +39,7 @@ _ID = ["cell", "origin", "time", "publisher", "counter"]
 
 
 class RawTables:
-    """The raw tables of a run as DataFrames, with the cell that each row belongs to."""
+    """The raw tables of a run as DataFrames, with the cell of each row."""
 
     def __init__(self, spark: SparkSession, raw: Path) -> None:
         self._spark = spark
@@ -53,7 +53,7 @@ class RawTables:
 
 
 def summarise(spark: SparkSession, run: RunFolder, tell: Callable[[str], None] = lambda _: None) -> list[str]:
-    """Write all summaries of a run; returns their names.
+    """Write all summaries of a run; return their names.
 
     Raises:
         LabError: no cell of the run was played to its end.
@@ -67,7 +67,7 @@ def summarise(spark: SparkSession, run: RunFolder, tell: Callable[[str], None] =
 
 
 def throughput(raw: RawTables) -> DataFrame:
-    """Messages and deliveries by slices of time."""
+    """Return messages and deliveries by slices of time."""
     from pyspark.sql import functions as f
 
     at = (f.floor(f.col("at") / SLICE_US) * SLICE_US).cast("long").alias("at")
@@ -78,9 +78,9 @@ def throughput(raw: RawTables) -> DataFrame:
 
 
 def completeness(raw: RawTables) -> DataFrame:
-    """What was wanted and what was delivered.
+    """Return what was wanted and what was delivered.
 
-    A copy beyond the first of a subscriber is made twice. A copy is out of order if the subscriber got a later message
+    A copy beyond the first of a subscriber was made twice. A copy is out of order if the subscriber got a later message
     of the same publisher before it.
     """
     from pyspark.sql import Window
@@ -115,7 +115,7 @@ def completeness(raw: RawTables) -> DataFrame:
 
 
 def link_use(raw: RawTables) -> DataFrame:
-    """What each direction of a link carried, and how busy it was at its busiest sample."""
+    """Return what each direction of a link carried, and how busy it was at its busiest sample."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -134,7 +134,7 @@ def link_use(raw: RawTables) -> DataFrame:
 
 
 def link_time(raw: RawTables) -> DataFrame:
-    """What links carried over time."""
+    """Return what links carried over time."""
     from pyspark.sql import functions as f
 
     at = (f.floor((f.col("at") - 1) / SLICE_US) * SLICE_US).cast("long").alias("at")
@@ -161,7 +161,7 @@ def link_time(raw: RawTables) -> DataFrame:
 
 
 def losses(raw: RawTables) -> DataFrame:
-    """Deliveries that never came, by when their message was accepted."""
+    """Return deliveries that never happened, by when their message was accepted."""
     from pyspark.sql import functions as f
 
     copies = raw["delivered"].groupBy(*_ID).agg(f.count_distinct("subscriber").alias("got"))
@@ -175,7 +175,7 @@ def losses(raw: RawTables) -> DataFrame:
 
 
 def latency(raw: RawTables) -> DataFrame:
-    """From publication to delivery, in milliseconds; exact quantiles."""
+    """Return the times from publication to delivery, in milliseconds; exact quantiles."""
     from pyspark.sql import functions as f
 
     began = raw["accepted"].select(*_ID, f.col("at").alias("accepted_at"))
@@ -195,7 +195,7 @@ def latency(raw: RawTables) -> DataFrame:
 
 
 def replication(raw: RawTables) -> DataFrame:
-    """How many messages were wanted by how many clients, and at how many brokers."""
+    """Return how many messages were wanted by how many clients, and at how many brokers."""
     from pyspark.sql import functions as f
 
     accepted = raw["accepted"]
@@ -206,7 +206,7 @@ def replication(raw: RawTables) -> DataFrame:
 
 
 def processors(raw: RawTables) -> DataFrame:
-    """How busy brokers were."""
+    """Return how busy brokers were."""
     from pyspark.sql import functions as f
 
     return (
@@ -222,7 +222,7 @@ def processors(raw: RawTables) -> DataFrame:
 
 
 def figures(raw: RawTables) -> DataFrame:
-    """What experiments measured themselves."""
+    """Return what experiments measured themselves."""
     return raw["measures"].select("cell", "name", "value", "unit").orderBy("cell", "name")
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WORKLOADS", "News", "Ranges", "Stocks", "SubscriptionSpec", "Wildcards", "Workload"]
 
-# Subscriptions are drawn as columns, so many at a time: large enough for numpy, small enough to keep no memory.
+# Subscriptions are drawn as columns, this many at a time: large enough for numpy, small enough for memory.
 _BLOCK = 8192
 _BODY_BYTES = 100
 
@@ -54,13 +54,13 @@ class Workload(ABC):
         self.seed = seed
 
     def subscriptions(self) -> Iterator[SubscriptionSpec]:
-        """An endless stream, the same from its beginning at each call; take what the size asks for, or more."""
+        """Yield an endless stream, the same from its beginning at each call; take as many as the size says, or more."""
         random = np.random.default_rng((self.seed, 0))
         while True:
             yield from self._block(random, _BLOCK)
 
     def batch(self, count: int) -> Batch:
-        """So many messages of `_BODY_BYTES` of body, encoded and decoded again, all in one batch."""
+        """Return this many messages with `_BODY_BYTES` of body, encoded and decoded again, all in one batch."""
         random = np.random.default_rng((self.seed, 1))
         bodies = random.bytes(count * _BODY_BYTES)
         drafts = [
@@ -122,9 +122,9 @@ class News(Workload):
 class Ranges(Workload):
     """(c) One range each over eight readings, of which a message carries six.
 
-    Half of the readings and of the thresholds are integers, half floats. A one-sided range holds for half of all
-    values and `BETWEEN` for a third, so 0.75 * 0.47 of all subscriptions match. That is as much as one can ask for: the
-    matches of 256 messages at a million subscriptions take 360 megabytes.
+    Half of the readings and of the thresholds are integers, half floats. A one-sided range holds for half of all values
+    and `BETWEEN` for a third, so 0.75 * 0.47 of all subscriptions match. More would not be practical: the matches of
+    256 messages at a million subscriptions take 360 megabytes.
     """
 
     letter = "c"
@@ -139,7 +139,7 @@ class Ranges(Workload):
         forms = random.integers(0, len(self.FORMS), count).tolist()
         names = random.integers(0, self.READINGS, count).tolist()
         bounds = np.sort(random.random((count, 2)) * self.TOP, axis=1)
-        # The lesser of a sorted pair leans to the low end; a threshold that stands alone is drawn evenly.
+        # The lesser of a sorted pair leans to the low end; a single threshold is drawn evenly.
         between = np.array(forms) == len(self.FORMS) - 1
         bounds[:, 0] = np.where(between, bounds[:, 0], random.random(count) * self.TOP)
         whole = (random.random(count) < 0.5).tolist()
@@ -164,8 +164,8 @@ class Wildcards(Workload):
     """(d) A quarter each of wildcard topics, prefixes, suffixes and substrings.
 
     Topics have four levels; titles have six syllables out of a hundred and come as a header line, which is untyped
-    text. A third of those who look into the title also name a part of the topics, and then look for one syllable only:
-    neither condition is rare by itself. A pattern matches one message in 22,000 or so, the average of its kind.
+    text. A third of those who search the title also name a part of the topics, and then search for only one syllable:
+    neither condition is rare by itself. A pattern matches about one message in 22,000, the average of its kind.
     """
 
     letter = "d"
@@ -203,8 +203,8 @@ class Wildcards(Workload):
             elif chance < 1 / 3:
                 yield SubscriptionSpec(f"title LIKE '{self.LIKES[kind].format(piece[:2])}'", f"{topic[0]}.{topic[1]}.>")
             else:
-                # Three syllables for half of the prefixes and suffixes, and for nine in ten substrings, which have
-                # more places to be at; the others two. The chance lies between 1/3 and 1 here.
+                # Three syllables for half of the prefixes and suffixes, and for nine in ten substrings, which have more
+                # positions to match; two for the others. The probability lies between 1/3 and 1 here.
                 long = chance > (0.4 if self.LIKES[kind] == "%{}%" else 2 / 3)
                 yield SubscriptionSpec(f"title LIKE '{self.LIKES[kind].format(piece if long else piece[:4])}'", None)
 

@@ -31,7 +31,7 @@ WIDE = LinkQuality(delay_ms=(1, 10), bytes_per_ms=10_000)
 
 
 class ThousandExperiment(Experiment):
-    """All strategies on 1,000 brokers, by topic; a topic is wanted at about eight of them."""
+    """All strategies on 1,000 brokers, by topic; about eight of them want a topic."""
 
     name: ClassVar[str] = "thousand"
     title: ClassVar[str] = "all strategies on 1,000 brokers"
@@ -89,7 +89,7 @@ class ThousandExperiment(Experiment):
 
 
 class FailureExperiment(Experiment):
-    """Brokers and links are killed under load; those that die have no clients, so that every loss is the network's."""
+    """Brokers and links are killed under load; those that die have no clients, so every loss is the network's."""
 
     name: ClassVar[str] = "failures"
     title: ClassVar[str] = "kill k of 20 brokers, or k of their links, under load"
@@ -198,7 +198,7 @@ class FailureExperiment(Experiment):
 
 
 class _Agreement:
-    """When all brokers agree on the links there are, after a failure; never, where they spread no link state."""
+    """When all brokers agree on the existing links after a failure; never, if they spread no link state."""
 
     STEP_MS, MOST_MS = 50, 15_000
 
@@ -207,7 +207,7 @@ class _Agreement:
         self.after_s = float("nan")
 
     def looks(self) -> Iterator[tuple[int, Callable[[SimulatedNetwork], None]]]:
-        """Looks at the network, each at its time."""
+        """Yield checks of the network, each with its time."""
         for after in range(self.STEP_MS, self.MOST_MS, self.STEP_MS):
             yield self._failed + after, partial(self._look, after)
 
@@ -224,14 +224,14 @@ class _Agreement:
 
 
 def _linked(known: Mapping[int, Mapping[int, int]], up: Mapping[int, set[int]]) -> bool:
-    """Whether a broker knows the links that are up, and no other."""
+    """Return whether a broker knows exactly the links that are up."""
     return all(set(known.get(broker, ())) == others for broker, others in up.items())
 
 
 def _victims(plan: Plan, draw: random.Random, count: int) -> list[int]:
-    """Brokers whose death leaves the others connected in the plan's graph, or in a hierarchy able to attach again."""
+    """Return brokers whose death leaves the others connected in the plan's graph, or able to attach in a hierarchy."""
     graph = plan.graph()
-    # The top of a hierarchy stays: its loss is the loss of the only way there is, for seconds, whatever else happens.
+    # The top of a hierarchy stays: without it there is no route at all for seconds, whatever else happens.
     able = [broker.number for broker in plan.brokers if broker.parents or plan.strategy not in HIERARCHICAL]
     while True:
         chosen = sorted(draw.sample(able, count))
@@ -307,7 +307,7 @@ class CrossoverExperiment(Experiment):
         return (data() - before) / self.MESSAGES
 
     def crossings(self, results: Results, against: str, churn: float) -> list[tuple[int, float]]:
-        """(brokers, messages per second in the whole network above which drp moves fewer bytes than another)."""
+        """Return (brokers, messages per second in the whole network above which drp moves fewer bytes than another)."""
         found = []
         for size in self.SIZES:
             drp, other = f"drp-{size}", f"{against}-{size}"

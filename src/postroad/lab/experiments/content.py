@@ -1,7 +1,7 @@
 """B-DRP's experiments (Carzaniga, Hall, Toffetti Carughi, Wolf): `drp` against `flood`, by content.
 
 The paper compares its prototype with ActiveMQ, whose networks of brokers spread messages by controlled flooding; here
-`flood` stands for that. The curves of its figures are not in our text, so what is compared are its stated facts.
+`flood` stands for that. The text gives no numbers for the curves of its figures, so its stated facts are compared.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ if TYPE_CHECKING:
 __all__ = ["ComparativeExperiment", "ConstantRateExperiment", "ScaleExperiment", "SingleBrokerExperiment"]
 
 PAPER = "B-DRP (Carzaniga, Hall, Toffetti Carughi, Wolf)"
-# Links of 1 MB/s, in bytes per ms. A sender keeps as much as two seconds of it, then publishers wait.
+# Links of 1 MB/s, in bytes per ms. A sender keeps two seconds of that, then publishers wait.
 MEGABYTE_LINK = 1_000
 LINK_BUFFER = 2_000_000
-# A link is saturated in a slice of time of which it spends this share sending.
+# A link is saturated in a slice of time if it spends this share of it sending.
 SATURATED_SHARE = 0.95
 _BROKERS = (1, 2, 4, 8)
 # What the paper reports of 80 clients with 20 one-constraint filters each: the clients that want a message, and the
-# brokers of 8 that have one. What is nearer than this is called equal.
+# brokers of 8 that have one. Values closer than this count as equal.
 REPLICATION = (4.2, 3.3)
 EQUAL_REPLICATION = (0.3, 0.2)
 
 
 def has_replication(clients: float, brokers: float) -> bool:
-    """Whether a message is wanted by as many clients and brokers as in the paper."""
+    """Return whether a message is wanted by as many clients and brokers as in the paper."""
     pairs = zip((clients, brokers), REPLICATION, EQUAL_REPLICATION, strict=True)
     return all(abs(ours - paper) <= most for ours, paper, most in pairs)
 
 
 @cache
 def typical_seed(seed: int) -> int:
-    """The first seed from this one on whose 80 clients want as many copies of a message as those of the paper did.
+    """Return the first seed from this one on whose 80 clients want as many copies of a message as those of the paper.
 
-    The generator gives that on average, but one draw of 80 clients may be off by a client, which matters where links
-    are near their limit. The paper had one draw.
+    The generator gives that on average, but one draw of 80 clients may be off by a client, which matters if links are
+    near their limit. The paper had one draw.
     """
     for candidate in count(seed):
         drawn = ContentScenario(8, 80, rates=(25.0, 25.0), seconds=1.0, seed=candidate).replication()
@@ -62,23 +62,23 @@ def typical_seed(seed: int) -> int:
 
 
 def player(request: RunRequest, performance: Performance) -> Callable[[RawEvents, Callable[[float], None]], object]:
-    """Plays a scenario in the mode that is asked for."""
+    """Return the function that plays a scenario in the requested mode."""
     return partial(play_live if request.mode == "live" else play_simulated, performance)
 
 
 def links(bytes_per_ms: int = MEGABYTE_LINK) -> LinkQuality:
-    """Links of so much bandwidth."""
+    """Return links of this bandwidth."""
     return LinkQuality(delay_ms=(1, 10), bytes_per_ms=bytes_per_ms, buffer_bytes=LINK_BUFFER)
 
 
 def saturated_from(results: Results, cell: str) -> float | None:
-    """The second from which the busiest link of a cell sends all the time; None if it never does."""
+    """Return the second from which the busiest link of a cell sends all the time; None if it never does."""
     rows = results.rows("link_time", cell)
     return next((row["at"] / 1e6 for row in rows if row["busiest_use"] >= SATURATED_SHARE), None)
 
 
 def deliveries_table(results: Results) -> list[dict[str, Any]]:
-    """Deliveries, losses, latency and bytes of every cell."""
+    """Return deliveries, losses, latency and bytes of every cell."""
     found = []
     for row in results.rows("completeness"):
         cell = row["cell"]
@@ -101,7 +101,7 @@ def deliveries_table(results: Results) -> list[dict[str, Any]]:
 
 
 def busiest_use(results: Results, cell: str) -> float:
-    """The share of its time for which the busiest link of a cell sends, at its busiest quarter of a second."""
+    """Return the share of time for which the busiest link of a cell sends, in its busiest quarter of a second."""
     return max((row["busiest_use"] for row in results.rows("link_time", cell)), default=0.0)
 
 
@@ -146,7 +146,7 @@ class ComparativeExperiment(ContentExperiment):
             request.service,
             agreed=True,
             seed=request.seed,
-            # What a saturated network could not take or deliver while the load lasted counts as such.
+            # What a saturated network could not take or deliver while the load lasted counts as not delivered.
             drain_seconds=0.1,
         )
         parameters = {"strategy": strategy, "brokers": brokers, "workload": scenario.settings()}
@@ -403,12 +403,13 @@ class SingleBrokerExperiment(ContentExperiment):
     small: ClassVar[float] = 0.03
     modes: ClassVar[tuple[Mode, ...]] = ("simulated", "live")
 
-    # Far beyond the paper's machines, and what minutes of simulation allow. By the measured costs one broker would be
-    # used up at some 100,000 messages/s: its reads grow with the rate, and a large read costs little more than a small.
+    # Far beyond the paper's machines, and as much as minutes of simulation allow. By the measured costs one broker
+    # would reach its limit at some 100,000 messages/s: its reads grow with the rate, and a large read costs little
+    # more.
     TOP = 12_000.0
 
     def trials(self, request: RunRequest) -> list[Trial]:
-        # A live run shares its processors with the clients of this process; a tenth of the load saturates that.
+        # A live run shares its processors with the clients of this process; a tenth of the load saturates them.
         top = self.TOP if request.mode == "simulated" else self.TOP / 20
         scenario = FewNamesScenario(rates=(50.0, top), seconds=100 * request.scale, seed=request.seed)
         performance = Performance(plan_for("drp", 1), scenario, links(), request.service, drain_seconds=0.5)

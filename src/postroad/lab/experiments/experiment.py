@@ -1,4 +1,4 @@
-"""What an experiment is: trials to play, what the paper found, and what ours makes of it."""
+"""What an experiment is: trials to play, the paper's findings, and ours."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Mode = Literal["simulated", "live"]
 
 @dataclass(frozen=True)
 class RunRequest:
-    """How an experiment is to be run.
+    """How to run an experiment.
 
     Attributes:
         mode: in virtual time, or on real brokers.
-        scale: 1 is the size of the paper; what it scales, each experiment says.
+        scale: 1 is the size of the paper; each experiment says what it scales.
         seed: of everything that is drawn.
-        service: how long simulated brokers work on what comes.
+        service: how long simulated brokers work on what arrives.
     """
 
     mode: Mode = "simulated"
@@ -42,13 +42,13 @@ class RunRequest:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> RunRequest:
-        """From what `settings` gave."""
+        """Read what `settings` gave."""
         service = settings["service"]
         times = ServiceTimes(BatchCosts(**service["costs"]), service["control_us"], service["subscribe_us"])
         return cls(settings["mode"], settings["scale"], settings["seed"], times)
 
     def settings(self) -> dict[str, Any]:
-        """For `run.json` and the report."""
+        """Return the settings for `run.json` and the report."""
         times = self.service
         costs = {name: value for name, value in times.costs._asdict().items() if value}
         service = {"costs": costs, "control_us": times.control_us, "subscribe_us": times.subscribe_us}
@@ -61,8 +61,8 @@ class Trial:
 
     Attributes:
         key: of letters, digits, dots and dashes; names its directory.
-        parameters: what sets it apart from the others.
-        play: plays it; puts down what happens, and tells which share is done.
+        parameters: what distinguishes it from the others.
+        play: plays it; records what happens, and reports which share is done.
     """
 
     key: str
@@ -71,13 +71,13 @@ class Trial:
 
 
 class Finding(NamedTuple):
-    """One thing that the paper states, and what we found.
+    """One statement of the paper, and what we found.
 
     Attributes:
         paper: what the paper found, as a stated fact.
         ours: what this run found.
-        agrees: whether the two agree; None where the run does not say.
-        why: the reason, above all where they differ.
+        agrees: whether the two agree; None if the run does not say.
+        why: the reason, above all if they differ.
     """
 
     paper: str
@@ -125,7 +125,7 @@ class Plot:
 
 
 class Results:
-    """The summaries of a run, read."""
+    """The summaries of a run."""
 
     def __init__(self, summary: Path, asked: Mapping[str, Any], cells: Sequence[str]) -> None:
         self._summary = summary
@@ -134,7 +134,7 @@ class Results:
         self._tables: dict[str, list[dict[str, Any]]] = {}
 
     def rows(self, table: str, cell: str | None = None) -> list[dict[str, Any]]:
-        """The rows of a table, of one cell or of all.
+        """Return the rows of a table, of one cell or of all.
 
         Raises:
             LabError: the run has not been summarised.
@@ -148,26 +148,26 @@ class Results:
         return [row for row in self._tables[table] if cell in (None, row["cell"])]
 
     def row(self, table: str, cell: str) -> dict[str, Any]:
-        """The one row that a cell has in a table; empty where it has none."""
+        """Return the one row that a cell has in a table; empty if it has none."""
         found = self.rows(table, cell)
         return found[0] if found else {}
 
     def has(self, *cells: str) -> bool:
-        """Whether all of these cells were played to their end."""
+        """Return whether all of these cells were played to their end."""
         return set(cells) <= {row["cell"] for row in self.rows("figures")} | {
             row["cell"] for row in self.rows("completeness")
         }
 
     def verdict(self, agrees: bool, *cells: str) -> bool | None:
-        """Whether a finding agrees; None while a cell is missing that it rests on."""
+        """Return whether a finding agrees; None while a cell is missing that it depends on."""
         return agrees if self.has(*cells) else None
 
     def figure(self, cell: str, name: str) -> float:
-        """A figure that the experiment measured itself; not a number where it is missing."""
+        """Return a figure that the experiment measured itself; NaN if it is missing."""
         return next((row["value"] for row in self.rows("figures", cell) if row["name"] == name), float("nan"))
 
     def line(self, table: str, cell: str, up: str, name: str, scale: float = 1.0, **more: Any) -> PlottedLine:
-        """A column over time, in seconds."""
+        """Return a column over time, in seconds."""
         rows = self.rows(table, cell)
         return PlottedLine(name, [row["at"] / 1e6 for row in rows], [row[up] * scale for row in rows], **more)
 
@@ -180,7 +180,7 @@ class Experiment(ABC):
         title: for people.
         source: the paper and its figures, or what it goes beyond.
         scaled: what a scale below 1 makes smaller.
-        small: the scale that is used unless another is asked for: seconds to a few minutes on two processors.
+        small: the default scale: seconds to a few minutes on two processors.
         modes: in which it can be run.
     """
 
@@ -193,24 +193,24 @@ class Experiment(ABC):
 
     @abstractmethod
     def trials(self, request: RunRequest) -> list[Trial]:
-        """What to play."""
+        """Return what to play."""
 
     @abstractmethod
     def findings(self, results: Results) -> list[Finding]:
-        """What the paper states, and what a run found."""
+        """Return what the paper states, and what a run found."""
 
     def plots(self, results: Results) -> list[Plot]:
-        """Figures of a run."""
+        """Return figures of a run."""
         return []
 
     def tables(self, results: Results) -> dict[str, list[dict[str, Any]]]:
-        """Tables of a run beside the figures: title -> rows."""
+        """Return tables of a run besides the figures: title -> rows."""
         return {}
 
 
 @dataclass
 class TimedTell:
-    """Passes progress on, in steps that somebody can see."""
+    """Passes progress on, in visible steps."""
 
     tell: Callable[[float], None]
     last: float = field(default=-1.0)

@@ -178,7 +178,7 @@ def _percents(ratios: list[float]) -> str:
 
 
 def _subscribe(plan: Plan, request: RunRequest, each: int, events: RawEvents, tell: Callable[[float], None]) -> None:
-    """A flood of subscriptions at every broker, then single ones on an idle network."""
+    """Play a flood of subscriptions at every broker, then single ones on an idle network."""
     net = SimulatedNetwork(
         plan.graph(),
         planned_strategy(plan),

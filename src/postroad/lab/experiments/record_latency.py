@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["RecordLatencyExperiment"]
 
 RECORDERS = ("log", "exact", "bloom", "sealed")
-# Long enough to see a force, whatever the interval.
+# Long enough to see a forced write, whatever the interval.
 PAST_INTERVAL_SECONDS = 1.5
-# Medians of latency within this share of those without a recorder are called equal, and above that one poor.
+# Median latencies within this share of those without a recorder count as equal, and above the other as poor.
 EQUAL, POOR = 0.05, 0.2
 _FIGURES = (
     "commits_per_s",
@@ -160,7 +160,7 @@ def _play(some: Sequence[RecorderSetup], seconds: float, events: RawEvents, tell
 
 
 def _rows(results: Results) -> list[tuple[str, str]]:
-    """(cell, name) of every row: those without a recorder first, then by recorder, limit, accuracy and interval."""
+    """Return (cell, name) of every row: without a recorder first, then by recorder, limit, accuracy and interval."""
     rows = [row for row in results.rows("figures") if row["cell"] in RECORDERS]
     found = {(row["cell"], row["name"].partition(":")[0]) for row in rows}
 

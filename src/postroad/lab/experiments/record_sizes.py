@@ -1,4 +1,4 @@
-"""The tracking paper (Jun and Astley, on Gryphon): Table 2 and Figures 4 and 5, what records of its scenario take."""
+"""The tracking paper (Jun and Astley, on Gryphon): Table 2 and Figures 4 and 5, the size of its scenario's records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["RecordSizeExperiment"]
 # The longest persistence interval of Table 2 is 27 s: a shorter run stores nothing of that row.
 LEAST_SECONDS = 30
 _FIGURES = ("forces/s", "raw bytes", "compressed bytes", "filling")
-# The matching set that Table 2 counts with.
+# The matching set that Table 2 assumes.
 _MATCHING = 2
 
 
@@ -133,6 +133,6 @@ def _play(make: Callable[[int], Iterable[Any]], seconds: int, events: RawEvents,
 
 
 def _places(results: Results) -> list[tuple[str, str]]:
-    """(cell, name) of every row, sorted by name."""
+    """Return (cell, name) of every row, sorted by name."""
     found = {(row["cell"], row["name"].partition(":")[0]) for row in results.rows("figures")}
     return sorted(found, key=lambda one: (one[1].split()[1:], one[1]))

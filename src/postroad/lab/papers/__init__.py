@@ -1,4 +1,4 @@
-"""What the tracking paper describes, built as described: Table 2, its strategies, and its scenario in virtual time."""
+"""The tracking paper, built as it describes: Table 2, its strategies, and its scenario in virtual time."""
 
 from __future__ import annotations
 

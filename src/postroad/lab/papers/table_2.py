@@ -1,8 +1,8 @@
 """Table 2 of the paper: memory limits, accuracies and persistence intervals, and what each recorder makes of a row.
 
-A limit is that of one buffer in the paper. A broker here has one limit for its recorder, and in this scenario two
-histories, published and delivered: it gets twice as much. What a recorder does at the limit is its own: `log` hands
-over its buffer, `bloom` and `sealed` seal the largest histories first, `exact` closes its book.
+A limit applies to one buffer in the paper. A broker here has one limit for its recorder, and two histories in this
+scenario, published and delivered, so it gets twice as much. At the limit, `log` passes its buffer on, `bloom` and
+`sealed` seal the largest histories first, and `exact` closes its book.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RecorderSetup(NamedTuple):
 
     Attributes:
         recorder: its name.
-        row: memory limit, and accuracy where there is one.
+        row: memory limit, and accuracy if there is one.
         interval_s: the persistence interval.
     """
 
@@ -64,9 +64,10 @@ BASE = RecorderSetup("none")
 
 
 def setups(quick: bool = False) -> list[RecorderSetup]:
-    """All of Table 2, and the same limits for the recorders that the paper does not have; or one of each recorder.
+    """Return all of Table 2, and the same limits for the recorders that the paper does not have; or one per recorder.
 
-    A filter that is sized at the seal, and an exact record, are as good at any filling: the first interval will do.
+    A filter that is sized at the seal, and an exact record, are as good at any filling, so the first interval is
+    enough.
     """
     if quick:
         return [

@@ -1,8 +1,8 @@
 """The clients of the paper's scenario in one process: 200 publishers, 500 subscribers, 500 topics.
 
 Each publisher sends to ten topics in turn, each subscriber wants one topic, and some topics are wanted by nobody.
-Paced, all together send 5,000 messages a second, and the time from when each was due to when it was read counts.
-Flooding, they send as much as gets through.
+Paced, all together send 5,000 messages a second, and latency is the time from when a message was due to when it was
+read. Flooding, they send as much as gets through.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ PER_PUBLISHER = 25
 RATE = PUBLISHERS * PER_PUBLISHER
 BODY_BYTES = 100
 READ_BYTES = 256 * 1024
-# What is due is sent this often, five messages of five publishers each time.
+# Due messages are sent this often, five messages of five publishers each time.
 BURST_SECONDS = 0.001
-# Deliveries under way while flooding, at most. A queue holds 10,000: nothing is shed.
+# Deliveries under way while flooding, at most. A queue holds 10,000, so nothing is shed.
 WINDOW = 8_192
-# Messages that a flooding publisher hands over at once: its topics, twice.
+# Messages that a flooding publisher writes at once: its topics, twice.
 CHUNK = 20
 DRAIN_SECONDS = 20.0
 SETUP_SECONDS = 60.0
@@ -53,7 +53,7 @@ class ScenePlan(NamedTuple):
 def scene_plan(
     seed: int = 1, publishers: int = PUBLISHERS, subscribers: int = SUBSCRIBERS, topics: int = TOPICS
 ) -> ScenePlan:
-    """The paper's: topics get equally many publishers, and subscribers as chance has it."""
+    """Return the paper's plan: topics have equally many publishers, and a random number of subscribers."""
     random = np.random.default_rng(seed)
     order = random.permutation(topics)
     places = np.arange(publishers * TOPICS_EACH).reshape(publishers, TOPICS_EACH)
@@ -62,7 +62,7 @@ def scene_plan(
 
 
 class SceneClients:
-    """All of them, connected to one broker."""
+    """All clients, connected to one broker."""
 
     def __init__(self, port: int, chosen: ScenePlan, dialect: Stomp | None = None) -> None:
         self._plan = chosen
@@ -81,7 +81,7 @@ class SceneClients:
             line.setblocking(False)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         self._poll.close()
         for line in [*self._publishers, *self._subscribers.values()]:
             line.close()
@@ -98,7 +98,7 @@ class SceneClients:
     # --- paced -----------------------------------------------------------------------------------------------------
 
     def pace(self, seconds: float, warm_up: float = 1.0, rate: int = RATE, seed: int = 2) -> dict[str, Any]:
-        """So many messages a second; latency in ms of those after the warm-up, from due to read."""
+        """Send this many messages a second; return the latency in ms of those after the warm-up, from due to read."""
         due, senders = self._schedule(seconds + warm_up, rate, seed)
         turns = [0] * len(self._publishers)
         expected = received = sent = 0
@@ -115,7 +115,7 @@ class SceneClients:
                 expected += self._plan.readers[topic]
                 sent += 1
             waiting = begun + due[sent] - time.perf_counter() if sent < len(due) else BURST_SECONDS
-            # Unlike epoll alone, select takes times below a millisecond.
+            # Unlike epoll alone, select accepts times below a millisecond.
             if select.select([self._poll], [], [], max(0.0, waiting))[0]:
                 numbers, read_at = self._numbers(rests)
                 received += len(numbers)
@@ -134,7 +134,7 @@ class SceneClients:
         }
 
     def _schedule(self, seconds: float, rate: int, seed: int) -> tuple[list[float], list[int]]:
-        """When messages are due, and who sends each: every publisher evenly, from a moment of its own."""
+        """Return when messages are due, and who sends each: every publisher evenly, with its own offset."""
         publishers = len(self._publishers)
         phases = np.random.default_rng(seed).random(publishers)
         rounds = int(seconds * rate / publishers)
@@ -150,7 +150,7 @@ class SceneClients:
             raise ConnectionError(f"the broker does not keep up with publisher {sender} at the paper's rate")
 
     def _numbers(self, rests: dict[int, bytes]) -> tuple[list[int], float]:
-        """The numbers of messages that can be read now, and when that was."""
+        """Return the numbers of messages that can be read now, and when that was."""
         found: list[int] = []
         for place, _ in self._poll.poll(0):
             data = rests.pop(place, b"") + self._read(place)
@@ -169,7 +169,7 @@ class SceneClients:
     # --- flooding --------------------------------------------------------------------------------------------------
 
     def flood(self, seconds: float, warm_up: float = 0.5) -> dict[str, Any]:
-        """As many messages as get through."""
+        """Send as many messages as get through."""
         chunks, wanted = self._chunks()
         unsent: dict[int, memoryview] = {}
         expected = received = sent = 0
@@ -211,7 +211,7 @@ class SceneClients:
         }
 
     def _chunks(self) -> tuple[list[bytes], list[int]]:
-        """For each publisher what it sends over and over, and how many deliveries come of it."""
+        """Return what each publisher sends repeatedly, and how many deliveries result."""
         chunks, wanted = [], []
         for number, topics in enumerate(self._plan.topics):
             names = [topics[place % TOPICS_EACH] for place in range(CHUNK)]
@@ -236,7 +236,7 @@ def _name(topic: int) -> str:
 
 
 class _Load:
-    """Clients that come and go as they are told."""
+    """Clients that come and go on request."""
 
     def __init__(self) -> None:
         self._clients: SceneClients | None = None

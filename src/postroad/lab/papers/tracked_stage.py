@@ -1,4 +1,4 @@
-"""A process on whose stage one broker after another runs, each with settings and a directory of its own.
+"""A process that runs one broker after another, each with its own settings and directory.
 
 Kernels are loaded once for all of them. Every call that forces the disk is counted here, where it is made.
 """
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["PROGRAM", "Stage", "main"]
 
 PROGRAM = "from postroad.lab.papers.tracked_stage import main; main()"
-# A broker looks for full buffers four times a second, which the paper's small ones would not keep to: at 5,000
-# messages/s the log fills 20,000 bytes in an eighth of a second.
+# A broker checks for full buffers four times a second, too seldom for the paper's small ones: at 5,000 messages/s the
+# log fills 20,000 bytes in an eighth of a second.
 LOOK_SECONDS = 0.05
-# How often the memory of the recorder is looked at.
+# How often to sample the memory of the recorder.
 SAMPLE_SECONDS = 0.05
-# Tables that hold what happened to messages; the others name subscribers, sample times and so on.
+# Tables that hold what happened to messages; the others hold names of subscribers, times and so on.
 RECORDS = ("passages", "filters", "records")
 
 
@@ -58,7 +58,7 @@ class Stage:
         self._held_most = 0
 
     async def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Do as told."""
+        """Carry out a request."""
         do = question["do"]
         if do == "start":
             return await self._start(question["tracking"])
@@ -73,7 +73,7 @@ class Stage:
         from postroad.server import Service
 
         self._directory = tempfile.TemporaryDirectory(prefix="postroad-lab-")
-        # Not through the reader of settings: it refuses the paper's memory as too little to be of use.
+        # Not through the reader of settings, which refuses the paper's memory as too little.
         settings = TrackingConfig(**tracking)
         self._service = Service(BrokerConfig(port=0, data=self._directory.name, tracking=settings))
         await self._service.start()
@@ -120,7 +120,7 @@ class Stage:
 
 
 def stored(trail: Path) -> dict[str, Any]:
-    """Bytes of the record on disk: columns before and after compression, the files with them, and all of the trail."""
+    """Return the bytes of the record on disk: columns before and after compression, the files, and the whole trail."""
     raw = compressed = files = 0
     if trail.is_dir():
         from pyarrow import parquet
@@ -138,7 +138,7 @@ def stored(trail: Path) -> dict[str, Any]:
 
 
 async def perform() -> None:
-    """Answer the lines of the standard input until it ends."""
+    """Answer the lines of standard input until it ends."""
     from postroad.recording import writer as keeping
     from postroad.server.process import tune_process
 
@@ -149,7 +149,7 @@ async def perform() -> None:
     stage = Stage(forces)
     loop = asyncio.get_running_loop()
     try:
-        # Lines are awaited in a thread, so that the broker goes on meanwhile.
+        # A thread waits for lines, so that the broker runs meanwhile.
         while line := await loop.run_in_executor(None, sys.stdin.readline):
             sys.stdout.write(json.dumps(await stage.answer(json.loads(line))) + "\n")
             sys.stdout.flush()
@@ -158,7 +158,7 @@ async def perform() -> None:
 
 
 def main() -> None:
-    """The process: on the event loop that a broker takes by default."""
+    """Run the process on the event loop that a broker uses by default."""
     from postroad.config import BrokerConfig
     from postroad.server.extras import loop_factory
 

@@ -1,6 +1,6 @@
 """The paper's scenario in virtual time: 200 publishers of 25 messages a second each, and what recorders write of it.
 
-Only the publisher's history counts, as in the paper. A *force* is a job that has records: the disk is asked once.
+Only the publisher's history counts, as in the paper. A *force* is a job that has records: one request to the disk.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["StoredHistory", "paper_scenario", "paper_strategies"]
 
 PUBLISHERS, PER_PUBLISHER = 200, 25
 BROKER, START = 1, 1_700_000_000_000
-# A broker reads its sockets some times a millisecond under this load; tens of ids come together.
+# Under this load a broker reads its sockets a few times a millisecond; tens of ids come together.
 STEP_MS = 4
 
 
@@ -56,14 +56,14 @@ class StoredHistory(NamedTuple):
 
 
 def traffic(seconds: int, seed: int = 1, rate: int = PUBLISHERS * PER_PUBLISHER) -> Iterator[tuple[int, Batch]]:
-    """Batches with their times; each publisher's messages are a Poisson process, stamped in ms."""
+    """Yield batches with their times; each publisher's messages are a Poisson process, stamped in ms."""
     random = np.random.default_rng(seed)
     times = np.sort(random.integers(0, seconds * 1_000, rate * seconds))
     publishers = random.integers(1, PUBLISHERS + 1, len(times)).astype(np.uint64)
     ids = np.empty((len(times), 2), np.uint64)
     ids[:, 0] = publishers << np.uint64(32) | np.uint64(BROKER)
     ids[:, 1] = (START + times).astype(np.uint64) << np.uint64(16)
-    # Same publisher, same ms: the counter tells them apart.
+    # Same publisher, same ms: the counter distinguishes them.
     order = np.lexsort((times, publishers))
     again = np.zeros(len(times), np.uint64)
     same = (np.diff(times[order]) == 0) & (np.diff(publishers[order].astype(np.int64)) == 0)
@@ -87,7 +87,7 @@ class StoredSize(NamedTuple):
 
 
 def _size_of(segment: Segment) -> StoredSize | None:
-    """What a segment takes on disk; None for what is not about messages."""
+    """Return what a segment takes on disk; None if it is not about messages."""
     if isinstance(segment, FilterSegment):
         return _packed(segment.data + segment.singles.tobytes())
     if isinstance(segment, LogRecords):
@@ -104,7 +104,7 @@ def _packed(data: bytes) -> StoredSize:
 
 
 def _size_of_passages(segment: Passages) -> StoredSize:
-    """The columns of its file, as encoded and as compressed; without the footer, which the others lack here too."""
+    """Return the columns of its file, encoded and compressed; without the footer, which the others lack too."""
     footer = parquet.read_metadata(io.BytesIO(render("passages", BROKER, tabulate([segment])["passages"])))
     groups = [footer.row_group(place) for place in range(footer.num_row_groups)]
     columns = [group.column(place) for group in groups for place in range(group.num_columns)]
@@ -117,7 +117,7 @@ def _size_of_passages(segment: Passages) -> StoredSize:
 def run(
     recorder: TrackingRecorder, arrivals: Sequence[tuple[int, Batch]], capacity: int
 ) -> tuple[float, float, float, float]:
-    """Forces per second, raw and compressed bytes per message, and how full the stored buffers were."""
+    """Return forces per second, raw and compressed bytes per message, and how full the stored buffers were."""
     forces = raw = packed = messages = 0
     for now, batch in arrivals:
         for job in recorder.due(now):
@@ -141,10 +141,10 @@ def _settings(row: str, interval: int, shape: Shape) -> HistorySettings:
 
 
 def paper_scenario(seconds: int = 60) -> list[StoredHistory]:
-    """Every row and interval of the paper, for the log, fixed Bloom filters, and filters sized at the seal.
+    """Return every row and interval of the paper, for the log, fixed Bloom filters, and filters sized at the seal.
 
-    The exact record has the rows of the log, and its capacity counts as that of the log. Of the smaller limit it can
-    make no use: its book reserves 16 KiB before the first message.
+    The exact record has the rows of the log, and its capacity counts as that of the log. It cannot use the smaller
+    limit: its book reserves 16 KiB before the first message.
     """
     found = []
     arrivals = list(traffic(seconds))
@@ -166,7 +166,7 @@ def paper_scenario(seconds: int = 60) -> list[StoredHistory]:
 
 
 def paper_strategies(seconds: int = 60) -> list[KeptBuffers]:
-    """What the paper's own strategies store of the same traffic; 30 s or more, for its longest interval."""
+    """Return what the paper's own strategies store of the same traffic; 30 s or more, for its longest interval."""
     ids = np.concatenate([batch.ids for _, batch in traffic(seconds)])
     order = np.argsort(ids[:, 1], kind="stable")
     texts = ids[order].astype(">u8").view(np.uint8)

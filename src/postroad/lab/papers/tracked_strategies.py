@@ -1,8 +1,8 @@
-"""The paper's own strategies, ASYNC and BF, computed anew: what they would have stored of the scenario's traffic.
+"""The paper's own strategies, ASYNC and BF, recomputed: what they would have stored of the scenario's traffic.
 
-The bars of its Figures 4 and 5 are not given as numbers anywhere in its text. What they show follows from what the text
-does give: ids of 16 bytes, buffers of 10,000 and 135,000 bytes, the filters of Table 2 with positions cut from MD5, and
-gzip for each buffer. So it is built here as described, apart from all code of Postroad's, over the publisher history.
+The text gives no numbers for the bars of its Figures 4 and 5. They follow from what it does give: ids of 16 bytes,
+buffers of 10,000 and 135,000 bytes, the filters of Table 2 with positions cut from MD5, and gzip for each buffer. This
+module builds them as described, independently of all other code of Postroad, over the publisher history.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class KeptBuffers(NamedTuple):
 
 
 def strategies(ids: NDArray[np.uint8], times: NDArray[np.int64]) -> list[KeptBuffers]:
-    """All rows of Table 2 of which the traffic fills a buffer, or outlasts its interval.
+    """Return all rows of Table 2 for which the traffic fills a buffer, or outlasts its interval.
 
     Args:
         ids: 16 bytes each, in order of time.
@@ -110,7 +110,7 @@ def _stored(
 
 
 def _buffers(times: NDArray[np.int64], capacity: int, interval_ms: int) -> Iterator[tuple[int, int]]:
-    """First and last of each buffer: it is stored when it is full, or so long after its first id. The last is open."""
+    """Yield first and last of each buffer: it is stored when full, or so long after its first id. The last is open."""
     first = 0
     while first < len(times):
         old = int(np.searchsorted(times, times[first] + interval_ms))

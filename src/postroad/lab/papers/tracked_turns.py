@@ -1,7 +1,7 @@
 """The tracking paper's scenario, live: turns of a broker with each recorder under 200 publishers and 500 subscribers.
 
-Over sockets of this machine: at the paper's 5,000 messages/s for latency, disk forces and bytes, and flooded for
-throughput. Turns of a broker without a recorder stand around others, which are told as ratios to these.
+It uses sockets of this machine: at the paper's 5,000 messages/s for latency, disk forces and bytes, and flooded for
+throughput. Turns of a broker without a recorder lie between the others, which are reported as ratios to these.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveTurns", "ShownTurn", "against_base", "live_turns", "with_base"]
 
-# A turn of `none` before every so many others, and one at the end.
+# A turn of `none` before every this many others, and one at the end.
 OTHERS_BETWEEN = 3
 FLOOD_SECONDS = 1.5
-# Before anything counts: what joining costs, such as the names of subscribers, is not what messages cost.
+# Before anything counts: the cost of joining, such as the names of subscribers, is not a cost of messages.
 WARM_UP_SECONDS = 1.2
 WARM_UP_MESSAGES = int(WARM_UP_SECONDS * tracked_clients.RATE)
 
 
 class ShownTurn(NamedTuple):
-    """What a turn showed; bytes are per message, and so is the broker's processor time.
+    """The result of a turn; bytes are per message, and so is the broker's processor time.
 
     Attributes:
         setup: of the broker.
@@ -38,11 +38,11 @@ class ShownTurn(NamedTuple):
         fsyncs_per_s: calls that force the disk: for the files, their directories, and the manifest.
         raw_bytes, stored_bytes: columns of the record before and after compression.
         trail_bytes: everything on disk, with names, times, footers and manifests.
-        held_bytes: the most that the recorder held in memory, what waits for the disk included.
+        held_bytes: the most that the recorder held in memory, including what waited for the disk.
         mean_ms, p50_ms, p99_ms: latency at the paper's rate.
         cpu_us: processor time of the broker per message, at that rate.
         p50_ratio: of p50 to that of `none`.
-        flood_per_s: messages a second when flooded; 0 where that was not measured.
+        flood_per_s: messages a second when flooded; 0 if that was not measured.
         flood_ratio: of that to `none`.
     """
 
@@ -70,10 +70,10 @@ class LiveTurns:
         self._clients = clients
 
     def play(self, setup: RecorderSetup, seconds: float, flood: bool) -> ShownTurn:
-        """One broker under the paper's load for so long; with `flood` under all that gets through as well.
+        """Run one broker under the paper's load for this long; with `flood` also under all that gets through.
 
         Raises:
-            LabError: the broker is in trouble, or deliveries did not come: such a turn shows nothing.
+            LabError: the broker is in trouble, or deliveries are missing: such a turn shows nothing.
         """
         broker, clients = self._broker, self._clients
         clients.ask("connect", port=broker.ask("start", tracking=setup.tracking)["port"])
@@ -127,13 +127,13 @@ def live_turns() -> Iterator[LiveTurns]:
         helping(tracked_clients.PROGRAM, "the clients") as clients,
     ):
         turns = LiveTurns(broker, clients)
-        # The first broker of a process has memory to get and kernels to load.
+        # The first broker of a process has to get memory and load kernels.
         turns.play(BASE, 1.0, flood=True)
         yield turns
 
 
 def with_base(others: Sequence[RecorderSetup]) -> list[RecorderSetup]:
-    """The turns with those of `none` around them, in order."""
+    """Return the turns with those of `none` around them, in order."""
     order: list[RecorderSetup] = []
     for place, setup in enumerate(others):
         order += [BASE, setup] if place % OTHERS_BETWEEN == 0 else [setup]
@@ -141,7 +141,7 @@ def with_base(others: Sequence[RecorderSetup]) -> list[RecorderSetup]:
 
 
 def against_base(shown: Sequence[ShownTurn]) -> list[ShownTurn]:
-    """With ratios to the turns of `none` right before and right after."""
+    """Add ratios to the turns of `none` right before and right after."""
     bases = [place for place, one in enumerate(shown) if one.setup == BASE]
     found = []
     for place, one in enumerate(shown):

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["ContentScenario", "FewNamesScenario"]
 
 TOPIC = "news"
-# The scenarios draw messages, predicates and times from streams of their own: more messages do not change predicates.
+# The scenarios draw messages, predicates and times from separate streams: more messages do not change predicates.
 _PREDICATES, _MESSAGES, _TIMES = range(3)
 
 
 @dataclass(frozen=True)
 class ContentScenario(Scenario):
-    """Clients that want `filters` conjunctions each, spread evenly over the brokers; every client publishes, too.
+    """Clients that want `filters` conjunctions each, spread evenly over the brokers; every client also publishes.
 
     Attributes:
         brokers: numbered from 1.
@@ -52,7 +52,7 @@ class ContentScenario(Scenario):
             raise LabError("brokers, clients, filters and constraints are 1 or more, and the fewest at most the most")
 
     def subscribers(self) -> list[Subscriber]:
-        """One subscription a client: its conjunctions, joined by OR."""
+        """Return one subscription per client: its conjunctions, joined by OR."""
         least, most = self.constraints
         texts = BdrpWorkload(_seed(self.seed, _PREDICATES)).predicates(self.clients * self.filters, least, most).texts()
         return [

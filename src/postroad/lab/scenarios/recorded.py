@@ -1,8 +1,8 @@
 """A recorded trail as a workload: what entered where and when, and which brokers delivered it.
 
-A trail has no bodies and no attributes, so a message is played under a topic that stands for the set of brokers that
-delivered it, and those brokers have a stand-in subscriber for the topic. So the network is asked for exactly the
-deliveries on record. What a broker hands to its own clients is the same in any network, and counted from the record.
+A trail has no bodies and no attributes. So a message is played under a topic that stands for the set of brokers that
+delivered it, and those brokers have a stand-in subscriber for the topic. The network then has to make exactly the
+recorded deliveries. What a broker delivers to its own clients is the same in any network, and counted from the record.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RecordedScenario", "RecordedTraffic", "read_record"]
 
-# What is played is held in memory: some 200 bytes a message, and the simulator takes some 20 microseconds for an event.
+# What is played is held in memory: some 200 bytes per message, and some 20 microseconds of simulation per event.
 MAX_RECORDED = 2_000_000
-# Where no timed read tells how large messages are.
+# If no timed read says how large messages are.
 DEFAULT_MESSAGE_BYTES = 200
 _ID = ("origin", "time", "publisher", "counter")
 
@@ -46,9 +46,9 @@ class RecordedTraffic(NamedTuple):
         sets: the distinct sets of brokers that delivered a message.
         set_of: int64[n]: the place of each message's set.
         copies: deliveries to clients, over all messages.
-        carried: (from, to) -> messages that the record says went over that link.
-        links: (lower, higher) -> cost, of the links there were.
-        message_bytes: of an average message, from timed reads; 0 where there were none.
+        carried: (from, to) -> messages that went over that link, by the record.
+        links: (lower, higher) -> cost, of the links that existed.
+        message_bytes: of an average message, from timed reads; 0 if there were none.
     """
 
     origins: Ints
@@ -62,17 +62,17 @@ class RecordedTraffic(NamedTuple):
 
     @property
     def brokers(self) -> list[int]:
-        """All brokers that the record speaks of."""
+        """Return all brokers in the record."""
         named = {end for ends in (*self.carried, *self.links) for end in ends}
         return sorted(named | set(self.origins.tolist()) | set().union(*self.sets))
 
 
 class RecordedScenario(Scenario):
-    """A record, played again with its timing.
+    """A record, replayed with its timing.
 
     Args:
         record: what was read from a trail.
-        places: broker on record -> broker of the network it is played on.
+        places: recorded broker -> broker of the network it is played on.
         body: bytes of each message.
         speed: how many times as fast as it was.
     """
@@ -88,11 +88,11 @@ class RecordedScenario(Scenario):
         self._speed = speed
 
     def settings(self) -> dict[str, Any]:
-        """What it was made of."""
+        """Return what it was made of."""
         return {"kind": self.kind, "messages": len(self._record.times), "body": self._body, "speed": self._speed}
 
     def subscribers(self) -> list[Subscriber]:
-        """One stand-in for each broker and set."""
+        """Return one stand-in for each broker and set."""
         return [
             Subscriber(broker, f"set.{place}")
             for place, brokers in enumerate(self._record.sets)
@@ -100,7 +100,7 @@ class RecordedScenario(Scenario):
         ]
 
     def publications(self) -> Publications:
-        """At the recorded times."""
+        """Return messages at the recorded times."""
         record, body = self._record, b"x" * self._body
         since = (record.times - record.times[0]) * 1_000 if len(record.times) else record.times
         entries = np.array([self._places[origin] for origin in record.origins.tolist()], np.int32)
@@ -114,10 +114,10 @@ class RecordedScenario(Scenario):
 
 
 def read_record(trail: Path, since: int | None = None, until: int | None = None) -> RecordedTraffic:
-    """Read the traffic of a trail; of one that `exact` wrote, compacted or not.
+    """Read the traffic of a trail that `exact` wrote, compacted or not.
 
     Raises:
-        PipelineError: it is not a trail, or nothing is in that time.
+        PipelineError: it is not a trail, or has nothing in that time.
         LabError: it has no exact record, or more messages than can be played.
     """
     sources = open_sources(trail, since, until)
@@ -182,7 +182,7 @@ class _Rows:
 
     @staticmethod
     def _ids(sources: Sources, table: Any) -> tuple[Ints, NDArray[np.bool_]]:
-        """int64[rows, 4] of (time, origin, publisher, counter), and which of them are in the time asked for."""
+        """Return int64[rows, 4] of (time, origin, publisher, counter), and which of them are in the requested time."""
         columns = [
             table.column(name).to_numpy().astype(np.int64) for name in ("time", "origin", "publisher", "counter")
         ]
@@ -206,14 +206,14 @@ class _Rows:
 
 
 def _lists(table: Any, name: str) -> tuple[Ints, Ints]:
-    """Offsets and numbers of a column of packed lists; files may hold them by a dictionary."""
+    """Return offsets and numbers of a column of packed lists; files may hold them by a dictionary."""
     return unpack_lists(table.column(name).cast(pa.binary()))
 
 
 def _sets(entered: Ints, delivered: Ints) -> tuple[list[frozenset[int]], Ints]:
-    """The distinct sets of brokers that delivered a message, and which of them each message has."""
+    """Return the distinct sets of brokers that delivered a message, and which of them each message has."""
     delivered = np.unique(delivered, axis=0)
-    # Both are sorted by id: the place of each delivery's message, where that entered in the time asked for.
+    # Both are sorted by id: the place of each delivery's message, if that entered in the requested time.
     both = np.concatenate([entered, delivered[:, :4]])
     _, place = np.unique(both, axis=0, return_inverse=True)
     message_at = np.full(int(place.max()) + 1, -1)

@@ -1,7 +1,7 @@
 """A scenario: a workload for a network of brokers, declared and seeded.
 
 It says who subscribes where to what, and who publishes what when. The same settings and the same seed give the same
-scenario everywhere. How many clients and brokers want a message is measured, not claimed: `replication`.
+scenario everywhere. `replication` measures how many clients and brokers want a message.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Publications:
         return len(self.at)
 
     def batch(self, rows: Sequence[int]) -> Batch:
-        """The messages of some rows, as one read of a broker."""
+        """Return the messages of some rows, as one read of a broker."""
         return Batch.build([self.draft(row) for row in rows])
 
 
@@ -67,7 +67,7 @@ class Replication(NamedTuple):
     """How many copies of a message a scenario asks for.
 
     Attributes:
-        messages: that were looked at.
+        messages: that were examined.
         clients: wanting a message, on average.
         brokers: with such a client, on average.
         variance: of the number of clients.
@@ -82,7 +82,7 @@ class Replication(NamedTuple):
 
 
 class Truth:
-    """Who wants a message, found by one index over all subscribers, apart from any broker."""
+    """Who wants a message, found by one index over all subscribers, independently of any broker."""
 
     def __init__(self, subscribers: Sequence[Subscriber]) -> None:
         self._index = SubscriptionIndex()
@@ -99,7 +99,7 @@ class Truth:
         self._home = np.array([one.broker for one in subscribers], np.int64)
 
     def wanted(self, batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(row, subscriber) of every delivery that a batch should make, by row, then by subscriber."""
+        """Return (row, subscriber) of every delivery that a batch should cause, by row, then by subscriber."""
         offsets, slots = self._index.match(batch)
         rows = np.repeat(np.arange(len(batch)), np.diff(offsets))
         places = self._place[slots]
@@ -107,7 +107,7 @@ class Truth:
         return rows[order], places[order]
 
     def counts(self, batch: Batch) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """For each row, the subscribers that want it, and the brokers that have one."""
+        """Return for each row the number of subscribers that want it, and of brokers that have one."""
         rows, places = self.wanted(batch)
         clients = np.bincount(rows, minlength=len(batch))
         pairs = np.unique(np.stack([rows, self._home[places]]), axis=1)[0] if len(rows) else rows
@@ -121,18 +121,18 @@ class Scenario(ABC):
 
     @abstractmethod
     def subscribers(self) -> list[Subscriber]:
-        """Who subscribes; a subscriber is known by its place here."""
+        """Return who subscribes; a subscriber is identified by its place here."""
 
     @abstractmethod
     def publications(self) -> Publications:
-        """What is published."""
+        """Return what is published."""
 
     def settings(self) -> dict[str, Any]:
-        """The scenario's kind and fields, for a report."""
+        """Return the scenario's kind and fields, for a report."""
         return {"kind": self.kind, **{one.name: getattr(self, one.name) for one in fields(self)}}  # type: ignore[arg-type]
 
     def replication(self, most: int = 2_000) -> Replication:
-        """How many clients and brokers want a message, measured on up to `most` messages spread over the run."""
+        """Measure how many clients and brokers want a message, on up to `most` messages spread over the run."""
         publications = self.publications()
         if not len(publications):
             raise LabError(f"the workload {self.kind!r} publishes nothing: give it more time or a higher rate")
@@ -152,10 +152,10 @@ class Scenario(ABC):
 
 
 def poisson_times(random: np.random.Generator, rates: tuple[float, float], seconds: float) -> NDArray[np.int64]:
-    """Times in microseconds of a Poisson process whose rate grows or falls linearly from one value to another.
+    """Return times in microseconds of a Poisson process whose rate changes linearly from one value to another.
 
     Args:
-        random: where chance comes from.
+        random: the source of randomness.
         rates: events per second at the beginning and at the end.
         seconds: how long it lasts.
     """

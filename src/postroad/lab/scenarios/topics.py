@@ -20,7 +20,7 @@ _SUBSCRIBERS, _TIMES = range(2)
 
 
 def drawn_subscribers(seed: int, topics: int, count: int, brokers: int) -> list[Subscriber]:
-    """Subscribers to one topic each, drawn evenly, at the brokers in turn."""
+    """Return subscribers to one topic each, drawn evenly, at the brokers in turn."""
     drawn = np.random.default_rng([seed, _SUBSCRIBERS]).integers(0, topics, count)
     return [Subscriber(1 + place % brokers, f"topic.{topic}") for place, topic in enumerate(drawn.tolist())]
 
@@ -28,7 +28,7 @@ def drawn_subscribers(seed: int, topics: int, count: int, brokers: int) -> list[
 def publications_by_topic(
     at: NDArray[np.int64], clients: NDArray[np.int32], brokers: int, topics: NDArray[np.int64], body: int
 ) -> Publications:
-    """Messages of some bytes without attributes; clients are dealt out to the brokers in turn."""
+    """Return messages of some bytes without attributes; clients are assigned to the brokers in turn."""
     names, text = topics.tolist(), b"x" * body
     return Publications(
         at, (1 + clients % brokers).astype(np.int32), clients, lambda row: Draft(f"topic.{names[row]}", {}, body=text)
@@ -40,11 +40,11 @@ class TrackedScenario(Scenario):
     """The tracking paper's load: publishers with ten topics each, subscribers with one; some topics have nobody.
 
     Attributes:
-        publishers: of all brokers together, dealt out in turn.
+        publishers: of all brokers together, assigned in turn.
         rate: messages per second of each.
         topics: in all.
         topics_each: that a publisher publishes to.
-        subscribers_count: of all brokers together, dealt out in turn.
+        subscribers_count: of all brokers together, assigned in turn.
         brokers: one in the paper.
         body: bytes of a message's body.
         seconds: how long they publish.

@@ -1,7 +1,8 @@
-"""Workload files: scenarios written down as TOML, so that users bring their own (`docs/lab.md` has the format).
+"""Workload files: scenarios as TOML, so that users can bring their own (`docs/lab.md` has the format).
 
-A file names one of the scenarios of the lab and its settings, or describes groups of subscribers and publishers of its
-own. Texts of those may hold `{name}`: a value that `[values]` describes, drawn anew for each subscriber or message.
+A file names one of the scenarios of the lab and its settings, or describes its own groups of subscribers and
+publishers. Their texts may contain `{name}`: a value that `[values]` describes, drawn anew for each subscriber or
+message.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["SCENARIOS", "DescribedScenario", "read_workload", "scenario_of"]
 
 WORKLOAD_VERSION = 1
-# What is longer is no workload that somebody wrote.
+# A longer file is not a workload that somebody wrote.
 MAX_WORKLOAD_BYTES = 1024 * 1024
 # A scenario is held in memory while it runs: a hundred times what fits into a minute of the largest experiment here.
 MAX_SUBSCRIBERS = 1_000_000
@@ -54,7 +55,7 @@ class DrawnValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     high: int | None = msgspec.field(default=None, name="to")
 
     def draw(self, random: np.random.Generator, count: int) -> list[Any]:
-        """So many values."""
+        """Draw this many values."""
         if self.choices:
             return [self.choices[place] for place in random.integers(0, len(self.choices), count).tolist()]
         assert self.low is not None
@@ -63,7 +64,7 @@ class DrawnValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SubscriberGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Subscribers that are alike, dealt out in turn to some brokers (all by default)."""
+    """Equal subscribers, assigned in turn to some brokers (all by default)."""
 
     topic: str
     count: Count = 1
@@ -72,7 +73,7 @@ class SubscriberGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PublisherGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Publishers that are alike: each a Poisson process; its rate goes from `rate` to `rate_end`, if that is given."""
+    """Equal publishers: each a Poisson process; its rate goes from `rate` to `rate_end`, if that is given."""
 
     topic: str
     count: Count = 1
@@ -118,7 +119,7 @@ class DescribedScenario(Scenario):
     sources: tuple[PublisherGroup, ...]
 
     def settings(self) -> dict[str, Any]:
-        """As the file has them."""
+        """Return the settings as the file has them."""
         return {
             "kind": self.kind,
             "brokers": self.brokers,
@@ -190,7 +191,7 @@ def read_workload(path: Path) -> Scenario:
     """Read a workload file.
 
     Raises:
-        LabError: it cannot be read, or is no workload; the text names the field.
+        LabError: it cannot be read, or is not a workload; the text names the field.
     """
     try:
         data = path.read_bytes()
@@ -284,7 +285,7 @@ def _check_names(file: _File, where: str, text: str) -> None:
 
 
 def _check_texts(made: DescribedScenario) -> None:
-    """The first subscriber of each group: its texts must be a topic and a selector."""
+    """Check the first subscriber of each group: its texts must be a topic and a selector."""
     from postroad.errors import PostroadError
 
     first = 0
@@ -301,7 +302,7 @@ def _check_texts(made: DescribedScenario) -> None:
 
 
 def _named(error: msgspec.ValidationError, root: str = "") -> str:
-    """msgspec ends its errors with the path, as in "Expected `int`, got `str` - at `$.brokers`"."""
+    """Put the field first; msgspec puts the path last: "Expected `int`, got `str` - at `$.brokers`"."""
     problem, _, path = str(error).partition(" - at `")
     place = f"{root}{path.rstrip('`').removeprefix('$')}".removeprefix(".")
     return f"{place}: {problem}" if place else problem

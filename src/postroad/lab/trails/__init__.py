@@ -1,4 +1,4 @@
-"""Trails of any size with known truth, for jobs to be tested and measured on."""
+"""Trails of any size with known truth, to test and measure jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The filters that brokers would have sealed of a slice: the same keys and shapes as their recorders use."""
+"""The filters that brokers would have sealed for a slice: the same keys and shapes as their recorders use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SETTINGS = HistorySettings()
 
 
 def filters_of(passages: Passages, broker: int, scale: Scale, opened: int, sealed: int) -> Iterator[FilterSegment]:
-    """The filters of what passed a broker in a slice; one for each origin and kind of history, or more where full."""
+    """Yield the filters of what passed a broker in a slice; one per origin and kind of history, or more if full."""
     hashes = hash_ids(id_words(passages.origin, passages.time, passages.publisher, passages.counter))
     rows = np.arange(len(hashes))
     home = passages.origin == broker
@@ -63,7 +63,7 @@ def _listed(hashes: Words, lists: Lists) -> tuple[Ints, Words]:
 
 
 def _in_sets(hashes: Words, lists: Lists) -> tuple[Ints, Words]:
-    """One key for all numbers of a list together: the mixed numbers are joined by exclusive or."""
+    """Return one key for all numbers of a list together: the exclusive or of the mixed numbers."""
     row = np.flatnonzero(np.diff(lists.offsets))
     if not len(row):
         return row, hashes[:0]
@@ -78,7 +78,7 @@ def _mixed(numbers: Ints) -> Words:
 
 
 def _derived(hashes: Words, numbers: Ints) -> Words:
-    """The keys (id, number), of all pairs in one call: mix64(hash xor mix64(number))."""
+    """Return the keys (id, number) of all pairs in one call: mix64(hash xor mix64(number))."""
     return derived_keys(hashes ^ _mixed(numbers) ^ np.uint64(mix64(0)), 0) if len(numbers) else hashes
 
 

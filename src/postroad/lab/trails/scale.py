@@ -1,4 +1,4 @@
-"""How large a generated trail is, what traffic it tells of, and what went wrong in it."""
+"""How large a generated trail is, what traffic it records, and what went wrong in it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["RECORDERS", "Faults", "Scale"]
 RECORDERS = ("exact", "sealed", "bloom")
 RELAY_KEYS = ("each", "sets")
 
-# 2026-01-01, midnight UTC: a trail made twice from one seed is the same, so its hour cannot be that of the clock.
+# 2026-01-01, midnight UTC: the same seed gives the same trail, so its hour cannot come from the clock.
 DEFAULT_START = 1_767_225_600_000
-# A brokers' mask of interests is a row of this many columns in each slice; far above any network tried here.
+# A broker's mask of interests is a row of this many columns in each slice; far above any network tried here.
 MAX_BROKERS = 1_000
 _COUNTERS = 65_536
 
@@ -23,10 +23,10 @@ class Faults:
     """What goes wrong, as shares of the messages unless said otherwise.
 
     Attributes:
-        lost: handed to a link, and never seen at its other end.
+        lost: relayed to a link, and never seen at its other end.
         shed: dropped at the queue of one of their subscriptions.
         acknowledging: share of the subscriptions that acknowledge what they get.
-        gaps: brokers whose record has a hole of one seal interval.
+        gaps: brokers whose record has a gap of one seal interval.
     """
 
     lost: float = 0.0
@@ -50,7 +50,7 @@ class Scale:
     """What is generated. The defaults are one hour of a network of twenty brokers.
 
     Attributes:
-        brokers: stations in a power-law network.
+        brokers: in a power-law network.
         messages: published in all.
         seed: the same seed and settings give the same trail.
         recorder: what the brokers keep: one of `RECORDERS`.
@@ -62,7 +62,7 @@ class Scale:
         seal_seconds: how often each broker seals and commits; a small number makes many small files.
         faults: what goes wrong.
         relay_keys: whether filters have a key for each neighbour that a message was relayed to, or one for all.
-        aliases: whether each message bears a foreign id too (`alias_of`).
+        aliases: whether each message also has a foreign id (`alias_of`).
     """
 
     brokers: int = 20
@@ -91,21 +91,21 @@ class Scale:
             raise PostroadError(f"at most {MAX_BROKERS:,} brokers, not {self.brokers:,}")
         if self.seed < 0:
             raise PostroadError(f"a seed is 0 or more, not {self.seed}")
-        # Far beyond this the ids of one publisher and millisecond would run out of counters.
+        # Far beyond this, the ids of one publisher and millisecond would run out of counters.
         if self.messages / (self.brokers * self.publishers * self.seconds * 1_000) > _COUNTERS / 8:
             raise PostroadError("too many messages for so few publishers and seconds: ids would run out; raise either")
 
     @property
     def slices(self) -> int:
-        """How many times each broker seals."""
+        """Return how many times each broker seals."""
         return -(-self.seconds // self.seal_seconds)
 
     def span(self, part: int) -> tuple[int, int]:
-        """The first id time of a slice, and the first after it."""
+        """Return the first id time of a slice, and the first after it."""
         since = self.start + 1_000 * self.seal_seconds * part
         return since, min(since + 1_000 * self.seal_seconds, self.start + 1_000 * self.seconds)
 
     @property
     def end(self) -> int:
-        """The first time after the last slice."""
+        """Return the first time after the last slice."""
         return self.start + 1_000 * self.seconds

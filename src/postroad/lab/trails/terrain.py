@@ -1,7 +1,7 @@
-"""The network that a generated trail tells of: its links, the tree of ways from each broker, and who wants what.
+"""The network of a generated trail: its links, the tree of routes from each broker, and who wants what.
 
-Interests are sets of subscriptions. A few brokers near each other in number share an interest, so that a message visits
-about five of twenty brokers and reaches about four subscriptions; one interest in twenty is nobody's.
+Interests are sets of subscriptions. A few brokers with close numbers share an interest, so that a message visits about
+five of twenty brokers and reaches about four subscriptions; nobody has one interest in twenty.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Terrain", "terrain"]
 
-# Chosen so that a message of the default network visits 4.8 brokers, its origin among them, and has 4 recipients.
+# Chosen so that a message of the default network visits 4.8 brokers, including its origin, and has 4 recipients.
 _NOBODY = 0.05
 _MEAN_BROKERS = 2.35
 _MEAN_RECIPIENTS = 4.2
@@ -36,8 +36,8 @@ class Terrain:
 
     Attributes:
         graph: brokers and links.
-        parents: int64[origin, broker]: where a message from `origin` comes to `broker` from; 0 at the origin itself.
-        below: bool[origin, broker, other]: `other` is `broker`, or lies behind it on the ways from `origin`.
+        parents: int64[origin, broker]: the broker before `broker` on the route from `origin`; 0 at the origin itself.
+        below: bool[origin, broker, other]: `other` is `broker`, or lies beyond it on the routes from `origin`.
         wanted: bool[interest, broker]: someone there has the interest.
         recipients: int64, the subscription numbers of all interests, by interest, broker and number.
         starts: int64[interest, broker + 1]: recipients[starts[i, b]:starts[i, b + 1]] are those of i at broker b.
@@ -52,7 +52,7 @@ class Terrain:
 
 
 def terrain(scale: Scale) -> Terrain:
-    """The network of a scale: the same for the same seed and sizes."""
+    """Return the network of a scale: the same for the same seed and sizes."""
     graph = power_law(scale.brokers, scale.seed)
     parents = _parents(graph)
     random = np.random.default_rng([scale.seed, 1])

@@ -1,7 +1,7 @@
-"""The messages of one slice of time and where each of them went: all of it arrays, nothing per message.
+"""The messages of one slice of time and where each of them went: only arrays, no object per message.
 
-Each slice has a generator of random numbers of its own, seeded with the number of the slice. So slices are made one by
-one in bounded memory, in any order, and again later by whoever wants to know the truth.
+Each slice has its own generator of random numbers, seeded with the number of the slice. So slices can be made one by
+one in bounded memory, in any order, and again later to find out the truth.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ SHED_REASON = "queue full"
 
 
 class Slice(NamedTuple):
-    """The messages of a slice, sorted by (origin, time, publisher, counter), and what became of each.
+    """The messages of a slice, sorted by (origin, time, publisher, counter), and what happened to each.
 
     Attributes:
         part: the number of the slice.
-        origin: the broker in the id, and so for the other three.
+        origin: the broker in the id; the next three are also from the id.
         time: Unix ms.
         publisher: number at the origin.
         counter: of ids of one publisher and millisecond.
         interest: whose message it is.
-        meant: bool[message, broker]: on the way to somebody who wants it.
-        visited: bool[message, broker]: it got there.
-        lost: the broker it was handed to and never reached; 0 mostly.
-        shed_at: the broker where a subscription's queue was full; 0 mostly.
+        meant: bool[message, broker]: on the route to somebody who wants it.
+        visited: bool[message, broker]: it arrived there.
+        lost: the broker it was relayed to and never reached; mostly 0.
+        shed_at: the broker where a subscription's queue was full; mostly 0.
         shed_from: that subscription.
     """
 
@@ -76,11 +76,11 @@ class TrailTraffic:
         self._gaps = _gaps(scale, random)
 
     def is_gap(self, broker: int, part: int) -> bool:
-        """Whether the broker kept no record of this slice."""
+        """Return whether the broker kept no record of this slice."""
         return (broker, part) in self._gaps
 
     def slice(self, part: int) -> Slice:
-        """The messages of one slice."""
+        """Return the messages of one slice."""
         scale, land = self.scale, self.terrain
         random = np.random.default_rng([scale.seed, 3, part])
         count = int(self._counts[part])
@@ -107,7 +107,7 @@ class TrailTraffic:
         )  # fmt: skip
 
     def passages(self, messages: Slice, broker: int) -> Passages:
-        """What the exact record of one broker says of a slice."""
+        """Return what the exact record of one broker says of a slice."""
         rows = np.flatnonzero(messages.visited[:, broker])
         origin = messages.origin[rows]
         subscriptions = self.delivered(messages, rows, broker)
@@ -125,14 +125,14 @@ class TrailTraffic:
         )
 
     def relayed_to(self, messages: Slice, rows: Ints, broker: int) -> Lists:
-        """The neighbours that a broker handed each of the rows to."""
+        """Return the neighbours that a broker relayed each of the rows to."""
         around = np.array(sorted(self.terrain.graph.neighbours(broker)), np.int64)
         parents = self.terrain.parents[messages.origin[rows]]
         handed = messages.meant[rows[:, None], around] & (parents[:, around] == broker)
         return Lists(_offsets(handed.sum(axis=1)), around[np.nonzero(handed)[1]])
 
     def delivered(self, messages: Slice, rows: Ints, broker: int) -> Lists:
-        """The subscriptions of a broker that got each of the rows."""
+        """Return the subscriptions of a broker that got each of the rows."""
         land = self.terrain
         interest = messages.interest[rows]
         starts = land.starts[interest, broker]
@@ -144,7 +144,7 @@ class TrailTraffic:
         return _selected(lists, lists.numbers != np.repeat(shed, counts))
 
     def shed(self, messages: Slice, broker: int) -> Shed:
-        """What a broker's queues dropped in a slice."""
+        """Return what a broker's queues dropped in a slice."""
         rows = np.flatnonzero((messages.shed_at == broker) & messages.visited[:, broker])
         return Shed(
             messages.origin[rows],
@@ -165,13 +165,13 @@ def _gaps(scale: Scale, random: np.random.Generator) -> set[tuple[int, int]]:
 
 
 def _meant(land: Terrain, origin: Ints, interest: Ints) -> Bits:
-    """The brokers on the ways to all who want each message, by origin: the rows are sorted by it."""
+    """Return the brokers on the routes to all who want each message, by origin: the rows are sorted by it."""
     size = land.wanted.shape[1]
     meant = np.zeros((len(origin), size), np.bool_)
     bounds = np.searchsorted(origin, np.arange(size + 1))
     for broker in range(1, size):
         rows = slice(bounds[broker], bounds[broker + 1])
-        # below[o, b, d]: the way to d leads over b. Counts of destinations behind each broker, as one product.
+        # below[o, b, d]: the route to d leads over b. One product counts the destinations beyond each broker.
         meant[rows] = land.wanted[interest[rows]].astype(np.float32) @ land.below[broker].T.astype(np.float32) > 0
         meant[rows, broker] = True
     return meant
@@ -184,7 +184,7 @@ def _without_origin(meant: Bits, origin: Ints) -> Bits:
 
 
 def _one_of(candidates: Bits, random: np.random.Generator) -> Ints:
-    """One true column of each row, at random; 0 where there is none. Column 0 is never true."""
+    """Return one true column of each row, at random; 0 if there is none. Column 0 is never true."""
     keys = random.random(candidates.shape) * candidates
     return np.asarray(np.argmax(keys, axis=1), np.int64)
 
@@ -192,13 +192,13 @@ def _one_of(candidates: Bits, random: np.random.Generator) -> Ints:
 def _one_recipient(land: Terrain, interest: Ints, random: np.random.Generator) -> tuple[Ints, Ints]:
     starts = land.starts[interest]
     place = random.integers(starts[:, 1], starts[:, -1])
-    # The broker whose span of recipients holds the place.
+    # The broker whose span of recipients contains the place.
     broker = (starts[:, 1:] <= place[:, None]).sum(axis=1)
     return broker, land.recipients[place]
 
 
 def _counters(origin: Ints, time: Ints, publisher: Ints) -> Ints:
-    """The place of each row in its run of equal (origin, time, publisher)."""
+    """Return the place of each row in its run of equal (origin, time, publisher)."""
     count = len(origin)
     place = np.arange(count)
     fresh = np.ones(count, np.bool_)
@@ -217,7 +217,7 @@ def _nothing(rows: int) -> Lists:
 
 
 def _selected(lists: Lists, wanted: Bits) -> Lists:
-    """The lists without the numbers that are not wanted."""
+    """Return the lists without the numbers that are not wanted."""
     kept = np.zeros(len(wanted) + 1, np.int64)
     np.cumsum(wanted, out=kept[1:])
     return Lists(kept[lists.offsets], lists.numbers[wanted])

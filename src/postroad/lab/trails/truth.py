@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ABSENT_COUNTER", "TRUTH", "read_truth", "sample_ids", "truth_of", "write_truth"]
 
-# The folder in the trail's directory. The trail's readers go by manifests and never look there.
+# The folder in the trail's directory. Readers of the trail use manifests and never look there.
 TRUTH = "truth"
-# Ids that are asked for and never existed have counters from here on: no publisher of a generated trail gets there.
+# Requested ids that never existed have counters from here on: no publisher of a generated trail gets there.
 ABSENT_COUNTER = 30_000
 
 _PAIRS = pa.list_(pa.int64())
@@ -35,7 +35,7 @@ TRUTH_SCHEMA = pa.schema(
         ("counter", pa.int32()),
         ("path", _PAIRS),  # hops that happened, each as from << 32 | to, ascending
         ("deliveries", _PAIRS),  # each as broker << 32 | subscription, ascending
-        ("lost", pa.int64()),  # the broker it was handed to and never reached; 0 for none
+        ("lost", pa.int64()),  # the broker it was relayed to and never reached; 0 for none
         ("shed_at", pa.int64()),
         ("shed_from", pa.int64()),
     ]
@@ -43,7 +43,7 @@ TRUTH_SCHEMA = pa.schema(
 
 
 def truth_of(traffic: TrailTraffic, messages: Slice) -> Any:
-    """What became of the messages of a slice, as an Arrow table."""
+    """Return what happened to the messages of a slice, as an Arrow table."""
     path = _hops(traffic, messages)
     deliveries = _deliveries(traffic, messages)
     arrays = [
@@ -99,10 +99,10 @@ def write_truth(root: Path, traffic: TrailTraffic, messages: Slice) -> None:
 
 
 def read_truth(root: str | Path) -> Any:
-    """The truth of a whole trail, as an Arrow table.
+    """Return the truth of a whole trail, as an Arrow table.
 
     Raises:
-        PostroadError: the trail was not generated, or without its truth.
+        PostroadError: the trail was not generated, or not with its truth.
     """
     folder = Path(root) / TRUTH
     if not folder.is_dir():
@@ -111,9 +111,9 @@ def read_truth(root: str | Path) -> Any:
 
 
 def sample_ids(root: str | Path, count: int, absent: float = 0.5, seed: int = 1) -> Any:
-    """Ids to ask for: some of the trail's, drawn without repetition, and a share that never existed, mixed.
+    """Return ids to ask for: some of the trail's, drawn without repetition, mixed with a share that never existed.
 
-    Answers an Arrow table of origin, time, publisher, counter.
+    The result is an Arrow table of origin, time, publisher, counter.
     """
     random = np.random.default_rng([seed, count])
     columns = ["origin", "time", "publisher", "counter"]

@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 __all__ = ["MARGIN_MS", "Written", "alias_of", "growing_trail", "write_trail"]
 
 # The brokers run some minutes before the first message and after the last, so that the record around each id is
-# complete whatever skew a reader allows for.
+# complete for any skew that a reader allows.
 MARGIN_MS = 600_000
-# Half of the time goes into forcing files to disk, where threads wait for nothing of each other's.
+# Half of the time goes into forcing files to disk, where threads do not wait for each other.
 _THREADS = 8
 GAP_REASON = "the disk was full"
 TOPIC = "/topic/lab"
 
 
 class Written(NamedTuple):
-    """What a trail amounts to.
+    """The size of a trail.
 
     Attributes:
         messages: published.
-        passages: a message at a broker, each.
-        deliveries: a message handed to a subscription, each.
+        passages: pairs of a message and a broker.
+        deliveries: pairs of a message and a subscription.
         files: in the trail.
         bytes: in those files.
     """
@@ -60,13 +60,13 @@ def write_trail(
     """Generate a trail. Memory is that of one slice, whatever the size of the trail.
 
     Args:
-        root: a directory that is empty or not there.
+        root: a directory that is empty or does not exist.
         scale: what to generate.
         progress: called after each slice with the slices done and all of them.
-        truth: whether to write down what really happened, too.
+        truth: whether to also write what really happened.
 
     Raises:
-        PostroadError: the directory has something in it.
+        PostroadError: the directory is not empty.
     """
     steps: list[Written] = []
     for part, so_far in growing_trail(root, scale, truth):
@@ -77,7 +77,7 @@ def write_trail(
 
 
 def growing_trail(root: str | Path, scale: Scale, truth: bool = True) -> Iterator[tuple[int, Written]]:
-    """Generate a trail step by step: gives the slices written so far, and what is there, after each step.
+    """Generate a trail step by step: yield the slices written so far, and the size of the trail, after each step.
 
     The first step has no messages; the last one, after all slices, closes the record.
     """
