@@ -55,14 +55,14 @@ AdminAuthority = Annotated[
     ),
 ]
 
-# Longer than the broker at the other end gives its own questions.
+# Longer than the broker at the other end allows for its own requests.
 ASK_SECONDS = 65.0
 # A status lists up to 10,000 subscriptions with some 300 bytes each.
 MOST_BYTES = 16 << 20
 
 
 class NotThereError(PostroadError):
-    """The other end has no such page."""
+    """The endpoint has no such page."""
 
 
 class NeedsTokenError(PostroadError):
@@ -87,7 +87,7 @@ class AdminAnswer(dict[str, Any]):
 
 
 def read_token(path: Path | None) -> str:
-    """The token in a file; empty without a file.
+    """Return the token in a file; empty without a file.
 
     Raises:
         PostroadError: it cannot be read.
@@ -128,7 +128,7 @@ def local_network(where: Path, token_file: Path | None, authority: Path | None) 
 
 
 def admin_base(address: str) -> str:
-    """The address of an admin endpoint with its scheme; a number alone is a port of this machine."""
+    """Return the address of an admin endpoint with its scheme."""
     if address.isascii() and address.isdigit():
         return f"http://127.0.0.1:{address}"
     return (address if "://" in address else f"http://{address}").rstrip("/")
@@ -137,14 +137,14 @@ def admin_base(address: str) -> str:
 def admin_request(
     base: str, path: str, token: str = "", method: str = "GET", authority: Path | None = None
 ) -> dict[str, Any]:
-    """The JSON that a page answers.
+    """Return the JSON of a page.
 
     Args:
         base: the address of the admin endpoint.
         path: the page.
         token: what the endpoint asks for; empty for none.
         method: GET or DELETE.
-        authority: a PEM file: who vouches for its certificate; None for whom the system trusts.
+        authority: a PEM file with the authority of its certificate; None for those that the system trusts.
 
     Raises:
         NotThereError: there is no such page.
@@ -179,7 +179,7 @@ def admin_request(
 
 
 def trusting(authority: Path) -> ssl.SSLContext:
-    """How to check the certificate of an endpoint that this authority vouches for.
+    """Return how to check the certificate of an endpoint that this authority has signed.
 
     Raises:
         PostroadError: the file cannot be read, or holds no certificate.

@@ -34,7 +34,7 @@ from postroad.errors import PostroadError
 
 __all__ = ["EXIT_REFUSED", "main"]
 
-# The code for mistakes in the arguments, too. 1 is for a question whose answer is no, and for a reader that went away.
+# Also the code for mistakes in the arguments. 1 means that the answer is no, or that the reader of the output is gone.
 EXIT_REFUSED = 2
 
 app = typer.Typer(
@@ -163,7 +163,7 @@ def _postroad(
 
 
 def main() -> None:
-    """Run the command that the arguments name. Ctrl-C ends it with 130, a reader that went away with 1: both quiet."""
+    """Run the command that the arguments name. Ctrl-C ends it with 130, a closed output with 1: both quietly."""
     enable_completion()
     try:
         app(prog_name="postroad", complete_var=COMPLETION_VARIABLE)

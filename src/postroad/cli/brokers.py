@@ -65,7 +65,7 @@ def broker(
 
 
 def settings(config: Path | None, given: dict[str, Any], join_seconds: float | None = None) -> BrokerConfig:
-    """The settings of a file, if there is one, and the options before them."""
+    """Return the settings of a file, if any, overridden by the options."""
     import msgspec
 
     from postroad.config import BrokerConfig, ConfigError, read_config
@@ -82,7 +82,7 @@ def settings(config: Path | None, given: dict[str, Any], join_seconds: float | N
 
 
 def addresses(service: Service) -> dict[str, str]:
-    """What to connect to."""
+    """Return the addresses to connect to."""
     config = service.config
     host = f"[{config.host}]" if ":" in config.host else config.host
     admin_host = f"[{config.admin_host}]" if ":" in config.admin_host else config.admin_host

@@ -92,7 +92,7 @@ def calibrate(
 
 
 def _checks(measured: Sequence[MeasuredCell], supported: CostFit) -> list[dict[str, Any]]:
-    """What saturated brokers carried, beside what the costs predict."""
+    """Return what saturated brokers carried, beside what the costs predict."""
     from postroad.lab.calibration import message_bytes
 
     found = []

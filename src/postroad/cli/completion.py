@@ -11,12 +11,12 @@ import typer
 __all__ = ["COMPLETION_VARIABLE", "completion", "enable_completion"]
 
 PROGRAM = "postroad"
-# The script of a shell sets it and runs the program, which then prints what could come next instead of running.
+# The script of a shell sets it and runs the program, which then prints possible continuations instead of running.
 COMPLETION_VARIABLE = "_POSTROAD_COMPLETE"
 
 
 class CompletionShell(StrEnum):
-    """Shells that can be taught."""
+    """Supported shells."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -35,7 +35,7 @@ def completion(shell: Annotated[CompletionShell, typer.Argument(help="The shell 
 
 
 def enable_completion() -> None:
-    """Let the program answer the shell, if that is what it was started for."""
+    """Let the program answer the shell, if the shell started it for that."""
     if COMPLETION_VARIABLE in os.environ:
         from typer._completion_classes import completion_init
 

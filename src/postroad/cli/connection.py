@@ -49,7 +49,7 @@ class Reach(NamedTuple):
     directory: str | None = None
 
     def client(self, *, reconnect: bool = False, publishes: bool = True) -> Client:
-        """A client, not connected yet; one that never publishes needs no publisher number."""
+        """Return a client, not connected yet; one that never publishes needs no publisher number."""
         from postroad.client import Reconnect, connect
 
         return connect(
@@ -74,7 +74,7 @@ class Reach(NamedTuple):
 
 
 def read_attributes(texts: list[str] | None) -> dict[str, str]:
-    """The attributes given as NAME=VALUE."""
+    """Return the attributes given as NAME=VALUE."""
     found: dict[str, str] = {}
     for text in texts or ():
         name, equals, value = text.partition("=")

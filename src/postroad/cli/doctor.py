@@ -1,4 +1,4 @@
-"""`postroad doctor`: what is wrong with this machine or these settings, and what to do about it."""
+"""`postroad doctor`: finds what is wrong with this machine or these settings, and what to do about it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["doctor", "symptoms"]
 
-# The trail of a busy day and the store of its subscribers; less is soon full.
+# The trail of a busy day and the store of its subscribers; less is full soon.
 LITTLE_DISK_BYTES = 2 * 1024**3
-# Files that a broker has open beside the connections of its clients.
+# Files that a broker has open besides the connections of its clients.
 OTHER_FILES = 256
 LIBRARIES = ("numpy", "numba", "llvmlite", "msgspec", "pyarrow")
 EXIT_NOT_WELL = 1
@@ -75,7 +75,7 @@ def doctor(
 
 
 def symptoms(config: BrokerConfig, path: Path | None) -> Iterator[Symptom]:
-    """Everything that is looked at, for a broker with these settings."""
+    """Yield all checks for a broker with these settings."""
     yield _versions()
     yield _kernels()
     yield from _ports(config)
@@ -144,7 +144,7 @@ def _directory(setting: str, data: Path) -> Iterator[Symptom]:
 
 
 def _modes(config: BrokerConfig, path: Path) -> Iterator[Symptom]:
-    """Files with secrets that others may read."""
+    """Yield files with secrets that others may read."""
     network = config.network
     link_tls = None if network is None else network.tls
     keys = [None if one is None else one.key for one in (config.tls, config.admin_tls, network, link_tls)]

@@ -102,7 +102,7 @@ def _watching(quiet: bool) -> Iterator[Watch]:
 
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        # A line for each cell, for whoever reads a log; a bar would be written again and again.
+        # A line for each cell, for a log; a progress bar would be written again and again.
         lines = _Lines(quiet)
         yield Watch(trial=lambda key, number, count: lines(f"{number}/{count} {key}"), line=lines)
         return
@@ -116,7 +116,7 @@ def _watching(quiet: bool) -> Iterator[Watch]:
 
 
 class _Lines:
-    """Writes what happens to stderr, each thing once."""
+    """Writes events to stderr, each once."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
@@ -171,7 +171,7 @@ def report(
 def _run_missing(
     chosen: Sequence[Experiment], request: Callable[[Experiment], RunRequest], out: Path, watch: Watch
 ) -> None:
-    """Run what was not run, and go on with what was broken off, as it was asked for."""
+    """Run what was not run, and continue interrupted runs as they were requested."""
     from postroad.lab.runs import is_complete, request_of, run_experiment, run_folder
 
     for one in chosen:
@@ -181,7 +181,7 @@ def _run_missing(
 
 
 def _played(chosen: Sequence[Experiment], out: Path, watch: Watch) -> list[tuple[Experiment, RunFolder]]:
-    """The runs that a report can be made of, summarised: complete, or partial with a cell at least."""
+    """Return the runs that a report can use, summarised: complete, or partial with at least one cell."""
     from postroad.lab.runs import run_folder, summarise_played
 
     found = []

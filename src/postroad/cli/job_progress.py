@@ -1,4 +1,4 @@
-"""How far a job of the pipeline is: a bar in a terminal, now and then a line in a log."""
+"""Progress of a pipeline job: a bar in a terminal, an occasional line in a log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JobProgress"]
 
-# Often enough to see in a log that it goes on, seldom enough to read it; a short job says nothing.
+# Often enough to see progress in a log, seldom enough to read it; a short job prints nothing.
 LINE_SECONDS = 5.0
 
 
@@ -45,11 +45,11 @@ class JobProgress:
             self._bar.stop()
 
     def tell(self, text: str) -> None:
-        """What happens now."""
+        """Show the current step."""
         self._change(text, None, None, "")
 
     def show(self, done: int, total: int) -> None:
-        """How many messages are handled, and how many there are."""
+        """Show how many messages are handled, and how many there are."""
         self._change(None, done, total, f"{done:,} of {total:,} messages")
 
     def _change(self, text: str | None, done: int | None, total: int | None, counts: str) -> None:
@@ -73,6 +73,6 @@ def _bar() -> Any:
         TextColumn("{task.fields[counts]}"),
         TimeElapsedColumn(),
         console=Console(stderr=True),
-        # What is left is in the summary.
+        # The rest is in the summary.
         transient=True,
     )

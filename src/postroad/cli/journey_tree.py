@@ -20,10 +20,10 @@ _COLOURS = {
     "shed at the queue": "red",
 }
 
-# Verdicts that leave open where the message went: nothing is certain of it then.
+# Verdicts that leave open where the message went: nothing is certain then.
 _OPEN = ("recorded in part", "not recorded", "unanswered")
 
-# Reasons that end nothing, by what they are called in the record (`tracking.reasons`).
+# Reasons that end nothing, by their names in the record (`tracking.reasons`).
 _DETOURS = {
     "held": "[yellow]waits for a way to {where}[/] from {at} on",
     "deferred": "[yellow]waits for its turn at this broker[/] from {at} on",
@@ -38,12 +38,12 @@ _DETOURS = {
 
 Document = dict[str, Any]
 
-# Beyond every time that an id can have: a gap to here has not ended yet.
+# Beyond every time that an id can have: a gap up to here has not ended yet.
 END_OF_TIME = 2**48
 
 
 def instant(milliseconds: int) -> str:
-    """A time for people; ids can name times that no calendar has."""
+    """Format a time for people; ids can contain times beyond any calendar."""
     try:
         moment = datetime.fromtimestamp(milliseconds // 1_000, UTC)
     except (OverflowError, ValueError, OSError):
@@ -52,7 +52,7 @@ def instant(milliseconds: int) -> str:
 
 
 def journey_tree(journey: Document) -> Tree:
-    """The origin, each broker it passed, each subscription, and how sure each is."""
+    """Return the origin, each broker it passed, each subscription, and how sure each is."""
     verdict = _text(journey["verdict"])
     colour = _COLOURS.get(verdict, "yellow")
     root = Tree(f"[bold]{_text(journey['id'])}[/]  [{colour}]{verdict}[/]{_certainty(journey)}")
@@ -62,7 +62,7 @@ def journey_tree(journey: Document) -> Tree:
         above = branches.get(stop["from"], root)
         branches[stop["broker"]] = above.add(_stop(stop))
         _add_subscriptions(branches[stop["broker"]], stop)
-    # A broker of an earlier version does not tell these.
+    # A broker of an earlier version does not send these.
     for hop in journey.get("open", ()):
         text = f"[yellow]broker {hop['neighbour']}: relayed to it, and whether it arrived is not known[/]"
         branches[hop["broker"]].add(f"{text} ({_text(hop['reason'])}){_doubt(hop['doubt'])}")
@@ -73,7 +73,7 @@ def journey_tree(journey: Document) -> Tree:
 
 
 def journey_lines(journey: Document) -> list[str]:
-    """What a reader should know beside the tree: pruned answers, gaps, brokers that did not answer."""
+    """Return what a reader should know besides the tree: pruned answers, gaps, brokers that did not answer."""
     lines = []
     for hop in journey["pruned"]:
         asked = "" if hop["neighbour"] == hop["broker"] else f" (broker {hop['broker']} named it)"
@@ -145,5 +145,5 @@ def _drop(drop: Document) -> str:
 
 
 def _text(text: str) -> str:
-    """Text of clients, harmless on a terminal."""
+    """Return text of clients in a form that is harmless on a terminal."""
     return escape(printable(text))

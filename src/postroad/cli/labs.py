@@ -78,7 +78,7 @@ def _write(out: Path, scale: Scale, truth: bool, quiet: bool) -> Written:
 
 
 def summary(written: Written) -> dict[str, Any]:
-    """What a trail amounts to."""
+    """Return the size of a trail."""
     return {
         "messages": written.messages,
         "brokers_visited_per_message": round(written.passages / written.messages, 2),

@@ -1,4 +1,4 @@
-"""Lines of standard input as they come, without holding up the event loop."""
+"""Lines of standard input as they arrive, without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READS_AHEAD = 4
 
 
 async def input_lines(longest: int, descriptor: int = 0) -> AsyncIterator[list[bytes]]:
-    """The lines of each read, without their line ends; the last one also when it has none.
+    """Yield the lines of each read, without their line ends; also the last one if it has none.
 
     Raises:
         LimitError: a line has more bytes than `longest`.
@@ -38,11 +38,10 @@ async def input_lines(longest: int, descriptor: int = 0) -> AsyncIterator[list[b
 
 
 async def _reads(descriptor: int) -> AsyncIterator[bytes]:
-    """What a file descriptor gives, read in a thread.
+    """Yield what a file descriptor gives, read in a thread.
 
-    Neither a pipe transport, which takes no files, nor asyncio's own threads, which are waited for at the end: a
-    terminal gives nothing after Ctrl-C. This thread just ends with the process, and reads without a lock that it could
-    still hold then.
+    Not with a pipe transport, which takes no files, nor with asyncio's own threads: the loop waits for them at its end,
+    and a terminal sends nothing after Ctrl-C. This thread ends with the process, and holds no lock while it reads.
     """
     loop = asyncio.get_running_loop()
     waiting: asyncio.Queue[bytes] = asyncio.Queue()
@@ -51,7 +50,7 @@ async def _reads(descriptor: int) -> AsyncIterator[bytes]:
 
     def read() -> None:
         data = b"-"
-        # The loop is gone when the program ended first.
+        # The loop is gone if the program ended first.
         with contextlib.suppress(RuntimeError):
             while data and wanted:
                 try:

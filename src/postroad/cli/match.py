@@ -43,7 +43,7 @@ def match(
 
 
 def point_out_doubts(selector: str) -> None:
-    """Say on stderr what in a selector may not mean what its author thinks."""
+    """Print to stderr what in a selector may not mean what its author thinks."""
     from postroad.selectors import doubts
 
     for doubt in doubts(selector):

@@ -189,7 +189,7 @@ def _write(path: Path, text: str, force: bool) -> None:
 
 
 def summary(made: Plan) -> dict[str, Any]:
-    """What a plan amounts to."""
+    """Return the size of a plan."""
     graph = made.graph()
     degrees = [len(graph.neighbours(number)) for number in graph.brokers]
     ports = [port for one in made.brokers for port in (one.port, one.link_port)]

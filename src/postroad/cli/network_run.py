@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read_plan", "reload", "restart", "status", "stop", "up"]
 
-# The answer to "is all well?" is no.
+# The exit code if the answer to "is all well?" is no.
 EXIT_NOT_WELL = 1
 
 Where = Annotated[Path, typer.Argument(metavar="PLAN|DIR", help="The plan, or the data directory of the network.")]
@@ -84,7 +84,7 @@ def up(
     if plan.is_dir():
         raise PostroadError(f"{plan} is a directory; name the plan, and its data directory with --data")
     read = read_plan(plan)
-    # Before anything is started in the background: a mistake is reported here, not in a log.
+    # Before anything starts in the background, so that a mistake is reported here and not in a log.
     tracking = _tracking(recorder, persist, journal, alias)
     if admin_tls:
         _check_admin_tls(read, admin_token_file)
@@ -136,7 +136,7 @@ def _check_admin_tls(plan: Plan, token_file: Path | None) -> None:
 
 
 def _options(**given: object) -> list[str]:
-    """Options as a command line has them: flags that are set, and all others that have a value."""
+    """Return options in the form of a command line: flags that are set, and all others that have a value."""
     found: list[str] = []
     for name, value in given.items():
         option = f"--{name.replace('_', '-')}"
@@ -162,7 +162,7 @@ def _tracking(recorder: str, persist: float, journal: bool, alias: str | None) -
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan in a file.
+    """Return the plan in a file.
 
     Raises:
         PostroadError: it cannot be read, or is not a plan.
@@ -209,7 +209,7 @@ def _start_in_background(
     from postroad.network import Place, start_detached
 
     if secret is not None:
-        # Arguments can be seen by all users of the machine.
+        # All users of the machine can see arguments.
         os.environ["POSTROAD_SECRET"] = secret
     state = asyncio.run(start_detached(Place(root), arguments, group))
     if as_json:

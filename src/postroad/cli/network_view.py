@@ -34,7 +34,7 @@ _ORDER = (Condition.DEAD, Condition.SILENT, Condition.DEGRADED, Condition.STARTI
 
 
 def up_fields(state: NetworkState) -> dict[str, Any]:
-    """A network in a few fields."""
+    """Return a network in a few fields."""
     return {
         "network": state.name,
         "strategy": state.strategy,
@@ -54,7 +54,7 @@ def up_fields(state: NetworkState) -> dict[str, Any]:
 
 
 def up_lines(state: NetworkState) -> str:
-    """The news that a network is up."""
+    """Return the text that a network is up."""
     count = len(state.brokers)
     return (
         f"network {state.name} is up: {count} broker{'' if count == 1 else 's'}, routing by {state.strategy}\n"
@@ -64,7 +64,7 @@ def up_lines(state: NetworkState) -> str:
 
 
 def view_fields(view: BrokerView) -> dict[str, Any]:
-    """A broker in a few fields."""
+    """Return a broker in a few fields."""
     fields: dict[str, Any] = msgspec.to_builtins(view)
     return {**fields, "in_per_second": round(view.in_per_second, 1), "out_per_second": round(view.out_per_second, 1)}
 
@@ -125,7 +125,7 @@ def _given_up(broker: int, restarts: int, seconds: float) -> str:
 
 
 def rolled_line(progress: RestartProgress) -> str:
-    """How far a rolling restart has come, in a line."""
+    """Return the progress of a rolling restart, in a line."""
     count = f"{progress.done} of {len(progress.brokers)} brokers restarted"
     if progress.failure:
         left = progress.brokers[progress.done :]
@@ -140,7 +140,7 @@ def _stopped(brokers: int, killed: int) -> str:
 
 
 class LiveTable:
-    """A table that is drawn again at each look, and lines above it for what happened."""
+    """A table that is redrawn at each look, with lines above it for events."""
 
     def __init__(self) -> None:
         self._console = Console()
@@ -153,111 +153,111 @@ class LiveTable:
         self._live.update(as_table(state, views, self._console.width), refresh=True)
 
     def came_up(self, state: NetworkState, views: Sequence[BrokerView]) -> None:
-        """Say so, above the table."""
+        """Print that the network is up, above the table."""
         self._console.print(f"{up_lines(state)}\nCtrl-C stops it", highlight=False)
 
     def died(self, broker: int, how: str, tail: str, command: str) -> None:
-        """Say so, above the table."""
+        """Print that a broker died, above the table."""
         self._console.print(_death(broker, how, tail, command), highlight=False, markup=False, style="red")
 
     def restarts(self, broker: int, seconds: float) -> None:
-        """Say so, above the table."""
+        """Print when a broker will be restarted, above the table."""
         self._console.print(f"broker {broker} will be started again in {seconds:g} s", highlight=False)
 
     def restarted(self, broker: int, pid: int) -> None:
-        """Say so, above the table."""
+        """Print that a broker was restarted, above the table."""
         self._console.print(f"broker {broker} was started again, as process {pid}", highlight=False)
 
     def gave_up(self, broker: int, restarts: int, seconds: float) -> None:
-        """Say so, above the table."""
+        """Print that a broker is not restarted any more, above the table."""
         self._console.print(_given_up(broker, restarts, seconds), highlight=False, style="red")
 
     def rolled(self, progress: RestartProgress) -> None:
-        """Say so, above the table."""
+        """Print the progress of a rolling restart, above the table."""
         self._console.print(rolled_line(progress), highlight=False, markup=False)
 
     def stopping(self) -> None:
-        """The table stays as it was last."""
+        """Leave the table as it is."""
         self._live.stop()
         self._console.print("stopping…")
 
     def stopped(self, brokers: int, killed: int) -> None:
-        """Say so."""
+        """Print how the network stopped."""
         self._console.print(_stopped(brokers, killed), highlight=False)
 
 
 class PlainLines:
-    """A line for whatever happens."""
+    """A line for each event."""
 
     def looked(self, state: NetworkState, views: Sequence[BrokerView]) -> None:
-        """Nothing happened."""
+        """Print nothing."""
 
     def came_up(self, state: NetworkState, views: Sequence[BrokerView]) -> None:
-        """Say so."""
+        """Print that the network is up."""
         typer.echo(up_lines(state))
 
     def died(self, broker: int, how: str, tail: str, command: str) -> None:
-        """Say so."""
+        """Print that a broker died."""
         typer.echo(_death(broker, how, tail, command), err=True)
 
     def restarts(self, broker: int, seconds: float) -> None:
-        """Say so."""
+        """Print when a broker will be restarted."""
         typer.echo(f"broker {broker} will be started again in {seconds:g} s", err=True)
 
     def restarted(self, broker: int, pid: int) -> None:
-        """Say so."""
+        """Print that a broker was restarted."""
         typer.echo(f"broker {broker} was started again, as process {pid}", err=True)
 
     def gave_up(self, broker: int, restarts: int, seconds: float) -> None:
-        """Say so."""
+        """Print that a broker is not restarted any more."""
         typer.echo(_given_up(broker, restarts, seconds), err=True)
 
     def rolled(self, progress: RestartProgress) -> None:
-        """Say so."""
+        """Print the progress of a rolling restart."""
         typer.echo(rolled_line(progress), err=True)
 
     def stopping(self) -> None:
-        """Soon there is more to say."""
+        """Print nothing yet."""
 
     def stopped(self, brokers: int, killed: int) -> None:
-        """Say so."""
+        """Print how the network stopped."""
         typer.echo(_stopped(brokers, killed))
 
 
 class JsonEvents:
-    """An object for whatever happens."""
+    """A JSON object for each event."""
 
     def looked(self, state: NetworkState, views: Sequence[BrokerView]) -> None:
-        """Nothing happened."""
+        """Print nothing."""
 
     def came_up(self, state: NetworkState, views: Sequence[BrokerView]) -> None:
-        """Say so."""
+        """Print that the network is up."""
         echo_json({"event": "up", **up_fields(state)})
 
     def died(self, broker: int, how: str, tail: str, command: str) -> None:
-        """Say so."""
+        """Print that a broker died."""
         echo_json({"event": "died", "broker": broker, "how": how, "log": tail, "restart": command})
 
     def restarts(self, broker: int, seconds: float) -> None:
-        """Say so."""
+        """Print when a broker will be restarted."""
         echo_json({"event": "restarts", "broker": broker, "seconds": seconds})
 
     def restarted(self, broker: int, pid: int) -> None:
-        """Say so."""
+        """Print that a broker was restarted."""
         echo_json({"event": "restarted", "broker": broker, "pid": pid})
 
     def gave_up(self, broker: int, restarts: int, seconds: float) -> None:
-        """Say so."""
+        """Print that a broker is not restarted any more."""
         echo_json({"event": "gave up", "broker": broker, "restarts": restarts, "seconds": seconds})
 
     def rolled(self, progress: RestartProgress) -> None:
-        """Say so."""
+        """Print the progress of a rolling restart."""
         echo_json({"event": "rolled", **msgspec.to_builtins(progress)})
 
     def stopping(self) -> None:
-        """Say so."""
+        """Print that the network stops."""
         echo_json({"event": "stopping"})
 
     def stopped(self, brokers: int, killed: int) -> None:
-        """Say so."""
+        """Print how the network stopped."""
         echo_json({"event": "stopped", "brokers": brokers, "killed": killed})

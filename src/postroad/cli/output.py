@@ -21,12 +21,12 @@ def json_text(fields: Mapping[str, Any]) -> str:
 
 
 def echo_json(fields: Mapping[str, Any]) -> None:
-    """Print an object on a line of its own."""
+    """Print an object on its own line."""
     typer.echo(json_text(fields))
 
 
 def echo_table(title: str, fields: Mapping[str, Any], *, err: bool = False) -> None:
-    """Names and values as a table; underscores in names are shown as blanks."""
+    """Print names and values as a table; underscores in names become blanks."""
     from rich.console import Console
     from rich.table import Table
 
@@ -40,7 +40,7 @@ def echo_table(title: str, fields: Mapping[str, Any], *, err: bool = False) -> N
 
 
 def printable(text: str) -> str:
-    """Text that cannot move the cursor or change the terminal, whatever a message holds; always on one line."""
+    """Return text that cannot move the cursor or change the terminal, whatever a message contains; on one line."""
     return text if text.isprintable() else "".join(char if char.isprintable() else _escaped(char) for char in text)
 
 

@@ -51,7 +51,7 @@ SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="Leave out unr
 
 
 def moment(text: str | None, option: str) -> int | None:
-    """A time in Unix ms."""
+    """Return a time in Unix ms."""
     if text is None:
         return None
     try:
@@ -62,7 +62,7 @@ def moment(text: str | None, option: str) -> int | None:
 
 
 def settings_of(given: list[str] | None) -> dict[str, str]:
-    """Settings of Spark from what `--conf` names."""
+    """Return the settings of Spark given with `--conf`."""
     found = {}
     for text in given or ():
         name, equals, value = text.partition("=")
@@ -93,7 +93,7 @@ class Given:
         start: SparkStart | None = None,
         **own: Any,
     ) -> None:
-        """Run a job, and show what it did; `make` makes its options of those that all share and its own."""
+        """Run a job, and show its report; `make` builds the job's options from the shared ones and its own."""
         from postroad.cli.job_progress import JobProgress
         from postroad.pipeline import run_job
         from postroad.trail.locations import location
@@ -117,7 +117,7 @@ class Given:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Ignore Ctrl-C while Spark starts: the bridge to Java would answer it with tracebacks."""
+    """Ignore Ctrl-C while Spark starts: the bridge to Java would print tracebacks."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -127,7 +127,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _command(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command with the options of all jobs, but for some, beside its own; typer reads them from the signature."""
+    """Make a command with the options of all jobs, except some, besides its own; typer reads the signature."""
     hints = get_type_hints(Given, include_extras=True)
     shared = {
         field.name: inspect.Parameter(
@@ -366,7 +366,7 @@ def serve(
     from postroad.pipeline.warm_server import note_path, warm_server
 
     check_java()
-    # Whatever ends this process on purpose ends the server too.
+    # Any signal that ends this process on purpose ends the server too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings = {"spark.driver.memory": LOCAL_MEMORY, "spark.ui.enabled": "false", **settings_of(conf)}
     with warm_server(master, settings, surroundings(is_local_master(master))) as running:
@@ -378,12 +378,12 @@ def serve(
     raise PostroadError("Spark's Connect server ended by itself")
 
 
-# As `postroad pipeline --help` lists them.
+# In the order of `postroad pipeline --help`.
 COMMANDS = (trace, compact, erase, audit, storage, timings, publish, follow, match, run, serve)
 
 
 def show(account: JobReport, as_json: bool) -> None:
-    """What a run did: a table for people, or one line of JSON."""
+    """Show the report of a run: a table for people, or one line of JSON."""
     for broker in account.absent:
         text = f"broker {broker} has no record in this trail, though others tell of it: what it alone knows is missing"
         typer.echo(f"postroad: warning: {text}", err=True)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["publish"]
 
-# Messages handed to the client at a time.
+# Messages passed to the client at a time.
 PART = 1_000
-# With --rate: how often messages that are due are sent; a finer beat only costs processor time.
+# With --rate: how often due messages are sent; a finer beat only costs processor time.
 BEAT_SECONDS = 0.01
 
 
@@ -59,7 +59,7 @@ def publish(
 
 
 async def _send(reach: Reach, parts: AsyncIterator[list[Draft]], receipt: bool, as_json: bool) -> tuple[int, float]:
-    """How many were sent, and in how many seconds, from the connection on until the broker had them all."""
+    """Return how many were sent, and in how many seconds, from the connection until the broker had them all."""
     sent = 0
     async with reach.client() as client:
         started = time.perf_counter()
@@ -71,7 +71,7 @@ async def _send(reach: Reach, parts: AsyncIterator[list[Draft]], receipt: bool, 
 
 async def _send_part(client: Client, part: list[Draft], receipt: bool, as_json: bool) -> None:
     ids = await client.publish_many(part, receipt=receipt)
-    # An id says that the broker has the message, so it is printed when that is known.
+    # An id means that the broker has the message, so it is printed when that is known.
     for given in ids if receipt else ():
         if as_json:
             echo_json({"id": str(given)})
@@ -100,7 +100,7 @@ async def _of_lines(topic: str, attributes: dict[str, str]) -> AsyncIterator[lis
 
 
 async def _paced(parts: AsyncIterator[list[Draft]], rate: float) -> AsyncIterator[list[Draft]]:
-    """The same messages, none before its time: the n-th is due n / rate seconds after the first."""
+    """Yield the same messages, none before its time: the n-th is due n / rate seconds after the first."""
     loop = asyncio.get_running_loop()
     start, sent = loop.time(), 0
     async for part in parts:

@@ -15,7 +15,7 @@ from postroad.errors import PostroadError
 __all__ = ["export_spans"]
 
 SEND_SECONDS = 30.0
-# A collector answers with an empty object, or with a sentence.
+# A collector responds with an empty object, or with a sentence.
 MOST_BYTES = 1 << 20
 STDOUT = "-"
 
@@ -27,7 +27,7 @@ def export_spans(target: str, documents: list[dict[str, Any]], asked: str) -> No
         target: a file, `-` for standard output, or the address of a collector, such as
             `http://127.0.0.1:4318/v1/traces`.
         documents: the journeys.
-        asked: what was asked for: where that is a `traceparent`, by which the record knows the message, the spans
+        asked: the requested id or alias: if it is a `traceparent`, by which the record knows the message, the spans
             belong to that trace.
 
     Raises:

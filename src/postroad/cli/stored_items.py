@@ -1,4 +1,4 @@
-"""What `postroad queues` and `postroad subscriptions` share: items of a broker's store, listed and given up."""
+"""Commands that `postroad queues` and `postroad subscriptions` share: list, purge and delete stored items."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class StoredItems:
     """The items under one path of an admin endpoint.
 
     Args:
-        kind: the path, which is also the field of its answer that lists them.
+        kind: the path, which is also the field of the response that lists them.
         address: of the admin endpoint, with or without `http://`.
-        token_file: with the token that it asks for.
-        authority: a PEM file: who vouches for its certificate; None for whom the system trusts.
+        token_file: with the token that the endpoint asks for.
+        authority: a PEM file with the authority of its certificate; None for those that the system trusts.
     """
 
     def __init__(self, kind: str, address: str, token_file: Path | None, authority: Path | None) -> None:
@@ -37,12 +37,12 @@ class StoredItems:
         self._authority = authority
 
     def ask(self, *name: str, method: str = "GET", query: str = "") -> dict[str, Any]:
-        """What the endpoint says of an item, which the parts of its name name; without any, of all of them."""
+        """Return what the endpoint says of the item with this name; without a name, of all items."""
         path = "".join(f"/{quote(part, safe='')}" for part in (self._kind, *name))
         return admin_request(self._base, path + query, read_token(self._token_file), method, self._authority)
 
     def echo_all(self, as_json: bool, line: Callable[[dict[str, Any]], str]) -> None:
-        """Print all items, one a line."""
+        """Print all items, one per line."""
         for each in self.ask()[self._kind]:
             if as_json:
                 echo_json(each)
@@ -64,5 +64,5 @@ class StoredItems:
 
 
 def echo_fields(title: str, fields: dict[str, Any]) -> None:
-    """Print the fields of an item, one a line."""
+    """Print the fields of an item, one per line."""
     echo_table(title, {key: printable(value) if isinstance(value, str) else value for key, value in fields.items()})

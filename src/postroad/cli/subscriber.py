@@ -108,14 +108,14 @@ def _print(message: ReceivedMessage, subscription: Subscription, as_json: bool) 
 
 
 def as_line(message: ReceivedMessage) -> str:
-    """A message for people: topic, name=value for each attribute, body."""
+    """Return a message for people: topic, name=value for each attribute, body."""
     parts = [message.topic, *(f"{name}={value}" for name, value in message.attributes.items())]
     body = message.body.decode("utf-8", "backslashreplace")
     return " ".join(printable(part) for part in [*parts, body] if part)
 
 
 def as_object(message: ReceivedMessage) -> dict[str, Any]:
-    """A message for programs; a body that is not UTF-8 is given in base 64."""
+    """Return a message for programs; a body that is not UTF-8 is in base 64."""
     fields = {"id": message.message_id, "topic": message.topic, "attributes": message.attributes}
     try:
         return {**fields, "body": message.body.decode()}

@@ -1,4 +1,4 @@
-"""What `postroad doctor` finds: on this machine, and in a network that runs."""
+"""What `postroad doctor` finds: on this machine, and in a running network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Asked", "Health", "Symptom", "network_symptoms", "skew_symptom"]
 
-# What the record assumes of the clocks of brokers (docs/tracking.md).
+# What the record assumes about the clocks of brokers (docs/tracking.md).
 MOST_SKEW_MS = 5_000
 
 
@@ -28,7 +28,7 @@ class Health(StrEnum):
 
 
 class Symptom(NamedTuple):
-    """What was looked at, how it is, and what to do."""
+    """What was checked, how it is, and what to do."""
 
     what: str
     health: Health
@@ -37,13 +37,13 @@ class Symptom(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """One broker's answer, and what it says of its clock.
+    """One broker's answer, and what it says about its clock.
 
     Attributes:
         broker: its number.
         version: of its program.
-        skew_ms: its clock less this machine's.
-        error_ms: how far off that can be: half of the time between asking and hearing.
+        skew_ms: its clock minus this machine's.
+        error_ms: the possible error of that: half of the time between request and response.
     """
 
     broker: int
@@ -55,12 +55,12 @@ class Asked(NamedTuple):
 def network_symptoms(
     where: str, token_file: Path | None, authority: Path | None, broker_skew_ms: int
 ) -> Iterator[Symptom]:
-    """How a network that runs is: who answers, whose clock is off, who is of another version.
+    """Yield the state of a running network: who answers, whose clock is off, who has another version.
 
     Args:
         where: its plan, data directory, or the admin address of one of its brokers.
         token_file: the token of the admin endpoints.
-        authority: who vouches for their certificates.
+        authority: of their certificates.
         broker_skew_ms: how far clocks may differ, by the settings.
     """
     asked: list[Asked] = []
@@ -101,7 +101,7 @@ def _admins(where: str, token_file: Path | None, authority: Path | None) -> tupl
 
 
 def _ask(base: str, token: str, authority: Path | None) -> tuple[dict[str, Any], Asked]:
-    # The first exchange may have to import the client; the second tells the time.
+    # The first exchange may have to import the client; the second measures the time.
     admin_request(base, "/status", token, authority=authority)
     before = time.time_ns()
     answer = admin_request(base, "/status", token, authority=authority)
@@ -121,7 +121,7 @@ def _versions(asked: list[Asked]) -> Symptom:
 
 
 def skew_symptom(asked: list[Asked], broker_skew_ms: int) -> Symptom:
-    """Whether the clocks of brokers are close enough to each other: what is certain beyond what was measured."""
+    """Return whether the clocks of brokers are close enough; only what exceeds the error of measurement counts."""
     ahead = max(asked, key=lambda one: one.skew_ms)
     behind = min(asked, key=lambda one: one.skew_ms)
     apart = ahead.skew_ms - behind.skew_ms

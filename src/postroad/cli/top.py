@@ -1,4 +1,4 @@
-"""`postroad top`: what the brokers of a network do, a line each, drawn again every few seconds."""
+"""`postroad top`: what the brokers of a network do, one line each, redrawn every few seconds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["BrokerFigures", "SessionFigures", "broker_figures", "session_figures", "top"]
 
 DEFAULT_ADDRESS = "127.0.0.1:8161"
-# A broker that is busy answers between two batches.
+# A busy broker responds between two batches.
 ANSWER_SECONDS = 3.0
 # A status lists up to 10,000 subscriptions with some 300 bytes each.
 MOST_BYTES = 16 << 20
@@ -42,7 +42,7 @@ _UNITS = ("", "k", "M", "G", "T")
 
 
 class BrokerFigures(NamedTuple):
-    """One broker, of late. Rates are per second."""
+    """Recent figures of one broker. Rates are per second."""
 
     broker: int
     state: str
@@ -61,7 +61,7 @@ class BrokerFigures(NamedTuple):
 
 
 class SessionFigures(NamedTuple):
-    """One session, of late. Rates are per second."""
+    """Recent figures of one session. Rates are per second."""
 
     broker: int
     session: int
@@ -126,7 +126,7 @@ async def _watch(where: str, interval: float, once: bool, access: AdminAccess, a
 
 
 class _Sight(NamedTuple):
-    """What all brokers said at one time; None for one that did not."""
+    """What all brokers reported at one time; None for one that did not."""
 
     at: float
     reports: dict[str, dict[str, Any] | None]
@@ -167,7 +167,7 @@ async def _report(base: str, access: AdminAccess) -> dict[str, Any] | None:
         async with asyncio.timeout(ANSWER_SECONDS):
             reply = await admin_reply(f"{base}/status", MOST_BYTES, access)
         return msgspec.json.decode(reply.body, type=dict[str, Any])
-    # Whatever listens there may say anything.
+    # Any program may listen there, and may send anything.
     except (OSError, HttpError, ValueError):
         return None
 
@@ -192,7 +192,7 @@ def _figures(before: _Sight, after: _Sight) -> tuple[list[BrokerFigures], list[S
 
 
 def broker_figures(before: Mapping[str, Any], after: Mapping[str, Any], seconds: float) -> BrokerFigures:
-    """One broker, from two of its statuses and the time between them."""
+    """Return the figures of one broker, from two of its statuses and the time between them."""
     was, now = before["statistics"], after["statistics"]
     was_server, now_server = before["server"], after["server"]
     network = after["network"]
@@ -228,7 +228,7 @@ def _relayed(report: Mapping[str, Any]) -> int:
 
 
 def session_figures(before: Mapping[str, Any], after: Mapping[str, Any], seconds: float) -> list[SessionFigures]:
-    """The sessions of one broker, from two of its statuses."""
+    """Return the sessions of one broker, from two of its statuses."""
     earlier = {session["number"]: session for session in before["sessions"]}
     found = []
     for session in after["sessions"]:
@@ -315,7 +315,7 @@ def _sessions_table(sessions: Sequence[SessionFigures]) -> Table:
         table.add_row(
             str(one.broker),
             str(one.session),
-            # Text, since a login may hold what looks like markup.
+            # As Text, since a login may contain what looks like markup.
             Text(printable(one.principal) or "-"),
             Text(one.address),
             short(one.in_per_second),
@@ -328,7 +328,7 @@ def _sessions_table(sessions: Sequence[SessionFigures]) -> Table:
 
 
 def short(value: float) -> str:
-    """A number in four characters or five: 999, 1.5k, 23M."""
+    """Format a number in four or five characters: 999, 1.5k, 23M."""
     unit = 0
     while abs(value) >= 999.5 and unit < len(_UNITS) - 1:
         value /= 1_000

@@ -1,4 +1,4 @@
-"""Topics as people write them who come from other brokers: refused, or explained."""
+"""Topics written in the style of other brokers: refused, or explained."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from postroad.errors import PostroadError
 
 __all__ = ["check_written"]
 
-# The prefix that STOMP needs before every topic; it is not written here, and added where it is needed.
+# STOMP needs this prefix before every topic; here it is not written, but added where needed.
 PREFIX = "/topic/"
 
 

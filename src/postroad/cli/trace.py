@@ -96,7 +96,7 @@ def trace(
 
 
 class _Asking(NamedTuple):
-    """What is asked for, and what was answered so far."""
+    """The request, and the answers so far."""
 
     explore: Explore
     as_json: bool
@@ -136,7 +136,7 @@ def _from_trail(root: str | Path, text: str, asking: _Asking) -> bool:
 
 
 def _messages(trail: Any, text: str) -> list[MessageId]:
-    """The message of this id, or those of this alias."""
+    """Return the message with this id, or those with this alias."""
     from postroad.messages import MessageId
 
     try:
@@ -150,7 +150,7 @@ def _messages(trail: Any, text: str) -> list[MessageId]:
 
 
 def _perhaps(hidden: list[str]) -> str:
-    """What keeps a no from being certain."""
+    """Return why a negative answer is not certain."""
     return f", as far as the record goes, which is not complete: {'; '.join(hidden)}" if hidden else ""
 
 
@@ -162,7 +162,7 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
 
     from postroad.cli.journey_tree import journey_lines, journey_tree
 
-    # A tree is cut at the width of its console, and its lines end in what matters most.
+    # A tree is cut at the width of its console, and the ends of its lines matter most.
     console = Console(highlight=False, soft_wrap=True, width=WIDEST_LINE)
     console.print(journey_tree(document))
     for line in journey_lines(document):

@@ -1,4 +1,4 @@
-"""Messages that may not be on their trail yet: when they will be, and which brokers can be asked meanwhile."""
+"""Messages that may not be in the trail yet: when they will be, and which brokers can be asked meanwhile."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 __all__ = ["UnwrittenMessage", "not_all_is_written", "unwritten"]
 
-# Of a trail that does not say how often its brokers write: the default of `persist_seconds`.
+# If a trail does not say how often its brokers write: the default of `persist_seconds`.
 DEFAULT_PERSIST_SECONDS = 60.0
 # A busy disk takes a little longer.
 SLACK_SECONDS = 5.0
-# Brokers that are asked about a message; one that was killed may still be named on the trail.
+# Brokers to ask about a message; the trail may still name one that was killed.
 MOST_ASKED = 3
 
 
 class UnwrittenMessage(NamedTuple):
-    """A message that is too young to be missed on its trail.
+    """A message that is too recent to count as missing from its trail.
 
     Attributes:
         message: its id.
@@ -44,11 +44,11 @@ class UnwrittenMessage(NamedTuple):
     runs: bool
 
     def asked_of_brokers(self, explore: str, request: Callable[[str, str], dict[str, Any]]) -> dict[str, Any] | None:
-        """What a running broker says of it; None, with a word on stderr, where none knows it or can be asked.
+        """Return what a running broker says of it; None, with a line on stderr, if none knows it or can be asked.
 
         Args:
             explore: whom brokers ask next.
-            request: asks an admin endpoint, by its address, for a page.
+            request: requests a page of an admin endpoint, by its address.
         """
         refusal = ""
         for admin in self.admins:
@@ -57,7 +57,7 @@ class UnwrittenMessage(NamedTuple):
             except PostroadError as error:
                 refusal = refusal or str(error)
                 continue
-            # Whoever listens at the address of a broker that was killed may be another, which never saw the message.
+            # Another broker, which never saw the message, may listen at the address of one that was killed.
             if document["stops"]:
                 typer.echo(f"postroad: not on the trail yet; asked the broker at {admin}", err=True)
                 return document
@@ -83,7 +83,7 @@ class UnwrittenMessage(NamedTuple):
 
 
 def unwritten(root: object, message: MessageId) -> UnwrittenMessage | None:
-    """What there is to know of a message that may not be written yet; None for an older one.
+    """Return what is known of a message that may not be written yet; None for an older one.
 
     Args:
         root: the trail, a directory or a place in a store.
@@ -103,12 +103,12 @@ def unwritten(root: object, message: MessageId) -> UnwrittenMessage | None:
 
 
 def _runs_here(owner: LockOwner) -> bool:
-    """Whether this is a process of this machine: nobody else is asked, or shown a token, because a file names them."""
+    """Return whether this is a process of this machine: others are not asked, or shown a token, because of a file."""
     return owner.host == socket.gethostname() and Path("/proc", str(owner.pid)).exists()
 
 
 def not_all_is_written(root: object) -> str:
-    """What to add to a no about an alias, which does not say how old its message is."""
+    """Return what to add to a negative answer about an alias, which does not say how old its message is."""
     from postroad.trail import trail_owners
 
     if not isinstance(root, Path) or not any(map(_runs_here, trail_owners(root).values())):

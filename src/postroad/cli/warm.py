@@ -58,7 +58,7 @@ def _archived(as_json: bool) -> str:
 
 
 def _progress(as_json: bool) -> Callable[[int, int], None] | None:
-    """A line that grows, in a terminal; lines of the log elsewhere."""
+    """Return a growing line for a terminal; log lines elsewhere."""
     if as_json or not sys.stderr.isatty():
         return None
 

@@ -42,18 +42,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Admin"]
 
-# A question about a message goes from broker to broker, and each may take its time.
+# A question about a message travels from broker to broker, and each may take its time.
 TRACE_SECONDS = 60.0
-# An operator, a scraper and a health check at once, and some to spare.
+# An operator, a scraper and a health check at once, and some more.
 MOST_REQUESTS = 16
 # Connections that the kernel may hold until they are accepted.
 BACKLOG = 64
-# Questions about messages that are asked of other brokers, or of the disk, at once.
+# Questions about messages that wait for other brokers, or for the disk, at once.
 MOST_QUESTIONS = 16
 
 SESSIONS = "/sessions"
 MOST_DIGITS = 18
-# Of the person who closes a session, in the log.
+# The longest name of the person who closes a session, in the log.
 MAX_BY_CHARACTERS = 64
 TRACE = "/trace/"
 ALIASES = "/aliases/"
@@ -66,11 +66,11 @@ class Admin:
     """Answers /health, /ready, /status, /metrics, /trace, /aliases, what is stored, /sessions and /console.
 
     Args:
-        status: tells the state of the broker.
-        is_ready: whether clients can connect.
-        troubles: what does not work as it should, though the broker runs.
-        trace: finds where a message went, as JSON; None where no record is kept.
-        aliased: finds the messages that have a name in another system; None where no record is kept.
+        status: returns the state of the broker.
+        is_ready: returns whether clients can connect.
+        troubles: returns what does not work as it should, although the broker runs.
+        trace: finds where a message went, as JSON; None if no record is kept.
+        aliased: finds the messages with a name in another system; None if no record is kept.
         token: what a request has to show to see who is connected and where messages went; None shows it to all.
         audit: logs and counts refusals.
         durable: answers about durable subscriptions; None where there are none.
@@ -79,7 +79,7 @@ class Admin:
         console: gathers what the console shows; None where there is none.
         close: closes a session by its number; whether there was one.
         observation: counts latencies while somebody asks for metrics; None for none.
-        is_private: whether all but `/health` and `/ready` needs the token: other machines can ask.
+        is_private: whether all but `/health` and `/ready` needs the token, because other machines can ask.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Admin:
         self._endpoint = Endpoint(
             self._page,
             MOST_REQUESTS,
-            # Whoever shows the token of a private endpoint may call the machine as it likes.
+            # A client with the token of a private endpoint may use any host name for the machine.
             names=() if is_private else LOOPBACK_NAMES,
             slow_seconds=TRACE_SECONDS,
             most_slow=MOST_QUESTIONS,
@@ -175,7 +175,7 @@ class Admin:
         return text_response(HTTPStatus.NOT_FOUND, text)
 
     def _console_page(self, request: Request) -> HttpResponse | Awaitable[HttpResponse]:
-        # The page itself shows nothing; it asks for the token where the data need one.
+        # The page itself shows nothing; it asks for the token if the data need one.
         found = console_file(request.path)
         if found is not None:
             return found
@@ -192,7 +192,7 @@ class Admin:
         named = request.path.removeprefix(SESSIONS).removeprefix("/")
         if request.method == "GET" and not named:
             return json_response(self._status().sessions)
-        # Python converts some thousand digits at most, so the length comes first.
+        # Python converts only some thousand digits, so check the length first.
         number = int(named) if named.isascii() and named.isdigit() and len(named) <= MOST_DIGITS else -1
         if request.method == "GET":
             found = [session for session in self._status().sessions if session.number == number]

@@ -1,4 +1,4 @@
-"""The admin endpoint over TLS: connections count before their TLS handshake."""
+"""The admin endpoint over TLS: connections are counted before their TLS handshake."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AdminListener"]
 
-# Scrapers, operators and their browsers, each with a few connections; beyond it the oldest handshake is given up.
+# Scrapers, operators and their browsers, each with a few connections; beyond this the oldest handshake is aborted.
 MOST_HANDSHAKES = 32
 
 
@@ -24,8 +24,8 @@ class AdminListener(AcceptLoop):
     """Listens for operators over TLS.
 
     Args:
-        serve: serves a connection whose handshake is done.
-        tls: what is spoken.
+        serve: serves a connection after its handshake.
+        tls: the TLS settings.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class AdminListener(AcceptLoop):
         self._handshakes: dict[socket.socket, asyncio.Task[None]] = {}
 
     def take_context(self, tls: ssl.SSLContext) -> None:
-        """Speak this with who connects from now on."""
+        """Use these TLS settings for new connections."""
         self._tls = tls
 
     def accepted(self, connection: socket.socket, peer: tuple[object, ...]) -> None:
@@ -55,7 +55,7 @@ class AdminListener(AcceptLoop):
                 lambda: protocol, accepted, ssl=self._tls, ssl_handshake_timeout=REQUEST_SECONDS
             )
         except (OSError, EOFError):
-            # Also what TLS refuses: another protocol, no certificate, or one that nobody here vouches for.
+            # Also what TLS refuses: another protocol, no certificate, or one of an unknown authority.
             accepted.close()
         except asyncio.CancelledError:
             accepted.close()

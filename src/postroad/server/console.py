@@ -1,8 +1,7 @@
 """The console: one page that shows the network, served by the admin endpoint of any broker.
 
-The page asks for `/console/data` every two seconds. This broker knows itself, and by its strategy how the others are
-linked. What the others do it asks of their admin endpoints, where `network.admins` names them, and only while somebody
-looks.
+The page asks for `/console/data` every two seconds. This broker knows itself, and its strategy knows how the others are
+linked. It asks the admin endpoints of the others, if `network.admins` names them, and only while somebody looks.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ __all__ = ["CONSOLE", "CONSOLE_DATA", "Console", "console_file"]
 
 CONSOLE = "/console"
 CONSOLE_DATA = f"{CONSOLE}/data"
-# A broker that does not answer within this time is shown as silent.
+# A broker that does not respond within this time is shown as silent.
 ANSWER_SECONDS = 2.0
 # Sessions and subscriptions of each broker that the page gets.
 MOST_SESSIONS = 500
@@ -61,14 +60,14 @@ _DURABLE_FIELDS = (
     "oldest_ms_now",
     "shed",
 )
-# Exceptions of an answer that is not a status.
+# Errors of a response that is not a status.
 _NO_STATUS = (ValueError, KeyError, TypeError, AttributeError)
 _FILES = {
     CONSOLE: ("index.html", "text/html; charset=utf-8"),
     f"{CONSOLE}/style.css": ("style.css", "text/css; charset=utf-8"),
     f"{CONSOLE}/app.js": ("app.js", "text/javascript; charset=utf-8"),
 }
-# The page loads nothing from elsewhere, sends nothing elsewhere, and is not shown inside another page.
+# The page loads nothing from elsewhere, sends nothing elsewhere, and cannot be embedded in another page.
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src data:; "
@@ -80,7 +79,7 @@ _HEADERS = {
 
 
 def console_file(path: str) -> HttpResponse | None:
-    """A file of the page; None if this is none."""
+    """Return a file of the page; None if the path names none."""
     named = _FILES.get(path)
     if named is None:
         return None
@@ -90,7 +89,7 @@ def console_file(path: str) -> HttpResponse | None:
 
 
 class Console:
-    """Gathers what the page shows.
+    """Collects what the page shows.
 
     Args:
         service: the broker.
@@ -110,7 +109,7 @@ class Console:
         self.client = client
 
     async def page(self) -> HttpResponse:
-        """The answer to `/console/data`."""
+        """Return the response to `/console/data`."""
         self._observation.ask()
         own = msgspec.to_builtins(status(self._service))
         now = self._service.dispatcher.clock()
@@ -162,7 +161,7 @@ def _broker(
     durables: list[dict[str, Any]],
     troubles: list[str] | None = None,
 ) -> dict[str, Any]:
-    """A broker as the page has it, from its status and what it stores."""
+    """Return a broker in the form of the page, from its status and what it stores."""
     counts, server, network = report["statistics"], report["server"], report["network"]
     links = [] if network is None else network["neighbours"]
     relay = {} if network is None else network["relay"]

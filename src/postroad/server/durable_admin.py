@@ -1,4 +1,4 @@
-"""Durable subscriptions as an operator sees them: list, look at, purge, delete."""
+"""Durable subscriptions for operators: list, show, purge, delete."""
 
 from __future__ import annotations
 

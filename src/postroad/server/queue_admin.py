@@ -1,4 +1,4 @@
-"""Queues as an operator sees them: list, look at, purge, delete."""
+"""Queues for operators: list, show, purge, delete."""
 
 from __future__ import annotations
 

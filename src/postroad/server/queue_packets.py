@@ -1,4 +1,4 @@
-"""Packets about queues on their way through the links: those for this broker are its own, the others go on."""
+"""Packets about queues on their way through the links: this broker takes its own and passes the others on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class QueuePackets:
     Args:
         core: the broker.
         links: its links.
-        brokers: the numbers of all brokers of the network; packets of others are left out.
+        brokers: the numbers of all brokers of the network; packets of other brokers are dropped.
         clock: the time in ms.
     """
 
@@ -32,7 +32,7 @@ class QueuePackets:
         self._clock = clock
 
     def next_hop(self, broker: int) -> int:
-        """The neighbour to which packets for a broker go; 0 if there is no way now."""
+        """Return the neighbour for packets to a broker; 0 if there is no route now."""
         if broker in self._links.up:
             return broker
         state = None if self._core.relay is None else self._core.relay.strategy.link_state
@@ -40,16 +40,16 @@ class QueuePackets:
         return max(0, int(hops[broker])) if broker < len(hops) else 0
 
     def send(self, packets: Iterable[tuple[int, bytes]]) -> None:
-        """Send packets of this broker; those without a way are lost, and sent again."""
+        """Send packets of this broker; those without a route are lost, and sent again later."""
         for target, data in packets:
             if hop := self.next_hop(target):
                 self._links.send_packet(hop, data)
 
     def receive(self, data: bytes, neighbour: int) -> None:
-        """A neighbour has sent a packet.
+        """Take a packet from a neighbour.
 
         Raises:
-            ChannelError: the neighbour itself says what no honest broker says.
+            ChannelError: the neighbour itself sent what no honest broker sends.
         """
         source, target, hops = read_packet(data)
         if source not in self._brokers or target not in self._brokers:
@@ -64,10 +64,10 @@ class QueuePackets:
             if fault and source == neighbour:
                 raise ChannelError(fault)
             if fault:
-                # The neighbour has passed it on, and is not to blame.
+                # The neighbour has only passed it on, and is not to blame.
                 self._links.refused(neighbour, fault)
 
     def tick(self) -> None:
-        """Time passes."""
+        """Handle time-outs."""
         if self._core.peers is not None:
             self._links.carry(self._core.peers.tick(self._clock()))

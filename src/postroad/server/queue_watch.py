@@ -1,4 +1,4 @@
-"""Looks at the queues from time to time and tells the log who is too slow: often enough to notice, never a flood."""
+"""Checks the queues periodically and logs who is too slow: often enough to notice, never a flood."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class QueueWatch:
         self._unstored = self._retained_cut = 0
 
     async def run(self) -> None:
-        """Look, until cancelled."""
+        """Check until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
@@ -41,7 +41,7 @@ class QueueWatch:
                 log.exception("internal error")
 
     def look(self) -> None:
-        """One look."""
+        """Check once."""
         overflowed = sorted(self._core.take_overflowed(), key=lambda each: each.number)
         for subscription in overflowed[:MOST_LINES]:
             self._tell(subscription)
@@ -84,7 +84,7 @@ class QueueWatch:
 
 
 def _newly_shed(subscription: Subscription) -> int:
-    """How many were shed since the last line in the log."""
+    """Return how many were shed since the last line in the log."""
     new = subscription.shed - subscription.shed_reported
     subscription.shed_reported = subscription.shed
     return new

@@ -1,4 +1,4 @@
-"""The store of a running broker: commits and reads on threads, tells who waits for them, and goes on after failures."""
+"""The store of a running broker: commits and reads on threads, informs those who wait, and survives failures."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ RETRY_SECONDS = 0.5
 # How long a receipt waits for a disk that fails or does not respond. Then its client gets an ERROR: it knows that
 # the message may be lost, and can send it again elsewhere.
 GIVE_UP_SECONDS = 10.0
-# How often limits by age are looked at.
+# How often to check limits by age.
 LOOK_SECONDS = 1.0
-# How long after its start neighbours may send again what an earlier process had stored: they hold it until there is a
-# way, for seconds, or until their own links are back.
+# How long after the start neighbours may send again what an earlier process had stored: they hold it until there is a
+# route, for seconds, or until their own links are back.
 RESENT_SECONDS = 600.0
-# What a stopping broker does to write the end of its store.
+# How long a stopping broker tries to write the end of its store.
 STOP_SECONDS = 10.0
 
 
@@ -72,7 +72,7 @@ class StoreDriver:
         self._is_due = False
         self._retry: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
-        # And for which time it is set, in ms.
+        # The time in ms for which it is set.
         self._redelivery: asyncio.TimerHandle | None = None
         self._redelivery_due = 0
         self._failing_since: float | None = None
@@ -82,7 +82,7 @@ class StoreDriver:
     # --- start and stop ----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Find out what an earlier process has left, and take it up.
+        """Recover what an earlier process left, and continue with it.
 
         Raises:
             StoreReadError: it cannot be read. Nothing was changed.
@@ -149,7 +149,7 @@ class StoreDriver:
         self._answer()
 
     async def _commit_once(self, store: Log) -> bool:
-        """One commit; returns whether there was something to write."""
+        """Carry out one commit; return whether there was something to write."""
         commit = None if self._writing_now is not None else store.take_commit(2**62)
         if commit is None:
             await asyncio.sleep(0.001)
@@ -163,7 +163,7 @@ class StoreDriver:
         return True
 
     async def _discard_rest(self, store: Log) -> None:
-        """Sessions have ended with rows in their spools: read these, so that the record can say what became of them."""
+        """Read the spools of sessions that have ended, so that the record can say what happened to their rows."""
         stored = self._core.store
         while stored is not None and stored.discards and not store.trouble:
             self._core.stored(self._clock())
@@ -183,7 +183,7 @@ class StoreDriver:
 
     @property
     def trouble(self) -> str:
-        """Why the store takes nothing, or not all that comes; empty while all is well."""
+        """Return why the disk takes nothing at the moment; empty while all is well."""
         if self.log is None or self.log.trouble or self._core.store is None:
             return "" if self.log is None else self.log.trouble
         unstored = self._core.store.backlog.messages
@@ -193,7 +193,7 @@ class StoreDriver:
 
     @property
     def mark(self) -> int:
-        """Changes whenever something was stored that a receipt has to wait for."""
+        """Return a number that changes whenever something was stored that a receipt has to wait for."""
         return 0 if self.log is None else self.log.touches
 
     def when_safe(self, action: Callable[[str], None]) -> None:
@@ -213,7 +213,7 @@ class StoreDriver:
             self._loop.call_soon(self._begin)
 
     def _begin(self) -> None:
-        """Begin what there is to do. By now, all that came in this turn of the loop has gathered."""
+        """Begin the next commit and reads. By now, all that came in this turn of the loop is collected."""
         self._is_due = False
         store = self.log
         assert store is not None
@@ -268,12 +268,12 @@ class StoreDriver:
         self._work()
 
     def _answer(self) -> None:
-        """Tell those whose rows are safe, or who have waited too long."""
+        """Inform those whose rows are safe, or who have waited too long."""
         store = self.log
         assert store is not None
         safe = store.safe
         if store.position <= safe:
-            # All there is, also where less was to be written than it seemed.
+            # Everything is written, even if less had to be written than it seemed.
             safe = 2**62
         while self._waiting and self._waiting[0][0] <= safe:
             _tell(self._waiting.popleft()[1], "")
@@ -319,12 +319,12 @@ class StoreDriver:
             log.exception("internal error", extra={"where": "store"})
 
     def _set_redelivery(self) -> None:
-        """Wake when the time of messages that came back has come."""
+        """Wake when the time of returned messages has come."""
         due = None if self._core.redeliveries is None else self._core.redeliveries.due()
         if due is None or (self._redelivery is not None and self._redelivery_due <= due):
             return
         if self._redelivery is not None:
-            # For messages that are due later than others that came back since.
+            # For messages that are due later than others that returned since.
             self._redelivery.cancel()
         self._redelivery_due = due
         self._redelivery = self._loop.call_later(max(0, due - self._clock()) / 1_000, self._redeliver)
@@ -357,5 +357,5 @@ def _tell(action: Callable[[str], None], reason: str) -> None:
     try:
         action(reason)
     except Exception:
-        # One connection's defect must not keep the others' receipts back.
+        # A defect in one connection must not hold back the receipts of others.
         log.exception("internal error", extra={"where": "store"})

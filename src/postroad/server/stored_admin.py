@@ -1,4 +1,4 @@
-"""What the admin pages of durable subscriptions and of queues share: list, look at, purge, delete."""
+"""What the admin pages of durable subscriptions and queues share: list, show, purge, delete."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = ["StoredAdmin"]
 log = logging.getLogger("postroad.server")
 
 MESSAGES = "messages"
-# Of the name of the asker, in the record.
+# The longest name of the operator, in the record.
 MAX_BY_CHARACTERS = 64
 
 Item = TypeVar("Item")
 
 
 class StoredAdmin(ABC, Generic[Item]):
-    """Answers requests about things in the store that have messages.
+    """Answers requests about stored items that have messages.
 
     Args:
         core: the broker.
@@ -41,7 +41,7 @@ class StoredAdmin(ABC, Generic[Item]):
 
     Attributes:
         path: of the list; an item is below it, its messages below the item.
-        field: of the answer that lists all items.
+        field: of the response that lists all items.
         noun: for one item, in messages to people.
         names: how an item is named in the path.
     """
@@ -57,7 +57,7 @@ class StoredAdmin(ABC, Generic[Item]):
         self._clock = clock
 
     def listed(self, most: int | None = None) -> list[msgspec.Struct]:
-        """All items, or the first of them; none as long as the store is not open."""
+        """Return all items, or the first of them; none while the store is not open."""
         return [self._status(each) for each in itertools.islice(self._items() or (), most)]
 
     def page(self, request: Request) -> HttpResponse:
@@ -94,24 +94,24 @@ class StoredAdmin(ABC, Generic[Item]):
 
     @abstractmethod
     def _items(self) -> Iterable[Item] | None:
-        """All items; None as long as the store is not open."""
+        """Return all items; None while the store is not open."""
 
     @abstractmethod
     def _find(self, *name: str) -> Item | None:
-        """The item of a name."""
+        """Return the item of a name."""
 
     @abstractmethod
     def _status(self, item: Item) -> msgspec.Struct:
-        """What people see of an item."""
+        """Return what people see of an item."""
 
     @abstractmethod
     def _purge(self, item: Item, reason: str) -> int:
-        """Give up the messages of an item; returns how many there were."""
+        """Give up the messages of an item; return how many there were."""
 
     @abstractmethod
     def _delete(self, item: Item, reason: str, outbox: Outbox) -> int | HttpResponse:
         """End an item; returns how many messages went with it, or why that cannot be."""
 
     def _age(self, stored: int | None) -> int:
-        """How long ago something was stored, in ms; 0 without anything."""
+        """Return how long ago something was stored, in ms; 0 without anything."""
         return 0 if stored is None else max(0, self._clock() - stored)
