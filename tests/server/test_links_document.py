@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from postroad.broker.consignments import QUEUE_WAIT_MS
-from postroad.broker.relay import HELD_MS, MAX_HELD, MAX_HELD_BYTES
+from postroad.broker.held_messages import HELD_MS, MAX_HELD, MAX_HELD_BYTES
 from postroad.config import read_config
 from postroad.protocols.link import SenderLimits
 from postroad.protocols.link.limits import (

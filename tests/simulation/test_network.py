@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroad.broker.relay import HELD_MS
+from postroad.broker.held_messages import HELD_MS
 from postroad.messages import Draft
 from postroad.routing.drp import Drp
 from postroad.routing.flood import Flood

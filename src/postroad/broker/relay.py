@@ -7,7 +7,6 @@ relayed unread.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,12 +15,12 @@ from postroad.broker.advertisements import Advertisements
 from postroad.broker.budgets import NANOSECONDS
 from postroad.broker.consignments import Consignments
 from postroad.broker.groups import has_flag
+from postroad.broker.held_messages import HELD_MS, HeldMessages
 from postroad.broker.interests import Interests
 from postroad.broker.link_pauses import pause_for_link, resume_for_link
 from postroad.broker.marks import LATE, MAYBE_TWICE, have_room, marked
 from postroad.broker.order import OrderStatistics, PublisherOrder
 from postroad.broker.outbox import LinkRefusal, Outbox, Sending
-from postroad.broker.queues import copied_out
 from postroad.broker.turns import Work
 from postroad.broker.wants import Wants
 from postroad.messages.columns import FLAGS, OVERTAKING, QUEUED
@@ -43,18 +42,11 @@ if TYPE_CHECKING:
     from postroad.broker.sessions import Session
     from postroad.matching.encoding import Scheme
     from postroad.messages import Batch
-    from postroad.routing import Destinations, Frame, Parcel, Reaction, Routed, Strategy
+    from postroad.routing import Destinations, Frame, Reaction, Routed, Strategy
     from postroad.selectors import Selector
 
-__all__ = ["HELD_MS", "MAX_HELD", "MAX_HELD_BYTES", "Relay", "RelayStatistics"]
+__all__ = ["Relay", "RelayStatistics"]
 
-# How long messages wait for a route to a broker that cannot be reached: a few heart-beats and new routes.
-HELD_MS = 10_000
-# Messages that wait for a route at once; beyond this the oldest are given up and counted. As many bytes as one link may
-# hold, because all that waited for a dead neighbour may have to wait for a new route. The number is a tenth of that,
-# because each message takes some 150 bytes besides its own.
-MAX_HELD = 100_000
-MAX_HELD_BYTES = 64 * 1024 * 1024
 # No broker has this number: rows that are kept in order wait in one line, whatever link they arrived over.
 _IN_ORDER = LARGEST_BROKER + 1
 # What an honest neighbour may relay.
@@ -82,13 +74,6 @@ class RelayStatistics(NamedTuple):
     late: int
     unordered: int
     order_held_now: int
-
-
-class _Held(NamedTuple):
-    batch: Batch
-    destinations: Destinations
-    until: int
-    consignment: Consignment | None
 
 
 class _Origin(NamedTuple):
@@ -132,10 +117,8 @@ class Relay:
         self._added: list[str] = []
         self._removed: list[str] = []
         self._changed = False
-        self._held: deque[_Held] = deque()
-        self._held_messages = self._held_bytes = 0
-        self._sent = self._relayed = self._duplicates = self._exhausted = self._unreachable = self._shed = 0
-        self._maybe_duplicates = 0
+        self._held = HeldMessages(core)
+        self._sent = self._relayed = self._duplicates = self._maybe_duplicates = self._exhausted = self._shed = 0
         self.consignments = Consignments()
         core.relay = self
 
@@ -330,29 +313,8 @@ class Relay:
         if routed.held is not None:
             if not until:
                 self._core.recorder.dropped(routed.batch, routed.held.rows, 0, Detour.HELD, now)
-            self._hold(routed.batch, routed.held, until or now + self._hold_ms, origin.consignment)
-            while self._held_messages > MAX_HELD or self._held_bytes > MAX_HELD_BYTES:
-                self._give_up(now)
+            self._held.add(routed.batch, routed.held, until or now + self._hold_ms, origin.consignment, now)
         return sent
-
-    def _hold(self, batch: Batch, parcel: Parcel, until: int, consignment: Consignment | None) -> None:
-        # A copy: a waiting row must not keep the whole read alive that it arrived in.
-        kept = copied_out(batch, parcel.rows)
-        self._held.append(_Held(kept, parcel.destinations, until, consignment))
-        self._held_messages += len(kept)
-        self._held_bytes += kept.buffer.nbytes
-        if consignment is not None:
-            consignment.hold()
-
-    def _give_up(self, now: int) -> None:
-        gone = self._held.popleft()
-        self._held_messages -= len(gone.batch)
-        self._held_bytes -= gone.batch.buffer.nbytes
-        self._unreachable += len(gone.batch)
-        rows = np.arange(len(gone.batch), dtype=np.int64)
-        self._core.recorder.dropped(gone.batch, rows, 0, "unreachable", now)
-        if gone.consignment is not None:
-            gone.consignment.release()
 
     # --- what brokers tell each other ------------------------------------------------------------------------------
 
@@ -414,8 +376,7 @@ class Relay:
             self._added, self._removed = [], []
             self._apply(self.strategy.interest(change, now), outbox, now)
         self._apply(self.strategy.tick(now), outbox, now)
-        while self._held and self._held[0].until <= now:
-            self._give_up(now)
+        self._held.expire(now)
         self.consignments.tick(now)
         if self._order is not None:
             self._release(self._order, outbox, now)
@@ -456,8 +417,7 @@ class Relay:
             self._unsteady_until = now + self._order_wait
 
     def _retry(self, outbox: Outbox, now: int) -> None:
-        waiting, self._held, self._held_messages, self._held_bytes = self._held, deque(), 0, 0
-        for held in waiting:
+        for held in self._held.take_all():
             routed = self.strategy.reroute(held.batch, held.destinations, now, returned=False)
             going = np.ones(len(routed.batch), np.bool_)
             if routed.held is not None:
@@ -492,10 +452,10 @@ class Relay:
             self._duplicates,
             self._maybe_duplicates,
             self._exhausted,
-            self._unreachable,
+            self._held.unreachable,
             self._shed,
-            self._held_messages,
-            self._held_bytes,
+            self._held.messages,
+            self._held.bytes,
             self.consignments.statistics().open_now,
             order.late,
             order.given_up,
