@@ -13,11 +13,14 @@ from postroad.broker.settlements import Settlement
 from postroad.messages.id_columns import WORD_BITS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from postroad.broker.deliveries import Deliveries
     from postroad.broker.no_recorder import Recorder
-    from postroad.broker.sessions import Subscription
+    from postroad.broker.outbox import Outbox
+    from postroad.broker.sessions import Session, Subscription
 
 __all__ = ["Acknowledgements"]
 
@@ -97,6 +100,30 @@ class Acknowledgements:
         elif subscription.durable is not None:
             assert self._deliveries.stored is not None
             self._deliveries.stored.settle(subscription, np.array(places))
+
+    def settle_all(self, session: Session, settlements: Iterable[Settlement], outbox: Outbox, now: int) -> None:
+        """Settle messages of several subscriptions of a session, except those that no longer wait for it."""
+        for settlement in settlements:
+            waiting = settlement.subscription.unacknowledged
+            messages = [each for each in settlement.messages if each in waiting]
+            if messages and session.subscriptions.get(settlement.subscription.key) is settlement.subscription:
+                self.settle(settlement._replace(messages=messages), now)
+                self.deliver_next(settlement.subscription, outbox, now)
+
+    def deliver_next(self, subscription: Subscription, outbox: Outbox, now: int) -> None:
+        """Deliver what acknowledgements let through, now or in a later turn."""
+        deliveries = self._deliveries
+        if subscription.queue is not None and deliveries.in_turns:
+            assert deliveries.queues is not None
+            deliveries.queues.dispatch.owe(subscription)
+        elif subscription.queue is None and subscription.session.congested:
+            return
+        elif subscription.cursor is not None and deliveries.in_turns:
+            # Stored rows are delivered when all acknowledgements of this read are counted, not row by row.
+            deliveries.owe(subscription.session)
+        else:
+            # Fill the whole window: a client may wait for all of it before it acknowledges again.
+            deliveries.drain(subscription, deliveries.limits.unacknowledged, outbox, now)
 
     def _settled(self, subscription: Subscription, wanted: int) -> list[int]:
         waiting = subscription.unacknowledged

@@ -455,36 +455,17 @@ class Broker:
         subscription = session.subscriptions.get(key)
         if subscription is None:
             raise BrokerError(f"acknowledgement for subscription {key!r}, which this session does not have")
-        self._deliveries.acknowledgements.acknowledge(subscription, head, tail, positive, now, requeues)
         outbox = Outbox()
-        self._go_on_after(subscription, outbox, now)
+        acknowledgements = self._deliveries.acknowledgements
+        acknowledgements.acknowledge(subscription, head, tail, positive, now, requeues)
+        acknowledgements.deliver_next(subscription, outbox, now)
         return outbox
 
     def settle(self, session: Session, settlements: Iterable[Settlement], now: int) -> Outbox:
         """Acknowledge or refuse many messages at once; those that no longer wait for it are left out."""
         outbox = Outbox()
-        for settlement in settlements:
-            waiting = settlement.subscription.unacknowledged
-            messages = [each for each in settlement.messages if each in waiting]
-            if messages and session.subscriptions.get(settlement.subscription.key) is settlement.subscription:
-                self._deliveries.acknowledgements.settle(settlement._replace(messages=messages), now)
-                self._go_on_after(settlement.subscription, outbox, now)
+        self._deliveries.acknowledgements.settle_all(session, settlements, outbox, now)
         return outbox
-
-    def _go_on_after(self, subscription: Subscription, outbox: Outbox, now: int) -> None:
-        """Deliver what acknowledgements let through."""
-        session = subscription.session
-        if subscription.queue is not None and self._in_turns:
-            assert self.queues is not None
-            self.queues.dispatch.owe(subscription)
-        elif subscription.queue is None and session.congested:
-            return
-        elif subscription.cursor is not None and self._in_turns:
-            # Stored rows are delivered when all acknowledgements of this read are counted, not row by row.
-            self._turns.owe(session)
-        else:
-            # Fill the whole window: a client may wait for all of it before it acknowledges again.
-            self._deliveries.drain(subscription, self.limits.unacknowledged, outbox, now)
 
     # --- what it holds -----------------------------------------------------------------------------------------------
 

@@ -50,7 +50,9 @@ class Deliveries:
         turns: where to note sessions that get the rest of their matches in a later turn; None to write all at once.
 
     Attributes:
-        acknowledgements: what clients answer.
+        limits: what may wait, at present.
+        in_turns: whether there are turns.
+        acknowledgements: what clients acknowledge and refuse.
         overflowed: the subscriptions whose queues were full lately.
         stored: what subscriptions have in the store; None without a store.
         queues: the queues; None without a store.
@@ -61,10 +63,11 @@ class Deliveries:
     def __init__(
         self, limits: Limits, recorder: Recorder, sessions: Mapping[int, Session], turns: Turns | None = None
     ) -> None:
-        self._limits = limits
+        self.limits = limits
         self._recorder = recorder
         self._sessions = sessions
         self._turns = turns
+        self.in_turns = turns is not None
         self.overflowed: set[Subscription] = set()
         self.stored: StoredQueues | None = None
         self.queues: NamedQueues | None = None
@@ -75,7 +78,7 @@ class Deliveries:
 
     def take_limits(self, limits: Limits) -> None:
         """Use new limits from now on."""
-        self._limits = limits
+        self.limits = limits
 
     def hand_over(
         self,
@@ -134,7 +137,7 @@ class Deliveries:
 
     def _must_spool(self, subscription: Subscription) -> bool:
         """Return whether the next rows must wait on disk: after others there, or because memory is used up."""
-        waiting, limits = subscription.waiting, self._limits
+        waiting, limits = subscription.waiting, self.limits
         if self.stored is None or waiting.stored:
             return self.stored is not None
         together = subscription.session.waiting
@@ -240,7 +243,7 @@ class Deliveries:
             return 0
         if subscription.ack_mode is AckMode.AUTO:
             return 2**62
-        return max(0, self._limits.unacknowledged - len(subscription.unacknowledged))
+        return max(0, self.limits.unacknowledged - len(subscription.unacknowledged))
 
     def _room_in_turn(self, session: Session, batch: Batch, room: int, count: int, outbox: Outbox) -> int:
         """Return no room for a session that this turn has written enough to; it gets the rest in later turns."""
@@ -253,7 +256,7 @@ class Deliveries:
         return room
 
     def _is_full(self, subscription: Subscription) -> bool:
-        waiting, together, limits = subscription.waiting, subscription.session.waiting, self._limits
+        waiting, together, limits = subscription.waiting, subscription.session.waiting, self.limits
         if subscription.policy is OverflowPolicy.SPOOL:
             # Without a store; with one, the excess was spooled.
             return self.stored is None and waiting.bytes + _ROW_BYTES * waiting.messages > limits.spool_memory_bytes
@@ -265,7 +268,7 @@ class Deliveries:
         )
 
     def _shed_oldest(self, subscription: Subscription, now: int) -> None:
-        waiting, together, limits = subscription.waiting, subscription.session.waiting, self._limits
+        waiting, together, limits = subscription.waiting, subscription.session.waiting, self.limits
         # What the other queues of the session leave of its share; the queue that grew too long is shed.
         messages = limits.session_queue_messages - together.messages + waiting.messages
         bytes_ = limits.session_queue_bytes - together.bytes + waiting.bytes
@@ -312,7 +315,7 @@ class Deliveries:
             waiting += subscription.waiting.stored
         if subscription.ack_mode is AckMode.AUTO:
             return waiting
-        return min(waiting, max(0, self._limits.unacknowledged - len(subscription.unacknowledged)))
+        return min(waiting, max(0, self.limits.unacknowledged - len(subscription.unacknowledged)))
 
     def drain(self, subscription: Subscription, most: int, outbox: Outbox, now: int) -> int:
         """Deliver waiting messages, up to a number; return how many."""
@@ -338,7 +341,7 @@ class Deliveries:
 
     def drain_session(self, session: Session, outbox: Outbox, now: int) -> None:
         """Deliver what waited for a session, one turn's worth."""
-        left = self._limits.drain_messages
+        left = self.limits.drain_messages
         for subscription in session.subscriptions.values():
             if left <= 0:
                 break
@@ -365,7 +368,7 @@ class Deliveries:
 
     def _is_half_empty(self, subscription: Subscription) -> bool:
         """Return whether paused publishers may resume; if the queue were only just not full, they would pause again."""
-        waiting, limits = subscription.waiting, self._limits
+        waiting, limits = subscription.waiting, self.limits
         if subscription.cursor is not None:
             assert self.stored is not None
             settings = self.stored.log.settings
@@ -441,7 +444,7 @@ class Deliveries:
                 assert self.peers is not None
                 self.peers.outgoing.pump(subscription.outgoing, now)
             elif not session.congested and self._sessions.get(session.number) is session:
-                self.drain(subscription, self._limits.drain_messages, outbox, now)
+                self.drain(subscription, self.limits.drain_messages, outbox, now)
                 if self.drainable(subscription) and self._turns is not None:
                     self._turns.owe(session)
         for subscription in list(stored.full.values()):
@@ -457,7 +460,7 @@ class Deliveries:
         stored.unblock(subscription)
         session = subscription.session
         if not session.congested and self._sessions.get(session.number) is session:
-            self.drain(subscription, self._limits.drain_messages, outbox, now)
+            self.drain(subscription, self.limits.drain_messages, outbox, now)
             if self.drainable(subscription) and self._turns is not None:
                 self._turns.owe(session)
 
