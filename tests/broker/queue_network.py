@@ -10,26 +10,18 @@ import itertools
 import random
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from postroad.broker import (
-    AckMode,
-    Broker,
-    ConsumerTerms,
-    Limits,
-    PublisherNumbers,
-    QueueSettings,
-    SubscriptionNumbers,
-)
+from postroad.broker import AckMode, ConsumerTerms, Limits, QueueSettings
 from postroad.messages import Batch, Draft
 from postroad.messages.columns import FLAGS, QUEUED
-from postroad.store import Log, PowerFailure, SimulatedDisk, StoreSettings, carry_out, recover
+from postroad.store import PowerFailure, SimulatedDisk, StoreSettings, carry_out
+from tests.broker.stored_core import NumberBlocks, stored_core
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from postroad.broker import Outbox, Recorder, Session, Subscription
+    from postroad.broker import Broker, Outbox, Recorder, Session, Subscription
     from postroad.broker.peers import Peers
+    from postroad.store import Log
 
 SETTINGS = QueueSettings(max_deliveries=100, redelivery_ms=10, max_redelivery_ms=50, prefetch=5)
 STORE = StoreSettings(segment_bytes=8_192, cache_bytes=16_000)
@@ -77,7 +69,7 @@ class QueueNetwork:
         self.random = random.Random(seed)
         self.now = 1_000_000
         self.settings, self.store, self.recorder = settings, store, recorder
-        self.numbers, self.blocks = itertools.count(1, 1_000), itertools.count(1, 1_000)
+        self.numbers = NumberBlocks()
         self.bodies = itertools.count(1)
         self.disks = {number: SimulatedDisk() for number in range(1, count + 1)}
         self.brokers: dict[int, QueueBroker] = {}
@@ -97,18 +89,19 @@ class QueueNetwork:
 
     def start(self, number: int) -> None:
         recorder = None if self.recorder is None else self.recorder(number)
-        core = Broker(
-            number,
-            PublisherNumbers(lambda: next(self.blocks)),
-            Limits(unacknowledged=50),
-            recorder=recorder,
-            subscription_numbers=SubscriptionNumbers(lambda: next(self.numbers)),
-        )
-        core.queue_settings, core.homes.home = self.settings, lambda _: 1
         disk = self.disks[number]
-        log = Log(self.store, recover(disk.segments(), disk.read))
         self.now += 1
-        assert core.open_store(log, np.empty((0, 2), np.uint64), self.now) == []
+        core, log = stored_core(
+            disk,
+            self.numbers,
+            self.now,
+            number=number,
+            store=self.store,
+            queues=self.settings,
+            limits=Limits(unacknowledged=50),
+            recorder=recorder,
+            home=lambda _: 1,
+        )
         self.brokers[number] = QueueBroker(core, log, disk)
 
     def crash(self, number: int, power: bool = True) -> None:

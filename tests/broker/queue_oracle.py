@@ -10,23 +10,12 @@ import itertools
 import random
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from postroad.broker import (
-    AckMode,
-    Broker,
-    BrokerError,
-    ConsumerTerms,
-    Limits,
-    Outbox,
-    PublisherNumbers,
-    QueueSettings,
-    SubscriptionNumbers,
-)
+from postroad.broker import AckMode, BrokerError, ConsumerTerms, Limits, Outbox, QueueSettings
 from postroad.messages import Batch, Draft, Untyped
 from postroad.messages.columns import FLAGS, QUEUED
 from postroad.selectors import Selector
-from postroad.store import Log, SimulatedDisk, StoreSettings, recover
+from postroad.store import SimulatedDisk, StoreSettings
+from tests.broker.stored_core import NumberBlocks, stored_core
 from tests.store.oracle import commit_all
 
 if TYPE_CHECKING:
@@ -76,7 +65,7 @@ class Crowd:
         self.now = 1_000_000
         self.sent: dict[int, Sent] = {}
         self.takers: dict[int, Taker] = {}
-        self.blocks, self.numbers = itertools.count(1, 1_000), itertools.count(1, 1_000)
+        self.numbers = NumberBlocks()
         self.keys = itertools.count(1)
         self.delivered = 0
         # The number of each message that was delivered, by its id.
@@ -84,16 +73,10 @@ class Crowd:
         self.open()
 
     def open(self) -> None:
-        self.core = Broker(
-            1,
-            PublisherNumbers(lambda: next(self.blocks)),
-            Limits(unacknowledged=50),
-            subscription_numbers=SubscriptionNumbers(lambda: next(self.numbers)),
+        store = StoreSettings(segment_bytes=4096, cache_bytes=4_000)
+        self.core, self.log = stored_core(
+            self.disk, self.numbers, self.now, store=store, queues=SETTINGS, limits=Limits(unacknowledged=50)
         )
-        self.core.queue_settings = SETTINGS
-        settings = StoreSettings(segment_bytes=4096, cache_bytes=4_000)
-        self.log = Log(settings, recover(self.disk.segments(), self.disk.read))
-        assert self.core.open_store(self.log, np.empty((0, 2), np.uint64), self.now) == []
         self.writer = self.core.attached("writer")
 
     # --- what the crowd does -----------------------------------------------------------------------------------------

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from postroad.broker import (
-    AckMode,
-    Broker,
-    ConsumerTerms,
-    Limits,
-    PublisherNumbers,
-    QueueSettings,
-    SubscriptionNumbers,
-)
+from postroad.broker import AckMode, ConsumerTerms
 from postroad.messages import Batch, Draft
 from postroad.messages.columns import FLAGS, QUEUED
-from postroad.store import Log, SimulatedDisk, StoreSettings, recover
+from postroad.store import SimulatedDisk
+from tests.broker.stored_core import NumberBlocks, stored_core
 from tests.store.oracle import commit_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from postroad.broker import Outbox, Recorder, Session, Subscription
+    from postroad.broker import Limits, Outbox, QueueSettings, Recorder, Session, Subscription
     from postroad.broker.named_queues import NamedQueue
     from postroad.security import Policy
+    from postroad.store import StoreSettings
 
 
 class Got(NamedTuple):
@@ -52,9 +43,16 @@ class QueueScene:
     ) -> None:
         self.disk = SimulatedDisk()
         self.now = 1_000_000
-        self._blocks, self._numbers = itertools.count(1, 1_000), itertools.count(1, 1_000)
-        self._made = (settings or QueueSettings(), store or StoreSettings(), limits or Limits(), in_turns, policy)
-        self._recorder = recorder
+        self._numbers = NumberBlocks()
+        self._made: dict[str, Any] = {
+            "queues": settings,
+            "store": store,
+            "limits": limits,
+            "in_turns": in_turns,
+            "policy": policy,
+            "recorder": recorder,
+            "forces": True,
+        }
         self.restart()
         self.got: list[Got] = []
         self.deliveries = 0
@@ -63,19 +61,7 @@ class QueueScene:
 
     def restart(self) -> None:
         """Another process takes up what is on disk."""
-        settings, store, limits, in_turns, policy = self._made
-        self.core = Broker(
-            1,
-            PublisherNumbers(lambda: next(self._blocks)),
-            limits,
-            policy,
-            self._recorder,
-            SubscriptionNumbers(lambda: next(self._numbers)),
-            in_turns=in_turns,
-        )
-        self.core.queue_settings = settings
-        self.log = Log(store, recover(self.disk.segments(), self.disk.read, self.disk.sync))
-        assert self.core.open_store(self.log, np.empty((0, 2), np.uint64), self.now) == []
+        self.core, self.log = stored_core(self.disk, self._numbers, self.now, **self._made)
         self.writer = self.core.attached("writer")
 
     def queue(self, name: str = "work") -> NamedQueue:

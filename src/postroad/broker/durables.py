@@ -194,8 +194,10 @@ class Durables:
         if subscription is None:
             subscription = self._make(session, name, topic, wanted, now, replay)
         else:
-            self._take_over(subscription, session, outbox)
+            # In this order: what is refused leaves the subscription with the session that has it.
+            self._check_owner(subscription, session)
             self._change(subscription, topic, pattern, wanted, now)
+            self._take_from(subscription, outbox)
         self._attach(subscription, session, key, ack_mode)
         return subscription
 
@@ -239,16 +241,21 @@ class Durables:
             self._core.replays.begin(subscription, terms.replay)
         return subscription
 
-    def _take_over(self, subscription: Subscription, session: Session, outbox: Outbox) -> None:
-        terms, holder = subscription.durable, subscription.session
+    def _check_owner(self, subscription: Subscription, session: Session) -> None:
+        terms = subscription.durable
         assert terms is not None
         if terms.principal != session.principal:
             raise BrokerError(
                 f"the durable subscription {terms.name!r} of client {terms.client!r} belongs to "
                 f"{terms.principal or 'a client without a login'}; choose another client-id or name"
             )
-        if holder is session:
+        if subscription.session is session:
             raise BrokerError(f"this session has the durable subscription {terms.name!r} already")
+
+    def _take_from(self, subscription: Subscription, outbox: Outbox) -> None:
+        """Take a subscription from the session that has it, if one does, and close that session."""
+        terms, holder = subscription.durable, subscription.session
+        assert terms is not None
         if holder.number:
             self.left(subscription)
             outbox.closes.append((holder.number, f"the durable subscription {terms.name!r} was taken over by another"))
