@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import re
 import socket
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from postroad.lab.measured_broker import broker_command, broker_settings, stomp_address
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-_READY = re.compile(r'"stomp": "stomp://[^:"]+:(\d+)"')
 
 
 class Server(NamedTuple):
@@ -36,18 +33,9 @@ def running(count: int, processors: set[int]) -> Iterator[list[Server]]:
             for number in range(1, count + 1):
                 config = Path(directory) / f"broker-{number}.toml"
                 config.write_text(_config(number, ports, Path(directory)))
-                command = [
-                    sys.executable,
-                    "-c",
-                    "from postroad.cli import main; main()",
-                    "broker",
-                    "--config",
-                    str(config),
-                    "--json",
-                ]
                 processes.append(
                     subprocess.Popen(
-                        command,
+                        broker_command(config),
                         stdout=subprocess.PIPE,
                         text=True,
                         preexec_fn=lambda: os.sched_setaffinity(0, processors),
@@ -64,11 +52,7 @@ def running(count: int, processors: set[int]) -> Iterator[list[Server]]:
 
 
 def _config(number: int, ports: Sequence[int], folder: Path) -> str:
-    text = (
-        f'number = {number}\nport = 0\ndata = {json.dumps(str(folder / f"data-{number}"))}\nlog_level = "warning"\n'
-        f"[tracking]\ntrail = {json.dumps(str(folder / 'trail'))}\npersist_seconds = 1\n"
-        "[limits]\nsubscriptions_per_session = 100_000\n"
-    )
+    text = broker_settings(number, folder)
     if len(ports) == 1:
         return text
     others = [other for other in (number - 1, number + 1) if 1 <= other <= len(ports)]
@@ -79,10 +63,10 @@ def _config(number: int, ports: Sequence[int], folder: Path) -> str:
 def _stomp_port(process: subprocess.Popen[str]) -> int:
     assert process.stdout is not None
     line = process.stdout.readline()
-    ready = _READY.search(line)
-    if ready is None:
+    address = stomp_address(line)
+    if address is None:
         raise RuntimeError(f"a broker did not start: {line!r}")
-    return int(ready[1])
+    return address[1]
 
 
 def _free_ports(count: int) -> list[int]:

@@ -16,12 +16,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 import os
-import re
 import signal
 import socket
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,6 +27,7 @@ import numpy as np
 
 from postroad.capacity import BatchSamples
 from postroad.errors import PostroadError
+from postroad.lab.measured_broker import broker_command, broker_settings, stomp_address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -65,7 +63,6 @@ _DISCARDED_BYTES = 8 << 20
 # Receipts, and what comes before them.
 _SMALL_READ = 4_096
 _SUBSCRIBED_AT_ONCE = 1_000
-_READY = re.compile(r'"stomp": "stomp://([^:"]+):(\d+)"')
 
 
 class CalibrationError(PostroadError):
@@ -197,29 +194,15 @@ def message_bytes(cell: Cell) -> int:
 async def _broker(folder: Path, number: int) -> AsyncIterator[tuple[int, tuple[str, int]]]:
     """Run a broker in a separate process, and stop it at the end; yield its number and its address."""
     config = folder / f"broker-{number}.toml"
-    # JSON strings are valid TOML strings.
-    config.write_text(
-        f'number = {number}\nport = 0\ndata = {json.dumps(str(folder / f"data-{number}"))}\nlog_level = "warning"\n'
-        f"[tracking]\ntrail = {json.dumps(str(folder / 'trail'))}\npersist_seconds = 1\n"
-        "[limits]\nsubscriptions_per_session = 1_000_000\n"
-    )
-    command = [
-        sys.executable,
-        "-c",
-        "from postroad.cli import main; main()",
-        "broker",
-        "--config",
-        str(config),
-        "--json",
-    ]
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    config.write_text(broker_settings(number, folder))
+    process = await asyncio.create_subprocess_exec(*broker_command(config), stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None
         line = (await process.stdout.readline()).decode()
-        ready = _READY.search(line)
-        if ready is None:
+        address = stomp_address(line)
+        if address is None:
             raise CalibrationError(f"the broker to be measured did not start: {line.strip() or 'its log says why'}")
-        yield process.pid, (ready[1], int(ready[2]))
+        yield process.pid, address
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
