@@ -68,8 +68,8 @@ from postroad.messages.columns import TOPIC as TOPIC_SPAN
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# How a scan ended; anything but DONE asks for more room and is taken up again at the same row.
-# STOPPED is as good as DONE for the rows so far: the budget is used up.
+# How a scan ended; anything but DONE asks for more room and continues at the same row. STOPPED is as good as DONE for
+# the rows so far: the budget is used up. Steps that find `slots` full return -1, which is minus RESULTS_FULL.
 DONE, RESULTS_FULL, PENDING_FULL, SCRATCH_FULL, STOPPED = 0, 1, 2, 3, 4
 
 # Where a scan notes how far it came; BUDGET is the work (`costs.py`) that it may do; it stops at a row's end.
@@ -292,6 +292,42 @@ def repeat_slots(slots: NDArray[np.int32], first: Int, total: Int) -> Int:
 
 
 @inlined
+def match_row(
+    secret: np.uint64,
+    store: Store,
+    chunks: Chunks,
+    reading: Reading,
+    buffer: NDArray[np.uint8],
+    scratch: NDArray[np.uint8],
+    scratch_text: NDArray[np.uint8],
+    spans: NDArray[np.int32],
+    ids: NDArray[np.uint64],
+    envelopes: NDArray[np.int64],
+    row: Int,
+    by_topic: Int,
+    derived: Truth,
+    slots: NDArray[np.int32],
+    total: Int,
+    stamp: Int,
+) -> tuple[Int, Int, Int]:
+    """Match one row whose topic is read: steps (1) to (4) of the module.
+
+    Returns the new number of results, or minus the status that says what needs room; then how many constraints the
+    topic reaches; then the cost.
+    """
+    found = read_row(secret, store, reading, buffer, scratch, spans, ids, envelopes, row, stamp, derived)
+    if found < 0:
+        return np.int64(-SCRATCH_FULL), by_topic, np.int64(0)
+    reached, by_topic = collect_row(secret, store, reading, by_topic, found, buffer, scratch_text, stamp)
+    if reached < 0:
+        return np.int64(-PENDING_FULL), by_topic, np.int64(0)
+    after, cost = take_entries(store, reading, buffer, scratch_text, reached, slots, total, stamp)
+    if after >= 0:
+        after = take_ranges(store, chunks, reading, buffer, scratch_text, found, slots, after, stamp)
+    return np.int64(after), by_topic, cost
+
+
+@inlined
 def asks_for_derived(store: Store) -> Truth:
     """Whether any resident constraint mentions a JMS name that comes from the envelope."""
     mentions = store.attributes[PRIORITY_ATTRIBUTE, MENTIONS] + store.attributes[TIMESTAMP_ATTRIBUTE, MENTIONS]
@@ -351,11 +387,12 @@ def scan(
     slots: NDArray[np.int32],
     offsets: NDArray[np.int64],
 ) -> int:
-    """Match the rows of a batch, or go on where the last call needed room; `slots` and `offsets` receive the answer.
+    """Match the rows of a batch, or continue where the last call needed room; `slots` and `offsets` get the result.
 
-    Takes a batch, then the arrays of the three bundles in order. `scratch` and `scratch_text` are one array, to write
-    and to read. hard[0, 1] counts the work. Returns how it ended, which is progress[STATUS] too. What a match begins
-    with is set here: from Python, each element would cost as much as the match of a small message.
+    Takes a batch, then the arrays of the three bundles in order: a kernel takes arrays only, and building the tuples in
+    Python would cost more than a small match. `scratch` and `scratch_text` are one array, to write and to read.
+    hard[0, 1] counts the work. Returns how it ended, which is also progress[STATUS]. The initial state is set here,
+    because setting it from Python, element by element, would cost as much as the match of a small message.
     """
     if progress[STATUS] == DONE or progress[STATUS] == STOPPED:
         progress[ROW] = progress[TOTAL] = hard[0, 0] = hard[0, 1] = offsets[0] = 0
@@ -393,20 +430,13 @@ def scan(
                 last_start, last_end = start, end
             if named:
                 work += READ_BYTE_COST * row_bytes(spans, row)
-            found = read_row(secret, store, reading, buffer, scratch, spans, ids, envelopes, row, stamp, derived)
-            if found < 0:
-                status = SCRATCH_FULL
-                break
-            reached, by_topic = collect_row(secret, store, reading, by_topic, found, buffer, scratch_text, stamp)
-            if reached < 0:
-                status = PENDING_FULL
-                break
-            after, cost = take_entries(store, reading, buffer, scratch_text, reached, slots, total, stamp)
+            after, by_topic, cost = match_row(
+                secret, store, chunks, reading, buffer, scratch, scratch_text, spans, ids, envelopes, row, by_topic,
+                derived, slots, total, stamp,
+            )  # fmt: skip
             work += cost
-            if after >= 0:
-                after = take_ranges(store, chunks, reading, buffer, scratch_text, found, slots, after, stamp)
         if after < 0:
-            status = RESULTS_FULL
+            status = -after
             break
         work += ROW_COST + RESULT_COST * (after - total)
         first, total = total, after

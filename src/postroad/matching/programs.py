@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import Float, Int, Truth, device
+from postroad.kernels import Float, Int, Truth, device, inlined
 from postroad.matching.columns import (
     BITS,
     END,
@@ -34,7 +34,7 @@ from postroad.matching.table_hash import same_bytes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Operations, with the words that follow each.
+# Operations, with the words that follow each. Those that push a value come first, then arithmetic on two cells.
 (
     ATTRIBUTE_VALUE,  # attribute
     INTEGER_VALUE,  # low, high half
@@ -313,6 +313,38 @@ def test_text(
     set_truth(stack, top, True, found != (words[at] != 0))
 
 
+@inlined
+def push_value(
+    words: NDArray[np.int32],
+    at: Int,
+    operation: Int,
+    base: Int,
+    stack: NDArray[np.int64],
+    floats: NDArray[np.float64],
+    top: Int,
+    values: NDArray[np.int64],
+    numbers: NDArray[np.float64],
+    stamp: Int,
+) -> Int:
+    """Write an attribute or a constant to the cell at the top; return where the next operation is."""
+    if operation == ATTRIBUTE_VALUE:
+        push_attribute(stack, floats, top, values, numbers, words[at], stamp)
+        return at + 1
+    if operation == INTEGER_VALUE:
+        integer = read_wide(words, at)
+        set_number(stack, floats, top, AN_INTEGER, integer, np.float64(integer))
+        return at + 2
+    if operation == FLOAT_VALUE:
+        set_number(stack, floats, top, A_FLOAT, 0, np.int64(read_wide(words, at)).view(np.float64))
+        return at + 2
+    if operation == TEXT_VALUE:
+        stack[top, WHAT], stack[top, SORT], stack[top, WHERE] = PLAIN_TEXT, NO_NUMBER, IN_CONSTRAINT
+        stack[top, FROM], stack[top, TO] = base + words[at], base + words[at] + words[at + 1]
+        return at + 2
+    set_truth(stack, top, True, words[at] != 0)
+    return at + 1
+
+
 @device
 def run_program(
     words: NDArray[np.int32],
@@ -330,11 +362,11 @@ def run_program(
     done: NDArray[np.int64],
     stamp: Int,
 ) -> Truth:
-    """Run words[at:end] on the current row; whether the result is true.
+    """Run words[at:end] on the current row; return whether the result is true.
 
-    `room` is for searches in texts, and done[0, 1] counts the work (`Reading.hard`). The compiler wrote the words:
-    they end after a whole operation, never take a cell that was not pushed, so that 0 <= top < the depth that it told,
-    and name attributes and texts that are there. Nothing in a message can change that.
+    `room` is for searches in texts, and done[0, 1] counts the work (`Reading.hard`). The compiler wrote the words: they
+    end after a whole operation, never take a cell that was not pushed, so that 0 <= top < the depth that it reported,
+    and name only attributes and texts that exist. Nothing in a message can change that.
     """
     done[0, 1] += WORD_COST * (end - at)
     at += 1 + words[at]
@@ -342,28 +374,9 @@ def run_program(
     while at < end:
         operation = words[at]
         at += 1
-        if operation == ATTRIBUTE_VALUE:
+        if operation <= TRUTH_VALUE:
             top += 1
-            push_attribute(stack, floats, top, values, numbers, words[at], stamp)
-            at += 1
-        elif operation == INTEGER_VALUE:
-            top += 1
-            integer = read_wide(words, at)
-            set_number(stack, floats, top, AN_INTEGER, integer, np.float64(integer))
-            at += 2
-        elif operation == FLOAT_VALUE:
-            top += 1
-            set_number(stack, floats, top, A_FLOAT, 0, np.int64(read_wide(words, at)).view(np.float64))
-            at += 2
-        elif operation == TEXT_VALUE:
-            top += 1
-            stack[top, WHAT], stack[top, SORT], stack[top, WHERE] = PLAIN_TEXT, NO_NUMBER, IN_CONSTRAINT
-            stack[top, FROM], stack[top, TO] = base + words[at], base + words[at] + words[at + 1]
-            at += 2
-        elif operation == TRUTH_VALUE:
-            top += 1
-            set_truth(stack, top, True, words[at] != 0)
-            at += 1
+            at = push_value(words, at, operation, base, stack, floats, top, values, numbers, stamp)
         elif operation <= DIVIDE:
             top -= 1
             calculate(stack, floats, top, operation)
