@@ -28,7 +28,7 @@ class HeartBeats:
         self.expects_every = 0
 
     def agree(self, promised: int, wanted: int, least: int) -> None:
-        """Agree on intervals: the client sends a beat every `promised` ms and wants one every `wanted` ms; 0 is none."""
+        """Agree on intervals: the client sends a beat every `promised` ms and wants one each `wanted` ms; 0 is none."""
         self.sends_every = max(wanted, least) if wanted else 0
         self.expects_every = max(promised, least) if promised else 0
 
