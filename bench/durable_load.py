@@ -375,14 +375,13 @@ def _burst(job: DurableJob, run: Run) -> DurableOutcome:
 
 
 def _counted(spent: Spent, messages: int) -> DurableOutcome:
-    elapsed, broker, own, others = spent
     return DurableOutcome(
-        messages_per_s=messages / elapsed,
-        broker_cpu_us=broker / max(messages, 1) * 1e6,
-        generator_busy=own / elapsed,
-        others_busy=others / elapsed,
+        messages_per_s=messages / spent.elapsed,
+        broker_cpu_us=spent.broker / max(messages, 1) * 1e6,
+        generator_busy=spent.own / spent.elapsed,
+        others_busy=spent.others / spent.elapsed,
         messages=messages,
-        seconds=elapsed,
+        seconds=spent.elapsed,
     )
 
 

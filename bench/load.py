@@ -81,6 +81,7 @@ class Outcome:
         messages_per_s: published, and delivered to everybody.
         deliveries_per_s: the same times the subscribers.
         broker_cpu_s_per_million: processor seconds of the broker per million messages published.
+        broker_user_s_per_million: those of them outside the kernel, whose part is the work on sockets.
         generator_busy: processors that this process kept busy.
         others_busy: processors that neither broker nor generator used: what else the machine did meanwhile.
         sent: messages.
@@ -91,6 +92,7 @@ class Outcome:
     messages_per_s: float
     deliveries_per_s: float
     broker_cpu_s_per_million: float
+    broker_user_s_per_million: float
     generator_busy: float
     others_busy: float
     sent: int
@@ -134,10 +136,14 @@ def _written(writer: socket.socket, data: memoryview) -> int:
 
 
 class Spent(NamedTuple):
-    """Seconds of the clock, and of processors: by the broker, by this process, and by everything else."""
+    """Seconds of the clock, and of processors: by the broker, by this process, and by everything else.
+
+    `broker_user` is the part of the broker's time that is outside the kernel: its own code.
+    """
 
     elapsed: float
     broker: float
+    broker_user: float
     own: float
     others: float
 
@@ -152,15 +158,17 @@ class Usage:
 
     def spent(self) -> Spent:
         """What was used so far."""
-        elapsed, broker, own, everybody = (now - before for now, before in zip(self._now(), self._before, strict=True))
-        return Spent(elapsed, broker, own, max(0.0, everybody - broker - own))
+        spent = (now - before for now, before in zip(self._now(), self._before, strict=True))
+        elapsed, broker, user, own, everybody = spent
+        return Spent(elapsed, broker, user, own, max(0.0, everybody - broker - own))
 
-    def _now(self) -> tuple[float, float, float, float]:
+    def _now(self) -> tuple[float, float, float, float, float]:
         times = [process.cpu_times() for process in self._processes]
         machine = psutil.cpu_times()
         return (
             time.perf_counter(),
             sum(each.user + each.system for each in times),
+            sum(each.user for each in times),
             time.process_time(),
             sum(machine) - machine.idle - machine.iowait,
         )
@@ -199,6 +207,7 @@ class _Flood:
             messages_per_s=messages / spent.elapsed,
             deliveries_per_s=delivered / spent.elapsed,
             broker_cpu_s_per_million=spent.broker / max(messages, 1) * 1e6,
+            broker_user_s_per_million=spent.broker_user / max(messages, 1) * 1e6,
             generator_busy=spent.own / spent.elapsed,
             others_busy=spent.others / spent.elapsed,
             sent=sent,
@@ -281,6 +290,7 @@ def _paced(job: Job, reader: socket.socket, writer: socket.socket) -> Outcome:
         messages_per_s=rate,
         deliveries_per_s=rate,
         broker_cpu_s_per_million=spent.broker / max(received, 1) * 1e6,
+        broker_user_s_per_million=spent.broker_user / max(received, 1) * 1e6,
         generator_busy=spent.own / spent.elapsed,
         others_busy=spent.others / spent.elapsed,
         sent=count,

@@ -47,6 +47,7 @@ __all__ = [
     "lowest_bit",
     "missing_kernels",
     "put_word",
+    "rare",
     "word_at",
 ]
 
@@ -99,6 +100,13 @@ def inlined(function: Function) -> Function:
     work itself.
     """
     return cast("Function", Device(function, inlined=True))
+
+
+# --- the layout of code -----------------------------------------------------------------------------------------------
+
+# `if rare(condition)`: the condition seldom holds, and what it leads to is laid out after everything else. Hot code that
+# is spread over many pages is slow in some processes (decision 0018).
+rare: Any = Intrinsic("rare")
 
 
 # --- many bytes in one step ------------------------------------------------------------------------------------------

@@ -20,9 +20,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numba
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import binding, ir  # type: ignore[import-untyped]
 from numba import njit
-from numba.core import boxing, cgutils, codegen, dispatcher, pythonapi, registry, targetconfig, typeinfer
+from numba.core import boxing, cgutils, codegen, dispatcher, extending, pythonapi, registry, targetconfig, typeinfer
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.typing.typeof import typeof_impl
 from numba.np import numpy_support
@@ -136,6 +136,9 @@ def _compare_flags_quickly() -> None:
 
 _compare_flags_quickly()
 
+# What a loop seldom does is laid out after the loop (`rare`, decision 0018); LLVM would do it by a profile only.
+binding.set_option("postroad", "-force-loop-cold-block")
+
 
 # --- pieces and kernels as numba sees them ----------------------------------------------------------------------------
 
@@ -176,6 +179,12 @@ _typeof: Any = typeof_impl
 
 @_typeof.register(Device)
 def _type_of_device(value: Device, context: Any) -> Any:
+    function = value.function
+    if isinstance(function, extending._Intrinsic):
+        # Called as it is: through a function of its own, its result would not be what a branch goes by.
+        typing: Any = registry.cpu_target.typing_context
+        typing.refresh()
+        return typing._lookup_global(function)
     return _types.Dispatcher(_piece(value))
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "give_way",
     "lowest_bit",
     "put_word",
+    "rare",
     "word_at",
 ]
 
@@ -113,6 +114,18 @@ def _yield(typing: Any) -> Any:
         return context.get_dummy_value()
 
     return _numba_types.void(), generate
+
+
+@_intrinsic
+def rare(typing: Any, condition: Any) -> Any:
+    """A condition that seldom holds: what it leads to is laid out after what is run all the time."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        bit = ir.IntType(1)
+        expect = builder.module.declare_intrinsic("llvm.expect", [bit], ir.FunctionType(bit, [bit, bit]))
+        return builder.call(expect, [arguments[0], bit(0)])
+
+    return _numba_types.boolean(_numba_types.boolean), generate
 
 
 def count_bits(word: Int) -> Int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import Float, Int, Truth, inlined, kernel
+from postroad.kernels import Float, Int, Truth, inlined, kernel, rare
 from postroad.matching.bundles import Chunks, Reading, Store
 from postroad.matching.collection import collect_row
 from postroad.matching.columns import (
@@ -107,10 +107,10 @@ def entry_slot(
         while True:
             cost += MEMBER_COST
             kind = np.int64(store.constraints[np.uint64(left), KIND])
-            if kind <= LAST_QUICK:
-                holds = holds_quickly(store, reading, left, kind, stamp)
-            else:
+            if rare(kind > LAST_QUICK):
                 holds = holds_slowly(store, reading, buffer, scratch, left, stamp)
+            else:
+                holds = holds_quickly(store, reading, left, kind, stamp)
             if not holds or at == last:
                 break
             at += 1
@@ -208,7 +208,7 @@ def take_ranges(
             continue
         inexact = form & IS_INEXACT != 0
         low, high = reading.numbers[attribute], reading.numbers[attribute]
-        if inexact:
+        if rare(inexact):
             # The true value lies between the two neighbours of the rounded one.
             low, high = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
         directory = np.int64(store.attributes[attribute, DIRECTORY])

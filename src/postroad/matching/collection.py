@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import Int, count_bits, device, inlined
+from postroad.kernels import Int, count_bits, device, inlined, rare
 from postroad.matching.columns import (
     ALWAYS_CONSTRAINT,
     COUNT,
@@ -141,7 +141,7 @@ def collect_attribute(
         store.masks[row, SUFFIX_LENGTHS],
         store.masks[row, GRAM_LENGTHS],
     )
-    if form & IS_TEXT and prefixes | suffixes | grams:
+    if rare(form & IS_TEXT != 0 and prefixes | suffixes | grams != 0):
         source = scratch if form & IN_SCRATCH else buffer
         start, end = reading.values[row, START], reading.values[row, END]
         if prefixes:
@@ -180,7 +180,7 @@ def collect_row(
         count = collect_attribute(secret, store, reading, count, attribute, buffer, scratch, stamp)
         if place < 0 and count >= 0:
             shapes = store.counters[TOPIC_SHAPES]
-            if shapes > 0:
+            if rare(shapes > 0):
                 start, end = reading.values[TOPIC_ATTRIBUTE, START], reading.values[TOPIC_ATTRIBUTE, END]
                 count = collect_topics(secret, store, shapes, reading, count, buffer, start, end)
                 reading.hard[0, 1] += SHAPE_COST * shapes

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import Int, Truth, device, inlined
+from postroad.kernels import Int, Truth, device, inlined, rare
 from postroad.matching.columns import (
     BITS,
     END,
@@ -174,7 +174,7 @@ def put_untyped_number(
     if kind == NOT_A_NUMBER:
         return
     form = reading.values[attribute, FORM]
-    if kind == HARD:
+    if rare(kind == HARD):
         # Charged again once it is known: the time was spent.
         reading.hard[0, 1] += HARD_COST
         settled, number = resolve_hard(reading.known, reading.known_values, start)
@@ -271,7 +271,7 @@ def read_headers(
         reading.present[count] = attribute
         count += 1
         form = np.int64(IS_TEXT | IS_UNTYPED)
-        if escaped:
+        if rare(escaped):
             if used + stop - here > scratch.size:
                 return -1
             finish: Int = unescape_into(buffer, here, stop, scratch, used)
@@ -342,7 +342,7 @@ def read_row(
     """
     reading.values[TOPIC_ATTRIBUTE, STAMP] = stamp
     count = np.int64(0)
-    if derived:
+    if rare(derived):
         priority = envelopes[row, PRIORITY]
         count = read_derived(secret, store, reading, count, scratch, ids[row, 0], ids[row, 1], priority, stamp)
     # Where subscriptions go by topic alone, no attribute is looked at.
