@@ -104,8 +104,8 @@ def inlined(function: Function) -> Function:
 
 # --- the layout of code -----------------------------------------------------------------------------------------------
 
-# `if rare(condition)`: the condition seldom holds, and what it leads to is laid out after everything else. Hot code that
-# is spread over many pages is slow in some processes (decision 0018).
+# `if rare(condition)`: the condition seldom holds, and what it leads to is laid out after everything else. Hot code
+# that is spread over many pages is slow in some processes (decision 0018).
 rare: Any = Intrinsic("rare")
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.kernels import Int, Truth, copy_bytes, device, inlined, kernel, word_at
+from postroad.kernels import Int, Truth, copy_bytes, device, inlined, kernel, rare, word_at
 from postroad.messages.checks import check_topic, check_utf8
 from postroad.messages.columns import (
     BODY,
@@ -174,21 +174,21 @@ def _read_lines(
             base = at
             newlines, colons, strange = look_ahead(data, at, end)
         colon, stop = plain_line(newlines, colons, strange)
-        if base + colon > at:
-            colon, stop, following = base + colon, base + stop, base + stop + 1
-            verbatim = mode != _V1_0 or data[colon + 1] != _BLANK
-            # What is left of the window: the bits above the lowest newline.
-            rest = ~(newlines ^ (newlines - _ONE))
-            newlines, colons, strange = newlines & rest, colons & rest, strange & rest
-        else:
+        if rare(base + colon <= at):
             fault, colon, stop, following, verbatim = read_line(data, at, end, mode)
             if fault == faults.UNFINISHED or (fault and not _is_judged(data, colon, end)):
                 break
             if fault:
                 return fault, colon
             newlines = _NONE
+        else:
+            colon, stop, following = base + colon, base + stop, base + stop + 1
+            verbatim = mode != _V1_0 or data[colon + 1] != _BLANK
+            # What is left of the window: the bits above the lowest newline.
+            rest = ~(newlines ^ (newlines - _ONE))
+            newlines, colons, strange = newlines & rest, colons & rest, strange & rest
         count += 1
-        if count > settings[c.COUNT_LIMIT]:
+        if rare(count > settings[c.COUNT_LIMIT]):
             return faults.HEADER_COUNT, at
         own = own_header(data, at, colon)
         if own >= 0:
@@ -281,12 +281,12 @@ def _read_frame(
         frame[slot] = -1
     state[c.NEEDED] = start
     fault, at = _read_command(data, start, settings, frame)
-    if fault:
+    if rare(fault != faults.FINE):
         return fault, at
     frame[c.F_HEADERS] = at
     frame[c.F_PUT] = state[c.FILLED]
     fault, at = _read_lines(data, at, settings, frame, state, out)
-    if fault:
+    if rare(fault != faults.FINE):
         return fault, at
     return _read_body(data, at, settings, frame, state), at
 
@@ -377,9 +377,9 @@ def _put_row(
     `state[FILLED]` are final; a row counts only when both are moved on.
     """
     row, start, lines_end = state[c.ROWS], state[c.FILLED], frame[c.F_PUT]
-    if lines_end - start > MAX_HEADER_BYTES:
+    if rare(lines_end - start > MAX_HEADER_BYTES):
         return faults.STORED_LONG
-    if check_utf8(out, start, lines_end) >= 0:
+    if rare(check_utf8(out, start, lines_end) >= 0):
         return faults.NOT_UTF8
     fault, topic, topic_end, body = _place_topic(data, frame, mode, state, out, spans, lines_end)
     if fault:
@@ -466,10 +466,10 @@ def scan(
                     state[c.LAST], state[c.LAST_END] = 0, 0
             if fault == faults.FINE and not is_row:
                 _put_control(frame, at, state, controls)
-        if fault == faults.UNFINISHED:
+        if rare(fault == faults.UNFINISHED):
             state[c.NEEDED] -= at
             return c.DONE
-        if fault:
+        if rare(fault != faults.FINE):
             state[c.FAULT], state[c.START], state[c.REACHED] = fault, at, reached
             return c.FAULTY
         at = frame[c.F_END]
