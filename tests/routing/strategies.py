@@ -61,3 +61,16 @@ def disturb(network: Network, actions: list[tuple[str, int, str]]) -> list[int]:
         network.join(one, other)
     network.wait(10_000)
     return messages
+
+
+def check_that_unsubscribing_leaves_nothing(
+    network: Network, wanted: list[tuple[int, str]], data: st.DataObject
+) -> None:
+    """Subscribe, end all subscriptions in any order, and expect that no broker knows a pattern any more."""
+    network.run()
+    subscribe(network, wanted)
+    for node in network.nodes.values():
+        for pattern in data.draw(st.permutations(node.patterns)):
+            network.unsubscribe(node.number, pattern)
+    network.run()
+    assert all(node.strategy.statistics()["patterns"] == 0 for node in network.nodes.values())

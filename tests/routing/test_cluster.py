@@ -10,7 +10,15 @@ from postroad.routing import Attach, Cluster, Detach, RoutingError, StepDown
 from postroad.topology import Hierarchy
 from postroad.topology import cluster as plan_cluster
 from tests.routing.network import Network, cluster
-from tests.routing.strategies import churn, disturb, publications, publish, subscribe, subscriptions
+from tests.routing.strategies import (
+    check_that_unsubscribing_leaves_nothing,
+    churn,
+    disturb,
+    publications,
+    publish,
+    subscribe,
+    subscriptions,
+)
 
 sizes = st.builds(plan_cluster, st.integers(1, 3), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2))
 
@@ -73,14 +81,7 @@ def test_message_nobody_wants_goes_three_hops_up() -> None:
 def test_unsubscribing_takes_back_what_subscribing_did(
     hierarchy: Hierarchy, wanted: list[tuple[int, str]], data: st.DataObject
 ) -> None:
-    network = cluster(hierarchy)
-    network.run()
-    subscribe(network, wanted)
-    for node in network.nodes.values():
-        for pattern in data.draw(st.permutations(node.patterns)):
-            network.unsubscribe(node.number, pattern)
-    network.run()
-    assert all(node.strategy.statistics()["patterns"] == 0 for node in network.nodes.values())
+    check_that_unsubscribing_leaves_nothing(cluster(hierarchy), wanted, data)
 
 
 @settings(max_examples=80)

@@ -13,7 +13,15 @@ from postroad.routing import topics as topics_module
 from postroad.topology import Station
 from postroad.topology import tree as plan_tree
 from tests.routing.network import Network, matcher, tree
-from tests.routing.strategies import churn, disturb, publications, publish, subscribe, subscriptions
+from tests.routing.strategies import (
+    check_that_unsubscribing_leaves_nothing,
+    churn,
+    disturb,
+    publications,
+    publish,
+    subscribe,
+    subscriptions,
+)
 
 sizes = st.tuples(st.integers(1, 14), st.integers(1, 4))
 
@@ -71,13 +79,7 @@ def test_unsubscribing_takes_back_what_subscribing_did(
     size: tuple[int, int], wanted: list[tuple[int, str]], data: st.DataObject
 ) -> None:
     network = tree(plan_tree(*size))
-    network.run()
-    subscribe(network, wanted)
-    for node in network.nodes.values():
-        for pattern in data.draw(st.permutations(node.patterns)):
-            network.unsubscribe(node.number, pattern)
-    network.run()
-    assert all(node.strategy.statistics()["patterns"] == 0 for node in network.nodes.values())
+    check_that_unsubscribing_leaves_nothing(network, wanted, data)
 
 
 def test_withdrawal_waits_for_the_last_of_several_branches() -> None:

@@ -47,6 +47,19 @@ def durable(scene: StoredScene, topic: str) -> None:
     talker.conversation.lost("gone")
 
 
+def commit_in_turns() -> tuple[StoredScene, Talker]:
+    """A client that has committed messages for a durable subscription, one a turn, and an ACK with them."""
+    scene = StoredScene(SETTINGS)
+    durable(scene, "orders")
+    talker, ack = consumer(scene)
+    scene.core.turn_budget = 1
+    for _ in range(20):
+        talker.say("SEND", {"destination": "/topic/orders", "transaction": "t"}, BODY)
+    talker.say("ACK", ack)
+    talker.say("COMMIT", {"transaction": "t", "receipt": "done"})
+    return scene, talker
+
+
 def only_error(frames: list[Frame]) -> str:
     assert [frame.command for frame in frames] == ["ERROR"]
     return str(frames[0].headers["message"])
@@ -112,14 +125,7 @@ def test_a_slow_disk_refuses_a_read_that_is_more_than_may_wait_for_it(monkeypatc
 
 
 def test_a_commit_whose_messages_lose_their_room_before_their_turn_gets_an_error_and_settles_nothing() -> None:
-    scene = StoredScene(SETTINGS)
-    durable(scene, "orders")
-    talker, ack = consumer(scene)
-    scene.core.turn_budget = 1
-    for _ in range(20):
-        talker.say("SEND", {"destination": "/topic/orders", "transaction": "t"}, BODY)
-    talker.say("ACK", ack)
-    talker.say("COMMIT", {"transaction": "t", "receipt": "done"})
+    scene, talker = commit_in_turns()
     assert talker.heard() == []
     # Others are faster.
     scene.fill(1_000)
@@ -129,14 +135,7 @@ def test_a_commit_whose_messages_lose_their_room_before_their_turn_gets_an_error
 
 
 def test_a_commit_that_takes_turns_settles_when_all_of_it_is_stored() -> None:
-    scene = StoredScene(SETTINGS)
-    durable(scene, "orders")
-    talker, ack = consumer(scene)
-    scene.core.turn_budget = 1
-    for _ in range(20):
-        talker.say("SEND", {"destination": "/topic/orders", "transaction": "t"}, BODY)
-    talker.say("ACK", ack)
-    talker.say("COMMIT", {"transaction": "t", "receipt": "done"})
+    scene, talker = commit_in_turns()
     assert scene.core.statistics().acknowledged == 0
     scene.finish()
     assert [frame.command for frame in talker.heard()] == ["RECEIPT"]

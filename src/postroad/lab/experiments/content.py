@@ -100,6 +100,12 @@ def deliveries_table(results: Results) -> list[dict[str, Any]]:
     return found
 
 
+def mean_copies(results: Results, cell: str, who: str) -> float:
+    """Return how many clients, or brokers, want a message of a cell on average."""
+    rows = results.rows("replication", cell)
+    return sum(row["copies"] * row[f"by_{who}"] for row in rows) / max(1, sum(row["by_clients"] for row in rows))
+
+
 def busiest_use(results: Results, cell: str) -> float:
     """Return the share of time for which the busiest link of a cell sends, in its busiest quarter of a second."""
     return max((row["busiest_use"] for row in results.rows("link_time", cell)), default=0.0)
@@ -159,11 +165,7 @@ class ComparativeExperiment(ContentExperiment):
 
     @staticmethod
     def _replication(results: Results) -> Finding:
-        rows = results.rows("replication", "drp-8")
-        messages = max(1, sum(row["by_clients"] for row in rows))
-        clients, brokers = (
-            sum(row["copies"] * row[f"by_{who}"] for row in rows) / messages for who in ("clients", "brokers")
-        )
+        clients, brokers = (mean_copies(results, "drp-8", who) for who in ("clients", "brokers"))
         return Finding(
             "a message reaches 4.2 of 80 clients, on 3.3 of 8 brokers",
             f"{clients:.2f} clients on {brokers:.2f} brokers",
@@ -416,9 +418,7 @@ class SingleBrokerExperiment(ContentExperiment):
         return [Trial("one-broker", {"workload": scenario.settings()}, player(request, performance))]
 
     def findings(self, results: Results) -> list[Finding]:
-        rows = results.rows("replication", "one-broker")
-        messages = max(1, sum(row["by_clients"] for row in rows))
-        clients = sum(row["copies"] * row["by_clients"] for row in rows) / messages
+        clients = mean_copies(results, "one-broker", "clients")
         at_work = max((row["use"] for row in results.rows("processors", "one-broker")), default=float("nan"))
         peak = max((row["delivered"] * 4 for row in results.rows("throughput", "one-broker")), default=0)
         latency = results.row("latency", "one-broker")
