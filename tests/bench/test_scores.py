@@ -10,7 +10,7 @@ ONE_TO_ONE = next(target for target in TARGETS if target.name == "vs_nats_1_1")
 
 
 def outcome(rate: float, cpu: float = 1.0, lost: int = 0) -> Outcome:
-    return Outcome(rate, rate, cpu, generator_busy=0.1, others_busy=0.2, sent=10, lost=lost)
+    return Outcome(rate, rate, cpu, cpu, generator_busy=0.1, others_busy=0.2, sent=10, lost=lost)
 
 
 def scores(ours: list[Outcome], theirs: list[Outcome]) -> Scores:

@@ -103,7 +103,8 @@ def deliveries_table(results: Results) -> list[dict[str, Any]]:
 def mean_copies(results: Results, cell: str, who: str) -> float:
     """Return how many clients, or brokers, want a message of a cell on average."""
     rows = results.rows("replication", cell)
-    return sum(row["copies"] * row[f"by_{who}"] for row in rows) / max(1, sum(row["by_clients"] for row in rows))
+    messages = max(1, sum(row["by_clients"] for row in rows))
+    return float(sum(row["copies"] * row[f"by_{who}"] for row in rows) / messages)
 
 
 def busiest_use(results: Results, cell: str) -> float:
