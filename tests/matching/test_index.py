@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from postroad.lab.bdrp import BdrpWorkload
 from postroad.matching import MatchingError, SubscriptionIndex
 from postroad.messages import Batch
 from tests.matching.oracle import OneByOne, matched
@@ -55,3 +56,26 @@ def test_index_refuses_a_key_it_has_and_a_key_it_has_not() -> None:
         index.remove("s2")
     assert len(index) == 1
     assert matched(index, Batch.build([("t", {"a": 1}), ("t", {"a": 2})])) == [{"s1"}, set()]
+
+
+def test_index_that_is_filled_from_another_matches_like_it_and_changes_alone() -> None:
+    texts = BdrpWorkload(4).predicates(300, 1, 3).texts()
+    first, copy = SubscriptionIndex(), SubscriptionIndex()
+    for key, text in enumerate(texts):
+        first.add(key, text, ("news", "news.>", "*", "other")[key % 4])
+    copy.add("what it had before", "a = 1")
+    batch = BdrpWorkload(5).messages(200).batch()
+    expected = matched(first, batch)
+    copy.fill_from(first)
+    assert matched(copy, batch) == expected
+    assert any(expected)
+    for key in range(0, 300, 2):
+        copy.remove(key)
+    copy.add("new", None, "news")
+    assert matched(copy, batch) == [{key for key in row if key % 2} | {"new"} for row in expected]
+    assert matched(first, batch) == expected
+    for key in range(300):
+        first.remove(key)
+    assert first.statistics()[:3] == (0, 0, 0)
+    assert len(copy) == 151
+    assert matched(copy, batch) == [{key for key in row if key % 2} | {"new"} for row in expected]

@@ -15,6 +15,7 @@ from tests.structure.repository import PACKAGE, files, parsed, rooms
 INNER: dict[str, set[str]] = {
     "broker": {
         "consignments",
+        "interests",
         "numbers",
         "questions",
         "queues",

@@ -26,7 +26,7 @@ from postroad.routing.sets import Destinations
 from postroad.topology import bit_words
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from postroad.matching.encoding import Scheme
     from postroad.messages import Batch
     from postroad.routing import Delta
+
+    # Rows in order, each once.
+    _Rows = dict[Row, None]
 
 __all__ = ["Advertised", "Interests", "Split"]
 
@@ -48,13 +51,16 @@ MERGE_STEP = 2_048
 class Advertised(NamedTuple):
     """What a broker advertised, decoded: rows that are exact, or vectors.
 
+    Rows keep the order in which they were said: what the index makes of them does not depend on hashes, and two
+    processes with the same input do the same.
+
     Attributes:
         added: what it wants from now on; None if it is gone.
         removed: what it no longer wants; None if `added` is all that it wants.
     """
 
-    added: set[Row] | EncodedPredicates | None
-    removed: set[Row] | EncodedPredicates | None
+    added: _Rows | EncodedPredicates | None
+    removed: _Rows | EncodedPredicates | None
 
 
 # Sets of one batch that may share a place in their table. The hash is not secret: a publisher could choose the
@@ -182,7 +188,7 @@ class Interests:
     def __init__(self, index: SubscriptionIndex, scheme: Scheme | None = None, most_work: int = NO_BUDGET) -> None:
         self._index = index
         self._owners = np.zeros(64, np.int64)
-        self._exact: dict[int, set[Row]] = {}
+        self._exact: dict[int, _Rows] = {}
         self._most_work = most_work
         # What each broker's rows have added to the work of the index. Conditions that several rows share are counted
         # for the first of them, so this is approximate; it is exact again when a broker has no rows.
@@ -238,10 +244,13 @@ class Interests:
         if self._matrix is not None:
             yield from self._set_encoded(self._matrix, broker, advertised)
             return
-        held = self._exact.setdefault(broker, set())
-        came = cast("set[Row]", added or set())
-        went = held - came if removed is None else cast("set[Row]", removed) & held
-        yield from self._set_exact(broker, came - held, went)
+        held = self._exact.setdefault(broker, {})
+        came, said_no_more = cast("_Rows", added or {}), cast("_Rows | None", removed)
+        if said_no_more is None:
+            went = [row for row in held if row not in came]
+        else:
+            went = [row for row in said_no_more if row in held]
+        yield from self._set_exact(broker, [row for row in came if row not in held], went)
         if not held:
             self._work.pop(broker, None)
         if added is None:
@@ -251,15 +260,26 @@ class Interests:
         """Return the interest of a broker of which nothing better is known: everything."""
         if self._matrix is not None:
             return Advertised(EncodedPredicates(self._matrix.scheme, [()]), None)
-        rows: set[Row] = {(">", ())}
+        rows: _Rows = {(">", ()): None}
         return Advertised(rows, None)
 
-    def _rows(self, data: bytes) -> Generator[None, None, set[Row] | EncodedPredicates]:
+    def fill_from(self, known: Interests) -> None:
+        """Know what another one knows, under the same slots, with a copy of its index; both are exact.
+
+        What stood in the index before is gone: local subscriptions have to enter it again.
+        """
+        self._index.fill_from(known._index)
+        self._owners = known._owners.copy()
+        self._exact = {broker: dict(rows) for broker, rows in known._exact.items()}
+        self._work = dict(known._work)
+        self._words = known._words
+
+    def _rows(self, data: bytes) -> Generator[None, None, _Rows | EncodedPredicates]:
         if self._matrix is not None:
             return (yield from self._vectors(self._matrix, data))
-        return set((yield from decode_exact_in_steps(data))) if data else set()
+        return dict.fromkeys((yield from decode_exact_in_steps(data))) if data else {}
 
-    def _set_exact(self, broker: int, added: set[Row], removed: set[Row]) -> Generator[None, None, None]:
+    def _set_exact(self, broker: int, added: Sequence[Row], removed: Sequence[Row]) -> Generator[None, None, None]:
         """Apply all of it, or nothing if the index refuses a row."""
         held = self._exact[broker]
         entered: list[Row] = []
@@ -278,11 +298,11 @@ class Interests:
         except GeneratorExit:
             # Aborted, because the broker is gone or starts anew: all that it had is removed next, and these rows with
             # it.
-            held.update(entered)
+            held.update(dict.fromkeys(entered))
             raise
-        held |= added
+        held.update(dict.fromkeys(added))
         for number, row in enumerate(removed):
-            held.discard(row)
+            held.pop(row, None)
             self._strike(broker, row)
             if number % STEP == STEP - 1:
                 yield

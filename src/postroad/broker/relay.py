@@ -353,6 +353,12 @@ class Relay:
         outbox.refusals += [LinkRefusal(at, reason, grave=True) for at, reason in learned.faults if at]
         self._apply(learned.reaction, outbox, now, link)
 
+    def adopt(self, known: Interests) -> None:
+        """Know at once what all brokers want, this one among them: for networks that begin agreed."""
+        self._interests.fill_from(known)
+        self._interests.replace(self._core.number, None)
+        self._core.residents.enter_again(self._subscribed)
+
     def link_up(self, link: int, cost: int, now: int) -> Outbox:
         """Add a link to another broker."""
         self._core.recorder.linked(link, cost, now)

@@ -8,6 +8,8 @@ from postroad.broker.budgets import estimated_bytes
 from postroad.broker.groups import Grouping, any_expires
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -46,15 +48,30 @@ class Residents:
         size = estimated_bytes(subscription.key, topic, selector)
         self._core.budgets.check_bytes(subscription.session, size)
         self._core.budgets.enter(self._core.index, subscription, selector, pattern, size)
-        if subscription.slot >= len(self._by_slot):
-            self._by_slot.extend([None] * (subscription.slot + 1 - len(self._by_slot)))
-        self._by_slot[subscription.slot] = subscription
+        self._place(subscription)
         if self._core.relay is not None:
             self._core.relay.subscribed(subscription.number, topic, selector)
         subscription.selector = "" if selector is None else str(selector)
         if not subscription.retains:
             principal, text = subscription.session.principal, subscription.selector
             self._core.recorder.subscribed(subscription.number, principal, topic, text, now)
+
+    def enter_again(self, wanted: Mapping[int, tuple[str, Selector | None]]) -> None:
+        """The index was filled anew without local subscriptions: enter all of them, each under a new slot.
+
+        Args:
+            wanted: topic and selector of each, by its number.
+        """
+        local, self._by_slot = [one for one in self._by_slot if one is not None], []
+        for subscription in local:
+            topic, selector = wanted[subscription.number]
+            subscription.slot = self._core.index.add(subscription.number, selector, topic)
+            self._place(subscription)
+
+    def _place(self, subscription: Subscription) -> None:
+        if subscription.slot >= len(self._by_slot):
+            self._by_slot.extend([None] * (subscription.slot + 1 - len(self._by_slot)))
+        self._by_slot[subscription.slot] = subscription
 
     def leave(self, subscription: Subscription, now: int) -> None:
         """Let no message match a subscription from now on."""

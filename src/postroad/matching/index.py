@@ -207,6 +207,17 @@ class SubscriptionIndex:
         self._results = np.empty(len(results), np.int32)
         return offsets, results[:total]
 
+    def fill_from(self, other: SubscriptionIndex) -> None:
+        """Hold what another index holds, under the same keys and slots; what was here before is gone.
+
+        Copying costs a small part of what adding does, for networks whose brokers all know the same.
+        """
+        self._tables = other._tables.copied()
+        self._interner = other._interner.copied(self._tables)
+        self._slots = dict(other._slots)
+        self._keys = list(other._keys)
+        self._removals = other._removals
+
     def statistics(self) -> IndexStatistics:
         """How much the index holds and how much memory its arrays take."""
         tables = self._tables

@@ -82,6 +82,15 @@ class Interner:
         self._free_shapes: list[int] = []
         self._request = np.zeros(REQUEST_SIZE, np.int64)
 
+    def copied(self, tables: Tables) -> Interner:
+        """One that knows the same names and shapes, for a copy of the tables."""
+        twin = Interner(tables)
+        twin.stack, twin.floats = self.stack.copy(), self.floats.copy()
+        twin._names, twin._free_names = dict(self._names), list(self._free_names)
+        twin._next_name = self._next_name
+        twin._shapes, twin._free_shapes = dict(self._shapes), list(self._free_shapes)
+        return twin
+
     @property
     def attribute_count(self) -> int:
         """How many names are known."""

@@ -128,6 +128,14 @@ class Tables:
         self.store = Store(*(getattr(self, name) for name in Store._fields))
         self.chunks = Chunks(*(getattr(self, name) for name in Chunks._fields))
 
+    def copied(self) -> Tables:
+        """Tables with the same content and arrays of their own."""
+        twin = Tables.__new__(Tables)
+        for name, value in vars(self).items():
+            setattr(twin, name, value.copy() if isinstance(value, np.ndarray) else value)
+        twin._bundle()
+        return twin
+
     def grow_attributes(self, rows: int) -> None:
         """Room for more attributes.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
+from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -36,13 +36,13 @@ class Timeline:
 
     def at(self, time: int, action: Callable[[], None]) -> None:
         """Plan an action for a time in microseconds, now at the earliest."""
-        heapq.heappush(self._waiting, (time if time > self.now else self.now, next(self._serial), action))
+        heappush(self._waiting, (time if time > self.now else self.now, next(self._serial), action))
 
     def run_until(self, time: int) -> None:
         """Run everything that is due up to a time in microseconds, which then is the present time."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= time:
-            self.now, _, action = heapq.heappop(waiting)
+            self.now, _, action = heappop(waiting)
             self.done += 1
             action()
         self.now = max(self.now, time)

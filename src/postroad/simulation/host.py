@@ -112,9 +112,14 @@ class Host:
             return
         if self.frozen is not None:
             self.frozen.append(task)
-            return
-        self.tasks.append(task)
-        self.serve()
+        elif self.busy:
+            self.tasks.append(task)
+        elif task.cost is not None and not self.tasks and not (task.pausable and self.paused):
+            # Nothing waits, which is how most things come.
+            self._begin(task, task.cost)
+        else:
+            self.tasks.append(task)
+            self.serve()
 
     def serve(self) -> None:
         """Take the next task; its consequences happen when it is finished."""

@@ -8,7 +8,7 @@ frames wait.
 
 from __future__ import annotations
 
-from functools import partial
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.simulation.events import MICROSECONDS
@@ -70,6 +70,8 @@ class Direction:
         self._held: dict[int, tuple[Sending, int]] = {}
         self._held_bytes = 0
         self._next = 1
+        # Confirmations on their way back: when they are there, and the numbers that they are of; in order of time.
+        self._confirmed: deque[tuple[int, Sequence[int]]] = deque()
         self.up = False
         self.life = 0
         self.pauses = False
@@ -83,23 +85,25 @@ class Direction:
     @property
     def held_bytes(self) -> int:
         """Return the bytes that were sent and are not confirmed yet."""
+        self._let_go()
         return self._held_bytes
 
     @property
     def unconfirmed(self) -> list[Sending]:
         """Return what was sent and is not confirmed yet, oldest first."""
+        self._let_go()
         return [sending for sending, _ in self._held.values()]
 
     @property
     def crowded(self) -> bool:
         """Return whether publishers should wait."""
         limit = self._quality.buffer_bytes
-        return bool(limit) and self._held_bytes > _CROWDED * limit
+        return bool(limit) and self.held_bytes > _CROWDED * limit
 
     @property
     def relaxed(self) -> bool:
         """Return whether they may resume."""
-        return self._held_bytes <= _RELAXED * self._quality.buffer_bytes
+        return self.held_bytes <= _RELAXED * self._quality.buffer_bytes
 
     def raise_(self) -> None:
         """Bring the link up."""
@@ -112,12 +116,22 @@ class Direction:
         self.life += 1
         lost = self.unconfirmed
         self._held.clear()
+        self._confirmed.clear()
         self._held_bytes = 0
         return lost
+
+    def pause(self, look: Callable[[], None]) -> None:
+        """Local publishers wait for room; `look` is called whenever there may be some."""
+        if not self.pauses:
+            self.pauses = True
+            for due, _ in self._confirmed:
+                self._timeline.at(due, look)
 
     def hold(self, sending: Sending, size: int) -> int | None:
         """Keep what is about to be carried, under a number; None if there is no room."""
         limit = self._quality.buffer_bytes * (_OVERDRAFT if sending.returned else 1)
+        if self._confirmed:
+            self._let_go()
         if limit and self._held_bytes + size > limit:
             return None
         number, self._next = self._next, self._next + 1
@@ -125,13 +139,12 @@ class Direction:
         self._held_bytes += size
         return number
 
-    def carry(self, size: int, arrive: Callable[[int], None]) -> None:
+    def carry(self, size: int, arrive: Callable[[], None]) -> None:
         """Carry some bytes, after those before them.
 
         Args:
             size: the bytes.
-            arrive: called when they would arrive, with the life of the link that they were sent in: if it has another
-                one by then, they are lost.
+            arrive: called when they would arrive. If the link has another life by then, they are lost.
         """
         rate, loss = self._quality.bytes_per_ms, self._quality.loss
         self._free_at = max(self._timeline.now, self._free_at)
@@ -144,10 +157,27 @@ class Direction:
             sending = size * MICROSECONDS // rate
             self.busy += sending
             self._free_at += sending
-        self._timeline.at(self._free_at + self._delay, partial(arrive, self.life))
+        self._timeline.at(self._free_at + self._delay, arrive)
+
+    def confirm_arrival(self, numbers: Sequence[int]) -> int:
+        """Confirm that frames arrived; return when the confirmation will be back.
+
+        Only publishers that wait for room have to be told. So it is no event of its own, and what was confirmed is
+        let go when `held_bytes` or the like is next asked for.
+        """
+        due = self._timeline.now + self._delay
+        self._confirmed.append((due, numbers))
+        return due
+
+    def _let_go(self) -> None:
+        """Let go of what was confirmed by now."""
+        now, confirmed, held = self._timeline.now, self._confirmed, self._held
+        while confirmed and confirmed[0][0] <= now:
+            for number in confirmed.popleft()[1]:
+                self._held_bytes -= held.pop(number)[1]
 
     def confirm(self, numbers: Sequence[int], let_go: Callable[[Sending], None]) -> None:
-        """Confirm what was sent under these numbers; the confirmation takes its time on the way back."""
+        """Confirm what is settled, under custody; the sender is told when the confirmation is back."""
         life = self.life
 
         def drop() -> None:

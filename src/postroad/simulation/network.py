@@ -10,11 +10,20 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from postroad.broker import AckMode, Broker, Outbox, OverflowPolicy, PublisherNumbers, Relay, SubscriptionNumbers
+from postroad.broker import (
+    AckMode,
+    Broker,
+    Limits,
+    Outbox,
+    OverflowPolicy,
+    PublisherNumbers,
+    Relay,
+    SubscriptionNumbers,
+)
 from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
 from postroad.errors import PostroadError
 from postroad.messages import Batch
-from postroad.simulation.agreement import learn, said_of_itself
+from postroad.simulation.agreement import exact_interests, learn, said_of_itself
 from postroad.simulation.events import MICROSECONDS, Timeline
 from postroad.simulation.host import Host, Task
 from postroad.simulation.links import Direction, LinkQuality
@@ -25,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from random import Random
 
-    from postroad.broker import Limits, Recorder, Session, Subscription
+    from postroad.broker import Recorder, Session, Subscription
     from postroad.matching.encoding import Scheme
     from postroad.messages import Draft, MessageId
     from postroad.routing import Strategy
@@ -251,8 +260,11 @@ class SimulatedNetwork:
             if host.relay.strategy.link_state is not None:
                 self._carry_out(host, host.relay.tick(self.now))
         said = {broker: said_of_itself(host, self.now) for broker, host in self._hosts.items()}
+        # Encoded interests are cheap to take over; exact ones are not, and all brokers hold nearly the same.
+        matching_ms = (self._limits or Limits()).matching_ms
+        known = exact_interests(said, matching_ms) if self._scheme is None else None
         for host in self._hosts.values():
-            learn(host, said, self.now, self._carry_out)
+            learn(host, said, known, self.now, self._carry_out)
         self._transport.silent = False
 
     def crash(self, broker: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -165,9 +166,9 @@ class SimulatedTransport:
         data = encode_frame(frame)
         direction.control_bytes += len(data)
         direction.control_frames += 1
-        cost = self.control_cost()
+        cost, life = self.control_cost(), direction.life
 
-        def arrive(life: int) -> None:
+        def arrive() -> None:
             if direction.life != life:
                 return
             host = self.hosts[there]
@@ -197,14 +198,15 @@ class SimulatedTransport:
         taken = number is not None
         relay.sent(carried, count * taken, int(taken), self._timeline.now_ms)
         if sending.publisher and direction.crowded:
-            direction.pauses = True
+            direction.pause(partial(self.look_for_room, here, there))
             self.carry_out(host, relay.link_full(there, sending.publisher))
         if number is None:
             return
         self.events += count
         direction.messages += count
+        life = direction.life
 
-        def arrive(life: int) -> None:
+        def arrive() -> None:
             if direction.life == life:
                 receiver = self.hosts[there]
                 receiver.give(self.reading(receiver, (ArrivedFrame(here, life, number, batch, destinations),)))
@@ -213,7 +215,8 @@ class SimulatedTransport:
 
     def reading(self, host: Host, arrivals: Sequence[ArrivedFrame]) -> Task:
         """Return the task of reading frames that arrived over one link: one, or several together."""
-        batch, destinations = joined(arrivals)
+        alone = arrivals[0] if len(arrivals) == 1 else None
+        batch, destinations = joined(arrivals) if alone is None else (alone.batch, alone.destinations)
         link, life = arrivals[0].link, arrivals[0].life
         direction = self.directions[link, host.core.number]
 
@@ -226,13 +229,11 @@ class SimulatedTransport:
                 consignment = taken[0] if len(taken) == 1 else consignments.joined(taken)
             outbox = host.relay.receive(batch, destinations, link, self._timeline.now_ms, consignment)
             if consignment is None and direction.life == life:
-                direction.confirm([one.number for one in arrivals], confirmed)
+                due = direction.confirm_arrival([one.number for one in arrivals])
+                if direction.pauses:
+                    self._timeline.at(due, partial(self.look_for_room, link, host.core.number))
             return outbox
 
-        def confirmed(sent: Sending) -> None:
-            self._let_go(link, sent)
-
-        alone = arrivals[0] if len(arrivals) == 1 else None
         return Task(receive, self.batch_cost(host, batch), link=link, frame=batch, arrival=alone)
 
     def give_back(self, host: Host, sending: Sending) -> None:
@@ -265,8 +266,9 @@ class SimulatedTransport:
         direction = self.directions[here, there]
         if direction.pauses and direction.relaxed:
             direction.pauses = False
-            host = self.hosts[here]
-            self.carry_out(host, host.relay.link_free(there))
+            host = self.hosts.get(here)
+            if host is not None:
+                self.carry_out(host, host.relay.link_free(there))
 
 
 def _written(sending: Sending, frame: Batch | None) -> Sending:
