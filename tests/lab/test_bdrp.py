@@ -78,6 +78,33 @@ def test_predicates_have_the_stated_mix_of_operators() -> None:
     assert np.bincount(predicates.widths, minlength=6) / 50_000 == pytest.approx([0, *[0.2] * 5], abs=0.01)
 
 
+def test_dealt_predicates_hold_the_stated_shares_in_each_draw() -> None:
+    """Of 1,600 constraints, 0.6 are on texts, 0.7 of these equalities, and so on: to one, not on average."""
+    for seed in range(5):
+        dealt = BdrpWorkload(seed).dealt(1_600, 1, 1)
+        text = dealt.names[:, 0] < TEXT_NAMES
+        assert text.sum() == pytest.approx(960, abs=2)
+        for kind, shares in ((text, [0.7, 0, 0, 0.1, 0.1, 0.1]), (~text, [0.8, 0.1, 0.1, 0, 0, 0])):
+            counts = np.bincount(dealt.operators[kind, 0], minlength=6)
+            assert counts == pytest.approx(np.array(shares) * kind.sum(), abs=1)
+        uses = np.bincount(dealt.names[:, 0], minlength=170)
+        assert uses.max() - uses.min() <= 1
+        below = np.sort(dealt.operands[~text & (dealt.operators[:, 0] == bdrp.LESS), 0])
+        # 64 of 101 values, evenly spread: none is far from its place.
+        assert below == pytest.approx((np.arange(len(below)) + 0.5) * 101 / len(below), abs=2)
+        equal = np.bincount(dealt.operands[~text & (dealt.operators[:, 0] == bdrp.EQUAL), 0], minlength=101)
+        assert equal.max() - equal.min() <= 1
+
+
+@pytest.mark.parametrize(("count", "most"), [(1, 5), (40, 5), (500, 10), (3, 1)])
+def test_dealt_conjunctions_have_distinct_names_and_all_widths(count: int, most: int) -> None:
+    dealt = BdrpWorkload(3).dealt(count, 1, most)
+    assert all(len(set(row)) == most for row in dealt.names.tolist())
+    widths = np.bincount(dealt.widths, minlength=most + 1)[1:]
+    assert widths.max() - widths.min() <= 1
+    assert len(dealt.texts()) == count
+
+
 def test_predicates_have_exactly_one_constraint_when_asked() -> None:
     assert all(" AND " not in text for text in BdrpWorkload(5).predicates(100, 1, 1).texts())
 

@@ -12,9 +12,9 @@ from pyarrow import parquet
 from postroad.lab.errors import LabError
 from postroad.lab.experiments import EXPERIMENTS, RunRequest, experiment_named
 from postroad.lab.raw_events import LinkSample
-from postroad.lab.report import html_report, write_pages
+from postroad.lab.report import html_report, machine_line, write_pages
 from postroad.lab.run_folder import RunFolder
-from postroad.lab.runs import read_results, run_experiment
+from postroad.lab.runs import LOAD_AVERAGE, PROCESSORS, read_results, run_experiment, summarise_played
 from postroad.lab.summary import SUMMARIES, summarise
 
 if TYPE_CHECKING:
@@ -51,6 +51,10 @@ def test_summaries_say_what_the_events_say(spark: SparkSession, tmp_path: Path) 
         events.broker(250_000, 1, 1_000, 4)
         events.broker(500_000, 1, 3_000, 0)
         events.measure("answer", 42, "things")
+        # As live runs put them down before and after each cell.
+        for load in (0.5, 3.0):
+            events.measure(LOAD_AVERAGE, load)
+            events.measure(PROCESSORS, 2)
     assert folder.finish() == "complete"
     assert summarise(spark, folder) == list(SUMMARIES)
     results = read_results(folder)
@@ -88,6 +92,7 @@ def test_summaries_say_what_the_events_say(spark: SparkSession, tmp_path: Path) 
     assert copies == {1: (1, 1), 2: (1, 2), 3: (1, 0)}
     assert results.row("processors", "a")["use"] == 3_000 / 500_000
     assert results.figure("a", "answer") == 42
+    assert machine_line(results) == ", on 2 processors with a load average of 0.5 to 3.0"
 
 
 def test_an_experiment_runs_to_its_report(spark: SparkSession, tmp_path: Path) -> None:
@@ -129,6 +134,20 @@ def test_bad_requests_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(LabError, match="--scale is above 0 and at most 1"):
         run_experiment(single, RunRequest(scale=2), tmp_path, spark=spark)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_summaries_that_spark_cannot_make_are_told_and_raw_events_stay(spark: SparkSession, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.begin({"mode": "simulated"}, ["a"])
+    with folder.cell("a") as events:
+        accepted(events, [0], [0], [1])
+    damaged = folder.raw / "cell=a" / "accepted.parquet"
+    damaged.write_bytes(b"PAR1" + bytes(100))
+    with pytest.raises(LabError, match=r"Spark could not make the summaries: .*raw events are kept") as caught:
+        summarise_played(folder, spark=spark)
+    assert "\n" not in str(caught.value)
+    assert not folder.is_summarised
+    assert folder.has("a")
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

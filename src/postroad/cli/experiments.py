@@ -12,19 +12,25 @@ from postroad.cli.output import AsJson, echo_json, echo_table
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from postroad.lab.experiments import Experiment, Finding, RunRequest
-    from postroad.lab.replay import PlayedTraffic, ReplayComparison
+    from postroad.lab.experiments import Experiment, Finding, Mode, RunRequest
+    from postroad.lab.replay import PlayedTraffic, ReplayComparison, ReplayRequest
     from postroad.lab.run_folder import RunFolder
     from postroad.lab.runs import Watch
-    from postroad.lab.scenarios.recorded import RecordedTraffic
+    from postroad.lab.scenarios import Scenario
     from postroad.topology import Plan
 
 __all__ = ["COMMANDS"]
 
 Runs = Annotated[Path, typer.Option("--out", help="The directory for runs.")]
-Live = Annotated[bool, typer.Option("--live/--simulated", help="On real brokers of this machine, or in virtual time.")]
+Live = Annotated[
+    bool | None,
+    typer.Option(
+        "--live/--simulated",
+        help="On real brokers of this machine, or in virtual time; the first that `lab list` names by default.",
+    ),
+]
 ScaleOption = Annotated[
     float | None,
     typer.Option("--scale", help="1 is the paper's size; without it, a size that takes seconds to some minutes."),
@@ -34,6 +40,7 @@ Costs = Annotated[
     Path | None,
     typer.Option("--costs", help="What batches cost, from `capacity calibrate` or `fit`; for simulated brokers."),
 ]
+Bandwidth = Annotated[int, typer.Option(min=0, help="Bytes per second of each link; 0 for no bound.")]
 DEFAULT_RUNS = Path("lab-runs")
 
 
@@ -56,7 +63,7 @@ def list_experiments(as_json: AsJson = False) -> None:
 
 def run(
     name: Annotated[str, typer.Argument(help="An experiment; `postroad lab list` has their names.")],
-    live: Live = False,
+    live: Live = None,
     scale: ScaleOption = None,
     seed: Seed = 1,
     out: Runs = DEFAULT_RUNS,
@@ -84,12 +91,14 @@ def run(
         )
 
 
-def _request(experiment: Experiment, live: bool, scale: float | None, seed: int, costs: Path | None) -> RunRequest:
+def _request(
+    experiment: Experiment, live: bool | None, scale: float | None, seed: int, costs: Path | None
+) -> RunRequest:
     from postroad.lab.experiments import RunRequest
     from postroad.lab.service_costs import MEASURED_TIMES, read_service_times
 
     service = MEASURED_TIMES if costs is None else read_service_times(costs)
-    mode = "live" if live else experiment.modes[0]
+    mode: Mode = experiment.modes[0] if live is None else "live" if live else "simulated"
     return RunRequest(mode, experiment.small if scale is None else scale, seed, service)
 
 
@@ -156,16 +165,18 @@ def report(
     chosen = [experiment_named(name) for name in names or EXPERIMENTS]
     with _watching(False) as watch:
         if every:
-            _run_missing(chosen, lambda one: _request(one, False, scale, seed, None), out, watch)
+            _run_missing(chosen, lambda one: _request(one, None, scale, seed, None), out, watch)
         runs = _played(chosen, out, watch)
     if not runs:
         raise PostroadError(f"{out}: no experiment was run here; `postroad lab run NAME` does, or give --all")
     path = file or out / "report.html"
-    path.write_text(html_report(runs), "utf-8")
-    typer.echo(f"{path}: {len(runs)} experiments")
-    if pages is not None:
-        for page in write_pages(runs, pages):
+    try:
+        path.write_text(html_report(runs), "utf-8")
+        typer.echo(f"{path}: {len(runs)} experiments")
+        for page in () if pages is None else write_pages(runs, pages):
             typer.echo(str(page))
+    except OSError as error:
+        raise PostroadError(f"{error.filename or path}: cannot be written ({error.strerror})") from None
 
 
 def _run_missing(
@@ -198,9 +209,15 @@ def _played(chosen: Sequence[Experiment], out: Path, watch: Watch) -> list[tuple
 
 def workload(
     file: Annotated[Path, typer.Argument(help="A workload file (TOML).")],
+    plan: Annotated[
+        Path | None, typer.Option("--plan", help="Play it in virtual time on this network: a plan (TOML).")
+    ] = None,
+    bandwidth: Bandwidth = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the delays of links; the workload has its own.")] = 1,
+    costs: Costs = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a workload file, and measure how many clients and brokers want its messages."""
+    """Check a workload file and measure how many clients and brokers want its messages; play it on a network."""
     from postroad.lab.scenarios import read_workload
 
     scenario = read_workload(file)
@@ -214,10 +231,45 @@ def workload(
         "variance_of_clients": round(measured.variance, 3),
         "wanted_by_nobody": round(measured.unwanted, 4),
     }
+    played = None if plan is None else _play_workload(scenario, _played_on(plan, None, bandwidth, seed, costs), as_json)
+    if played is not None:
+        fields |= {"deliveries": played.deliveries, **_figures(played, fields["messages"])}
     if as_json:
-        echo_json(fields)
-    else:
-        echo_table(str(file), fields)
+        echo_json(fields if played is None else {**fields, "bytes_by_link": _by_link(played)})
+        return
+    echo_table(str(file), fields)
+    if played is not None:
+        _show_links({"bytes": played})
+
+
+def _play_workload(scenario: Scenario, request: ReplayRequest, quiet: bool) -> PlayedTraffic:
+    from postroad.lab.replay import play_workload
+
+    with _watching(quiet) as watch:
+        return play_workload(scenario, request, lambda name, share: (watch.line(name), watch.share(share))[0])
+
+
+def _played_on(
+    plan: Path, recorded: Path | None, bandwidth: int, seed: int, costs: Path | None, **more: Any
+) -> ReplayRequest:
+    from postroad.lab.replay import ReplayRequest
+    from postroad.lab.service_costs import MEASURED_TIMES, read_service_times
+    from postroad.simulation import LinkQuality
+
+    return ReplayRequest(
+        _plan(plan),
+        None if recorded is None else _plan(recorded),
+        quality=LinkQuality(delay_ms=(1, 10), bytes_per_ms=_bytes_per_ms(bandwidth)),
+        service=MEASURED_TIMES if costs is None else read_service_times(costs),
+        seed=seed,
+        **more,
+    )
+
+
+def _bytes_per_ms(bandwidth: int) -> int:
+    if 0 < bandwidth < 1_000:
+        raise PostroadError(f"--bandwidth is 1,000 bytes per second or more, or 0 for no bound; not {bandwidth}")
+    return bandwidth // 1_000
 
 
 def replay(
@@ -230,28 +282,17 @@ def replay(
     until: Annotated[str | None, typer.Option(help="Only messages before this time.")] = None,
     speed: Annotated[float, typer.Option(help="How many times as fast as it was.")] = 1.0,
     message_bytes: Annotated[int | None, typer.Option(min=0, help="Of each message; as recorded by default.")] = None,
-    bandwidth: Annotated[int, typer.Option(min=0, help="Bytes per second of each link; 0 for no bound.")] = 0,
+    bandwidth: Bandwidth = 0,
     seed: Seed = 1,
     costs: Costs = None,
     as_json: AsJson = False,
 ) -> None:
     """Play recorded traffic through another network in virtual time, and say what would change."""
     from postroad.cli.pipelines import moment
-    from postroad.lab.replay import ReplayRequest
     from postroad.lab.replay import replay as play
     from postroad.lab.scenarios.recorded import read_record
-    from postroad.lab.service_costs import MEASURED_TIMES, read_service_times
-    from postroad.simulation import LinkQuality
 
-    request = ReplayRequest(
-        _plan(plan),
-        None if recorded is None else _plan(recorded),
-        message_bytes,
-        speed,
-        LinkQuality(delay_ms=(1, 10), bytes_per_ms=bandwidth // 1_000),
-        MEASURED_TIMES if costs is None else read_service_times(costs),
-        seed,
-    )
+    request = _played_on(plan, recorded, bandwidth, seed, costs, message_bytes=message_bytes, speed=speed)
     record = read_record(trail, moment(since, "--since"), moment(until, "--until"))
     with _watching(as_json) as watch:
         found = play(record, request, lambda name, share: (watch.line(name), watch.share(share))[0])
@@ -270,11 +311,11 @@ def _plan(path: Path) -> Plan:
         raise PostroadError(f"{path}: cannot be read ({error})") from None
 
 
-def _figures(played: PlayedTraffic, record: RecordedTraffic) -> dict[str, Any]:
+def _figures(played: PlayedTraffic, messages: int) -> dict[str, Any]:
     (one, other), most = played.busiest
     return {
         "bytes_on_links": played.total_bytes,
-        "links_crossed_per_message": round(played.copies / max(1, len(record.times)), 3),
+        "links_crossed_per_message": round(played.copies / max(1, messages), 3),
         "busiest_link": f"{one}-{other}" if most else "",
         "busiest_link_bytes": most,
         "p50_ms": round(played.p50_ms, 2),
@@ -291,8 +332,8 @@ def _comparison(found: ReplayComparison) -> dict[str, Any]:
         "messages": len(record.times),
         "copies_to_clients": record.copies,
         "links_crossed_per_message_on_record": round(recorded, 3),
-        "before": {**_figures(found.before, record), "bytes_by_link": _by_link(found.before)},
-        "after": {**_figures(found.after, record), "bytes_by_link": _by_link(found.after)},
+        "before": {**_figures(found.before, len(record.times)), "bytes_by_link": _by_link(found.before)},
+        "after": {**_figures(found.after, len(record.times)), "bytes_by_link": _by_link(found.after)},
         "moved_brokers": {str(one): other for one, other in found.moved.items()},
     }
 
@@ -306,7 +347,7 @@ def _show_comparison(found: ReplayComparison) -> None:
     from rich.table import Table
 
     record, console = found.record, Console()
-    before, after = _figures(found.before, record), _figures(found.after, record)
+    before, after = (_figures(one, len(record.times)) for one in (found.before, found.after))
     table = Table(
         "", "as recorded", "as planned", title=f"{len(record.times):,} messages played again", title_justify="left"
     )
@@ -314,13 +355,19 @@ def _show_comparison(found: ReplayComparison) -> None:
         cells = [f"{side[name]:,}" if isinstance(side[name], int) else str(side[name]) for side in (before, after)]
         table.add_row(name.replace("_", " "), *cells)
     console.print(table)
-    links = Table("link", "bytes as recorded", "bytes as planned", title="Links", title_justify="left")
-    for ends in sorted(found.before.bytes.keys() | found.after.bytes.keys()):
-        sizes = [f"{side.bytes.get(ends, 0):,}" for side in (found.before, found.after)]
-        links.add_row(f"{ends[0]} to {ends[1]}", *sizes)
-    console.print(links)
+    _show_links({"bytes as recorded": found.before, "bytes as planned": found.after})
     for one, other in found.moved.items():
         typer.echo(f"broker {one} is not in the plan: broker {other} stood in for it")
+
+
+def _show_links(sides: Mapping[str, PlayedTraffic]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("link", *sides, title="Links", title_justify="left")
+    for ends in sorted({ends for side in sides.values() for ends in side.bytes}):
+        table.add_row(f"{ends[0]} to {ends[1]}", *(f"{side.bytes.get(ends, 0):,}" for side in sides.values()))
+    Console().print(table)
 
 
 COMMANDS: dict[str, Callable[..., None]] = {

@@ -9,6 +9,10 @@ The paper does not say how many attribute names there are, nor how long the pref
 20 one-constraint conjunctions each on 8 brokers get what the paper reports: a message reaches 4.2 clients on 3.3
 brokers. A test holds that.
 
+Few of the constraints decide how many clients want a message: those with < and >. One draw of 80 clients has some more
+or some fewer of them, with narrower or wider ranges, and is off by a client then. `dealt` holds the stated shares in
+each draw instead of on average, so that any seed gives what the paper reports.
+
 Everything is drawn as integer columns first, so that a million subscriptions take seconds and exact matching is a
 table lookup (`matches`), which serves as the truth that encodings are measured against.
 """
@@ -36,6 +40,7 @@ __all__ = [
     "BdrpWorkload",
     "Messages",
     "Predicates",
+    "deal",
     "is_text",
     "matches",
 ]
@@ -128,6 +133,15 @@ def _text(name: int, operator: int, operand: int, start: int, end: int) -> str:
     return f"{NAMES[name]} LIKE '{before}{NEWS_WORDS[operand][start:end]}{after}'"
 
 
+def deal(random: np.random.Generator, count: int, kinds: int) -> NDArray[np.int64]:
+    """So many numbers below `kinds` in random order, each as often as the others; evenly spread if not all occur.
+
+    Each of them is uniformly distributed: they are sampled at equal steps from a random start.
+    """
+    places = (np.arange(count) + random.random()) * (kinds / max(count, 1))
+    return random.permutation(np.minimum(places.astype(np.int64), kinds - 1))
+
+
 class BdrpWorkload:
     """One seeded stream of messages and predicates: the same seed and the same calls give the same draws."""
 
@@ -149,6 +163,38 @@ class BdrpWorkload:
         operands = self._values(names)
         starts, ends = self._pieces(operators, np.where(text, operands, 0))
         return Predicates(widths, names, operators, operands, starts, ends)
+
+    def dealt(self, count: int, least: int = 1, most: int = MAX_CONSTRAINTS) -> Predicates:
+        """Conjunctions as `predicates` draws them, with the stated shares held by the draw itself.
+
+        Widths, names, the operators of texts and of integers, and the operands of each operator are dealt out like
+        cards: each occurs as often as the others, in random order.
+        """
+        widths = (least + self._deal(count, most - least + 1)).astype(np.int8)
+        names = self._dealt_names(count, most)
+        text = names < TEXT_NAMES
+        operators, operands = np.zeros(names.shape, np.int8), np.zeros(names.shape, np.int16)
+        for kind, table, values in ((text, _TEXT_OPERATORS, len(NEWS_WORDS)), (~text, _INTEGER_OPERATORS, INTEGERS)):
+            operators[kind] = table[self._deal(int(kind.sum()), len(table))]
+            for operator in np.unique(table):
+                chosen = kind & (operators == operator)
+                operands[chosen] = self._deal(int(chosen.sum()), values)
+        starts, ends = self._pieces(operators, np.where(text, operands, 0))
+        return Predicates(widths, names, operators, operands, starts, ends)
+
+    def _deal(self, count: int, kinds: int) -> NDArray[np.int64]:
+        return deal(self._random, count, kinds)
+
+    def _dealt_names(self, count: int, width: int) -> NDArray[np.int16]:
+        names = self._deal(count * width, NAME_COUNT).reshape(count, width).astype(np.int16)
+        while True:
+            in_order = np.sort(names, axis=1)
+            repeated = np.flatnonzero((in_order[:, 1:] == in_order[:, :-1]).any(axis=1))
+            if not len(repeated):
+                return names
+            # Their names are dealt again, together with those of as many other rows.
+            again = np.union1d(repeated, self._random.integers(0, count, len(repeated)))
+            names[again] = self._random.permutation(names[again].reshape(-1)).reshape(-1, width)
 
     def _distinct_names(self, count: int, width: int) -> NDArray[np.int16]:
         names = self._random.integers(0, NAME_COUNT, (count, width), np.int16)

@@ -1,4 +1,7 @@
-"""What if: recorded traffic, replayed through another network in virtual time, beside its own network."""
+"""What if: recorded traffic, replayed through another network in virtual time, beside its own network.
+
+And a workload of one's own, played on a network that need not exist.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from postroad.lab.scenarios import Scenario
     from postroad.lab.scenarios.recorded import RecordedTraffic
     from postroad.simulation import ServiceTimes
 
-__all__ = ["PlayedTraffic", "ReplayComparison", "ReplayRequest", "replay"]
+__all__ = ["PlayedTraffic", "ReplayComparison", "ReplayRequest", "play_workload", "replay"]
 
 _LINKS = LinkQuality(delay_ms=(1, 10))
 
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """How to play a record.
+    """How to play a record or a workload.
 
     Attributes:
         plan: the network to try.
@@ -54,7 +58,7 @@ class ReplayRequest:
 
 
 class PlayedTraffic(NamedTuple):
-    """What a network did with the record.
+    """What a network did with a record or a workload.
 
     Attributes:
         name: of the network.
@@ -139,6 +143,29 @@ def replay(
     return ReplayComparison(record, played["recorded"], played["planned"], moved)
 
 
+def play_workload(
+    scenario: Scenario, request: ReplayRequest, tell: Callable[[str, float], None] = lambda *_: None
+) -> PlayedTraffic:
+    """Play a workload on the network of a plan.
+
+    Args:
+        scenario: the workload.
+        request: the network, and how to play.
+        tell: is told what plays, and which share is done.
+
+    Raises:
+        LabError: the workload has clients at a broker that the plan does not have.
+    """
+    used = {one.broker for one in scenario.subscribers()} | set(scenario.publications().brokers.tolist())
+    planned = {broker.number for broker in request.plan.brokers}
+    if missing := sorted(used - planned):
+        raise LabError(
+            f"the workload has clients at broker {missing[0]}, which the plan does not have; it has "
+            f"{', '.join(map(str, sorted(planned)))}"
+        )
+    return _play("workload", request.plan, scenario, request, tell)
+
+
 def _moved(brokers: list[int], plan: Plan) -> dict[int, int]:
     """Return recorded brokers that a plan does not have -> those that replace them, in turn."""
     planned = [broker.number for broker in plan.brokers]
@@ -146,7 +173,7 @@ def _moved(brokers: list[int], plan: Plan) -> dict[int, int]:
 
 
 def _play(
-    name: str, plan: Plan, scenario: RecordedScenario, request: ReplayRequest, tell: Callable[[str, float], None]
+    name: str, plan: Plan, scenario: Scenario, request: ReplayRequest, tell: Callable[[str, float], None]
 ) -> PlayedTraffic:
     performance = Performance(
         plan,

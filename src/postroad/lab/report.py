@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from postroad.capacity.report import html_table, new_axes, page, svg_text
 from postroad.lab.run_folder import COMPLETE
-from postroad.lab.runs import read_results
+from postroad.lab.runs import LOAD_AVERAGE, PROCESSORS, read_results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from postroad.lab.experiments.experiment import Experiment, Finding, Plot, Results
     from postroad.lab.run_folder import RunFolder
 
-__all__ = ["html_report", "write_pages"]
+__all__ = ["html_report", "machine_line", "write_pages"]
 
 _VERDICTS = {True: "agree", False: "differ", None: "open"}
 
@@ -76,7 +76,7 @@ def _text(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:,.4g}"
+        return "" if math.isnan(value) else "never" if math.isinf(value) else f"{value:,.4g}"
     return str(value)
 
 
@@ -89,9 +89,19 @@ def _settings_line(experiment: Experiment, folder: RunFolder) -> str:
     said = folder.read()
     asked = said["asked"]
     return (
-        f"Run {asked['mode']} at scale {asked['scale']:g} with seed {asked['seed']}, Postroad {said['version']}; "
-        f"the scale is that of: {experiment.scaled}."
+        f"Run {asked['mode']} at scale {asked['scale']:g} with seed {asked['seed']}, Postroad {said['version']}"
+        f"{machine_line(read_results(folder))}; the scale is that of: {experiment.scaled}."
     )
+
+
+def machine_line(results: Results) -> str:
+    """What else the machine did during a live run; nothing of a simulated one."""
+    rows = results.rows("figures")
+    loads = [row["value"] for row in rows if row["name"] == LOAD_AVERAGE]
+    processors = max((row["value"] for row in rows if row["name"] == PROCESSORS), default=0)
+    if not loads:
+        return ""
+    return f", on {processors:.0f} processors with a load average of {min(loads):.1f} to {max(loads):.1f}"
 
 
 def draw(plot: Plot) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from contextlib import contextmanager
 from threading import current_thread, main_thread
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from postroad.lab.experiments.experiment import Experiment
+    from postroad.lab.raw_events import RawEvents
 
 __all__ = [
+    "LOAD_AVERAGE",
+    "PROCESSORS",
     "RunOutcome",
     "Watch",
     "is_complete",
@@ -31,6 +35,8 @@ __all__ = [
     "summarise_played",
 ]
 
+# Figures of each live cell, twice: processes that ran or waited for a processor in the last minute, and processors.
+LOAD_AVERAGE, PROCESSORS = "load average", "processors of the machine"
 # A run has a few million events at most: fewer, larger tasks than for a trail.
 _SPARK = {"spark.sql.shuffle.partitions": "8"}
 
@@ -110,13 +116,22 @@ def run_experiment(
             for number, key in enumerate(todo, start=1 + len(kept)):
                 watch.trial(key, number, len(trials))
                 with folder.cell(key) as events:
+                    _put_machine(request, events)
                     trials[key].play(events, TimedTell(watch.share))
+                    _put_machine(request, events)
     except KeyboardInterrupt:
         raise LabError(f"{folder.root}: broken off; {_progress(folder)}; start the same run again to go on") from None
     finally:
         state = folder.finish()
     summarise_played(folder, watch, spark)
     return RunOutcome(folder, state, todo, kept)
+
+
+def _put_machine(request: RunRequest, events: RawEvents) -> None:
+    """What else the machine does, before and after a live cell: it changes what the cell shows."""
+    if request.mode == "live":
+        events.measure(LOAD_AVERAGE, os.getloadavg()[0])
+        events.measure(PROCESSORS, len(os.sched_getaffinity(0)))
 
 
 def _progress(folder: RunFolder) -> str:
@@ -130,12 +145,19 @@ def request_of(folder: RunFolder) -> RunRequest:
 
 
 def summarise_played(folder: RunFolder, watch: Watch | None = None, spark: SparkSession | None = None) -> None:
-    """Summarise the cells of a run that were played, unless that is done; a run without such cells is left alone."""
+    """Summarise the cells of a run that were played, unless that is done; a run without such cells is left alone.
+
+    Raises:
+        LabError: Spark cannot, for example because the disk is full.
+    """
     from postroad.pipeline import session
 
     watch = watch or Watch()
     if not folder.progress()[0] or folder.is_summarised:
         return
+
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
 
     watch.line("starting Spark")
     own = session(name="postroad lab", settings=_SPARK) if spark is None else None
@@ -143,9 +165,22 @@ def summarise_played(folder: RunFolder, watch: Watch | None = None, spark: Spark
         used = own or spark
         assert used is not None
         summarise(used, folder, watch.line)
+    except (Py4JJavaError, PySparkException) as error:
+        raise LabError(
+            f"{folder.root}: Spark could not make the summaries: {_reason(str(error))}; raw events are kept, and "
+            "`postroad lab report` tries again"
+        ) from None
     finally:
         if own is not None:
             own.stop()
+
+
+def _reason(told: str) -> str:
+    """What Spark failed at, in a line: the last cause that it names."""
+    if "No space left on device" in told:
+        return "the disk is full; free some space"
+    causes = [line.removeprefix("Caused by: ") for line in told.splitlines() if line.startswith("Caused by: ")]
+    return (causes or told.splitlines() or ["it does not say why"])[-1 if causes else 0].strip()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from postroad.lab.experiments.content import (
     ScaleExperiment,
     SingleBrokerExperiment,
 )
-from postroad.lab.experiments.experiment import Experiment, Finding, Plot, PlottedLine, Results, RunRequest, Trial
+from postroad.lab.experiments.experiment import Experiment, Finding, Mode, Plot, PlottedLine, Results, RunRequest, Trial
 from postroad.lab.experiments.filter_costs import FilterCostExperiment
 from postroad.lab.experiments.hierarchies import HierarchyExperiment
 from postroad.lab.experiments.record_latency import RecordLatencyExperiment
@@ -20,6 +20,7 @@ __all__ = [
     "EXPERIMENTS",
     "Experiment",
     "Finding",
+    "Mode",
     "Plot",
     "PlottedLine",
     "Results",

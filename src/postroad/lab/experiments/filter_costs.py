@@ -56,8 +56,8 @@ class FilterCostExperiment(Experiment):
                 "(33,349 to 1,742 messages/s, received and sent)",
                 f"{rate(5, 1):,.0f} to {rate(160, 1):,.0f} messages/s: {ours:.0%} are left",
                 results.verdict(ours < 0.2, "filters-5", "filters-160"),
-                "FioranoMQ tests one filter after the other; ours looks correlation ids up in an index. Loads of less "
-                "than a second on a shared machine vary by a factor of two",
+                "FioranoMQ tests one filter after the other; ours looks correlation ids up in an index, so that what "
+                "is left is noise: of short loads, and of what else the machine does",
             ),
             Finding(
                 "Figure 4: with 5 filters, 40 copies instead of one raise the overall throughput "

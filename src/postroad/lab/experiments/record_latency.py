@@ -161,7 +161,7 @@ def _play(some: Sequence[RecorderSetup], seconds: float, events: RawEvents, tell
 
 def _rows(results: Results) -> list[tuple[str, str]]:
     """Return (cell, name) of every row: without a recorder first, then by recorder, limit, accuracy and interval."""
-    rows = [row for row in results.rows("figures") if row["cell"] in RECORDERS]
+    rows = [row for row in results.rows("figures") if row["cell"] in RECORDERS and ": " in row["name"]]
     found = {(row["cell"], row["name"].partition(":")[0]) for row in rows}
 
     def order(one: tuple[str, str]) -> tuple[object, ...]:

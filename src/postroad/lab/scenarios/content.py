@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from postroad.lab.bdrp import BdrpWorkload
+from postroad.lab.bdrp import BdrpWorkload, deal
 from postroad.lab.errors import LabError
-from postroad.lab.scenarios.scenario import Publications, Scenario, Subscriber, poisson_times
+from postroad.lab.scenarios.scenario import MAX_SUBSCRIBERS, Publications, Scenario, Subscriber, poisson_times
 from postroad.messages import Draft
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["ContentScenario", "FewNamesScenario"]
 
 TOPIC = "news"
+# Names of one conjunction differ. With as many as this they still do after a few draws of 170.
+MOST_CONSTRAINTS = 10
 # The scenarios draw messages, predicates and times from separate streams: more messages do not change predicates.
 _PREDICATES, _MESSAGES, _TIMES = range(3)
 
@@ -47,14 +49,19 @@ class ContentScenario(Scenario):
     seed: int = 1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         least, most = self.constraints
-        if min(self.brokers, self.clients, self.filters) < 1 or not 1 <= least <= most:
-            raise LabError("brokers, clients, filters and constraints are 1 or more, and the fewest at most the most")
+        if not 1 <= least <= most <= MOST_CONSTRAINTS:
+            raise LabError(
+                f"constraints: the fewest and the most, from 1 to {MOST_CONSTRAINTS}, not {least} and {most}"
+            )
+        if self.clients * self.filters > MAX_SUBSCRIBERS:
+            raise LabError(f"filters: {self.clients * self.filters:,} in all; there may be {MAX_SUBSCRIBERS:,}")
 
     def subscribers(self) -> list[Subscriber]:
         """Return one subscription per client: its conjunctions, joined by OR."""
         least, most = self.constraints
-        texts = BdrpWorkload(_seed(self.seed, _PREDICATES)).predicates(self.clients * self.filters, least, most).texts()
+        texts = BdrpWorkload(_seed(self.seed, _PREDICATES)).dealt(self.clients * self.filters, least, most).texts()
         return [
             Subscriber(
                 1 + client % self.brokers,
@@ -86,6 +93,7 @@ class FewNamesScenario(Scenario):
 
     The paper reports 27 of 50 clients with 4 one-constraint subscriptions each, which its own distributions cannot
     give. Integers below `values`, with its operators (80 % equality, 10 % each less and greater), give 27.2 for 9.
+    As in the other runs these shares are held by each draw.
 
     Attributes:
         clients: of the one broker.
@@ -110,14 +118,17 @@ class FewNamesScenario(Scenario):
     def subscribers(self) -> list[Subscriber]:
         """All at broker 1."""
         random = np.random.default_rng([self.seed, _PREDICATES])
-        shape = (self.clients, self.filters)
-        names, values = random.integers(0, self.names, shape), random.integers(0, self.values, shape)
-        operators = np.array(list("=") * 8 + ["<", ">"])[random.integers(0, 10, shape)]
+        count = self.clients * self.filters
+        names, operators = deal(random, count, self.names), np.array(list("========<>"))[deal(random, count, 10)]
+        values = np.zeros(count, np.int64)
+        for operator in "=<>":
+            chosen = operators == operator
+            values[chosen] = deal(random, int(chosen.sum()), self.values)
+        rows = zip(names.tolist(), operators.tolist(), values.tolist(), strict=True)
+        texts = [f"count_{name} {how} {value}" for name, how, value in rows]
         return [
-            Subscriber(
-                1, TOPIC, " OR ".join(f"count_{name} {how} {value}" for name, how, value in zip(*rows, strict=True))
-            )
-            for rows in zip(names.tolist(), operators.tolist(), values.tolist(), strict=True)
+            Subscriber(1, TOPIC, " OR ".join(texts[first : first + self.filters]))
+            for first in range(0, count, self.filters)
         ]
 
     def publications(self) -> Publications:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["MICROSECONDS_PER_SECOND", "Publications", "Replication", "Scenario", "Subscriber", "Truth", "poisson_times"]
 
 MICROSECONDS_PER_SECOND = 1_000_000
+# A scenario is held in memory while it runs: a hundred times what fits into a minute of the largest experiment here.
+MAX_SUBSCRIBERS = 1_000_000
+MAX_MESSAGES = 10_000_000
 # Messages that are matched at once to find out who wants them.
 _BLOCK = 1_000
 
@@ -118,6 +121,22 @@ class Scenario(ABC):
     """A workload. Subclasses are frozen dataclasses whose fields are its settings."""
 
     kind: ClassVar[str]
+    # Settings that may be 0; all other numbers are above it.
+    may_be_zero: ClassVar[frozenset[str]] = frozenset({"seed", "body"})
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that mean nothing.
+
+        Raises:
+            LabError: a setting is negative, or 0 where there must be something; the text names it.
+        """
+        for one in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, one.name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            may_be_zero = one.name in self.may_be_zero
+            if not (value > 0 or (may_be_zero and value == 0)):
+                raise LabError(f"{one.name}: {'0 or more' if may_be_zero else 'above 0'}, not {value:g}")
 
     @abstractmethod
     def subscribers(self) -> list[Subscriber]:
@@ -160,9 +179,11 @@ def poisson_times(random: np.random.Generator, rates: tuple[float, float], secon
         seconds: how long it lasts.
     """
     first, last = rates
-    if first < 0 or last < 0 or seconds <= 0:
+    if not (first >= 0 and last >= 0 and seconds > 0):
         raise LabError(f"rates are 0 or more and times above 0, not {first:g} to {last:g}/s for {seconds:g} s")
     expected = (first + last) / 2 * seconds
+    if not expected <= MAX_MESSAGES:
+        raise LabError(f"some {expected:,.0f} messages; a workload publishes at most {MAX_MESSAGES:,}")
     shares = np.sort(random.random(random.poisson(expected)))
     if first == last:
         times = shares * seconds

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from postroad.lab.errors import LabError
-from postroad.lab.scenarios.scenario import Publications, Scenario, Subscriber, poisson_times
+from postroad.lab.scenarios.scenario import MAX_SUBSCRIBERS, Publications, Scenario, Subscriber, poisson_times
 from postroad.messages import Draft
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ _SUBSCRIBERS, _TIMES = range(2)
 
 def drawn_subscribers(seed: int, topics: int, count: int, brokers: int) -> list[Subscriber]:
     """Return subscribers to one topic each, drawn evenly, at the brokers in turn."""
+    if count > MAX_SUBSCRIBERS:
+        raise LabError(f"{count:,} subscribers; a workload has at most {MAX_SUBSCRIBERS:,}")
     drawn = np.random.default_rng([seed, _SUBSCRIBERS]).integers(0, topics, count)
     return [Subscriber(1 + place % brokers, f"topic.{topic}") for place, topic in enumerate(drawn.tolist())]
 
@@ -92,6 +94,7 @@ class FilterGridScenario(Scenario):
     """
 
     kind: ClassVar[str] = "filter-grid"
+    may_be_zero: ClassVar[frozenset[str]] = frozenset({"seed", "others", "copies"})
 
     others: int = 5
     copies: int = 1
@@ -99,10 +102,6 @@ class FilterGridScenario(Scenario):
     rate: float = 1_000.0
     seconds: float = 1.0
     seed: int = 1
-
-    def __post_init__(self) -> None:
-        if self.others < 0 or self.copies < 0:
-            raise LabError(f"a grid has 0 or more filters, not {self.others} and {self.copies}")
 
     def subscribers(self) -> list[Subscriber]:
         """The matching ones first."""

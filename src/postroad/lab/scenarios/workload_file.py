@@ -17,7 +17,14 @@ import numpy as np
 
 from postroad.lab.errors import LabError
 from postroad.lab.scenarios.content import ContentScenario, FewNamesScenario
-from postroad.lab.scenarios.scenario import Publications, Scenario, Subscriber, poisson_times
+from postroad.lab.scenarios.scenario import (
+    MAX_MESSAGES,
+    MAX_SUBSCRIBERS,
+    Publications,
+    Scenario,
+    Subscriber,
+    poisson_times,
+)
 from postroad.lab.scenarios.topics import FilterGridScenario, FloodScenario, TrackedScenario
 from postroad.messages import Draft
 from postroad.selectors import Selector, TopicPattern
@@ -33,9 +40,6 @@ __all__ = ["SCENARIOS", "DescribedScenario", "read_workload", "scenario_of"]
 WORKLOAD_VERSION = 1
 # A longer file is not a workload that somebody wrote.
 MAX_WORKLOAD_BYTES = 1024 * 1024
-# A scenario is held in memory while it runs: a hundred times what fits into a minute of the largest experiment here.
-MAX_SUBSCRIBERS = 1_000_000
-MAX_MESSAGES = 10_000_000
 
 _PLACE = re.compile(r"\{(\w+)\}")
 Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_SUBSCRIBERS)]
@@ -223,6 +227,8 @@ def scenario_of(kind: str, settings: Mapping[str, Any]) -> Scenario:
         return msgspec.convert(dict(settings), made)
     except msgspec.ValidationError as error:
         raise LabError(_named(error, "settings")) from None
+    except LabError as error:
+        raise LabError(f"settings.{error}") from None
 
 
 def _scenario(data: Mapping[str, Any]) -> Scenario:
