@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from postroad.broker import QueueSettings
 from postroad.messages import MessageId
 from postroad.store import StoreSettings
 from postroad.tracking import Verdict
-from tests.broker.queue_network import QueueNetwork
+from tests.broker.queue_network import QueueMob, QueueNetwork
 from tests.broker.queue_records import Recorders, traced
+
+SEEDS = range(60) if os.environ.get("POSTROAD_THOROUGH") else range(3)
 
 
 def test_operator_purges_what_waits_for_a_home_that_is_away_and_later_messages_arrive() -> None:
@@ -110,3 +114,38 @@ def test_trace_of_a_purged_message_says_by_whom_and_that_it_never_left() -> None
     journey = traced(recorders, message, network.now)
     assert (journey.verdict, journey.certainty) == (Verdict.DROPPED, 1.0)
     assert [(broker, drop.reason) for broker, drop in journey.dropped] == [(2, "held"), (2, "purged by carla")]
+
+
+class PurgingMob(QueueMob):
+    """An operator purges now and then, wherever something waits for the home of the queue."""
+
+    def __init__(self, seed: int) -> None:
+        self.recorders = Recorders()
+        super().__init__(seed, recorder=self.recorders)
+
+    def _tick(self) -> None:
+        super()._tick()
+        number = self._any()
+        if number and self.random.random() < 0.4 and self.brokers[number].peers.outgoing.listed():
+            self.purge(number)
+
+    def was_purged(self, body: int) -> bool:
+        message = MessageId.of(*self.ids[body])
+        drops = [each for one in self.recorders.values() for each in one.findings(message, self.now).dropped]
+        return any(each.reason.startswith("purged by carla") for each in drops)
+
+
+def test_mob_whose_messages_are_purged_loses_no_others_and_gets_nothing_twice() -> None:
+    purged = 0
+    for seed in SEEDS:
+        mob = PurgingMob(seed)
+        mob.loss = [0.0, 0.2][seed % 2]
+        for _ in range(400):
+            mob.act()
+        mob.end()
+        assert mob.faults == [], f"seed {seed}"
+        assert [body for body in mob.confirmed - mob.handed if not mob.was_purged(body)] == [], f"seed {seed}"
+        left = [each.rows for broker in mob.brokers.values() for each in broker.log.cursors.values() if each.rows]
+        assert left == [], f"seed {seed}"
+        purged += sum(map(mob.was_purged, mob.ids))
+    assert purged > 10

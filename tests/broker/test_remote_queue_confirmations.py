@@ -14,7 +14,7 @@ from tests.broker.queue_records import Recorders
 if TYPE_CHECKING:
     from postroad.broker import Outbox
 
-SEEDS = range(1_000) if os.environ.get("POSTROAD_THOROUGH") else range(20)
+SEEDS = range(200) if os.environ.get("POSTROAD_THOROUGH") else range(12)
 
 REFUSING = QueueSettings(when_home_is_down="refuse", redelivery_ms=10)
 
