@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 
 import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import integers, sampled_from
 
 from postroad.selectors import Selector, SelectorError
 from postroad.selectors.generated import generate
@@ -16,6 +18,7 @@ from postroad.selectors.limits import (
     MAX_SELECTOR_LENGTH,
     MAX_TERMS,
 )
+from tests.selectors.strategies import selector_texts
 
 DEEP = MAX_NESTING
 
@@ -109,6 +112,47 @@ def test_pattern_of_many_wildcards_is_quick_to_fail() -> None:
     # Backtracking would take more steps than there are atoms; with each part settled once, it is some millions.
     selector = Selector.parse("a LIKE '" + "%a_" * 100 + "%b'")
     assert selector.evaluate({"a": "a" * 5_000}) is False
+
+
+# Where canonical text is longer or deeper than what it was made from.
+GROWING = {
+    "commas": f"a IN({','.join(repr(f'{number:029}') for number in range(1_000))})",
+    "operators": "or".join(f"(a{i}='{'x' * 34}'and b{i}='{'y' * 22}')" for i in range(400)),
+    "numbers": "or".join(["(9e15=9e15)"] * 700),
+    "backslashes": "a LIKE '" + "\\" * 600 + "!_%' ESCAPE '!'",
+    "all backslashes": "a LIKE '" + "\\" * (MAX_LIKE_LENGTH - 2) + "!_%' ESCAPE '!'",
+    "escapes": "a LIKE '" + "!_" * MAX_LIKE_LENGTH + "' ESCAPE '!'",
+    "signs of numbers": "NOT " * (DEEP - 2) + "a = + +5",
+    "signs of numbers, too deep": "NOT " * (DEEP - 1) + "a = + +5",
+    "signs in parentheses": "NOT " * (DEEP - 3) + "(a = -(5))",
+}
+
+
+@pytest.mark.parametrize("text", GROWING.values(), ids=GROWING)
+def test_selector_is_refused_or_its_canonical_text_parses_to_an_equal_one(text: str) -> None:
+    try:
+        selector = Selector.parse(text)
+    except SelectorError as error:
+        assert "the limit" in str(error)  # noqa: PT017  (either is right)
+        return
+    assert Selector.parse(str(selector)) == selector
+
+
+@settings(max_examples=60)
+@given(selector_texts(), integers(1, 400), sampled_from(["or", " AND ", " OR NOT "]))
+def test_selector_made_of_many_is_refused_or_parses_back(text: str, times: int, word: str) -> None:
+    try:
+        selector = Selector.parse(word.join([f"({text})"] * times))
+    except SelectorError as error:
+        assert "the limit" in str(error)  # noqa: PT017  (either is right)
+        return
+    assert len(str(selector)) <= MAX_SELECTOR_LENGTH
+    assert Selector.parse(str(selector)) == selector
+
+
+def test_selector_whose_canonical_text_is_too_long_is_refused_with_its_length() -> None:
+    with pytest.raises(SelectorError, match=r"33,0.. characters in its canonical form.*MAX_SELECTOR_LENGTH"):
+        Selector.parse(GROWING["commas"])
 
 
 def test_longest_selector_parses() -> None:

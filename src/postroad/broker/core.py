@@ -246,6 +246,9 @@ class Broker:
         if isinstance(allowed, Refusal):
             destination = f"/queue/{topic}" if queued else topic
             raise BrokerError(f"subscription to {destination!r} refused: {allowed.reason}")
+        if allowed is not None and allowed is not wanted:
+            # What a policy has put together has to parse at other brokers and in later processes too.
+            allowed = Selector.parse(str(allowed))
         return allowed
 
     def take_subscription_number(self) -> int:
@@ -330,9 +333,15 @@ class Broker:
         """Return whether `proceed` has something to do."""
         return self.matching.unfinished
 
+<<<<<<< HEAD
     def proceed(self, now: int) -> Outbox:
         """Do one more turn of what was too much work before."""
         return self.matching.proceed(now)
+=======
+    def proceed(self, now: int, outbox: Outbox | None = None) -> Outbox:
+        """One more turn for what was too much work before (`MatchingTurns.proceed`)."""
+        return self.matching.proceed(now, outbox)
+>>>>>>> 49fc2e4 (selectors: hold canonical text to the limits, so that whatever is accepted parses again elsewhere)
 
     def wanted(self, offsets: NDArray[np.int64], slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the offsets of a match without those that only retention wants."""

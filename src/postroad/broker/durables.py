@@ -294,6 +294,7 @@ class Durables:
         session.subscriptions[key] = subscription
         self._stored.log.attach(cursor)
         self._stored.block(subscription)
+        self._core.replays.resume(subscription)
 
     def left(self, subscription: Subscription) -> None:
         """Take it from a session: messages that were sent and not acknowledged wait again."""

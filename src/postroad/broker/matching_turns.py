@@ -14,6 +14,7 @@ from postroad.tracking.reasons import Detour
 if TYPE_CHECKING:
     from postroad.broker.core import Broker
     from postroad.broker.deliveries import Deliveries
+    from postroad.broker.replays import Replays
     from postroad.broker.turns import Turns, Work
 
 __all__ = ["MatchingTurns"]
@@ -56,14 +57,34 @@ class MatchingTurns:
         replays = self._core.replaying
         return bool(self._turns) or (replays is not None and bool(replays.line) and replays.is_ready)
 
+<<<<<<< HEAD
     def proceed(self, now: int) -> Outbox:
         """Do one more turn of what was too much work before."""
         outbox = Outbox()
+=======
+    def proceed(self, now: int, outbox: Outbox | None = None) -> Outbox:
+        """One more turn for what was too much work before.
+
+        Whatever is raised is a defect of ours. What the turn has for clients until then is in the outbox that was
+        given, and has to be carried out: it counts as delivered.
+        """
+        outbox = Outbox() if outbox is None else outbox
+>>>>>>> 49fc2e4 (selectors: hold canonical text to the limits, so that whatever is accepted parses again elsewhere)
         self._deliveries.pay_owed(outbox, now, self._core.turn_budget)
         self._go_on(outbox, now)
-        for subscription in () if self._core.replaying is None else self._core.replaying.proceed(now):
-            self._deliveries.go_on(subscription, outbox, now)
+        if self._core.replaying is not None:
+            self._replay(self._core.replaying, outbox, now)
         return outbox
+
+    def _replay(self, replays: Replays, outbox: Outbox, now: int) -> None:
+        for subscription in replays.proceed(now):
+            self._deliveries.go_on(subscription, outbox, now)
+        for subscription, error in replays.failures:
+            if subscription.session.number:
+                reason = f"the history of the subscription {subscription.key!r} cannot be read: {error}"
+                outbox.closes.append((subscription.session.number, reason))
+        if replays.failures:
+            raise replays.failures[0][1]
 
     def _go_on(self, outbox: Outbox, now: int) -> None:
         work = self._turns.pull()

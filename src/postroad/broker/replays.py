@@ -133,7 +133,12 @@ class Replays:
         index_secret: of its indexes.
 
     Attributes:
+<<<<<<< HEAD
         line: those that may have something to read, by the number of their subscription; the next turn is first.
+=======
+        line: those that may have something to read, by the number of their subscription; whose turn is next is first.
+        failures: subscriptions whose replay has failed in the last turn, each with its error.
+>>>>>>> 49fc2e4 (selectors: hold canonical text to the limits, so that whatever is accepted parses again elsewhere)
     """
 
     def __init__(
@@ -156,7 +161,12 @@ class Replays:
         self.line: dict[int, _Replay] = {}
         self._reading: dict[int, _Replay] = {}
         self._stalled: dict[int, _Replay] = {}
+<<<<<<< HEAD
         # The most recently used ones are last.
+=======
+        self.failures: list[tuple[Subscription, Exception]] = []
+        # Those that were used last are last.
+>>>>>>> 49fc2e4 (selectors: hold canonical text to the limits, so that whatever is accepted parses again elsewhere)
         self._indexes: dict[tuple[str, str], SubscriptionIndex] = {}
         stored.on_follow = self._followed
 
@@ -243,8 +253,21 @@ class Replays:
         if replay is not None and replay.ahead <= MAX_AHEAD:
             self.line[subscription.number] = self._stalled.pop(subscription.number)
 
+    def resume(self, subscription: Subscription) -> None:
+        """A durable subscription has a client again, who learns why its replay has failed if it fails again."""
+        if (replay := self._stalled.pop(subscription.number, None)) is not None:
+            self.line[subscription.number] = replay
+
     def proceed(self, now: int) -> list[Subscription]:
+<<<<<<< HEAD
         """Read on, a record for each of a few; return the subscriptions that have more to deliver now."""
+=======
+        """Read on, a record for each of a few; returns the subscriptions for which there is more now.
+
+        One that fails leaves the line, and the others go on: see `failures`.
+        """
+        self.failures = []
+>>>>>>> 49fc2e4 (selectors: hold canonical text to the limits, so that whatever is accepted parses again elsewhere)
         moved: list[Subscription] = []
         budget = self.budget
         for _ in range(REPLAYS_PER_TURN):
@@ -254,7 +277,12 @@ class Replays:
             replay = self.line.pop(number)
             if self._has_to_wait(replay):
                 continue
-            budget -= self._read(replay, now, budget)
+            try:
+                budget -= self._read(replay, now, budget)
+            except Exception as error:  # A defect of ours, which must not cost others what they have in this turn.
+                self._stalled[number] = replay
+                self.failures.append((replay.subscription, error))
+                continue
             if replay.following() is None and not self._begins_again(replay):
                 del self._replays[number]
                 self._end(replay, now)

@@ -32,6 +32,11 @@ class LikePattern(NamedTuple):
         """Whether no part has a hole."""
         return not any(self.holes)
 
+    @property
+    def length(self) -> int:
+        """How many characters the pattern has, without escapes and with each run of `%` as one."""
+        return sum(map(len, self.parts)) + len(self.parts) - 1
+
     def literal(self) -> tuple[str, str]:
         """The canonical (pattern, escape) pair of texts; the escape is empty when the pattern needs none."""
         if self._needs_escape():

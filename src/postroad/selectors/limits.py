@@ -13,8 +13,9 @@ __all__ = [
     "MAX_TERMS",
 ]
 
-# Characters. Selectors arrive as one header line of a subscribe frame; this is several times what common brokers let a
-# header line be, and still parses in some ten milliseconds, so one subscriber cannot hold up the others.
+# Characters, of the text and of its canonical form: other brokers and later processes parse that form again. Selectors
+# arrive as one header line of a subscribe frame; this is several times what common brokers let a header line be, and
+# still parses in some ten milliseconds, so one subscriber cannot hold up the others.
 MAX_SELECTOR_LENGTH = 32_768
 
 # Open parentheses, NOTs and signs around one place. The parser uses at most four Python frames per level and the walks
@@ -24,8 +25,8 @@ MAX_NESTING = 64
 # Texts in one IN list.
 MAX_IN_VALUES = 1_024
 
-# Characters of a LIKE pattern. Its parts are searched in time linear in the attribute's text; only a part with `_` in
-# it costs a step more for each 64 bytes of the part.
+# Characters of a LIKE pattern, without escapes. Its parts are searched in time linear in the attribute's text; only a
+# part with `_` in it costs a step more for each 64 bytes of the part.
 MAX_LIKE_LENGTH = 1_024
 
 # Conditions joined by AND and OR, and operands joined by arithmetic, in the whole selector. Walks over the tree are

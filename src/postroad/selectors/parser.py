@@ -58,8 +58,20 @@ _A_VALUE = "a name, a number, a text in single quotes, TRUE, FALSE or ("
 _A_CONDITION = "a condition, such as name = 'text' or name > 5"
 
 
-def parse_condition(text: str) -> Node:
+# Canonical text is at most so many times as long as what it was made from: 9e15 becomes 9000000000000000.0, a=b gets
+# two blanks, and a LIKE pattern at most an escape for each of its characters. So short texts need no second look.
+_MOST_GROWTH = 8
+
+
+def parse_condition(text: str, nesting: int = MAX_NESTING) -> Node:
     """The tree of a selector; the literal TRUE for a blank one.
+
+    The limits hold for the text and for the canonical text of the tree, which other brokers and later processes parse
+    again: whatever is accepted here is accepted there.
+
+    Args:
+        text: the selector.
+        nesting: how deep it may be nested.
 
     Raises:
         SelectorError: the text is not a selector, or exceeds a limit.
@@ -68,7 +80,19 @@ def parse_condition(text: str) -> Node:
     tokens = tokens_of(text)
     if len(tokens) == 1:
         return Literal(True)
-    return _Parser(text, tokens).whole()
+    node = _Parser(text, tokens, nesting).whole()
+    if len(text) * _MOST_GROWTH > MAX_SELECTOR_LENGTH:
+        _check_canonical(text, len(node.text()))
+    return node
+
+
+def _check_canonical(text: str, length: int) -> None:
+    if length > MAX_SELECTOR_LENGTH:
+        message = (
+            f"the selector has {length:,} characters in its canonical form, with blanks around operators and after "
+            f"commas; the limit is {MAX_SELECTOR_LENGTH:,} (MAX_SELECTOR_LENGTH)"
+        )
+        raise SelectorError(message, text, len(text))
 
 
 def _check_text(text: str) -> None:
@@ -87,11 +111,12 @@ def _check_text(text: str) -> None:
 
 
 class _Parser:
-    __slots__ = ("at", "depth", "terms", "text", "tokens")
+    __slots__ = ("at", "depth", "nesting", "terms", "text", "tokens")
 
-    def __init__(self, text: str, tokens: list[str]) -> None:
+    def __init__(self, text: str, tokens: list[str], nesting: int) -> None:
         self.text = text
         self.tokens = tokens
+        self.nesting = nesting
         self.at = 0
         self.depth = 0
         self.terms = 0
@@ -242,9 +267,6 @@ class _Parser:
     def like(self, negated: bool, name: Name) -> Node:
         place = self.at
         pattern = self.text_literal("LIKE")
-        if len(pattern) > MAX_LIKE_LENGTH:
-            message = f"the pattern has {len(pattern):,} characters; the limit is {MAX_LIKE_LENGTH:,} (MAX_LIKE_LENGTH)"
-            self.refuse(place, message)
         escape = ""
         if KEYWORDS.get(self.tokens[self.at]) == "ESCAPE":
             self.at += 1
@@ -252,11 +274,18 @@ class _Parser:
             if len(escape) != 1:
                 self.refuse(self.at - 1, f"ESCAPE takes one character, not {len(escape)}", "a text of one character")
         try:
-            return Like(negated, name, parse_like(pattern, escape))
+            parsed = parse_like(pattern, escape)
         except EscapeMistake as mistake:
             # The literal before the mistake may have doubled quotes, which the pattern has not.
             offset = 1 + mistake.index + pattern[: mistake.index].count("'")
             self.refuse(place, f"{shown(escape)} escapes nothing here", f"%, _ or {escape} after {escape}", offset)
+        # Without escapes: another escape character, as canonical text has it, needs more of them or fewer.
+        if parsed.length > MAX_LIKE_LENGTH:
+            message = (
+                f"the pattern has {parsed.length:,} characters; the limit is {MAX_LIKE_LENGTH:,} (MAX_LIKE_LENGTH)"
+            )
+            self.refuse(place, message)
+        return Like(negated, name, parsed)
 
     def text_literal(self, word: str) -> str:
         token = self.tokens[self.at]
@@ -373,6 +402,10 @@ class _Parser:
         start = self.at
         node = self.operand()
         self.need_number(node, start, f"'{sign}'")
+        if isinstance(node, Literal):
+            # Canonical text has the number in parentheses, which are a level too.
+            self.deepen(1, place)
+            self.depth -= 1
         self.depth -= 1
         return Sign(sign, node)
 
@@ -403,8 +436,8 @@ class _Parser:
 
     def deepen(self, levels: int, place: int) -> None:
         self.depth += levels
-        if self.depth > MAX_NESTING:
-            message = f"the selector is nested more than {MAX_NESTING} deep, the limit (MAX_NESTING)"
+        if self.depth > self.nesting:
+            message = f"the selector is nested more than {self.nesting} deep, the limit (MAX_NESTING)"
             self.refuse(place, message)
 
     def count_term(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from postroad.selectors.limits import MAX_NESTING
 from postroad.selectors.normal import disjunction
 from postroad.selectors.parser import parse_condition
 from postroad.selectors.tree import names
@@ -32,15 +33,19 @@ class Selector:
         self._disjunction: tuple[Conjunction, ...] | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Selector:
+    def parse(cls, text: str, nesting: int = MAX_NESTING) -> Selector:
         """Read a selector. A blank one matches everything.
+
+        Args:
+            text: the selector.
+            nesting: how deep it may be nested.
 
         Raises:
             SelectorError: the text is not a selector, or exceeds a limit; the error points at the place.
         """
         if not isinstance(text, str):
             raise TypeError(f"a selector is a str, not {type(text).__name__}; decode it first")
-        return cls(parse_condition(text))
+        return cls(parse_condition(text, nesting))
 
     def evaluate(self, attributes: Mapping[str, Value]) -> bool | None:
         """True, False, or None for unknown. This is the reference that every faster form agrees with."""

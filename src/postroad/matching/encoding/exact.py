@@ -51,7 +51,10 @@ _NOT_CANONICAL = "not canonical: rows and dictionary entries ascend without repe
 _CHECKSUM = struct.Struct("<Q")
 _FLOAT = struct.Struct("<d")
 _OPERATOR_BITS = 4
-_MAX_COUNT_WIDTH = 12  # constraints of one conjunction: up to 4,095; a selector has half as many terms at most
+# Constraints of one conjunction: up to 8,191. A BETWEEN of three attributes has five, in 21 characters or more, and
+# there are MAX_TERMS of them at most; comparisons of comparisons have one for each attribute, of five characters or
+# more. So MAX_SELECTOR_LENGTH lets a selector have fewer than 7,500.
+_MAX_COUNT_WIDTH = 13
 _LONG_ROW = 4_096  # bits: a longer row is compared field by field, since integers that grow are quadratic
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _TEXT_DICTIONARIES = (Entry.NAME, Entry.TEXT, Entry.PIECE, Entry.PATTERN)

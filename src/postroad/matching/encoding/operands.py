@@ -13,7 +13,7 @@ from postroad.matching.encoding.errors import EncodingError
 from postroad.selectors import Selector
 from postroad.selectors.constraints import Operator, Range
 from postroad.selectors.like import EscapeMistake, parse_like
-from postroad.selectors.limits import MAX_LIKE_LENGTH
+from postroad.selectors.limits import MAX_LIKE_LENGTH, MAX_NESTING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +58,8 @@ _LIKE = frozenset({Operator.LIKE, Operator.NOT_LIKE})
 
 _SET_COUNT_BITS = 16  # values of one IN
 _ESCAPE = "\\"  # of LIKE patterns in their canonical text
+# The normal form makes NOT (a AND b) of (a AND b) = FALSE, which is one level deeper.
+_TEST_NESTING = MAX_NESTING + 1
 _BOUND_BITS, _NO_BOUND, _OPEN, _CLOSED = 2, 0, 1, 2  # how a bound of a range stands
 
 
@@ -136,13 +138,15 @@ def _set(source: Source) -> tuple[str, ...]:
 
 def _like(source: Source) -> LikePattern:
     text, escape = source.entry(Entry.PIECE), _ESCAPE if source.bits(1) else ""
-    # As long as a selector's pattern may be, with every character escaped.
-    if len(text) > 2 * MAX_LIKE_LENGTH:
-        raise EncodingError(f"a LIKE pattern of {len(text):,} characters; a selector has at most {MAX_LIKE_LENGTH:,}")
     try:
-        return parse_like(text, escape)
+        pattern = parse_like(text, escape)
     except EscapeMistake:
         raise EncodingError(f"LIKE pattern {text!r} escapes what needs no escape") from None
+    if pattern.length > MAX_LIKE_LENGTH:
+        raise EncodingError(
+            f"a LIKE pattern of {pattern.length:,} characters; a selector has at most {MAX_LIKE_LENGTH:,}"
+        )
+    return pattern
 
 
 def _range(source: Source) -> Range:
@@ -165,6 +169,6 @@ def _read_bound(source: Source) -> tuple[int | float | None, bool]:
 def _test(source: Source) -> Any:
     text = source.entry(Entry.PIECE)
     try:
-        return Selector.parse(text).condition
+        return Selector.parse(text, _TEST_NESTING).condition
     except PostroadError as error:
         raise EncodingError(f"the text of a TEST is not a selector: {error}") from None
