@@ -69,13 +69,14 @@ def test_index_that_is_filled_from_another_matches_like_it_and_changes_alone() -
     copy.fill_from(first)
     assert matched(copy, batch) == expected
     assert any(expected)
+    left = [{"new", *row.intersection(range(1, 300, 2))} for row in expected]
     for key in range(0, 300, 2):
         copy.remove(key)
     copy.add("new", None, "news")
-    assert matched(copy, batch) == [{key for key in row if key % 2} | {"new"} for row in expected]
+    assert matched(copy, batch) == left
     assert matched(first, batch) == expected
     for key in range(300):
         first.remove(key)
     assert first.statistics()[:3] == (0, 0, 0)
     assert len(copy) == 151
-    assert matched(copy, batch) == [{key for key in row if key % 2} | {"new"} for row in expected]
+    assert matched(copy, batch) == left
