@@ -41,6 +41,7 @@ def make_package(package: Path) -> None:
 
 
 ASK = "from postroad.trial.caller import ask; print(ask(0))"
+LOADED = f"{ASK}; import sys; print('numba' in sys.modules)"
 
 
 def surroundings(root: Path, home: Path | None = None) -> dict[str, str]:
@@ -59,6 +60,29 @@ def run(root: Path, command: str, home: Path | None = None, **more: str) -> subp
     )
 
 
+ANSWER = 44
+
+
+@pytest.fixture(scope="module")
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a package whose kernel is compiled; tests change copies of it."""
+    root = tmp_path_factory.mktemp("compiled")
+    make_package(root / "postroad")
+    (root / "postroad" / "trial" / "piece.py").write_text(PIECE.format(answer=ANSWER))
+    first = run(root, LOADED)
+    # The process that compiles has the compiler, and says what takes so long.
+    assert first.stdout.split() == [str(ANSWER), "True"]
+    assert "compiling kernels for this machine, once" in first.stderr
+    return root
+
+
+@pytest.fixture
+def kept(compiled_once: Path, tmp_path: Path) -> Path:
+    """A copy of that folder: where a package lies makes no difference to the key of its machine code."""
+    shutil.copytree(compiled_once, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
 def ask(root: Path, home: Path | None = None) -> int:
     return int(run(root, ASK, home).stdout)
 
@@ -67,37 +91,27 @@ def compiled(root: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in root.rglob("*@*/*")}
 
 
-def test_a_kernel_follows_a_change_in_a_piece_of_another_module(tmp_path: Path) -> None:
-    package = tmp_path / "postroad"
-    make_package(package)
-    for answer in (41, 42):
-        (package / "trial" / "piece.py").write_text(PIECE.format(answer=answer))
-        assert ask(tmp_path) == answer
+def test_a_kernel_follows_a_change_in_a_piece_of_another_module(kept: Path) -> None:
+    (kept / "postroad" / "trial" / "piece.py").write_text(PIECE.format(answer=ANSWER + 1))
+    assert ask(kept) == ANSWER + 1
 
 
-def test_a_change_that_a_kernel_cannot_see_compiles_nothing(tmp_path: Path) -> None:
-    package = tmp_path / "postroad"
-    make_package(package)
-    (package / "trial" / "piece.py").write_text(PIECE.format(answer=44))
-    assert ask(tmp_path) == 44
-    before = compiled(tmp_path)
-    (package / "trial" / "stranger.py").write_text("NUMBER = 1\n")
-    assert ask(tmp_path) == 44
-    assert compiled(tmp_path) == before != {}
+def test_a_change_that_a_kernel_cannot_see_compiles_nothing(kept: Path) -> None:
+    before = compiled(kept)
+    (kept / "postroad" / "trial" / "stranger.py").write_text("NUMBER = 1\n")
+    assert ask(kept) == ANSWER
+    assert compiled(kept) == before != {}
 
 
-def test_kernels_beside_the_sources_are_read_where_nothing_can_be_written(tmp_path: Path) -> None:
-    package = tmp_path / "postroad"
-    make_package(package)
-    (package / "trial" / "piece.py").write_text(PIECE.format(answer=45))
-    assert ask(tmp_path) == 45
-    before = compiled(tmp_path)
+def test_kernels_beside_the_sources_are_read_where_nothing_can_be_written(kept: Path) -> None:
+    before = compiled(kept)
     # A process of root may write anywhere: say that it may not, as a read-only file system would.
-    (package / "trial" / "__init__.py").write_text("import os\nos.access = lambda path, mode: mode != os.W_OK\n")
-    home = tmp_path / "home"
+    closed = "import os\nos.access = lambda path, mode: mode != os.W_OK\n"
+    (kept / "postroad" / "trial" / "__init__.py").write_text(closed)
+    home = kept / "home"
     home.mkdir()
-    assert ask(tmp_path, home) == 45
-    assert compiled(tmp_path) == before != {}
+    assert ask(kept, home) == ANSWER
+    assert compiled(kept) == before != {}
 
 
 def test_kernels_of_a_wheel_are_compiled_once_wherever_it_lies(tmp_path: Path) -> None:
@@ -144,20 +158,17 @@ def test_processes_that_need_a_kernel_at_once_compile_it_once(tmp_path: Path) ->
     assert sum("compiling kernels for this machine" in err for _, err in told) == 1
 
 
-def test_machine_code_that_was_sent_is_found_and_not_compiled(tmp_path: Path) -> None:
-    make_package(tmp_path / "postroad")
-    (tmp_path / "postroad" / "trial" / "piece.py").write_text(PIECE.format(answer=49))
+def test_machine_code_that_was_sent_is_found_and_not_compiled(kept: Path, tmp_path: Path) -> None:
     archived = "from pathlib import Path; from postroad.pipeline.worker_files import write_kernels"
     (tmp_path / "postroad" / "pipeline").mkdir()
     (tmp_path / "postroad" / "pipeline" / "__init__.py").touch()
     shutil.copy(PACKAGE / "pipeline" / "worker_files.py", tmp_path / "postroad" / "pipeline")
     sender = run(tmp_path, f"{ASK}; {archived}; print(write_kernels(Path({str(tmp_path / 'sent.zip')!r})))")
-    assert sender.stdout.split() == ["49", "1"]
+    assert sender.stdout.split() == [str(ANSWER), "1"]
     shutil.unpack_archive(tmp_path / "sent.zip", tmp_path / "received")
     shutil.rmtree(tmp_path / "postroad" / "__pycache__" / "kernels")
-    loaded = f"{ASK}; import sys; print('numba' in sys.modules)"
-    receiver = run(tmp_path, loaded, POSTROAD_KERNELS=str(tmp_path / "received"))
-    assert receiver.stdout.split() == ["49", "False"]
+    receiver = run(tmp_path, LOADED, POSTROAD_KERNELS=str(tmp_path / "received"))
+    assert receiver.stdout.split() == [str(ANSWER), "False"]
     assert not (tmp_path / "postroad" / "__pycache__" / "kernels").exists()
 
 
@@ -173,40 +184,23 @@ def test_folder_that_another_process_removes_meanwhile_does_no_harm(tmp_path: Pa
     assert ask(tmp_path) == 46
 
 
-def test_process_that_finds_machine_code_does_not_load_the_compiler(tmp_path: Path) -> None:
-    package = tmp_path / "postroad"
-    make_package(package)
-    (package / "trial" / "piece.py").write_text(PIECE.format(answer=47))
-    loaded = f"{ASK}; import sys; print('numba' in sys.modules)"
-    first = run(tmp_path, loaded)
-    assert first.stdout.split() == ["47", "True"]
-    assert "compiling kernels for this machine, once" in first.stderr
-    second = run(tmp_path, loaded)
-    assert second.stdout.split() == ["47", "False"]
+def test_process_that_finds_machine_code_does_not_load_the_compiler(kept: Path) -> None:
+    second = run(kept, LOADED)
+    assert second.stdout.split() == [str(ANSWER), "False"]
     assert second.stderr == ""
 
 
-def test_machine_code_that_was_cut_off_is_compiled_again(tmp_path: Path) -> None:
-    package = tmp_path / "postroad"
-    make_package(package)
-    (package / "trial" / "piece.py").write_text(PIECE.format(answer=48))
-    assert ask(tmp_path) == 48
-    (kept,) = compiled(tmp_path)
-    whole = kept.read_bytes()
-    kept.write_bytes(whole[:-100])
-    assert ask(tmp_path) == 48
-    assert len(kept.read_bytes()) == len(whole)
+def test_machine_code_that_was_cut_off_is_compiled_again(kept: Path) -> None:
+    (path,) = compiled(kept)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    assert ask(kept) == ANSWER
+    assert len(path.read_bytes()) == len(whole)
 
 
 @pytest.mark.parametrize("damage", ["zeroed", "changed", "older format"])
-def test_machine_code_that_is_not_as_it_was_written_is_compiled_again_and_never_run(
-    tmp_path: Path, damage: str
-) -> None:
-    package = tmp_path / "postroad"
-    make_package(package)
-    (package / "trial" / "piece.py").write_text(PIECE.format(answer=49))
-    assert ask(tmp_path) == 49
-    (path,) = compiled(tmp_path)
+def test_machine_code_that_is_not_as_it_was_written_is_compiled_again_and_never_run(kept: Path, damage: str) -> None:
+    (path,) = compiled(kept)
     head, _, code = path.read_bytes().partition(b"\n")
     if damage == "zeroed":
         code = bytes(len(code))
@@ -216,7 +210,7 @@ def test_machine_code_that_is_not_as_it_was_written_is_compiled_again_and_never_
     else:
         head = json.dumps([{**part, "sha256": None} for part in json.loads(head)]).encode()
     path.write_bytes(head + b"\n" + code)
-    assert ask(tmp_path) == 49
+    assert ask(kept) == ANSWER
     assert path.read_bytes() != head + b"\n" + code
 
 
@@ -235,16 +229,12 @@ def test_cache_that_others_can_write_to_is_not_read(tmp_path: Path) -> None:
     assert compiled(cache) == before
 
 
-def test_compiler_and_machine_code_can_be_in_one_process(tmp_path: Path) -> None:
-    package = tmp_path / "postroad"
-    make_package(package)
-    (package / "trial" / "piece.py").write_text(PIECE.format(answer=49))
-    assert ask(tmp_path) == 49
+def test_compiler_and_machine_code_can_be_in_one_process(kept: Path) -> None:
     both = (
         "from postroad.trial.caller import ask; a = ask(0); import numba; "
         "b = numba.njit(lambda n: n + 1)(a); print(a, b, ask(2))"
     )
-    assert run(tmp_path, both).stdout.split() == ["49", "50", "51"]
+    assert run(kept, both).stdout.split() == [str(ANSWER), str(ANSWER + 1), str(ANSWER + 2)]
 
 
 def test_several_processes_compile_all_kernels_that_are_missing(tmp_path: Path) -> None:
@@ -263,19 +253,15 @@ def test_several_processes_compile_all_kernels_that_are_missing(tmp_path: Path) 
     assert run(tmp_path, check).stdout.split() == ["58", "False"]
 
 
-def test_machine_code_that_came_with_the_package_runs_on_processors_of_its_level(tmp_path: Path) -> None:
-    package = tmp_path / "postroad"
-    make_package(package)
-    (package / "trial" / "piece.py").write_text(PIECE.format(answer=51))
+def test_machine_code_that_came_with_the_package_runs_on_processors_of_its_level(kept: Path) -> None:
     levels = "from postroad.kernels.targets import tags; print(*tags())"
-    here, *portable = run(tmp_path, levels).stdout.split()
+    here, *portable = run(kept, levels).stdout.split()
     if not portable:
         pytest.skip("this processor is below the level of machine code in wheels")
-    assert ask(tmp_path) == 51
-    (kept,) = compiled(tmp_path)
-    shipped = package / "machine_code" / kept.parent.name / kept.name.replace(here, portable[0])
+    (path,) = compiled(kept)
+    shipped = kept / "postroad" / "machine_code" / path.parent.name / path.name.replace(here, portable[0])
     shipped.parent.mkdir(parents=True)
-    kept.rename(shipped)
-    found = run(tmp_path, f"{ASK}; import sys; print('numba' in sys.modules)")
-    assert found.stdout.split() == ["51", "False"]
-    assert list(compiled(tmp_path)) == [shipped]
+    path.rename(shipped)
+    found = run(kept, LOADED)
+    assert found.stdout.split() == [str(ANSWER), "False"]
+    assert list(compiled(kept)) == [shipped]
