@@ -40,8 +40,8 @@ __all__ = [
     "restart_command",
 ]
 
-# A broker gives its clients 5 s to take their leave; after twice that it is stuck.
-STOP_SECONDS = 10.0
+# A broker gives its clients 5 s to take their leave, and its neighbours up to 20 s; after this it is stuck.
+STOP_SECONDS = 30.0
 LOOK_SECONDS = 0.05
 # The end of a log that an error shows: a traceback fits.
 TAIL_BYTES = 4_000

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RestartRequest", "RollingRestart", "follow_restart", "requested_restart"]
 
-# A broker that stops gives its clients 5 s and its neighbours 3 s, and writes the last of its store and its record.
+# A broker that stops gives its clients 5 s and its neighbours up to 20 s, and writes the last of its store and record.
 STOP_SECONDS = 60.0
 # How long a broker waits for its links, and for what others want, before clients can connect.
 JOIN_SECONDS = 60.0

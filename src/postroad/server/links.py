@@ -18,6 +18,7 @@ from postroad.protocols import link
 from postroad.routing import Destinations, decode_frame, encode_frame
 from postroad.server.admission import LinkAdmission
 from postroad.server.dialler import Dialler
+from postroad.server.hand_over import HandOver
 from postroad.server.link_arrivals import LinkArrivals
 from postroad.server.link_connection import MAX_UNREAD_BYTES, LinkConnection
 from postroad.server.link_counts import ClosedTraffic, link_statistics
@@ -46,9 +47,6 @@ log = logging.getLogger("postroad.links")
 # they take another route. A cut connection is dialled again within 0.1 s. The longer frames wait, the later they come,
 # and the more ids their destinations have to remember to recognise duplicates.
 GIVE_UP_BEATS = 1
-# How long a stopping broker waits for its neighbours to take what it holds for them: a few round trips of any link, and
-# a full link's worth of messages. Nothing new comes meanwhile, so it takes a moment as a rule.
-STOP_MS = 3_000
 # How often links tick: about as often as the other end wants to hear which of its frames arrived.
 TICK_SECONDS = 0.025
 # The kinds of control frames: of routing, questions about messages, and what brokers say about queues.
@@ -168,13 +166,13 @@ class Links:
         await asyncio.sleep(0)
 
     async def _emptied(self) -> None:
-        """Wait until nothing is kept for those who could take it."""
-        until = self.timer() + STOP_MS
-        while self.timer() < until and self._holds_frames():  # noqa: ASYNC110
+        """Wait until nothing is kept for those who could take it. Nothing new comes: it takes a moment as a rule."""
+        waiting = HandOver(self.timer())
+        while waiting.goes_on(self._held_frames(), self.timer()):  # noqa: ASYNC110
             await asyncio.sleep(TICK_SECONDS)
 
-    def _holds_frames(self) -> bool:
-        return any(self._neighbour(number).sender.statistics().held_frames for number in self._up)
+    def _held_frames(self) -> int:
+        return sum(self._neighbour(number).sender.statistics().held_frames for number in self._up)
 
     @property
     def is_joined(self) -> bool:
