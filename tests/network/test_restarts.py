@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from postroad.network import NetworkRun, Place, RunOptions, restarts
+from postroad.network import run as network_run
 from postroad.network.ports import free_ports
 from postroad.network.restarts import MOST_RESTARTS, WITHIN_SECONDS, Restarts
 from postroad.topology import Plan, Settings, tree
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
     import pytest
 
     from postroad.network import BrokerView, NetworkState, RestartProgress
+    from tests.cli.programs import Outcome
 
 # A bound for a process that hangs. Kernels may have to be compiled first, on a busy machine.
 SECONDS = 280
+# No other pause is as long.
+PAUSE_SECONDS = 4.25
 
 
 def test_pauses_grow_until_a_broker_died_too_often() -> None:
@@ -93,6 +97,11 @@ class News:
         self._tell("stopped", brokers)
 
 
+def by_number(shown: Outcome) -> dict[int, dict[str, Any]]:
+    """The brokers of a status in JSON."""
+    return {one["broker"]: one for one in json.loads(shown.out)["brokers"]}
+
+
 def plan_of_a_chain(path: Path) -> tuple[Plan, Path]:
     """Brokers 1, 2 and 3, each below the one before."""
     plan = Plan.of(tree(3, 1), "chain", strategy="tree", delivery="custody", settings=Settings(heartbeat_ms=400))
@@ -108,8 +117,17 @@ def test_a_killed_broker_is_started_again_its_children_return_and_at_last_it_is_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(restarts, "MOST_RESTARTS", 1)
-    # Long enough that its child is seen at its grandparent meanwhile.
-    monkeypatch.setattr(restarts, "FIRST_SECONDS", 4.0)
+    monkeypatch.setattr(restarts, "FIRST_SECONDS", PAUSE_SECONDS)
+    # The pause before the restart is over when its child was seen at its grandparent, however long that takes.
+    seen, real = asyncio.Event(), vars(network_run)["_set_within"]
+
+    async def set_within(event: asyncio.Event, seconds: float) -> bool:
+        if seconds != PAUSE_SECONDS:
+            return bool(await real(event, seconds))
+        await seen.wait()
+        return event.is_set()
+
+    monkeypatch.setattr(network_run, "_set_within", set_within)
     plan, file = plan_of_a_chain(tmp_path)
     place = Place(file.with_suffix(".network"))
 
@@ -120,6 +138,14 @@ def test_a_killed_broker_is_started_again_its_children_return_and_at_last_it_is_
         assert process is not None
         os.kill(process.pid, signal.SIGKILL)
 
+    async def status(*options: str, until: Callable[[Outcome], bool]) -> Outcome:
+        """What the command shows; a broker that is slow to answer is asked again."""
+        async with asyncio.timeout(SECONDS):
+            while True:
+                shown = await asyncio.to_thread(here, monkeypatch, "network", "status", str(file), *options)
+                if until(shown):
+                    return shown
+
     async def talk() -> None:
         news = News()
         run = NetworkRun(plan, file, place, news, RunOptions(directory_port=0, wait_seconds=SECONDS))
@@ -129,17 +155,18 @@ def test_a_killed_broker_is_started_again_its_children_return_and_at_last_it_is_
         assert news.events == [("up", [(0, 0), (1, 1), (2, 2)])]
         kill(2)
         await news.until(lambda: news.views[3].parent == 1)
-        shown = await asyncio.to_thread(here, monkeypatch, "network", "status", str(file))
-        assert (shown.code, "1 (planned 2)" in shown.out) == (1, True)
+        shown = await status(until=lambda shown: "1 (planned 2)" in shown.out)
+        assert shown.code == 1
+        seen.set()
         await news.until(lambda: {one.condition for one in news.views.values()} == {"ready"})
         assert news.views[3].parent == 2
-        assert news.events[1:] == [("died", 2, "ended by SIGKILL"), ("restarts", 2, 4.0), ("restarted", 2)]
+        assert news.events[1:] == [("died", 2, "ended by SIGKILL"), ("restarts", 2, PAUSE_SECONDS), ("restarted", 2)]
         assert (news.views[2].restarts, news.views[2].given_up) == (1, False)
         kill(2)
         await news.until(lambda: ("gave up", 2, 1) in news.events)
         await news.until(lambda: (news.views[3].parent, news.views[3].condition) == (1, "degraded"))
-        shown = await asyncio.to_thread(here, monkeypatch, "network", "status", str(file), "--json")
-        told = {one["broker"]: one for one in json.loads(shown.out)["brokers"]}
+        shown = await status("--json", until=lambda shown: by_number(shown)[3]["parent"] is not None)
+        told = by_number(shown)
         assert (told[2]["condition"], told[2]["restarts"], told[2]["given_up"]) == ("dead", 1, True)
         assert (told[3]["parent"], told[3]["planned_parent"]) == (1, 2)
         run.stop()

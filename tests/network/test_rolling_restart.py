@@ -44,8 +44,8 @@ def plan_of_a_line(path: Path, count: int) -> Path:
     )
     links = tuple(LinkPlan(between=(number, number + 1)) for number in range(1, count))
     file = path / "plan.toml"
-    # A broker may take long to come back where tests run.
-    settings = Settings(hold_ms=60_000)
+    # A broker may take long to come back where tests run, and a machine that stands still breaks no link.
+    settings = Settings(hold_ms=60_000, missed_heartbeats=60)
     file.write_text(Plan(name="line", brokers=brokers, links=links, settings=settings).to_toml())
     return file
 

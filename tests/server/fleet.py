@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # A quick network, but not so quick that a busy machine looks like a dead one.
 HEART_BEAT_MS = 400
 MISSED = 4
+# Nothing is given up while a busy machine finds another way.
+HOLD_MS = 60_000
 
 PROGRAM = """
 import sys
@@ -106,13 +108,20 @@ class Fleet:
     """Processes by broker number."""
 
     def __init__(
-        self, graph: Graph, folder: Path, delivery: str, strategy: str = "drp", more_settings: str = ""
+        self,
+        graph: Graph,
+        folder: Path,
+        delivery: str,
+        strategy: str = "drp",
+        more_settings: str = "",
+        missed: int = MISSED,
     ) -> None:
         self.graph = graph
         self._folder = folder
         self._delivery = delivery
         self._strategy = strategy
         self._more_settings = more_settings
+        self._missed = missed
         self._link_ports = dict(zip(graph.brokers, free_ports(len(graph.brokers)), strict=True))
         self.proxies: dict[tuple[int, int], Proxy] = {}
         self._processes: dict[int, asyncio.subprocess.Process] = {}
@@ -137,7 +146,8 @@ class Fleet:
             f"port = {self._link_ports[number]}",
             f"strategy = '{self._strategy}'",
             f"delivery = '{self._delivery}'",
-            f"settings = {{heartbeat_ms = {HEART_BEAT_MS}, missed_heartbeats = {MISSED}{self._more_settings}}}",
+            f"settings = {{heartbeat_ms = {HEART_BEAT_MS}, missed_heartbeats = {self._missed}, hold_ms = {HOLD_MS}"
+            f"{self._more_settings}}}",
         ]
         for neighbour in self.graph.neighbours(number):
             proxy = self.proxies.get((number, neighbour))
@@ -205,10 +215,15 @@ class Fleet:
 
 @contextlib.asynccontextmanager
 async def fleet(
-    graph: Graph, folder: Path, delivery: str, *cuttable: tuple[int, int], more_settings: str = ""
+    graph: Graph,
+    folder: Path,
+    delivery: str,
+    *cuttable: tuple[int, int],
+    more_settings: str = "",
+    missed: int = MISSED,
 ) -> AsyncIterator[Fleet]:
-    """A network of processes that runs and has found itself."""
-    made = Fleet(graph, folder, delivery, more_settings=more_settings)
+    """A network of processes that runs and has found itself; a link is dead after so many missed heart-beats."""
+    made = Fleet(graph, folder, delivery, more_settings=more_settings, missed=missed)
     try:
         for one, other in cuttable:
             await made.put_between(one, other)

@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from tests.server.fleet import Fleet
 
 DIAMOND = Graph(range(1, 5), dict.fromkeys([(1, 2), (1, 3), (2, 4), (3, 4)], 10))
+# A bound for a test that hangs, below that of pytest.
+TEST_SECONDS = 280
+# How far a publisher may be ahead of its readers: less than a queue holds. However slow the machine, nothing is shed.
+AHEAD = 2_000
+# A broker that goes on tells others what it had read before, most times: now and then it had read nothing, or finds its
+# connections broken before it reads. Then it is frozen again.
+MOST_FREEZES = 10
+# For networks in which nobody freezes: a machine that stands still for some seconds breaks no link.
+PATIENT = 100
 
 
 class Reader:
@@ -28,6 +37,7 @@ class Reader:
         self.client = client
         self.got: list[int] = []
         self.late: set[int] = set()
+        self.last = 0
         self._task = asyncio.create_task(self._read())
 
     @classmethod
@@ -41,12 +51,18 @@ class Reader:
             while True:
                 frame = await self.client.frame()
                 self.got.append(int(frame.body))
+                self.last = max(self.last, self.got[-1])
                 if frame.headers.get("postroad-order") == "late":
                     self.late.add(self.got[-1])
 
     async def has(self, *wanted: int) -> None:
+        missing, looked = set(wanted), 0
         async with asyncio.timeout(PATIENCE):
-            while not set(wanted) <= set(self.got):  # noqa: ASYNC110 - the reader sets no event for tests
+            while True:
+                missing -= set(self.got[looked:])
+                looked = len(self.got)
+                if not missing:
+                    return
                 await asyncio.sleep(0.01)
 
     async def close(self) -> None:
@@ -57,19 +73,21 @@ class Reader:
 class Writer:
     """A publisher that counts, with receipts: what has one was accepted."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, readers: list[Reader] | None = None) -> None:
         self.client = client
+        self.readers = readers or []
         self.sent = 0
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Publish a little every millisecond or so."""
+        """Publish a little every millisecond or so, as long as the readers keep up."""
         self._task = asyncio.create_task(self._write())
 
     async def _write(self) -> None:
         while True:
-            for _ in range(10):
-                self.publish()
+            if self.sent < AHEAD + min(reader.last for reader in self.readers):
+                for _ in range(10):
+                    self.publish()
             await asyncio.sleep(0.002)
 
     def publish(self) -> int:
@@ -90,7 +108,7 @@ class Writer:
 async def traffic(network: Fleet, source: int, *readers: int) -> AsyncIterator[tuple[Writer, list[Reader]]]:
     listening = [await Reader.at(network, number) for number in readers]
     await asyncio.sleep(0.5)
-    writer = Writer(await network.client(source))
+    writer = Writer(await network.client(source), listening)
     try:
         yield writer, listening
     finally:
@@ -103,7 +121,7 @@ async def traffic(network: Fleet, source: int, *readers: int) -> AsyncIterator[t
 def test_the_rest_goes_on_when_the_broker_in_the_middle_is_killed(tmp_path: Path, delivery: str) -> None:
     async def talk() -> None:
         async with (
-            fleet(DIAMOND, tmp_path, delivery) as network,
+            fleet(DIAMOND, tmp_path, delivery, missed=PATIENT) as network,
             traffic(network, 1, 3, 4) as (writer, (near, far)),
         ):
             writer.start()
@@ -120,7 +138,7 @@ def test_the_rest_goes_on_when_the_broker_in_the_middle_is_killed(tmp_path: Path
             for reader in (near, far):
                 assert len(reader.got) == len(set(reader.got))
 
-    run(talk, patience=120)
+    run(talk, patience=TEST_SECONDS)
 
 
 def test_a_broker_that_freezes_counts_as_dead_after_some_heart_beats(tmp_path: Path) -> None:
@@ -134,7 +152,7 @@ def test_a_broker_that_freezes_counts_as_dead_after_some_heart_beats(tmp_path: P
             await far.has(*range(last + 1))
             assert len(far.got) == len(set(far.got))
 
-    run(talk, patience=120)
+    run(talk, patience=TEST_SECONDS)
 
 
 def test_a_publisher_s_messages_stay_in_order_through_a_fail_over(tmp_path: Path) -> None:
@@ -158,7 +176,7 @@ def test_a_publisher_s_messages_stay_in_order_through_a_fail_over(tmp_path: Path
             # Broker 4 kept back what came the other way too early.
             assert counts["duplicates"] > 0
 
-    run(talk, patience=120)
+    run(talk, patience=TEST_SECONDS)
 
 
 def test_a_broker_that_was_frozen_and_goes_on_delivers_nothing_twice(tmp_path: Path) -> None:
@@ -170,25 +188,29 @@ def test_a_broker_that_was_frozen_and_goes_on_delivers_nothing_twice(tmp_path: P
         ):
             writer.start()
             await far.has(200)
-            network.freeze(2)
-            await asyncio.sleep(HEART_BEAT_MS * (MISSED + 3) / 1_000)
-            await far.has(writer.publish())
-            network.thaw(2)
-            await network.reach(3, 1, 2, 3, 4)
+            for _ in range(MOST_FREEZES):
+                network.freeze(2)
+                await asyncio.sleep(HEART_BEAT_MS * (MISSED + 3) / 1_000)
+                await far.has(writer.publish())
+                network.thaw(2)
+                await network.reach(3, 1, 2, 3, 4)
+                await far.has(writer.publish())
+                counts = (await network.status(4))["network"]["relay"]
+                if counts["duplicates"]:
+                    break
             last = await writer.stop() - 1
             await far.has(*range(last + 1))
             assert len(far.got) == len(set(far.got))
-            counts = (await network.status(4))["network"]["relay"]
             assert counts["duplicates"] > 0
-            assert counts["maybe_duplicates"] == 0
+            assert (await network.status(4))["network"]["relay"]["maybe_duplicates"] == 0
 
-    run(talk, patience=120)
+    run(talk, patience=TEST_SECONDS)
 
 
 def test_a_link_that_is_cut_and_restored_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     async def talk() -> None:
         async with (
-            fleet(line(3), tmp_path, "relay", (1, 2), (2, 3)) as network,
+            fleet(line(3), tmp_path, "relay", (1, 2), (2, 3), missed=PATIENT) as network,
             traffic(network, 1, 3) as (writer, (far,)),
         ):
             writer.start()
@@ -206,12 +228,15 @@ def test_a_link_that_is_cut_and_restored_loses_nothing_and_doubles_nothing(tmp_p
             assert links[3]["up_now"]
             assert sum(each["shed_messages"] for each in links.values()) == 0
 
-    run(talk, patience=120)
+    run(talk, patience=TEST_SECONDS)
 
 
 def test_a_restarted_broker_and_its_subscribers_are_found_again(tmp_path: Path) -> None:
     async def talk() -> None:
-        async with fleet(line(3), tmp_path, "custody") as network, traffic(network, 1, 3) as (writer, (old,)):
+        async with (
+            fleet(line(3), tmp_path, "custody", missed=PATIENT) as network,
+            traffic(network, 1, 3) as (writer, (old,)),
+        ):
             writer.start()
             await old.has(200)
             await network.kill(3)
@@ -230,4 +255,4 @@ def test_a_restarted_broker_and_its_subscribers_are_found_again(tmp_path: Path) 
             for each in (new, other, back):
                 await (each.client if isinstance(each, Writer) else each).close()
 
-    run(talk, patience=120)
+    run(talk, patience=TEST_SECONDS)
