@@ -1,8 +1,10 @@
-"""Shells complete what comes next: bash itself is asked, the others for the script that they read."""
+"""Shells complete what comes next: each that is installed is asked, all for the script that they read."""
 
 from __future__ import annotations
 
 import os
+import pty
+import select
 import shutil
 import subprocess
 import sys
@@ -15,6 +17,8 @@ from tests.cli.programs import here
 if TYPE_CHECKING:
     from pathlib import Path
 
+# A bound for a shell that hangs.
+PATIENCE_SECONDS = 120
 # Sources the script as ~/.bashrc does, and calls what it registered as Tab would.
 ASK_BASH = """
 set -eu
@@ -53,6 +57,64 @@ def test_bash_completes_commands_options_and_choices(programs: Path) -> None:
     assert completed(programs, "postroad", "sub") == ["subscribe", "subscriptions"]
     assert "--reconnect" in completed(programs, "postroad", "subscribe", "quotes.>", "--re")
     assert completed(programs, "postroad", "network", "plan", "s") == ["star", "square"]
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_completes_commands_options_and_choices(programs: Path) -> None:
+    def offered(line: str) -> list[str]:
+        asked = subprocess.run(
+            ["fish", "--no-config", "-c", f"postroad completion fish | source; complete -C '{line}'"],
+            env={**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return [found.partition("\t")[0] for found in asked.stdout.splitlines()]
+
+    assert offered("postroad sub") == ["subscribe", "subscriptions"]
+    assert offered("postroad subscribe quotes --re") == ["--reconnect"]
+    assert offered("postroad network plan s") == ["square", "star"]
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completes_what_is_typed_at_a_terminal(programs: Path) -> None:
+    terminal, other_end = pty.openpty()
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "TERM": "dumb",
+        "ZDOTDIR": str(programs),
+    }
+    with subprocess.Popen(
+        ["zsh", "-f", "-i"],
+        stdin=other_end,
+        stdout=other_end,
+        stderr=other_end,
+        env=environment,
+        start_new_session=True,
+    ) as shell:
+        os.close(other_end)
+        try:
+            begin = 'autoload -Uz compinit; compinit -u -D; eval "$(postroad completion zsh)"; echo rea""dy\n'
+            os.write(terminal, begin.encode())
+            printed_until(terminal, b"ready\r")
+            os.write(terminal, b"postroad sub\t")
+            printed_until(terminal, b"postroad subscri")
+            # Ctrl-U: the line is begun anew.
+            os.write(terminal, b"\x15postroad network plan s\t\t")
+            printed_until(terminal, b"square  star")
+        finally:
+            shell.kill()
+            os.close(terminal)
+
+
+def printed_until(terminal: int, wanted: bytes) -> None:
+    """Read what a terminal shows until it shows this."""
+    seen = b""
+    while wanted not in seen:
+        ready, _, _ = select.select([terminal], [], [], PATIENCE_SECONDS)
+        assert ready, seen
+        seen += os.read(terminal, 65_536)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
