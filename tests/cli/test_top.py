@@ -47,6 +47,10 @@ def test_top_tells_what_brokers_and_sessions_do(tmp_path: Path, monkeypatch: pyt
             for text in ("brokers", "busiest sessions", "unverified:[red]ann", "ready", "bytes in/s"):
                 assert text in drawn.out
             feeding.cancel()
+            # Nothing is cut off on a terminal of the usual width.
+            monkeypatch.setenv("COLUMNS", "80")
+            shown = await asyncio.to_thread(here, monkeypatch, "top", address, "--once", "--interval", "0.1")
+            assert (shown.code, "…" in shown.out, "unverified:" in shown.out) == (0, False, True)
             for client in (reader, writer):
                 await client.close()
 

@@ -20,11 +20,13 @@ __all__ = [
     "AdminAddress",
     "AdminAnswer",
     "AdminAuthority",
+    "AdminEndpoint",
     "LocalNetwork",
     "NeedsTokenError",
     "NotThereError",
     "TokenFile",
     "admin_base",
+    "admin_endpoint",
     "admin_request",
     "check_token_stays_secret",
     "local_network",
@@ -36,9 +38,9 @@ AdminAddress = Annotated[
     str,
     typer.Option(
         "--admin",
-        metavar="ADDRESS",
+        metavar="ADDRESS|PLAN:N",
         envvar="POSTROAD_ADMIN",
-        help="The broker's admin address; https://HOST:PORT where it speaks TLS.",
+        help="The broker's admin address, https://HOST:PORT where it speaks TLS; or broker N of a network that runs.",
     ),
 ]
 TokenFile = Annotated[
@@ -55,6 +57,7 @@ AdminAuthority = Annotated[
     ),
 ]
 
+PLAN_SUFFIX = ".toml"
 # Longer than the broker at the other end allows for its own requests.
 ASK_SECONDS = 65.0
 # A status lists up to 10,000 subscriptions with some 300 bytes each.
@@ -127,6 +130,32 @@ def local_network(where: Path, token_file: Path | None, authority: Path | None) 
     return LocalNetwork(state.brokers, token_file, authority)
 
 
+class AdminEndpoint(NamedTuple):
+    """Where a broker is asked, and what that takes."""
+
+    base: str
+    token: str
+    authority: Path | None
+
+
+def admin_endpoint(given: str, token_file: Path | None, authority: Path | None) -> AdminEndpoint:
+    """The endpoint of an address, or of a broker of a network of this machine: `plan.toml:2`.
+
+    Raises:
+        PostroadError: the token cannot be read; there is no such network or broker.
+    """
+    path, _, number = given.rpartition(":")
+    named = path if path and number.isdigit() else given
+    if "://" in given or not (named.endswith(PLAN_SUFFIX) or Path(named).exists()):
+        return AdminEndpoint(admin_base(given), read_token(token_file), authority)
+    network = local_network(Path(named), token_file, authority)
+    brokers = {str(entry.number): entry for entry in network.brokers}
+    wanted = number if named == path else next(iter(brokers)) if len(brokers) == 1 else ""
+    if wanted not in brokers:
+        raise PostroadError(f"--admin {given}: name one of its brokers, such as {named}:{next(iter(brokers))}")
+    return AdminEndpoint(brokers[wanted].admin, read_token(network.token_file), network.authority)
+
+
 def admin_base(address: str) -> str:
     """Return the address of an admin endpoint with its scheme."""
     if address.isascii() and address.isdigit():
@@ -173,9 +202,15 @@ def admin_request(
         raise PostroadError(f"{base}: {error}") from None
     # Whatever listens at the address may say anything.
     except (OSError, HttpError, ValueError) as error:
-        raise PostroadError(
-            f"{base}: no answer ({error}); give the admin address of a running broker, such as 127.0.0.1:8161"
-        ) from None
+        raise PostroadError(f"{base}: no answer ({error}); {_advice(base, error)}") from None
+
+
+def _advice(base: str, error: Exception) -> str:
+    """What to do about an endpoint that does not answer."""
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return "name who vouches for its certificate with --admin-ca"
+    secure = "" if base.startswith("https:") else ", and https:// where it speaks TLS"
+    return f"give the admin address of a running broker, such as 127.0.0.1:8161{secure}"
 
 
 def trusting(authority: Path) -> ssl.SSLContext:

@@ -32,11 +32,17 @@ def echo_table(title: str, fields: Mapping[str, Any], *, err: bool = False) -> N
 
     table = Table(show_header=False)
     for name, value in fields.items():
-        table.add_row(name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value))
+        table.add_row(name.replace("_", " "), _shown(value))
     console = Console(stderr=err)
     # Not as the table's title, which would be cut to the width of the table.
     console.print(title, markup=False, highlight=False, soft_wrap=True)
     console.print(table)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def printable(text: str) -> str:

@@ -12,9 +12,8 @@ from postroad.cli.admin_requests import (
     AdminAddress,
     AdminAuthority,
     TokenFile,
-    admin_base,
+    admin_endpoint,
     admin_request,
-    read_token,
 )
 from postroad.cli.output import AsJson, echo_json, printable
 from postroad.cli.stored_items import DEFAULT_ADDRESS
@@ -29,7 +28,8 @@ def list_sessions(
     as_json: AsJson = False,
 ) -> None:
     """List the sessions of a broker with their addresses, protocols and subscriptions."""
-    status = admin_request(admin_base(admin), "/status", read_token(admin_token_file), authority=admin_ca)
+    base, token, authority = admin_endpoint(admin, admin_token_file, admin_ca)
+    status = admin_request(base, "/status", token, authority=authority)
     for session in status["sessions"]:
         if as_json:
             echo_json(session)
@@ -50,7 +50,8 @@ def close(
 ) -> None:
     """Close a session; its client is told that an operator did it, and the log says who."""
     path = f"/sessions/{number}?by={quote(getpass.getuser(), safe='')}"
-    told = admin_request(admin_base(admin), path, read_token(admin_token_file), "DELETE", admin_ca)
+    base, token, authority = admin_endpoint(admin, admin_token_file, admin_ca)
+    told = admin_request(base, path, token, "DELETE", authority)
     typer.echo(f"session {told['closed']} is closed")
 
 

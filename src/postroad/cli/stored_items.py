@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import typer
 
-from postroad.cli.admin_requests import admin_base, admin_request, read_token
+from postroad.cli.admin_requests import admin_endpoint, admin_request
 from postroad.cli.output import echo_json, echo_table, printable
 
 if TYPE_CHECKING:
@@ -25,21 +25,20 @@ class StoredItems:
 
     Args:
         kind: the path, which is also the field of the response that lists them.
-        address: of the admin endpoint, with or without `http://`.
+        address: of the admin endpoint, with or without `http://`; or a broker of a network that runs here.
         token_file: with the token that the endpoint asks for.
         authority: a PEM file with the authority of its certificate; None for those that the system trusts.
     """
 
     def __init__(self, kind: str, address: str, token_file: Path | None, authority: Path | None) -> None:
         self._kind = kind
-        self._base = admin_base(address)
-        self._token_file = token_file
-        self._authority = authority
+        self._endpoint = admin_endpoint(address, token_file, authority)
 
     def ask(self, *name: str, method: str = "GET", query: str = "") -> dict[str, Any]:
         """Return what the endpoint says of the item with this name; without a name, of all items."""
         path = "".join(f"/{quote(part, safe='')}" for part in (self._kind, *name))
-        return admin_request(self._base, path + query, read_token(self._token_file), method, self._authority)
+        base, token, authority = self._endpoint
+        return admin_request(base, path + query, token, method, authority)
 
     def echo_all(self, as_json: bool, line: Callable[[dict[str, Any]], str]) -> None:
         """Print all items, one per line."""

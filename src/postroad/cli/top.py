@@ -39,6 +39,8 @@ MOST_BYTES = 16 << 20
 # Sessions that fit below the brokers on a screen.
 MOST_SESSIONS = 15
 _UNITS = ("", "k", "M", "G", "T")
+# Columns of a terminal that the table of brokers fits into with borders and whole headings.
+WIDE = 132
 
 
 class BrokerFigures(NamedTuple):
@@ -260,27 +262,38 @@ def _total(session: Mapping[str, Any], name: str) -> int:
 def _draw(brokers: Sequence[BrokerFigures], sessions: Sequence[SessionFigures], screen: Any) -> None:
     from rich.console import Console, Group
 
-    drawn = Group(_brokers_table(brokers), *((_sessions_table(sessions),) if sessions else ()))
+    console = Console() if screen is None else screen.console
+    is_wide = console.width >= WIDE
+    drawn = Group(_brokers_table(brokers, is_wide), *((_sessions_table(sessions, is_wide),) if sessions else ()))
     if screen is None:
-        Console().print(drawn)
+        console.print(drawn)
     else:
         screen.update(drawn, refresh=True)
 
 
-def _table(title: str, left: Iterable[str], right: Iterable[str]) -> Table:
+def _table(title: str, left: Iterable[str], right: Iterable[str], is_wide: bool) -> Table:
+    """A table with headings of which each has a short form, after a bar, for narrow terminals."""
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
+    if not is_wide:
+        table.box, table.padding, table.pad_edge = None, (0, 1, 0, 0), False
     for heading in left:
-        table.add_column(heading, no_wrap=True)
+        table.add_column(_heading(heading, is_wide), no_wrap=True)
     for heading in right:
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(_heading(heading, is_wide), justify="right", no_wrap=True)
     return table
 
 
-def _brokers_table(brokers: Sequence[BrokerFigures]) -> Table:
-    numbers = ("in/s", "out/s", "relayed/s", "bytes in/s", "bytes out/s", "shed/s", "waiting", "sessions", "subs")
-    table = _table("brokers", ("broker", "state"), (*numbers, "links", "load"))
+def _heading(text: str, is_wide: bool) -> str:
+    long, _, short_form = text.partition("|")
+    return long if is_wide or not short_form else short_form
+
+
+def _brokers_table(brokers: Sequence[BrokerFigures], is_wide: bool) -> Table:
+    speeds = ("in/s", "out/s", "relayed/s|relay\n/s", "bytes in/s|bytes\nin/s", "bytes out/s|bytes\nout/s")
+    numbers = ("shed/s|shed\n/s", "waiting|wait-\ning", "sessions|ses-\nsions", "subs", "links", "load")
+    table = _table("brokers", ("broker|#", "state"), (*speeds, *numbers), is_wide)
     for one in brokers:
         colour = {"ready": "green", "silent": "red"}.get(one.state, "yellow")
         rates = (
@@ -295,19 +308,16 @@ def _brokers_table(brokers: Sequence[BrokerFigures]) -> Table:
             str(one.broker) if one.broker else "?",
             f"[{colour}]{one.state}[/{colour}]",
             *(short(rate) for rate in rates),
-            f"{one.waiting:,}",
-            f"{one.sessions:,}",
-            f"{one.subscriptions:,}",
+            *(f"{count:,}" if is_wide else short(count) for count in (one.waiting, one.sessions, one.subscriptions)),
             f"{one.links_up}/{one.links}",
             "-" if one.load is None else f"{100 * one.load:.0f} %",
         )
     return table
 
 
-def _sessions_table(sessions: Sequence[SessionFigures]) -> Table:
-    table = _table(
-        "busiest sessions", ("broker", "session", "principal", "address"), ("in/s", "out/s", "waiting", "subs")
-    )
+def _sessions_table(sessions: Sequence[SessionFigures], is_wide: bool) -> Table:
+    left = ("broker|#", "session|ses-\nsion", "principal", "address")
+    table = _table("busiest sessions", left, ("in/s", "out/s", "waiting|wait-\ning", "subs"), is_wide)
     table.add_column("state")
     for one in sessions:
         from rich.text import Text
@@ -320,8 +330,7 @@ def _sessions_table(sessions: Sequence[SessionFigures]) -> Table:
             Text(one.address),
             short(one.in_per_second),
             short(one.out_per_second),
-            f"{one.waiting:,}",
-            f"{one.subscriptions:,}",
+            *(f"{count:,}" if is_wide else short(count) for count in (one.waiting, one.subscriptions)),
             one.state,
         )
     return table

@@ -33,7 +33,7 @@ class Hash(StrEnum):
 
 HowHashed = Annotated[
     Hash,
-    typer.Option("--hash", help="argon2id needs postroad[argon2] here and at the broker; auto takes it if it can."),
+    typer.Option("--hash", help=r"argon2id needs postroad\[argon2] here and at the broker; auto takes it if it can."),
 ]
 
 
