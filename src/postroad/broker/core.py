@@ -333,15 +333,9 @@ class Broker:
         """Return whether `proceed` has something to do."""
         return self.matching.unfinished
 
-<<<<<<< HEAD
-    def proceed(self, now: int) -> Outbox:
-        """Do one more turn of what was too much work before."""
-        return self.matching.proceed(now)
-=======
     def proceed(self, now: int, outbox: Outbox | None = None) -> Outbox:
-        """One more turn for what was too much work before (`MatchingTurns.proceed`)."""
+        """Do one more turn of what was too much work before (`MatchingTurns.proceed`)."""
         return self.matching.proceed(now, outbox)
->>>>>>> 49fc2e4 (selectors: hold canonical text to the limits, so that whatever is accepted parses again elsewhere)
 
     def wanted(self, offsets: NDArray[np.int64], slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the offsets of a match without those that only retention wants."""

@@ -57,19 +57,13 @@ class MatchingTurns:
         replays = self._core.replaying
         return bool(self._turns) or (replays is not None and bool(replays.line) and replays.is_ready)
 
-<<<<<<< HEAD
-    def proceed(self, now: int) -> Outbox:
-        """Do one more turn of what was too much work before."""
-        outbox = Outbox()
-=======
     def proceed(self, now: int, outbox: Outbox | None = None) -> Outbox:
-        """One more turn for what was too much work before.
+        """Do one more turn of what was too much work before.
 
         Whatever is raised is a defect of ours. What the turn has for clients until then is in the outbox that was
         given, and has to be carried out: it counts as delivered.
         """
         outbox = Outbox() if outbox is None else outbox
->>>>>>> 49fc2e4 (selectors: hold canonical text to the limits, so that whatever is accepted parses again elsewhere)
         self._deliveries.pay_owed(outbox, now, self._core.turn_budget)
         self._go_on(outbox, now)
         if self._core.replaying is not None:

@@ -133,12 +133,8 @@ class Replays:
         index_secret: of its indexes.
 
     Attributes:
-<<<<<<< HEAD
         line: those that may have something to read, by the number of their subscription; the next turn is first.
-=======
-        line: those that may have something to read, by the number of their subscription; whose turn is next is first.
         failures: subscriptions whose replay has failed in the last turn, each with its error.
->>>>>>> 49fc2e4 (selectors: hold canonical text to the limits, so that whatever is accepted parses again elsewhere)
     """
 
     def __init__(
@@ -161,12 +157,8 @@ class Replays:
         self.line: dict[int, _Replay] = {}
         self._reading: dict[int, _Replay] = {}
         self._stalled: dict[int, _Replay] = {}
-<<<<<<< HEAD
-        # The most recently used ones are last.
-=======
         self.failures: list[tuple[Subscription, Exception]] = []
-        # Those that were used last are last.
->>>>>>> 49fc2e4 (selectors: hold canonical text to the limits, so that whatever is accepted parses again elsewhere)
+        # The most recently used ones are last.
         self._indexes: dict[tuple[str, str], SubscriptionIndex] = {}
         stored.on_follow = self._followed
 
@@ -259,15 +251,11 @@ class Replays:
             self.line[subscription.number] = replay
 
     def proceed(self, now: int) -> list[Subscription]:
-<<<<<<< HEAD
-        """Read on, a record for each of a few; return the subscriptions that have more to deliver now."""
-=======
-        """Read on, a record for each of a few; returns the subscriptions for which there is more now.
+        """Read on, a record for each of a few; return the subscriptions that have more to deliver now.
 
         One that fails leaves the line, and the others go on: see `failures`.
         """
         self.failures = []
->>>>>>> 49fc2e4 (selectors: hold canonical text to the limits, so that whatever is accepted parses again elsewhere)
         moved: list[Subscription] = []
         budget = self.budget
         for _ in range(REPLAYS_PER_TURN):

@@ -161,17 +161,7 @@ class Dispatcher:
     def _take_turn(self) -> None:
         """Continue work that was too much for one turn."""
         self._turn_is_due = False
-<<<<<<< HEAD
-        try:
-            outbox = self.core.proceed(self.clock())
-        except Exception as error:
-            # A defect of ours, in work that no connection waits for: this piece is lost, the rest continues.
-            log.error("internal error", exc_info=error)
-            outbox = Outbox()
-        self.carry_out(outbox)
-=======
         self._proceed()
->>>>>>> 49fc2e4 (selectors: hold canonical text to the limits, so that whatever is accepted parses again elsewhere)
         if self._unfinished:
             self._tell_finished()
 
